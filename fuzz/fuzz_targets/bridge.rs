@@ -67,7 +67,7 @@ fuzz_target!(|data: &[u8]| {
             assert!(!line.trim().is_empty(), "nothing is passed on");
         }
         // Time passes for some lines only.
-        now += line.len() as u64 % 3 * 100;
+        now += line.len() as i64 % 3 * 100;
         while let Some(due) = bridge.next_deadline().filter(|due| due.0 <= now) {
             bridge.tick(due);
             take(&mut bridge);

@@ -24,7 +24,7 @@ fn through(options: BridgeOptions, lines: &[String]) -> usize {
     let mut buffer = Vec::with_capacity(64 * 1024);
     let mut written = 0;
     for (number, line) in lines.iter().enumerate() {
-        let handled = bridge.handle(Side::Agent, line, Moment(number as u64 / 100));
+        let handled = bridge.handle(Side::Agent, line, Moment(number as i64 / 100));
         for output in bridge.drain() {
             if let Output::Line { line, .. } = output {
                 buffer.extend_from_slice(line.as_bytes());

@@ -42,7 +42,7 @@ fn main() {
     let count: u64 = arguments.next().and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
     let mut bridge = Bridge::new(BridgeOptions::between(Version::V1, Version::V2));
     for number in 0..count {
-        let _ = bridge.handle(Side::Agent, &update(&kind, number), Moment(number / 100));
+        let _ = bridge.handle(Side::Agent, &update(&kind, number), Moment::default().after(number / 100));
         bridge.drain().for_each(drop);
         if (number + 1).is_multiple_of((count / 5).max(1)) {
             println!("{kind}: {} updates, {} KiB resident", number + 1, resident());

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use switchboard_acp::detect::Handshake;
 use switchboard_acp::rpc::{Message, RequestId, codes};
@@ -124,7 +124,7 @@ impl Client {
     ) {
         loop {
             let due = self.bridge.as_ref().and_then(|bridge| bridge.next_deadline());
-            let due = due.map(|Moment(at)| self.begun + Duration::from_millis(at + 1));
+            let due = due.map(|at| self.begun + at.after(1).since(Moment::default()));
             let room = Arc::clone(&self.room);
             tokio::select! {
                 came = incoming.recv() => match came {
@@ -171,7 +171,7 @@ impl Client {
     }
 
     fn now(&self) -> Moment {
-        Moment(u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX))
+        self.begun.elapsed().into()
     }
 
     // ----- from the client

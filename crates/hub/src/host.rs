@@ -142,8 +142,7 @@ impl Host {
             if self.waiting_bytes > UNREAD {
                 break Some("reads nothing of what it is told".to_owned());
             }
-            let due =
-                self.bridge.next_deadline().map(|Moment(at)| self.begun + Duration::from_millis(at + 1));
+            let due = self.bridge.next_deadline().map(|at| self.begun + at.after(1).since(Moment::default()));
             tokio::select! {
                 frame = reader.next() => match frame {
                     Ok(Some(frame)) => {
@@ -211,7 +210,7 @@ impl Host {
     }
 
     fn now(&self) -> Moment {
-        Moment(u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX))
+        self.begun.elapsed().into()
     }
 
     fn is_translated(&self) -> bool {

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use switchboard_acp::rpc::RequestId;
-use switchboard_store::{Role, Store, Time, Token};
+use switchboard_store::{Moment, Role, Store, Token};
 use switchboard_transport::server::ServerConnection;
 use switchboard_transport::{Grace, Program};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -236,7 +236,7 @@ impl Service {
 
     fn look_at_clock(&mut self) {
         let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.core.at(now, Time::now().0);
+        self.core.at(now, Moment::now().0);
     }
 
     /// Tells the core what happened.

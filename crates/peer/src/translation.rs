@@ -2,7 +2,6 @@
 //! else in this crate knows version 2 alone.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use switchboard_acp::rpc::{Message, Request, RequestId, Response, codes, is_batch};
 use switchboard_acp::{Wire, WireFormat};
@@ -111,7 +110,7 @@ impl Translation {
             return;
         }
         loop {
-            let due = self.bridge.next_deadline().map(|Moment(at)| self.begun + Duration::from_millis(at));
+            let due = self.bridge.next_deadline().map(|at| self.begun + at.since(Moment::default()));
             let (from, line) = tokio::select! {
                 line = next_line(&mut self.agent.inbox) => (Side::Agent, line),
                 line = next_line(&mut self.client.inbox) => (Side::Client, line),
@@ -149,7 +148,7 @@ impl Translation {
     }
 
     fn now(&self) -> Moment {
-        Moment(u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX))
+        self.begun.elapsed().into()
     }
 
     /// Passes on what the agent should not have sent. Whoever waits for an answer that was too long is told so.

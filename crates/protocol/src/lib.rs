@@ -67,6 +67,7 @@ mod field;
 mod interop;
 mod json;
 mod macros;
+mod moment;
 mod more;
 mod recorded;
 mod schema;
@@ -87,11 +88,12 @@ pub use correlator::{Correlator, OpenRequest, TooManyOpen};
 pub use error::{DecodeError, Diagnostic};
 pub use field::Field;
 pub use json::raw::{Extra, Raw};
+pub use moment::Moment;
 #[doc(hidden)]
 pub use more::{More, NoMore};
 pub use recorded::{LineForm, Recorded, RecordedLine};
 pub use registry::{WireType, json_schema, wire_type, wire_types};
-pub use side::{Moment, Side, Version};
+pub use side::{Side, Version};
 pub use values::{
     AbsolutePath, Base64, ByteSize, Currency, LineNumber, Map, Meta, NonEmptyText, Number, ObjectKeyword,
     Priority,

@@ -1,4 +1,4 @@
-//! Who speaks, in which version, and when.
+//! Who speaks, and in which version.
 
 /// One of the two peers of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,19 +31,6 @@ impl Side {
 impl serde::Serialize for Side {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
-    }
-}
-
-/// A time that the caller's clock gave, in milliseconds since an origin of its choice (mostly 1970). The libraries that
-/// fold and translate have no clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Moment(pub u64);
-
-impl Moment {
-    /// The moment some milliseconds later.
-    #[must_use]
-    pub fn after(self, milliseconds: u64) -> Self {
-        Moment(self.0.saturating_add(milliseconds))
     }
 }
 

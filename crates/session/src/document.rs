@@ -88,7 +88,7 @@ type ChunkDocument = (usize, Option<Box<RawValue>>, Option<Box<RawValue>>);
 struct RequestDocument {
     id: Box<RawValue>,
     request: Box<RawValue>,
-    opened_at: u64,
+    opened_at: i64,
     position: usize,
     revision: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,7 +103,7 @@ struct RequestDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     no_approval: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    settled_at: Option<u64>,
+    settled_at: Option<i64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     completed: bool,
 }

@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use switchboard_store::{About, Channel, Record, Search, Store, TextKind, Time, parse_line};
+use switchboard_store::{About, Channel, Moment, Record, Search, Store, TextKind, parse_line};
 use switchboard_testkit::{TagPlace, recordings, stream};
 
 fn main() {
@@ -45,7 +45,7 @@ fn appends(folder: &Path) {
             plain
                 .prepare_cached("INSERT INTO messages VALUES (1, ?1, ?2, ?3)")
                 .unwrap()
-                .execute((number as i64, Time::now().0, line.as_bytes()))
+                .execute((number as i64, Moment::now().0, line.as_bytes()))
                 .unwrap();
         }
         rates[0] = rates[0].min(begin.elapsed().as_secs_f64() / few.len() as f64);
@@ -82,7 +82,7 @@ fn sizes(folder: &Path) {
         let text = std::fs::read_to_string(&recording.path).unwrap();
         raw += text.len() as u64;
         let mut recorder = store.begin(&About::default()).unwrap();
-        for record in text.lines().filter_map(|line| parse_line(line, Time(0)).unwrap()) {
+        for record in text.lines().filter_map(|line| parse_line(line, Moment(0)).unwrap()) {
             let _ = recorder.append(record).unwrap();
         }
         recorder.complete().unwrap();
@@ -173,7 +173,7 @@ fn large(folder: &Path) {
         ("a beginning", search("conf*")),
         ("a path, in patches", Search { kinds: vec![TextKind::Patch], ..search("module_7") }),
         ("a word in one session", Search { session: Some(id.clone()), ..search("naive") }),
-        ("a word before a time", Search { until: Some(Time(0)), ..search("starts") }),
+        ("a word before a time", Search { until: Some(Moment(0)), ..search("starts") }),
     ] {
         let mut best = Duration::MAX;
         let mut hits = 0;

@@ -5,9 +5,10 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
+use switchboard_acp::Moment;
+
 use crate::error::{Result, StoreError};
 use crate::hosted::Hosted;
-use crate::record::Time;
 use crate::store::Store;
 use crate::writer::Command;
 
@@ -91,7 +92,7 @@ pub struct Token {
     /// Whether for all sessions; otherwise for those that are shared with it, and its own.
     pub all: bool,
     /// When it was made.
-    pub made: Time,
+    pub made: Moment,
 }
 
 /// What the writer is to change.
@@ -189,7 +190,7 @@ fn is_name(name: &str) -> bool {
 fn token(row: &Row<'_>) -> rusqlite::Result<Option<Token>> {
     // A role that only a later program knows allows nothing here.
     let Some(role) = Role::parse(row.get_ref(1)?.as_str()?) else { return Ok(None) };
-    Ok(Some(Token { name: row.get(0)?, role, all: row.get(2)?, made: Time(row.get(3)?) }))
+    Ok(Some(Token { name: row.get(0)?, role, all: row.get(2)?, made: Moment(row.get(3)?) }))
 }
 
 const TOKEN: &str = "SELECT name, role, sees_all, made FROM tokens";
@@ -212,7 +213,7 @@ impl Store {
             .map_err(|error| StoreError::Disk { reason: format!("no random numbers: {error}") })?;
         let text = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
         let hash = *blake3::hash(text.as_bytes()).as_bytes();
-        let token = Token { name: name.to_owned(), role, all, made: Time::now() };
+        let token = Token { name: name.to_owned(), role, all, made: Moment::now() };
         self.change(Change::AddToken { token, hash }, name)?;
         Ok(text)
     }

@@ -3,7 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::record::{Channel, Record, Time};
+use switchboard_acp::Moment;
+
+use crate::record::{Channel, Record};
 
 /// Good compression of JSON at several hundred megabytes a second.
 const LEVEL: i32 = 6;
@@ -106,7 +108,7 @@ pub(crate) fn unpack<E>(
         if !is_wanted {
             continue;
         }
-        records.push(Record { sequence: first + index, time: Time(time), channel, peer, protocol, bytes });
+        records.push(Record { sequence: first + index, time: Moment(time), channel, peer, protocol, bytes });
     }
     Ok(Ok((records, count)))
 }
@@ -173,7 +175,7 @@ mod tests {
         let mut records: Vec<Record> = (0..9_u64)
             .map(|number| Record {
                 sequence: 40 + number,
-                time: Time(1_000_000 - 77 * number as i64 * i64::from(number as u32 % 2)),
+                time: Moment(1_000_000 - 77 * number as i64 * i64::from(number as u32 % 2)),
                 channel: Channel::from_code(number as u8).unwrap(),
                 peer: if number % 2 == 0 { "a".into() } else { "".into() },
                 protocol: number as u16,

@@ -5,10 +5,12 @@ use std::ops::Range;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use switchboard_acp::Moment;
+
 use crate::error::{Result, StoreError};
 use crate::live::failure;
 use crate::read::{self, Records, Tail};
-use crate::record::{About, Filter, Summary, Time};
+use crate::record::{About, Filter, Summary};
 use crate::segment::{self, Cursor, Folder};
 use crate::store::Store;
 
@@ -220,8 +222,8 @@ fn summary(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<Summary> 
         wire_ids,
         about: About { agent: row.get(2)?, client: row.get(3)?, project: row.get(4)?, title: row.get(5)? },
         protocol: row.get(6)?,
-        began: Time(row.get(7)?),
-        changed: Time(row.get(8)?),
+        began: Moment(row.get(7)?),
+        changed: Moment(row.get(8)?),
         length: row.get::<_, i64>(9)?.unsigned_abs(),
         bytes: row.get::<_, i64>(10)?.unsigned_abs(),
         closed: row.get::<_, i64>(11)? == 1,

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use switchboard_acp::{DecodeError, LineForm, Raw, Recorded, RecordedLine};
+use switchboard_acp::{DecodeError, LineForm, Moment, Raw, Recorded, RecordedLine};
 
-use crate::record::{Channel, Record, Time};
+use crate::record::{Channel, Record};
 
 /// Why a line could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,16 +20,16 @@ pub enum LineError {
 
 /// A record as one line, with its time in seconds since `began`. `None` for what is no message, unless
 /// `everything` is wanted.
-pub fn to_line(record: &Record, began: Time, everything: bool) -> Option<String> {
+pub fn to_line(record: &Record, began: Moment, everything: bool) -> Option<String> {
     line(record, began, everything).map(|line| line.to_string())
 }
 
 /// The first line of a recording also says when it began, which the times of all lines count from.
-pub fn to_first_line(record: &Record, began: Time, everything: bool) -> Option<String> {
+pub fn to_first_line(record: &Record, began: Moment, everything: bool) -> Option<String> {
     line(record, began, everything).map(|line| line.beginning(began.0).to_string())
 }
 
-fn line(record: &Record, began: Time, everything: bool) -> Option<RecordedLine<'_>> {
+fn line(record: &Record, began: Moment, everything: bool) -> Option<RecordedLine<'_>> {
     // Asked first, because nearly all are, and that is found out faster.
     let text = match std::str::from_utf8(&record.bytes) {
         Ok(text) => Cow::Borrowed(text),
@@ -58,15 +58,15 @@ fn line(record: &Record, began: Time, everything: bool) -> Option<RecordedLine<'
 }
 
 /// When a recording began, as far as its first line tells.
-pub fn began(first_line: &str) -> Option<Time> {
-    RecordedLine::parse(first_line).ok()?.began.map(Time)
+pub fn began(first_line: &str) -> Option<Moment> {
+    RecordedLine::parse(first_line).ok()?.began.map(Moment)
 }
 
 /// Reads a line of a recording that began at `began`. `None` for lines of a trace that are no messages between
 /// the client and whom it talks to.
-pub fn parse_line(line: &str, began: Time) -> Result<Option<Record>, LineError> {
+pub fn parse_line(line: &str, began: Moment) -> Result<Option<Record>, LineError> {
     let line = RecordedLine::parse(line)?;
-    let time = Time(began.0.saturating_add(line.milliseconds().unwrap_or_default()));
+    let time = Moment(began.0.saturating_add(line.milliseconds().unwrap_or_default()));
     let (channel, text) = match line.recorded {
         Recorded::Message { from: Some(from), other_side, text } if line.form != LineForm::Bare => {
             (Channel::of_message(from, other_side), text)
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn records_survive_being_lines() {
-        let began = Time(5000);
+        let began = Moment(5000);
         for (channel, bytes, message) in [
             (Channel::ToAgent, r#"{"id": 1.0,"a":"ä\n"}"#, true),
             (Channel::ToClient, "Warning: not JSON", false),
@@ -99,7 +99,7 @@ mod tests {
             (Channel::Diagnostic, r#"{"lost":"x"}"#, false),
             (Channel::Hub, r#"{"hub":"answered","request":1}"#, false),
         ] {
-            let record = Record::new(channel, bytes).at(Time(4900));
+            let record = Record::new(channel, bytes).at(Moment(4900));
             assert_eq!(to_line(&record, began, false).is_some(), message);
             let line = to_line(&record, began, true).unwrap();
             assert!(line.starts_with(r#"{"t":-0.100,"#), "{line}");
@@ -110,9 +110,9 @@ mod tests {
     #[test]
     fn what_a_later_program_recorded_is_taken_for_nothing_else() {
         for bytes in [r#"{"jsonrpc":"2.0"}"#, "words"] {
-            let record = Record::new(Channel::Unknown(9), bytes).at(Time(0));
-            assert_eq!(to_line(&record, Time(0), false), None);
-            let line = to_line(&record, Time(0), true).unwrap();
+            let record = Record::new(Channel::Unknown(9), bytes).at(Moment(0));
+            assert_eq!(to_line(&record, Moment(0), false), None);
+            let line = to_line(&record, Moment(0), true).unwrap();
             let line: serde_json::Value = serde_json::from_str(&line).unwrap();
             let shown = serde_json::json!({"text": bytes, "unknownChannel": 9});
             assert_eq!(line, serde_json::json!({"t": 0.0, "diagnostic": shown}));
@@ -131,7 +131,7 @@ mod tests {
             r#"{"other":{"stderr":"x"}}"#,
             r#"{"other":1}"#,
         ] {
-            assert!(parse_line(line, Time(0)).is_err(), "{line}");
+            assert!(parse_line(line, Moment(0)).is_err(), "{line}");
         }
     }
 }

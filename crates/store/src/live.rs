@@ -6,13 +6,15 @@ use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
+use switchboard_acp::Moment;
+
 use crate::block;
 use crate::contents;
 use crate::error::{Result, StoreError, database};
 use crate::lock::SessionLock;
 use crate::observe::{Observed, Observer};
 use crate::progress::Progress;
-use crate::record::{About, Record, Time};
+use crate::record::{About, Record};
 use crate::segment::{Cursor, Folder, Found};
 use crate::writer::{Reply, insert_session, transact};
 
@@ -29,7 +31,7 @@ pub(crate) struct Live {
     /// Its row, once it is known.
     number: Option<i64>,
     about: About,
-    began: Time,
+    began: Moment,
     /// How many records are in blocks.
     moved: u64,
     /// How many of them this has moved.
@@ -80,7 +82,7 @@ impl Live {
         folder: &Folder,
         id: &Arc<str>,
         about: About,
-        began: Time,
+        began: Moment,
         progress: Option<Arc<Progress>>,
     ) -> Self {
         Live {
@@ -177,14 +179,14 @@ impl Live {
     }
 
     /// Who takes part and since when: as the recorder said, or the journal that it left.
-    fn what_is_known(&mut self) -> (About, Time) {
+    fn what_is_known(&mut self) -> (About, Moment) {
         if self.progress.is_none() {
             let first = self.folder.segments(&self.id).ok().and_then(|segments| segments.first().copied());
             let mut cursor = Cursor::new(&self.folder, &self.id, first.unwrap_or(0));
             if cursor.read(1).is_ok()
                 && let Some(head) = cursor.head
             {
-                return (head.about(), Time(head.began));
+                return (head.about(), Moment(head.began));
             }
         }
         (self.about.clone(), self.began)

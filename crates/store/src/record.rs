@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use switchboard_acp::{Moment, Side};
 
@@ -8,25 +7,6 @@ pub const MAX_MESSAGE: usize = 64 * 1024 * 1024;
 
 /// The largest code of a channel: journals need the highest bit.
 const MAX_CODE: u8 = 0x7f;
-
-/// A time in milliseconds since 1970. Clocks jump, so it never decides over the order of messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Time(pub i64);
-
-impl Time {
-    /// What the clock says.
-    pub fn now() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Time(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
-    }
-}
-
-/// For what folds and translates, where nothing is before 1970.
-impl From<Time> for Moment {
-    fn from(time: Time) -> Self {
-        Moment(u64::try_from(time.0).unwrap_or_default())
-    }
-}
 
 /// What a record is.
 ///
@@ -128,7 +108,7 @@ pub struct Record {
     /// Its place in the session, counted from 0. The recorder gives it.
     pub sequence: u64,
     /// When it came.
-    pub time: Time,
+    pub time: Moment,
     /// What it is and which way it went.
     pub channel: Channel,
     /// Which connection it went over, where there are several: the name of whom it connects to.
@@ -144,7 +124,7 @@ impl Record {
     pub fn new(channel: Channel, bytes: impl Into<Vec<u8>>) -> Self {
         Record {
             sequence: 0,
-            time: Time::now(),
+            time: Moment::now(),
             channel,
             peer: Arc::default(),
             protocol: 0,
@@ -154,7 +134,7 @@ impl Record {
 
     /// The same at another time.
     #[must_use]
-    pub fn at(mut self, time: Time) -> Self {
+    pub fn at(mut self, time: Moment) -> Self {
         self.time = time;
         self
     }
@@ -226,9 +206,9 @@ pub struct Summary {
     /// The version of the protocol; 0 when not known.
     pub protocol: u16,
     /// When it began.
-    pub began: Time,
+    pub began: Moment,
     /// The latest time of any record.
-    pub changed: Time,
+    pub changed: Moment,
     /// How many records it has, which is also the next sequence number.
     pub length: u64,
     /// How many bytes its records had on the wire.
@@ -247,86 +227,11 @@ pub struct Filter {
     /// Part of the title.
     pub title: Option<String>,
     /// Changed at this time or later.
-    pub since: Option<Time>,
+    pub since: Option<Moment>,
     /// Begun before this time.
-    pub until: Option<Time>,
+    pub until: Option<Moment>,
     /// At most so many, the latest first.
     pub limit: Option<usize>,
     #[doc(hidden)]
     pub more: switchboard_acp::More,
-}
-
-impl Time {
-    /// The date and the time of day, in UTC.
-    pub fn date_and_time(self) -> [String; 2] {
-        let seconds = self.0.div_euclid(1000);
-        let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-        // Days since 1970 to a date, counting from the first of March of the year 0, after which leap days fall
-        // at the end of a year.
-        let shifted = days + 719_468;
-        let era = shifted.div_euclid(146_097);
-        let day_of_era = shifted.rem_euclid(146_097);
-        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let month_from_march = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-        let year = year_of_era + era * 400 + i64::from(month <= 2);
-        [
-            format!("{year:04}-{month:02}-{day:02}"),
-            format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60),
-        ]
-    }
-}
-
-impl Time {
-    /// A date and perhaps a time of day, in UTC: `2026-11-15` or `2026-11-15 04:18:43`, also with a `T` between
-    /// them and a `Z` at the end.
-    pub fn parse(text: &str) -> Option<Self> {
-        let text = text.trim().trim_end_matches('Z');
-        let (date, time) = text.split_once([' ', 'T']).unwrap_or((text, "00:00:00"));
-        let numbers = |text: &str, by: char| -> Option<Vec<i64>> {
-            text.split(by).map(|part| part.parse::<u32>().ok().map(i64::from)).collect()
-        };
-        let (date, time) = (numbers(date, '-')?, numbers(time, ':')?);
-        let (&[year, month, day], &[hour, minute, ref second @ ..]) = (&*date, &*time) else { return None };
-        let second = second.first().copied().unwrap_or(0);
-        let fits = (1..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
-        if !fits || hour > 23 || minute > 59 || second > 59 || time.len() > 3 {
-            return None;
-        }
-        let (shifted, from_march) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-        let (era, year_of_era) = (shifted.div_euclid(400), shifted.rem_euclid(400));
-        let day_of_era =
-            year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + (153 * from_march + 2) / 5 + day - 1;
-        let days = era * 146_097 + day_of_era - 719_468;
-        Some(Time((days * 86_400 + hour * 3600 + minute * 60 + second) * 1000))
-    }
-}
-
-/// Date and time in UTC, to the second.
-impl std::fmt::Display for Time {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let [date, time] = self.date_and_time();
-        write!(formatter, "{date} {time}")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Time;
-
-    #[test]
-    fn times_are_shown_as_dates() {
-        for (milliseconds, shown) in [
-            (0, "1970-01-01 00:00:00"),
-            (951_782_399_999, "2000-02-28 23:59:59"),
-            (951_782_400_000, "2000-02-29 00:00:00"),
-            (1_794_716_323_000, "2026-11-15 04:18:43"),
-            (-1, "1969-12-31 23:59:59"),
-        ] {
-            assert_eq!(Time(milliseconds).to_string(), shown);
-            assert_eq!(Time::parse(shown), Some(Time(milliseconds.div_euclid(1000) * 1000)));
-        }
-    }
 }

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
+use switchboard_acp::Moment;
+
 use crate::error::{Result, StoreError};
 use crate::lock::SessionLock;
 use crate::progress::Progress;
-use crate::record::{About, Channel, MAX_MESSAGE, Record, Time};
+use crate::record::{About, Channel, MAX_MESSAGE, Record};
 use crate::segment::{FRAME, Folder, Frame, Head, Note, SEGMENT};
 use crate::store::StoreInner;
 use crate::writer::Command;
@@ -71,7 +73,7 @@ impl Recorder {
         lock: SessionLock,
         id: &str,
         about: &About,
-        began: Time,
+        began: Moment,
         (next, bytes): (u64, u64),
     ) -> Self {
         let progress = shared.progress(next);
@@ -135,7 +137,7 @@ impl Recorder {
         }
         self.still_recording()?;
         let before = self.frame.wire();
-        self.frame.push_lines((Time::now(), channel, protocol), lines.as_bytes());
+        self.frame.push_lines((Moment::now(), channel, protocol), lines.as_bytes());
         self.head.bytes += self.frame.wire() - before;
         self.write_with(lines.as_bytes())?;
         Ok(self.receipt())

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
+use switchboard_acp::Moment;
+
 use crate::access;
 use crate::error::{Result, StoreError, database};
 use crate::live;
 use crate::lock::SessionLock;
 use crate::private::{self, Exposed, Identity};
-use crate::record::{Channel, Record, Time};
+use crate::record::{Channel, Record};
 use crate::removal;
 use crate::segment::Folder;
 use crate::store::Settings;
@@ -270,7 +272,7 @@ fn add_journals(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
                 let channel = Channel::from_code(row.get(2)?).unwrap_or(Channel::Diagnostic);
                 Ok(Record {
                     sequence: row.get::<_, i64>(0)?.unsigned_abs(),
-                    time: Time(row.get(1)?),
+                    time: Moment(row.get(1)?),
                     channel,
                     peer: row.get::<_, String>(3)?.into(),
                     protocol: row.get(4)?,

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params, params_from_iter};
 
+use switchboard_acp::Moment;
+
 use crate::error::{Result, StoreError};
 use crate::read::{self, Batch, Block};
-use crate::record::{Filter, Record, Time};
+use crate::record::{Filter, Record};
 use crate::segment::{Cursor, Folder};
 use crate::store::Store;
 use crate::text::{self, Reading, Text, TextKind};
@@ -29,9 +31,9 @@ pub struct Search {
     /// Only these kinds of text; all when empty.
     pub kinds: Vec<TextKind>,
     /// Only what came at this time or later.
-    pub since: Option<Time>,
+    pub since: Option<Moment>,
     /// Only what came before this time.
-    pub until: Option<Time>,
+    pub until: Option<Moment>,
     /// At most so many, the latest first; 50 when not given.
     pub limit: Option<usize>,
     #[doc(hidden)]
@@ -49,7 +51,7 @@ pub struct Hit {
     /// The last record of it, which is another one when it came in chunks.
     pub last: u64,
     /// When it came.
-    pub time: Time,
+    pub time: Moment,
     /// What it is.
     pub kind: TextKind,
     /// The words around what was found.
@@ -63,7 +65,7 @@ pub struct Hit {
 pub(crate) struct Gathered {
     first: u64,
     last: u64,
-    time: Time,
+    time: Moment,
     text: Text,
 }
 
@@ -310,7 +312,7 @@ fn indexed(
             session: row.get(5)?,
             first,
             last,
-            time: Time(row.get(4)?),
+            time: Moment(row.get(4)?),
             kind,
             excerpt,
             withdrawn,

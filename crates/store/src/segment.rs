@@ -13,9 +13,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use switchboard_acp::Moment;
+
 use crate::block::{Input, put, unzigzag, zigzag};
 use crate::private;
-use crate::record::{About, Channel, MAX_MESSAGE, Record, Time};
+use crate::record::{About, Channel, MAX_MESSAGE, Record};
 
 /// A segment is left for a new one when it has so many bytes.
 pub(crate) const SEGMENT: u64 = 4 * 1024 * 1024;
@@ -120,7 +122,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    pub(crate) fn new(about: &About, began: Time, bytes: u64) -> Self {
+    pub(crate) fn new(about: &About, began: Moment, bytes: u64) -> Self {
         let About { agent, client, project, title } = about.clone();
         Head { began: began.0, agent, client, project, title, bytes }
     }
@@ -171,14 +173,14 @@ impl Frame {
     }
 
     /// Makes room for lines that are written behind the frame's own bytes, without being copied.
-    pub(crate) fn push_lines(&mut self, (time, channel, protocol): (Time, Channel, u16), lines: &[u8]) {
+    pub(crate) fn push_lines(&mut self, (time, channel, protocol): (Moment, Channel, u16), lines: &[u8]) {
         self.head((time, channel.code() | LINES, protocol), "", lines.len());
         let ends = memchr::memchr_iter(b'\n', lines).count();
         self.count += ends as u32 + 1;
         self.wire += (lines.len() - ends) as u64;
     }
 
-    fn head(&mut self, (time, code, protocol): (Time, u8, u16), peer: &str, length: usize) {
+    fn head(&mut self, (time, code, protocol): (Moment, u8, u16), peer: &str, length: usize) {
         if self.bytes.is_empty() {
             self.bytes.resize(HEADER, 0);
         }
@@ -278,7 +280,7 @@ fn unpack(payload: &[u8], first: u64, from: u64, mut take: impl FnMut(Record)) {
 
 /// The next record of a payload, still without its bytes, and whether these are several lines.
 fn piece<'a>(input: &mut Input<'a>) -> Option<(Record, bool, &'a [u8])> {
-    let time = Time(unzigzag(input.number()?));
+    let time = Moment(unzigzag(input.number()?));
     let code = *input.take(1)?.first()?;
     let channel = Channel::from_code(code & !LINES)?;
     let protocol = u16::try_from(input.number()?).ok()?;
@@ -472,7 +474,7 @@ pub(crate) struct End {
     /// How many bytes all records have on the wire.
     pub(crate) bytes: u64,
     /// The latest time in the last segment.
-    pub(crate) latest: Option<Time>,
+    pub(crate) latest: Option<Moment>,
     /// Whether the recorder has said goodbye.
     pub(crate) closed: bool,
 }

@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use switchboard_acp::Moment;
+
 use crate::error::{Result, StoreError, database};
 use crate::lock::SessionLock;
 use crate::private::{Exposed, Identity};
 use crate::progress::{Progress, Ticker};
 use crate::queue::{Queue, locked};
 use crate::read::Parked;
-use crate::record::{About, Time};
+use crate::record::About;
 use crate::recorder::Recorder;
 use crate::schema;
 use crate::segment::{self, Folder};
@@ -288,16 +290,16 @@ impl Store {
 
     /// Begins to record a session.
     pub fn begin(&self, about: &About) -> Result<Recorder> {
-        self.begin_at(about, Time::now())
+        self.begin_at(about, Moment::now())
     }
 
     /// Begins a session that began at another time, as for imports.
-    pub fn begin_at(&self, about: &About, began: Time) -> Result<Recorder> {
+    pub fn begin_at(&self, about: &About, began: Moment) -> Result<Recorder> {
         self.begin_new(about, began, || new_id(began))
     }
 
     /// Begins a session under the first id that no session has.
-    fn begin_new(&self, about: &About, began: Time, mut id: impl FnMut() -> String) -> Result<Recorder> {
+    fn begin_new(&self, about: &About, began: Moment, mut id: impl FnMut() -> String) -> Result<Recorder> {
         loop {
             let id = id();
             if self.shared.row(&id)?.is_none() && self.shared.has_no_journal(&id) {
@@ -307,7 +309,7 @@ impl Store {
     }
 
     /// Begins a session that has its id from elsewhere. It must be one that a store can have given.
-    pub fn begin_as(&self, id: &str, about: &About, began: Time) -> Result<Recorder> {
+    pub fn begin_as(&self, id: &str, about: &About, began: Moment) -> Result<Recorder> {
         // It becomes the name of a file.
         let is_id = (1..=64).contains(&id.len())
             && id.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit() || byte.is_ascii_lowercase());
@@ -434,10 +436,10 @@ fn repair(shared: &StoreInner) -> Result<Vec<Repair>> {
 }
 
 /// An id that sorts by time and that hardly anybody else makes: the time and a random part.
-fn new_id(began: Time) -> String {
+fn new_id(began: Moment) -> String {
     let mut hasher = RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());
-    hasher.write_i64(Time::now().0);
+    hasher.write_i64(Moment::now().0);
     let [date, time] = began.date_and_time();
     format!("{}-{}-{:06x}", date.replace('-', ""), time.replace(':', ""), hasher.finish() & 0xff_ffff)
 }
@@ -456,7 +458,7 @@ mod tests {
         for wanted in [drawn, free] {
             let mut ids = [drawn, free].into_iter();
             let mut recorder =
-                store.begin_new(&About::default(), Time(0), || ids.next().unwrap().to_owned()).unwrap();
+                store.begin_new(&About::default(), Moment(0), || ids.next().unwrap().to_owned()).unwrap();
             assert_eq!(recorder.id(), wanted);
             recorder.append(Record::new(Channel::ToClient, "{}")).unwrap();
             recorder.complete().unwrap();

@@ -21,7 +21,7 @@ use crate::error::Result;
 use crate::hub_note::apply_hub_note;
 use crate::live::failure;
 use crate::read::{self, Batch, Block};
-use crate::record::{Channel, Record, Time};
+use crate::record::{Channel, Record};
 use crate::segment::Cursor;
 use crate::store::Store;
 
@@ -83,7 +83,7 @@ impl Kept {
     fn to_record(&self) -> Record {
         let from = if self.from_client { Side::Client } else { Side::Agent };
         let channel = if self.is_note { Channel::Hub } else { Channel::of_message(from, false) };
-        let record = Record::new(channel, self.text.as_bytes()).at(Time(self.time));
+        let record = Record::new(channel, self.text.as_bytes()).at(Moment(self.time));
         Record { sequence: self.sequence, ..record }
     }
 }
@@ -294,7 +294,7 @@ impl Fold {
             return;
         };
         // The time in the session: milliseconds, as everywhere here.
-        let at = Moment::from(record.time);
+        let at = record.time;
         if record.channel == Channel::Hub && apply_hub_note(&mut self.conversation, text, at) {
             self.keep(record, text);
         }

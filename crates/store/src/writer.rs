@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
+use switchboard_acp::Moment;
+
 use crate::access::{Change, Changed};
 use crate::error::{Result, StoreError, database};
 use crate::indexing;
@@ -18,7 +20,7 @@ use crate::live::{Live, Outcome};
 use crate::lock::SessionLock;
 use crate::progress::{Progress, Ticker};
 use crate::queue::{Queue, Taken};
-use crate::record::{About, Time};
+use crate::record::About;
 use crate::removal;
 use crate::segment::Folder;
 use crate::signal::Signal;
@@ -46,7 +48,7 @@ pub(crate) enum Command {
     Begin {
         id: Arc<str>,
         about: About,
-        began: Time,
+        began: Moment,
         progress: Arc<Progress>,
         reply: Reply<()>,
     },
@@ -177,7 +179,7 @@ impl Writer {
                     drop(reply.send(begun));
                 }
                 Command::Resume { id, reply } => {
-                    let live = Live::new(&self.folder, &id, About::default(), Time::now(), None);
+                    let live = Live::new(&self.folder, &id, About::default(), Moment::now(), None);
                     self.live.insert(Arc::clone(&id), live);
                     let resumed = self.patiently(queue, |writer| writer.with_live(&id, Live::resume));
                     if resumed.is_err() {
@@ -196,7 +198,7 @@ impl Writer {
                     None => drop(reply.send(Ok(()))),
                 },
                 Command::Recover { id, lock, reply } => {
-                    let mut live = Live::new(&self.folder, &id, About::default(), Time::now(), None);
+                    let mut live = Live::new(&self.folder, &id, About::default(), Moment::now(), None);
                     live.recover(lock, reply);
                     self.live.insert(id, live);
                 }
@@ -408,7 +410,7 @@ pub(crate) fn insert_session(
     transaction: &Transaction<'_>,
     id: &str,
     about: &About,
-    began: Time,
+    began: Moment,
 ) -> rusqlite::Result<i64> {
     let About { agent, client, project, title } = about;
     transaction.execute(

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use switchboard_acp::rpc::{Message, Notification, Request, RequestId, Response, RpcError, messages};
 use switchboard_acp::{Correlator, Raw, Side, Wire, WireFormat};
 use switchboard_session::sessions_started_in;
-use switchboard_store::{Channel, Record, Time};
+use switchboard_store::{Channel, Moment, Record};
 
 /// The result of a request, or its error.
 pub(crate) type Outcome = Result<Raw<'static>, RpcError<'static>>;
@@ -166,7 +166,7 @@ enum Open {
     Introduction,
     /// `session/new`, whose session is known by its answer.
     New {
-        at: Time,
+        at: Moment,
         cwd: Option<String>,
         request: usize,
     },
@@ -190,19 +190,15 @@ const MAX_OPEN: usize = 10_000;
 pub(crate) struct Reader {
     script: Script,
     /// When the last step of each session was.
-    times: Vec<Time>,
+    times: Vec<Moment>,
     /// Sessions that have shown before an answer opened them, and when.
-    unopened: BTreeMap<usize, Time>,
+    unopened: BTreeMap<usize, Moment>,
     /// Sessions of sub-agents, which are played with the one that started them.
     children: HashMap<String, usize>,
     /// The session that spoke last.
     current: Option<usize>,
     open: Correlator<Open>,
     numbers: usize,
-}
-
-fn between(from: Time, to: Time) -> Duration {
-    Duration::from_millis(to.0.saturating_sub(from.0).max(0).unsigned_abs())
 }
 
 fn text(params: Option<&Raw<'_>>, key: &str) -> Option<String> {
@@ -276,13 +272,13 @@ impl Reader {
         session: usize,
         cwd: Option<String>,
         request: usize,
-        asked_at: Time,
-        shown_at: Time,
+        asked_at: Moment,
+        shown_at: Moment,
     ) {
         let script = &mut self.script.sessions[session];
         script.cwd = cwd;
         if let Some(first) = script.steps.first_mut() {
-            first.pause = between(asked_at, shown_at);
+            first.pause = shown_at.since(asked_at);
         }
         let action = Action::AwaitOpening { request, with_history: false };
         script.steps.insert(0, ScriptStep { pause: Duration::ZERO, action });
@@ -293,14 +289,14 @@ impl Reader {
         self.numbers
     }
 
-    fn step(&mut self, session: usize, at: Time, action: Action) {
+    fn step(&mut self, session: usize, at: Moment, action: Action) {
         let before = std::mem::replace(&mut self.times[session], at);
-        let pause = between(before, at);
+        let pause = at.since(before);
         self.current = Some(session);
         self.script.sessions[session].steps.push(ScriptStep { pause, action });
     }
 
-    fn open(&mut self, id: String, cwd: Option<String>, at: Time) -> usize {
+    fn open(&mut self, id: String, cwd: Option<String>, at: Moment) -> usize {
         self.script.sessions.push(SessionScript { id, cwd, steps: Vec::new() });
         self.times.push(at);
         self.script.sessions.len() - 1
@@ -311,7 +307,7 @@ impl Reader {
     }
 
     /// The session that a message of the agent belongs to; one without belongs to whichever spoke last.
-    fn session(&mut self, params: Option<&Raw<'_>>, at: Time) -> Option<usize> {
+    fn session(&mut self, params: Option<&Raw<'_>>, at: Moment) -> Option<usize> {
         let Some(id) = text(params, "sessionId") else { return self.current };
         if let Some(session) = self.children.get(&id) {
             return Some(*session);
@@ -323,7 +319,7 @@ impl Reader {
         }))
     }
 
-    fn client_asks(&mut self, request: &Request<'static>, at: Time) {
+    fn client_asks(&mut self, request: &Request<'static>, at: Moment) {
         let params = request.params.as_ref();
         let number = self.number();
         let open = match &*request.method {
@@ -347,7 +343,7 @@ impl Reader {
         drop(self.open.open_or_evict(Side::Client, &request.id, open));
     }
 
-    fn agent_answers(&mut self, response: Response<'static>, at: Time) {
+    fn agent_answers(&mut self, response: Response<'static>, at: Moment) {
         let outcome = response.outcome;
         match self.open.answered(Side::Agent, &response.id) {
             // After a refusal another version was tried.
@@ -384,7 +380,7 @@ impl Reader {
         self.script.answers.entry(method.to_owned()).or_default().push_back(outcome);
     }
 
-    fn agent_says(&mut self, notification: Notification<'static>, at: Time) {
+    fn agent_says(&mut self, notification: Notification<'static>, at: Moment) {
         if notification.method == "$/cancel_request" {
             let id = notification.params.as_ref().and_then(|params| params.get("requestId"));
             let id =

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use switchboard_store::{Exposed, Filter, Settings, Store, StoreError, Time};
+use switchboard_store::{Exposed, Filter, Moment, Settings, Store, StoreError};
 
 use crate::configuration;
 use crate::outcome::CommandError;
@@ -44,7 +44,7 @@ pub(crate) fn temporary_folder() -> std::io::Result<tempfile::TempDir> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// Sessions that have not changed since then go.
-    pub(crate) older_than: Option<Time>,
+    pub(crate) older_than: Option<Moment>,
     /// The oldest sessions go when there is more than this, and no more than this is written.
     pub(crate) max_bytes: Option<u64>,
 }

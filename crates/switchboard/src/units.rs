@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use switchboard_store::Time;
+use switchboard_store::Moment;
 
 /// So many of something, whose plural is made by an s.
 pub(crate) fn counted(count: u64, thing: &str) -> String {
@@ -10,12 +10,12 @@ pub(crate) fn counted(count: u64, thing: &str) -> String {
 }
 
 /// A moment on the command line: a date, or how long ago.
-pub(crate) fn moment(text: &str) -> Result<Time, String> {
-    if let Some(time) = Time::parse(text) {
+pub(crate) fn moment(text: &str) -> Result<Moment, String> {
+    if let Some(time) = Moment::parse(text) {
         return Ok(time);
     }
     let milliseconds = duration(text)?;
-    Ok(Time(Time::now().0.saturating_sub(milliseconds)))
+    Ok(Moment(Moment::now().0.saturating_sub(milliseconds)))
 }
 
 /// A length of time in milliseconds: a number and s, m, h, d or w.

@@ -165,7 +165,7 @@ impl Connection {
     }
 
     fn now(&self) -> Moment {
-        Moment(u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX))
+        self.begun.elapsed().into()
     }
 
     /// Takes a line of version 2.

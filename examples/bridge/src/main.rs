@@ -23,14 +23,12 @@ struct Lines {
 
 impl Lines {
     fn now(&self) -> Moment {
-        Moment(u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX))
+        self.begun.elapsed().into()
     }
 
     /// How long until the bridge has something to do by itself.
     fn pause(&self) -> Duration {
-        let due =
-            self.bridge.next_deadline().map_or(u64::MAX, |Moment(due)| due.saturating_sub(self.now().0));
-        Duration::from_millis(due)
+        self.bridge.next_deadline().map_or(Duration::MAX, |due| due.since(self.now()))
     }
 
     async fn take(&mut self, from: Side, line: &str) -> Result<(), ClosureCause> {

@@ -206,11 +206,11 @@ pub(crate) fn missing(marks: &[Vec<Mark>], outcome: &Outcome) -> Vec<String> {
 }
 
 /// Translates a conversation, both sides of which speak the same version, with so many milliseconds between the messages.
-pub(crate) fn translate(lines: &[(Side, Value)], to: Version, step: u64) -> Outcome {
+pub(crate) fn translate(lines: &[(Side, Value)], to: Version, step: i64) -> Outcome {
     let mut bridge = RecordingBridge::new(to);
     let mut outcome = Outcome::default();
     for (index, (from, message)) in lines.iter().enumerate() {
-        bridge.take(Some(*from), &message.to_string(), Moment(index as u64 * step));
+        bridge.take(Some(*from), &message.to_string(), Moment(index as i64 * step));
         outcome.losses.push(Vec::new());
         outcome.said.push(bridge.drain().map(|line| line.text + "\n").collect());
         for (number, loss) in bridge.take_losses() {
@@ -246,7 +246,7 @@ pub(crate) fn translate_live(lines: &[(Side, Value)], options: BridgeOptions) ->
         (said, losses)
     };
     for (index, (from, message)) in lines.iter().enumerate() {
-        let (line, now) = (message.to_string(), Moment(index as u64 * 500));
+        let (line, now) = (message.to_string(), Moment(index as i64 * 500));
         let handled = bridge.handle(*from, &line, now);
         assert_eq!(handled, Handled::Done, "{line}");
         bridge.tick(now);

@@ -129,7 +129,7 @@ proptest! {
 
     #[test]
     fn version_2_sessions_survive_version_1_but_for_what_is_reported(
-        updates in prop::collection::vec((update(), 0u64..120), 0..40)
+        updates in prop::collection::vec((update(), 0i64..120), 0..40)
     ) {
         let mut recording = RecordingBridge::new(Version::V1);
         let mut now = 0;

@@ -21,7 +21,7 @@ fn translate(lines: &[Recorded], to: Version) -> Translated {
     let mut bridge = RecordingBridge::new(to);
     for (index, line) in lines.iter().enumerate() {
         let from = if line.from_agent { Side::Agent } else { Side::Client };
-        bridge.take(Some(from), &line.message, Moment(index as u64 * 20));
+        bridge.take(Some(from), &line.message, Moment(index as i64 * 20));
     }
     bridge.finish();
     let lines = bridge.drain().collect();
@@ -92,7 +92,7 @@ fn fold(lines: impl Iterator<Item = (bool, String)>) -> BTreeMap<String, BTreeMa
     let mut conversation = Conversation::new(WireFormat::Any);
     for (index, (from_agent, text)) in lines.enumerate() {
         let side = if from_agent { SessionSide::Agent } else { SessionSide::Client };
-        let _ = conversation.read(&text, Some(side), SessionMoment(index as u64));
+        let _ = conversation.read(&text, Some(side), SessionMoment(index as i64));
     }
     conversation
         .sessions()
@@ -240,7 +240,7 @@ fn with_noise(to: Version, told: bool) -> (Vec<String>, Vec<Loss>) {
         (Side::Agent, "and so on"),
     ];
     for (number, (from, line)) in lines.into_iter().enumerate() {
-        bridge.take(told.then_some(from), line, Moment(number as u64));
+        bridge.take(told.then_some(from), line, Moment(number as i64));
     }
     bridge.finish();
     (bridge.drain().map(|line| line.text).collect(), losses(&mut bridge))
@@ -265,7 +265,7 @@ fn noise_before_the_handshake_is_answered_is_left_out_and_reported() {
 fn last_of(to: Version, messages: &[(Side, Value)]) -> (Value, Vec<(u64, Loss)>) {
     let mut bridge = RecordingBridge::new(to);
     for (number, (from, message)) in messages.iter().enumerate() {
-        bridge.take(Some(*from), &message.to_string(), Moment(number as u64));
+        bridge.take(Some(*from), &message.to_string(), Moment(number as i64));
     }
     bridge.finish();
     let last = bridge.drain().last().expect("a line").text;

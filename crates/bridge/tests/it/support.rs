@@ -7,7 +7,7 @@ use switchboard_bridge::{Bridge, BridgeOptions, Handled, Loss, Moment, Output, S
 
 pub(crate) struct Bench {
     pub(crate) bridge: Bridge,
-    pub(crate) now: u64,
+    pub(crate) now: i64,
     pub(crate) to_client: Vec<Value>,
     pub(crate) to_agent: Vec<Value>,
     pub(crate) losses: Vec<Loss>,
@@ -65,7 +65,7 @@ impl Bench {
         self.pass(500);
     }
 
-    pub(crate) fn pass(&mut self, milliseconds: u64) {
+    pub(crate) fn pass(&mut self, milliseconds: i64) {
         self.now += milliseconds;
         self.bridge.tick(Moment(self.now));
         self.collect();

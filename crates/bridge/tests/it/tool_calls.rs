@@ -33,7 +33,7 @@ fn stream(apart: u64) -> (usize, usize, String) {
         let text = format!("{number:0>511}\n");
         received += text.len();
         let message = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": chunk(&text)}});
-        let now = Moment(number * apart);
+        let now = Moment::default().after(number * apart);
         let _ = bridge.handle(Side::Agent, &message.to_string(), now);
         while let Some(due) = bridge.next_deadline().filter(|due| *due <= now.after(apart)) {
             bridge.tick(due);
@@ -43,7 +43,7 @@ fn stream(apart: u64) -> (usize, usize, String) {
     }
     let end = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": {
         "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed"}}});
-    let _ = bridge.handle(Side::Agent, &end.to_string(), Moment(20_000 * apart));
+    let _ = bridge.handle(Side::Agent, &end.to_string(), Moment::default().after(20_000 * apart));
     take(&mut bridge);
     let line: Value = serde_json::from_str(&last).unwrap();
     assert_eq!(line["params"]["update"]["status"], "completed");

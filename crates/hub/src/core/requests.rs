@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::json;
 use switchboard_acp::rpc::{Message, RequestId, codes};
 use switchboard_acp::{Raw, Wire, WireFormat};
-use switchboard_store::{Role, Time};
+use switchboard_store::{Moment, Role};
 
 use super::connection::{Asked, Connection, OPEN};
 use super::lines::{self, OPERATION, Outcome};
@@ -55,7 +55,7 @@ impl Core {
         for session in attached {
             self.detach(connection, &session);
             let client = json!({"clientId": connection.to_string(), "name": name, "version": version});
-            let [date, time] = Time(self.time).date_and_time();
+            let [date, time] = Moment(self.time).date_and_time();
             let left = json!({
                 "sessionUpdate": "client_disconnected", "client": client, "timestamp": format!("{date}T{time}Z"),
             });

@@ -12,7 +12,7 @@ use super::notices::Announced;
 use super::{
     ConnectionId, HostId, Identity, Known, QueuedPrompt, SessionId, SessionState, SessionSummary, ToClient,
 };
-use switchboard_store::{Role, Time};
+use switchboard_store::{Moment, Role};
 
 /// How many records of a session are kept at hand for those who keep up.
 const WINDOW: usize = 2048;
@@ -215,7 +215,7 @@ impl Session {
     /// What `session/list` says of it.
     pub(super) fn information(&self) -> serde_json::Value {
         let state = self.state().as_str();
-        let [date, time] = Time(self.known.changed).date_and_time();
+        let [date, time] = Moment(self.known.changed).date_and_time();
         json!({
             "sessionId": &*self.known.id, "cwd": self.known.folder, "title": self.known.title,
             "updatedAt": format!("{date}T{time}Z"),

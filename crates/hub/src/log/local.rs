@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use switchboard_store::{About, Channel, Record, Recorder, Store, StoreError, Time};
+use switchboard_store::{About, Channel, Moment, Record, Recorder, Store, StoreError};
 
 use super::{Beginning, Begun, Later, Prepared, SessionLog, blocking, save};
 use crate::core::{Known, SessionId};
@@ -199,7 +199,7 @@ fn begin(store: &Store, beginning: Beginning) -> Result<Begun, String> {
         owner,
         folder,
         title: None,
-        changed: Time::now().0,
+        changed: Moment::now().0,
         length: 0,
     };
     save(store, &known, "").map_err(|error| error.to_string())?;

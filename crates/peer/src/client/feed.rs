@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use switchboard_acp::rpc::{Expected, Message, RequestId, RpcError, codes};
-use switchboard_acp::{DecodeError, Diagnostic, Wire, WireFormat, v2};
+use switchboard_acp::{DecodeError, Diagnostic, Moment, Wire, WireFormat, v2};
 use switchboard_session::{
     AgentQuestion, Changes, Conversation, ConversationError, Decider, Decoded, Session, Side,
 };
@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::negotiation::Early;
 use super::question::{ElicitationQuestion, PermissionQuestion};
-use super::state::{ClientInner, Question, now};
+use super::state::{ClientInner, Question};
 
 /// Something that happened, already part of its session.
 #[derive(Debug)]
@@ -254,7 +254,7 @@ impl Feed {
             }
             "auth/status_update" | "_auth/status_update" => {
                 let mut state = self.shared.state();
-                match state.conversation.read(&line, Some(Side::Agent), now()) {
+                match state.conversation.read(&line, Some(Side::Agent), Moment::now()) {
                     Ok(_) => Some(Event::AuthStatus),
                     Err(refusal) => Some(Event::of_refusal(refusal, line.clone())),
                 }
@@ -298,7 +298,7 @@ impl Feed {
     ) -> Result<(Event, Option<Arc<str>>), ConversationError> {
         let (shared, id) = (Arc::clone(&self.shared), id.clone());
         let mut state = self.shared.state();
-        let step = state.conversation.ask(&id, &question, now())?.step;
+        let step = state.conversation.ask(&id, &question, Moment::now())?.step;
         let session = step.as_ref().and_then(|step| state.conversation.id_at(step.session).cloned());
         step.into_iter().for_each(|step| state.note(step));
         let event = match question {

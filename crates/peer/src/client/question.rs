@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use switchboard_acp::rpc::RequestId;
-use switchboard_acp::{Diagnostic, Meta, WireFormat, v2};
+use switchboard_acp::{Diagnostic, Meta, Moment, WireFormat, v2};
 use switchboard_session::{Decider, SessionError};
 use switchboard_transport::Json;
 
-use super::state::{ClientInner, Question, answer_dismissed, now};
+use super::state::{ClientInner, Question, answer_dismissed};
 use crate::Error;
 
 /// A permission that the agent asks for. It stays open until it is answered, the agent takes it back, or the
@@ -79,7 +79,7 @@ impl PermissionQuestion {
         by: impl Into<Decider>,
     ) -> Result<(Question, v2::RequestPermissionResponse<'o>), Error> {
         let question =
-            self.shared.state().settle(&self.id, |all| all.choose(&self.id, option_id, by, now()))?;
+            self.shared.state().settle(&self.id, |all| all.choose(&self.id, option_id, by, Moment::now()))?;
         self.shared.wake.notify_one();
         let outcome = v2::RequestPermissionOutcome::Selected(v2::SelectedPermissionOutcome::new(option_id));
         Ok((question, v2::RequestPermissionResponse::new(outcome)))
@@ -133,7 +133,7 @@ impl ElicitationQuestion {
             return Err(SessionError::DoesNotFit { id: self.id.clone(), faults }.into());
         }
         let question =
-            self.shared.state().settle(&self.id, |all| all.answer(&self.id, response, by, now()))?;
+            self.shared.state().settle(&self.id, |all| all.answer(&self.id, response, by, Moment::now()))?;
         self.shared.wake.notify_one();
         Ok(question.request.respond(Json::of(response, WireFormat::Any)).await?)
     }
@@ -151,7 +151,7 @@ impl ClientInner {
 
     /// Closes a question without an answer.
     pub(super) fn settle_cancelled(&self, id: &RequestId<'static>, by: Decider) -> Result<(), Error> {
-        let question = self.state().settle(id, |all| all.dismiss(id, by, now()))?;
+        let question = self.state().settle(id, |all| all.dismiss(id, by, Moment::now()))?;
         answer_dismissed(question);
         self.wake.notify_one();
         Ok(())

@@ -3,7 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use switchboard_acp::rpc::{Message, RequestId};
 use switchboard_acp::{Correlator, Raw, Side, WireFormat};
@@ -94,7 +93,7 @@ impl ClientInner {
     pub(crate) fn note_call(&self, id: &RequestId<'static>, method: &'static str, params: &Raw<'_>) {
         let message = Message::request(id.clone(), method, params.borrowed());
         // That there is room for its session was made sure before.
-        drop(self.state().conversation.apply_message(&message, Some(Side::Client), now()));
+        drop(self.state().conversation.apply_message(&message, Some(Side::Client), Moment::now()));
     }
 
     /// Nobody waits for the answer any more.
@@ -115,7 +114,7 @@ impl ClientInner {
         if state.closed.is_none() {
             state.closed = closure;
         }
-        drop(state.conversation.end_connection(now()));
+        drop(state.conversation.end_connection(Moment::now()));
         drop(state.questions.drain_of(Side::Agent));
         state.waiting.clear();
     }
@@ -143,7 +142,7 @@ impl ClientInner {
         let open = state.questions.drain_if(|_, _, question| question.session.as_deref() == Some(session));
         for question in open {
             // One that the conversation does not have any more needs an answer all the same.
-            if let Ok(step) = state.conversation.dismiss(&question.id, Decider::Client, now()) {
+            if let Ok(step) = state.conversation.dismiss(&question.id, Decider::Client, Moment::now()) {
                 state.note(step);
             }
             answer_dismissed(question.about);
@@ -185,7 +184,7 @@ impl ClientState {
         if !self.folds_updates {
             return None;
         }
-        Some(match self.conversation.apply(decoded, Some(Side::Agent), now()) {
+        Some(match self.conversation.apply(decoded, Some(Side::Agent), Moment::now()) {
             Ok(folded) => {
                 let (step, diagnostics) = (folded.step, folded.left_out);
                 self.tell_ended(&folded.ended);
@@ -202,7 +201,7 @@ impl ClientState {
     /// An answer passes by on its way to the call that waits for it.
     pub(crate) fn see_answer(&mut self, decoded: Decoded<'_>) {
         let before = self.conversation.auth_status().cloned();
-        if let Ok(folded) = self.conversation.apply(decoded, Some(Side::Agent), now()) {
+        if let Ok(folded) = self.conversation.apply(decoded, Some(Side::Agent), Moment::now()) {
             let step = folded.step;
             self.tell_ended(&folded.ended);
             step.into_iter().for_each(|step| self.note(step));
@@ -257,10 +256,4 @@ impl ClientState {
         }
         self.questions.close(Side::Agent, id).ok_or_else(|| Error::AlreadySettled { id: id.clone() })
     }
-}
-
-/// The time, for the session engine, which has no clock.
-pub(crate) fn now() -> Moment {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Moment(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

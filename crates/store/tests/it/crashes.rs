@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use switchboard_session::{Conversation, Moment, Side};
+use switchboard_session::{Conversation, Side};
 use switchboard_store::{About, Channel, Store};
 use switchboard_testkit::{TagPlace, stream};
 
@@ -106,7 +106,7 @@ fn everything_whose_append_returned_is_there_when_the_process_is_killed() {
         // The state is that of the same prefix, folded without a store.
         let mut conversation = Conversation::new(switchboard_acp::WireFormat::Any);
         for (record, line) in found.iter().zip(lines.iter().cycle()) {
-            conversation.read(line, Some(Side::Agent), Moment(record.time.0.unsigned_abs())).unwrap();
+            conversation.read(line, Some(Side::Agent), record.time).unwrap();
         }
         let json = |conversation: &Conversation| {
             conversation.sessions().map(|(id, session)| session.to_json(id)).collect::<Vec<_>>()

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use switchboard_store::{Channel, Filter, Record, Search, Store, Time};
+use switchboard_store::{Channel, Filter, Moment, Record, Search, Store};
 
 use crate::support::records;
 
@@ -49,7 +49,7 @@ fn record(number: u64) -> Record {
             number / 30
         )),
     };
-    let record = Record::new(channel, text).at(Time(1_700_000_000_000 + 7 * number as i64));
+    let record = Record::new(channel, text).at(Moment(1_700_000_000_000 + 7 * number as i64));
     let record = record.with_peer(if number.is_multiple_of(7) { "agent" } else { "" });
     Record { sequence: number, protocol: if number < 2 { 0 } else { 2 }, ..record }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use switchboard_session::{Conversation, Moment, Side};
+use switchboard_session::{Conversation, Side};
 use switchboard_store::{Channel, Item, Record, Store};
 
 use crate::support::{Scratch, chunk, records, scratch};
@@ -55,7 +55,7 @@ fn folded(records: &[Record]) -> Vec<String> {
     let mut conversation = Conversation::new(switchboard_acp::WireFormat::Any);
     for record in records.iter().filter(|record| record.channel.is_message()) {
         let text = std::str::from_utf8(&record.bytes).unwrap();
-        conversation.read(text, Some(Side::Agent), Moment(record.time.0.unsigned_abs())).unwrap();
+        conversation.read(text, Some(Side::Agent), record.time).unwrap();
     }
     conversation.sessions().map(|(id, session)| session.to_json(id)).collect()
 }

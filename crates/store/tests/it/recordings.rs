@@ -1,7 +1,7 @@
 //! Recorded traffic of real peers, where it is at hand.
 
 use switchboard_session::{Conversation, Moment, Side};
-use switchboard_store::{About, Channel, Record, Store, Time, parse_line, to_line};
+use switchboard_store::{About, Channel, Record, Store, parse_line, to_line};
 use switchboard_testkit::recordings;
 
 use crate::support::{records, scratch};
@@ -18,9 +18,9 @@ fn recordings_come_back_smaller_and_whole() {
         let id = recorder.id().to_owned();
         let mut expected = Vec::new();
         for line in text.lines() {
-            let Some(record) = parse_line(line, Time(0)).unwrap() else { continue };
-            let again = to_line(&record, Time(0), true).unwrap();
-            assert_eq!(parse_line(&again, Time(0)).unwrap().as_ref(), Some(&record));
+            let Some(record) = parse_line(line, Moment(0)).unwrap() else { continue };
+            let again = to_line(&record, Moment(0), true).unwrap();
+            assert_eq!(parse_line(&again, Moment(0)).unwrap().as_ref(), Some(&record));
             expected.push(record.clone());
             let _ = recorder.append(record).unwrap();
         }
@@ -51,7 +51,7 @@ fn same_fold(store: &Store, id: &str, expected: &[Record]) {
         let side = if record.channel == Channel::ToAgent { Side::Client } else { Side::Agent };
         let text = std::str::from_utf8(&record.bytes).unwrap();
         // What cannot be understood is passed over in both.
-        drop(conversation.read(text, Some(side), Moment(record.time.0.unsigned_abs())));
+        drop(conversation.read(text, Some(side), record.time));
     }
     let state = store.state(id, None).unwrap();
     let shown = |conversation: &Conversation| {

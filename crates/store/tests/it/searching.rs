@@ -1,7 +1,7 @@
 //! Finding what was said.
 
 use switchboard_acp::{Wire, WireFormat};
-use switchboard_store::{About, Channel, Filter, Record, Search, StoreError, TextKind, Time};
+use switchboard_store::{About, Channel, Filter, Moment, Record, Search, StoreError, TextKind};
 
 use crate::support::{chunk, records, scratch, update};
 
@@ -15,7 +15,7 @@ fn texts_are_found_while_they_are_written_and_afterwards() {
     let mut recorder = scratch.store.begin(&About { agent: Some("bot".into()), ..About::default() }).unwrap();
     let id = recorder.id().to_owned();
     for text in ["Die Änder", "ung an the con", "figuration"] {
-        let _ = recorder.append(chunk("m-1", text).at(Time(1000))).unwrap();
+        let _ = recorder.append(chunk("m-1", text).at(Moment(1000))).unwrap();
     }
     let _ = recorder
         .append(
@@ -24,7 +24,7 @@ fn texts_are_found_while_they_are_written_and_afterwards() {
                 "title":"Edit main.rs","rawInput":{"command":"cargo build --release"},
                 "content":[{"type":"diff","changes":[{"path":"/src/main.rs"}],"patch":{"text":"+let answer = 42;"}}]}}}"#,
             )
-            .at(Time(2000)),
+            .at(Moment(2000)),
         )
         .unwrap();
     recorder.sync().unwrap();
@@ -43,8 +43,8 @@ fn texts_are_found_while_they_are_written_and_afterwards() {
         let kinds = vec![TextKind::Title];
         assert_eq!(found(Search { kinds, ..search("main") }), [(TextKind::Title, 3, 3)]);
         assert_eq!(found(search("main")).len(), 2);
-        assert_eq!(found(Search { until: Some(Time(2000)), ..search("main") }), []);
-        assert_eq!(found(Search { since: Some(Time(2000)), ..search("main") }).len(), 2);
+        assert_eq!(found(Search { until: Some(Moment(2000)), ..search("main") }), []);
+        assert_eq!(found(Search { since: Some(Moment(2000)), ..search("main") }).len(), 2);
         assert_eq!(found(Search { agent: Some("bo".into()), ..search("main") }).len(), 2);
         assert_eq!(found(Search { agent: Some("cat".into()), ..search("main") }), []);
         assert_eq!(found(Search { session: Some(id.clone()), limit: Some(1), ..search("main") }).len(), 1);

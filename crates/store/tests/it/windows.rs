@@ -1,7 +1,7 @@
 //! The end of a long session is the end of the whole of it.
 
 use serde_json::{Value, json};
-use switchboard_store::{Channel, Record, State, Store, Time};
+use switchboard_store::{Channel, Moment, Record, State, Store};
 use switchboard_testkit::{TagPlace, stream};
 
 use crate::support::{chunk, records, scratch, update};
@@ -241,7 +241,7 @@ fn anything(numbers: &mut Numbers, number: usize) -> Record {
         message = json!([message, {"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": {"sessionUpdate": "agent_message_chunk", "messageId": format!("m{thing}"), "content": {"type": "text", "text": "in a batch"}}}}]);
     }
     let channel = if from { Channel::ToAgent } else { Channel::ToClient };
-    Record::new(channel, message.to_string()).at(Time(1_700_000_000_000 + number as i64))
+    Record::new(channel, message.to_string()).at(Moment(1_700_000_000_000 + number as i64))
 }
 
 #[test]

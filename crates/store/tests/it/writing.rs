@@ -1,6 +1,6 @@
 //! Records go in and come out as they were.
 
-use switchboard_store::{About, Channel, Filter, Item, Record, StoreError, Time};
+use switchboard_store::{About, Channel, Filter, Item, Moment, Record, StoreError};
 
 use crate::support::{chunk, records, scratch, update};
 
@@ -107,7 +107,7 @@ fn a_clock_that_jumps_back_changes_no_order() {
     let id = recorder.id().to_owned();
     let times = [5000, 9000, 100, -7, 6000, i64::MAX, i64::MIN];
     for time in times {
-        let _ = recorder.append(chunk("m", "x").at(Time(time))).unwrap();
+        let _ = recorder.append(chunk("m", "x").at(Moment(time))).unwrap();
     }
     recorder.sync().unwrap();
     for _ in 0..2 {
@@ -166,7 +166,7 @@ fn what_a_session_is_about_is_read_from_its_messages() {
     );
     assert_eq!(list(Filter { title: Some("%".into()), ..Filter::default() }), 0);
     assert_eq!(list(Filter { project: Some("/home/u/proj".into()), ..Filter::default() }), 0);
-    assert_eq!(list(Filter { until: Some(Time(5)), ..Filter::default() }), 0);
+    assert_eq!(list(Filter { until: Some(Moment(5)), ..Filter::default() }), 0);
     assert!(matches!(scratch.store.session("nope"), Err(StoreError::UnknownSession { .. })));
 }
 

@@ -211,7 +211,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 
 enum Converter {
     Stateless(Stateless),
-    Stateful { recording: Box<RecordingBridge>, clock: u64, wrapped: bool },
+    Stateful { recording: Box<RecordingBridge>, clock: i64, wrapped: bool },
 }
 
 impl Converter {
@@ -264,7 +264,7 @@ impl Converter {
             },
             Converter::Stateful { recording, clock, wrapped } => {
                 *wrapped = form.wrapped;
-                let time = line.milliseconds().and_then(|time| u64::try_from(time).ok());
+                let time = line.milliseconds().filter(|time| *time >= 0);
                 *clock = time.unwrap_or(*clock + 10);
                 recording.take_numbered(number, from, message, Moment(*clock));
                 write_out(recording, &form, writer)?;

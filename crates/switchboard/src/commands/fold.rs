@@ -173,8 +173,7 @@ impl Fold {
 
     /// Folds one line.
     pub(crate) fn line(&mut self, line: &RecordedLine<'_>) -> Outcomes {
-        // A time before the beginning is the beginning.
-        let at = Moment(line.milliseconds().and_then(|time| u64::try_from(time).ok()).unwrap_or_default());
+        let at = Moment(line.milliseconds().unwrap_or_default());
         match &line.recorded {
             Recorded::Message { from, other_side: false, text } => self.message(text, *from, at),
             Recorded::Hub(note) => {

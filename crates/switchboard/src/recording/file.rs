@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use switchboard_store::{Record, Time, to_first_line, to_line};
+use switchboard_store::{Moment, Record, to_first_line, to_line};
 
 use crate::outcome::CommandError;
 use crate::standard_error;
@@ -26,7 +26,7 @@ pub(super) struct RecordedFile {
     /// How long the file is, as far as lines are whole.
     length: u64,
     /// When the first message came.
-    began: Option<Time>,
+    began: Option<Moment>,
     /// Whole lines that are not written yet.
     waiting: Vec<u8>,
     /// Whether it is a file, of pages, and not a pipe.
@@ -232,7 +232,7 @@ mod tests {
         for began in [1000, 90_000] {
             let mut file = RecordedFile::open(&path).unwrap();
             for after in [0, 2500] {
-                file.append(&Record { time: Time(began + after), ..record("{}") }).unwrap();
+                file.append(&Record { time: Moment(began + after), ..record("{}") }).unwrap();
             }
             file.commit().unwrap();
         }

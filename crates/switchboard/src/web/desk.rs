@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use switchboard_hub::{Identity, SessionState, SessionSummary};
-use switchboard_store::{Filter, Role, Time};
+use switchboard_store::{Filter, Moment, Role};
 use tokio::sync::{Semaphore, watch};
 
 use super::app::{App, Audience, MAX_TABS};
@@ -237,7 +237,7 @@ impl Desk {
     /// Starts the agent and opens a first session.
     pub(crate) async fn start(&self) -> Result<(), Failure> {
         let agent = self.agents().first().cloned().unwrap_or_default();
-        let since = Time::now().0;
+        let since = Moment::now().0;
         self.set_lobby(Lobby::Starting { agent, since, stage: Stage::Program });
         let folder = self.app.folder.display().to_string();
         let opened = self.new_session(None, &folder).await;

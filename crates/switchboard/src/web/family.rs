@@ -75,7 +75,7 @@ fn is_said(entry: &Entry) -> bool {
 }
 
 /// Why a turn did not come to a good end, and when. One that was cancelled did: somebody wanted it.
-fn failure(turn: &Turn) -> Option<(String, u64)> {
+fn failure(turn: &Turn) -> Option<(String, i64)> {
     use v2::StopReason as Reason;
     let end = turn.end()?;
     let words = match &end.outcome {
@@ -131,7 +131,7 @@ pub(crate) struct FailedTurn {
     /// The position of what was said, where the transcript has it.
     pub(crate) said: Option<usize>,
     /// When it ended.
-    pub(crate) at: u64,
+    pub(crate) at: i64,
 }
 
 impl Relative {

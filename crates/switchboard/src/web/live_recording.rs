@@ -7,7 +7,7 @@ use std::time::Duration;
 use switchboard_acp::WireFormat;
 use switchboard_acp::rpc::messages;
 use switchboard_session::{Conversation, Session, Snapshot};
-use switchboard_store::{About, Channel, Item, Record, Store, StoreError, Summary, Time, apply_hub_note};
+use switchboard_store::{About, Channel, Item, Moment, Record, Store, StoreError, Summary, apply_hub_note};
 use tokio::sync::watch;
 
 use super::family;
@@ -185,7 +185,7 @@ impl LiveRecording {
             let Some((channel, time)) = self.log().rows().get(row).map(|row| (row.channel, row.time)) else {
                 continue;
             };
-            let at = Time(time).into();
+            let at = Moment(time);
             match channel.message() {
                 Some((side, false)) => {
                     for message in messages(&text) {
@@ -320,7 +320,7 @@ mod tests {
         let mut conversation = Conversation::new(WireFormat::Any);
         for number in 0..records {
             let side = Some(switchboard_session::Side::Agent);
-            conversation.read(&chunk(number), side, switchboard_session::Moment(0)).unwrap();
+            conversation.read(&chunk(number), side, Moment(0)).unwrap();
         }
         conversation.session(Some("s")).map(|session| session.to_json(Some("s"))).unwrap_or_default()
     }

@@ -281,7 +281,7 @@ impl MessageLog {
             entity: NONE,
         };
         if record.channel == Channel::Hub {
-            apply_hub_note(&mut self.fold.conversation, &text, Moment::from(record.time));
+            apply_hub_note(&mut self.fold.conversation, &text, record.time);
         }
         if record.channel.message().is_some() {
             let mut messages = messages(&text).into_iter();
@@ -308,7 +308,7 @@ impl MessageLog {
     fn take_message(&mut self, row: &mut Row, number: u32, record: &Record, text: &str) {
         let Some((side, is_other)) = record.channel.message() else { return };
         let is_folded = record.channel.is_message();
-        let at = Moment::from(record.time);
+        let at = record.time;
         // Most messages are updates, which need not be read twice.
         let is_update = is_folded && !self.is_translated() && self.take_update(row, number, side, text, at);
         if !is_update {
@@ -486,10 +486,10 @@ impl MessageLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use switchboard_store::Time;
+    use switchboard_store::Moment;
 
     fn record(channel: Channel, text: &str, time: i64) -> Record {
-        Record::new(channel, text).at(Time(time))
+        Record::new(channel, text).at(Moment(time))
     }
 
     fn update(update: &str) -> String {

@@ -60,10 +60,6 @@ struct Span {
     entries: std::ops::Range<usize>,
 }
 
-fn milliseconds(at: Moment) -> i64 {
-    i64::try_from(at.0).unwrap_or(i64::MAX)
-}
-
 fn turns(conversation: &Conversation, session: &str) -> Vec<Span> {
     let turns: Vec<&Turn> = conversation.turns((!session.is_empty()).then_some(session)).collect();
     let length = family::session(conversation, session).map_or(0, |session| session.snapshot().len());
@@ -71,7 +67,7 @@ fn turns(conversation: &Conversation, session: &str) -> Vec<Span> {
     for (place, turn) in turns.iter().enumerate().rev().take(MOST_TURNS) {
         let next = turns.get(place + 1).map_or(length, |next| next.position());
         let Some(end) = turn.end() else { continue };
-        let (from, to) = (milliseconds(turn.asked_at()), milliseconds(end.at));
+        let (from, to) = (turn.asked_at().0, end.at.0);
         spans.push(Span { from, to: to.max(from + 1), entries: turn.position()..next.max(turn.position()) });
     }
     spans.reverse();
@@ -130,12 +126,12 @@ fn bars(room: &LiveRecording, session: &str, snapshot: &Snapshot, span: &Span) -
         }
     }
     drop(log);
-    let ended = |at: Option<Moment>| at.map_or(span.to, milliseconds);
+    let ended = |at: Option<Moment>| at.map_or(span.to, |at| at.0);
     let permissions =
         snapshot.permissions().map(|it| (it.opened_at(), settled_at(it.settlement()), it.title().to_owned()));
     let forms =
         snapshot.elicitations().map(|it| (it.opened_at(), settled_at(it.settlement()), "a form".to_owned()));
-    let asked = permissions.chain(forms).map(|(from, to, words)| (milliseconds(from), ended(to), words));
+    let asked = permissions.chain(forms).map(|(from, to, words)| (from.0, ended(to), words));
     let asked = asked.filter(|(from, ..)| (span.from..=span.to).contains(from)).take(MOST_BARS);
     bars.extend(asked.map(|(from, to, words)| Bar { lane: 3, from, to, words }));
     bars

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use switchboard_acp::v2;
-use switchboard_store::Time;
+use switchboard_store::Moment;
 
 use super::asked::Asked;
 
@@ -28,7 +28,7 @@ pub(crate) struct Choice {
     /// The option that was chosen.
     pub(crate) option: String,
     pub(crate) allows: bool,
-    pub(crate) since: Time,
+    pub(crate) since: Moment,
 }
 
 /// The choices of one agent process.
@@ -73,7 +73,7 @@ impl Remembered {
             asked: asked.text().to_owned(),
             option: option.option_id.to_string(),
             allows,
-            since: Time::now(),
+            since: Moment::now(),
         });
     }
 

@@ -94,7 +94,7 @@ struct Seen {
 /// What says whether an entry looks as it did: the revisions of it and of what it shows, those of the questions with it,
 /// whether it waits for an answer, how many sub-agents are shown in it and whether it is one that is shown elsewhere, and
 /// when the turn went wrong that it is the last of.
-type Stamp = (u64, u64, bool, usize, bool, Option<u64>);
+type Stamp = (u64, u64, bool, usize, bool, Option<i64>);
 
 /// Keys and hashes.
 type SeenParts = Vec<(String, u64)>;
@@ -323,7 +323,7 @@ fn stamp(
     session: &Relative,
     entry: &Entry,
     settled: &[Settled<'_>],
-    (waits, failed): (bool, Option<u64>),
+    (waits, failed): (bool, Option<i64>),
 ) -> Stamp {
     let snapshot = &session.snapshot;
     let shown = match entry {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use switchboard_acp::rpc::messages;
 use switchboard_session::{Change, ContentChange, FieldChange, Folded, RequestEvent, Side};
-use switchboard_store::{Channel, Time};
+use switchboard_store::{Channel, Moment};
 
 use super::excerpt::excerpt;
 use super::live_recording::LiveRecording;
@@ -389,7 +389,7 @@ fn changes_of(room: &LiveRecording, number: usize, text: &str) -> Vec<String> {
     let mut conversation = room.sessions_at(number);
     let mut changes = Vec::new();
     for message in messages(text) {
-        let folded = conversation.read(message, Some(side), Time(time).into());
+        let folded = conversation.read(message, Some(side), Moment(time));
         if let Ok(Folded { step: Some(step), .. }) = folded {
             changes.extend(step.changes.iter().map(describe));
         }

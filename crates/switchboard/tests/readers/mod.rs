@@ -10,7 +10,7 @@ use switchboard_acp::{RecordedLine, WireFormat};
 use switchboard_peer::{Client, ClientOptions, Sessions};
 use switchboard_policy::Policy;
 use switchboard_session::Conversation;
-use switchboard_store::{About, Store, Time, parse_line};
+use switchboard_store::{About, Moment, Store, parse_line};
 use switchboard_testkit::recordings;
 use switchboard_transport::{Connection, Program};
 
@@ -81,9 +81,9 @@ fn fold(lines: &str) -> Vec<Session> {
 
 /// Puts recorded lines into a store, as `sessions import` does, and gives the id of the recording.
 fn import(store: &Store, lines: &str) -> String {
-    let mut recorder = store.begin_at(&About::default(), Time(0)).unwrap();
+    let mut recorder = store.begin_at(&About::default(), Moment(0)).unwrap();
     for line in lines.lines() {
-        if let Some(record) = parse_line(line, Time(0)).unwrap() {
+        if let Some(record) = parse_line(line, Moment(0)).unwrap() {
             recorder.append(record).unwrap();
         }
     }

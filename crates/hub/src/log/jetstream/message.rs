@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use async_nats::HeaderMap;
 use bytes::Bytes;
-use switchboard_store::{Channel, MAX_MESSAGE, Record, Time};
+use switchboard_store::{Channel, MAX_MESSAGE, Moment, Record};
 
 /// The number of the first record of a message.
 const FIRST: &str = "Switchboard-First";
@@ -189,7 +189,7 @@ fn records(first: u64, count: u64, mut rest: &[u8]) -> Option<Vec<Record>> {
         let (head, behind) = rest.split_at_checked(line)?;
         let mut words = std::str::from_utf8(head).ok()?.split(' ');
         let channel = Channel::from_code(words.next()?.parse().ok()?)?;
-        let time = Time(words.next()?.parse().ok()?);
+        let time = Moment(words.next()?.parse().ok()?);
         let length: usize = words.next()?.parse().ok()?;
         let bytes = behind.get(1..length.checked_add(1)?)?;
         rest = behind.get(length + 1..)?.strip_prefix(b"\n")?;
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     fn record(text: &str, sequence: u64) -> Record {
-        let mut record = Record::new(Channel::ToClient, text).at(Time(-5)).with_protocol(2);
+        let mut record = Record::new(Channel::ToClient, text).at(Moment(-5)).with_protocol(2);
         record.sequence = sequence;
         record
     }

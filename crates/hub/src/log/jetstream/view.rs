@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use async_nats::HeaderMap;
 use async_nats::jetstream::Message;
 use serde_json::{Value, json};
-use switchboard_store::{About, Record, Store, Time};
+use switchboard_store::{About, Moment, Record, Store};
 
 use super::message::Assembler;
 use super::server::{Server, locked, session_of};
@@ -168,7 +168,7 @@ pub(super) fn mirror(store: &Store, id: &SessionId, known: &Known) -> Result<(),
         project: Some(known.folder.clone()),
         title: None,
     };
-    let begun = store.begin_as(id, &about, Time(known.changed));
+    let begun = store.begin_as(id, &about, Moment(known.changed));
     begun.and_then(switchboard_store::Recorder::close).map_err(|error| error.to_string())?;
     save(store, known, "").map_err(|error| error.to_string())
 }

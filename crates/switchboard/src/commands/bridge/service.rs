@@ -212,12 +212,12 @@ impl Service {
 
     /// Looks at the clock. Once for all lines that came together: they came at the same time.
     fn look_at_clock(&mut self) {
-        self.now = Moment(self.start.elapsed().as_millis() as u64);
+        self.now = self.start.elapsed().into();
     }
 
     fn instant(&self, moment: Moment) -> tokio::time::Instant {
         // One more, because the clock counts whole milliseconds.
-        (self.start + Duration::from_millis(moment.0 + 1)).into()
+        (self.start + moment.after(1).since(Moment::default())).into()
     }
 
     /// Passes on what the agent has said already as far as nobody has to look at it. Tells whether there was something.

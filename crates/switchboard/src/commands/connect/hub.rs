@@ -181,12 +181,12 @@ impl HubLink {
     }
 
     fn now(&self) -> Moment {
-        Moment(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX))
+        self.start.elapsed().into()
     }
 
     fn instant(&self, moment: Moment) -> tokio::time::Instant {
         // One more, because the clock counts whole milliseconds.
-        (self.start + Duration::from_millis(moment.0.saturating_add(1))).into()
+        (self.start + moment.after(1).since(Moment::default())).into()
     }
 
     /// The next attempt; `None` where the settings cannot be used now.

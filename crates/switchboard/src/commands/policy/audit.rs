@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use switchboard_acp::rpc::RequestId;
 use switchboard_acp::{Wire, WireFormat};
 use switchboard_policy::{Observer, Question, Relevance};
-use switchboard_session::{Moment, Settlement};
-use switchboard_store::{Channel, Filter, Item, Record, Store, Summary, Time};
+use switchboard_session::Settlement;
+use switchboard_store::{Channel, Filter, Item, Moment, Record, Store, Summary};
 
 use super::explain::observer;
 use crate::outcome::{CommandError, Outcome, write_error};
@@ -76,8 +76,8 @@ struct Audit {
 /// A question, and what became of it.
 struct Row {
     message: u64,
-    asked: Time,
-    answered: Option<Time>,
+    asked: Moment,
+    answered: Option<Moment>,
     question: Question,
     /// What the rules said, and who answers, as it was noted.
     judged: Value,
@@ -136,7 +136,7 @@ impl Audit {
         }
     }
 
-    fn settle(&mut self, at: Time) {
+    fn settle(&mut self, at: Moment) {
         let (observer, rows) = (&self.observer, &mut self.rows);
         self.open.retain(|place| {
             let Some(row) = rows.get_mut(*place) else { return false };

@@ -1,6 +1,6 @@
 //! What an operator is told, on standard error.
 
-use switchboard_store::Time;
+use switchboard_store::Moment;
 
 use crate::standard_error;
 
@@ -26,7 +26,7 @@ impl Logger {
 
     /// Says what has happened. Text of agents may be in it, so nothing in it moves a terminal's cursor.
     pub(super) fn say(&self, what: &str) {
-        let [date, time] = Time::now().date_and_time();
+        let [date, time] = Moment::now().date_and_time();
         let line = match self.format {
             LogFormat::Json => {
                 serde_json::json!({"time": format!("{date}T{time}Z"), "message": what}).to_string()

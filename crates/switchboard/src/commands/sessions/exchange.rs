@@ -1,7 +1,7 @@
 use std::io::{BufWriter, Write};
 
 use switchboard_store::{
-    About, Item, Recorder, Redaction, Store, Time, Withdrawals, began, parse_line, to_first_line, to_line,
+    About, Item, Moment, Recorder, Redaction, Store, Withdrawals, began, parse_line, to_first_line, to_line,
 };
 
 use crate::arguments::InputArgument;
@@ -114,7 +114,7 @@ pub(crate) fn read_in(
     mut tell: impl FnMut(&str),
 ) -> Result<Outcome, CommandError> {
     let mut lines = Lines::of(input)?;
-    let mut recorder: Option<(Recorder, Time)> = None;
+    let mut recorder: Option<(Recorder, Moment)> = None;
     let mut outcome = Outcome::Fine;
     let mut count = 0;
     while let Some((number, text)) = lines.next_text(input)? {
@@ -163,10 +163,9 @@ fn finish(store: &Store, recorder: Recorder, tell: &mut impl FnMut(&str)) -> Res
 }
 
 /// When a recording began that does not say it: the time of its file is the best guess, else it is now.
-fn file_time(input: &InputArgument) -> Time {
+fn file_time(input: &InputArgument) -> Moment {
     let modified = input.file.as_ref().and_then(|path| path.metadata().ok()?.modified().ok());
     modified
         .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
-        .and_then(|since| i64::try_from(since.as_millis()).ok())
-        .map_or_else(Time::now, Time)
+        .map_or_else(Moment::now, Moment::from)
 }

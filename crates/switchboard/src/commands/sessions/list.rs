@@ -1,7 +1,7 @@
 use std::io::{BufWriter, Write};
 
 use serde_json::json;
-use switchboard_store::{Filter, Store, Summary, Time};
+use switchboard_store::{Filter, Moment, Store, Summary};
 
 use crate::commands::fold::text::shown;
 use crate::outcome::{CommandError, Outcome, write_error};
@@ -25,11 +25,11 @@ pub(super) struct FilterArguments {
 
     /// Only changed since a date (2026-11-15) or a length of time (12h, 30d)
     #[arg(long, value_name = "TIME", value_parser = moment)]
-    since: Option<Time>,
+    since: Option<Moment>,
 
     /// Only begun before then
     #[arg(long, value_name = "TIME", value_parser = moment)]
-    until: Option<Time>,
+    until: Option<Moment>,
 }
 
 impl FilterArguments {

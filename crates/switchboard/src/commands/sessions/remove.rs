@@ -1,4 +1,4 @@
-use switchboard_store::{Store, Time};
+use switchboard_store::{Moment, Store};
 
 use crate::outcome::{CommandError, Outcome};
 use crate::store_file::{self, Limits, store_error};
@@ -43,7 +43,7 @@ fn delete_all(store: &Store, ids: &[String]) -> Result<(), CommandError> {
 pub(super) struct PruneArguments {
     /// Those that have not changed since a date (2026-11-15) or for a length of time (12h, 30d)
     #[arg(long, value_name = "TIME", value_parser = moment)]
-    older_than: Option<Time>,
+    older_than: Option<Moment>,
 
     /// The oldest ones, until the store is no larger than this (500MB, 2GB)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]

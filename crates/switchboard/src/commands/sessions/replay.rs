@@ -5,11 +5,11 @@ mod faults;
 mod player;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use switchboard_acp::detect::Handshake;
 use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side};
-use switchboard_store::{Item, Record, Store, Time, began, parse_line};
+use switchboard_store::{Item, Record, Store, began, parse_line};
 use switchboard_transport::{DEFAULT_MESSAGE_LIMIT, Frame, LineReader, Outbox, OutboxOptions};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -155,7 +155,7 @@ fn from_lines(input: impl std::io::BufRead, name: &str) -> std::io::Result<Recor
             messages.clear();
             passed_over += 1;
         }
-        match parse_line(text, Time(0)) {
+        match parse_line(text, Moment(0)) {
             Ok(Some(record)) if record.channel.is_message() => messages.push(record),
             Ok(_) => {}
             Err(_) if text.trim().is_empty() => {}
@@ -234,7 +234,7 @@ async fn serve(
             let said = player.next(now);
             has_said = said.is_some();
             let forwarded =
-                said.filter(|line| bridge.handle(Side::Agent, line, moment(now)) == Handled::Forward);
+                said.filter(|line| bridge.handle(Side::Agent, line, now.into()) == Handled::Forward);
             let outputs: Vec<Output> = bridge.drain().collect();
             let mut lines = Vec::new();
             for output in outputs {
@@ -267,27 +267,23 @@ async fn serve(
             return Ok(Outcome::Fine);
         }
         // One more, because the bridge's clock counts whole milliseconds.
-        let tick = bridge.next_deadline().map(|due| Duration::from_millis(due.0 + 1));
+        let tick = bridge.next_deadline().map(|due| due.after(1).since(Moment::default()));
         let deadline = due.into_iter().chain(tick).min().and_then(|due| start.checked_add(due));
         tokio::select! {
             frame = from_client.next() => match frame {
                 Ok(Some(Frame::Message(line))) => {
                     let now = start.elapsed();
-                    if bridge.handle(Side::Client, &line, moment(now)) == Handled::Forward {
+                    if bridge.handle(Side::Client, &line, now.into()) == Handled::Forward {
                         player.take(&line, now);
                     }
                 }
                 Ok(Some(_)) => eprintln!("switchboard: the client sent something that is no message"),
                 Ok(None) | Err(_) => break,
             },
-            () = stdio::sleep_until(deadline.map(Into::into)) => bridge.tick(moment(start.elapsed())),
+            () = stdio::sleep_until(deadline.map(Into::into)) => bridge.tick(start.elapsed().into()),
         }
     }
     // An error says that the client does not read any more.
     let _ = to_client.flush().await;
     Ok(Outcome::Fine)
-}
-
-fn moment(now: Duration) -> Moment {
-    Moment(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }

@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 use serde_json::json;
 use switchboard_acp::Raw;
 use switchboard_session::Conversation;
-use switchboard_store::{Hit, Item, Search, Store, TextKind, Time};
+use switchboard_store::{Hit, Item, Moment, Search, Store, TextKind};
 
 use crate::commands::fold::text::shown;
 use crate::outcome::{CommandError, Outcome, write_error};
@@ -37,11 +37,11 @@ pub(super) struct Arguments {
 
     /// Only since a date (2026-11-15) or a length of time (12h, 30d)
     #[arg(long, value_name = "TIME", value_parser = moment)]
-    since: Option<Time>,
+    since: Option<Moment>,
 
     /// Only before then
     #[arg(long, value_name = "TIME", value_parser = moment)]
-    until: Option<Time>,
+    until: Option<Moment>,
 
     /// At most so many
     #[arg(long, value_name = "NUMBER", default_value_t = 50)]

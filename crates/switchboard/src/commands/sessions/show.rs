@@ -2,7 +2,7 @@ use std::io::{BufWriter, Write};
 use std::time::Duration;
 
 use switchboard_acp::WireFormat;
-use switchboard_session::{Conversation, Moment, Side};
+use switchboard_session::{Conversation, Side};
 use switchboard_store::{Channel, Item, Record, Store, StoreError, Summary, apply_hub_note};
 
 use super::version_2::Translation;
@@ -130,7 +130,7 @@ fn version_1(
     let mut fold = |records: Vec<Record>| {
         for record in records {
             let side = if record.channel == Channel::ToAgent { Side::Client } else { Side::Agent };
-            let (text, at) = (String::from_utf8_lossy(&record.bytes), Moment::from(record.time));
+            let (text, at) = (String::from_utf8_lossy(&record.bytes), record.time);
             if record.channel == Channel::Hub {
                 apply_hub_note(&mut conversation, &text, at);
                 continue;

@@ -1,17 +1,17 @@
 //! Sessions of version 1, translated as `convert` does.
 
 use switchboard_bridge::{Moment, Policy, RecordingBridge, Side, Version};
-use switchboard_store::{Channel, Record, Time};
+use switchboard_store::{Channel, Record};
 
 /// Translates the messages of a session into version 2.
 pub(super) struct Translation {
     bridge: RecordingBridge,
-    at: Time,
+    at: Moment,
 }
 
 impl Translation {
     pub(super) fn new() -> Self {
-        Translation { bridge: RecordingBridge::with_policy(Version::V2, Policy::Quiet), at: Time(0) }
+        Translation { bridge: RecordingBridge::with_policy(Version::V2, Policy::Quiet), at: Moment(0) }
     }
 
     /// What a record amounts to. What was noted about the messages stays as it is, and everything else is left out.
@@ -24,7 +24,7 @@ impl Translation {
         };
         let Ok(text) = std::str::from_utf8(&record.bytes) else { return Vec::new() };
         self.at = record.time;
-        self.bridge.take(Some(from), text, Moment::from(record.time));
+        self.bridge.take(Some(from), text, record.time);
         self.drain()
     }
 

@@ -275,10 +275,10 @@ fn what_is_too_old_or_too_much_goes_everywhere_and_nothing_else() {
     let mut sessions = Vec::new();
     for _ in 0..2 {
         // What is kept is said to the second.
-        let second = switchboard_store::Time::now().to_string();
+        let second = switchboard_store::Moment::now().to_string();
         let hub = Hub::start(&place, &arguments);
         block_on(async {
-            while switchboard_store::Time::now().to_string() == second {
+            while switchboard_store::Moment::now().to_string() == second {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             let mut client = hub.client(2).await;
@@ -305,7 +305,7 @@ fn what_is_too_old_or_too_much_goes_everywhere_and_nothing_else() {
     };
     let all = listed("hub.sqlite3");
     let third = all.iter().find(|one| one["id"] == *sessions[2]).unwrap();
-    let keep = switchboard_store::Time(third["changed"].as_i64().unwrap());
+    let keep = switchboard_store::Moment(third["changed"].as_i64().unwrap());
     let configure = |limits: Value| {
         place.write("home/.config/switchboard/config.json", &json!({"store": limits}).to_string());
     };

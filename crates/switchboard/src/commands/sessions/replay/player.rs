@@ -412,7 +412,7 @@ fn listed(session: &SessionScript, cwd: Option<&str>) -> Option<Value> {
 mod tests {
     use super::*;
     use crate::script::Reader;
-    use switchboard_store::{Channel, Time, parse_line};
+    use switchboard_store::{Channel, Moment, parse_line};
 
     fn script() -> Script {
         let mut reader = Reader::default();
@@ -423,7 +423,7 @@ mod tests {
             r#"{"t":61,"dir":"agent->client","msg":{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"state_update","state":"running"}}}}"#,
             r#"{"t":64,"dir":"agent->client","msg":{"jsonrpc":"2.0","id":2,"result":{}}}"#,
         ] {
-            let record = parse_line(line, Time(0)).unwrap().unwrap();
+            let record = parse_line(line, Moment(0)).unwrap().unwrap();
             assert!(matches!(record.channel, Channel::ToAgent | Channel::ToClient));
             reader.take(&record);
         }

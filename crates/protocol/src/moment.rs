@@ -1,0 +1,106 @@
+//! A moment in time, for everybody.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A moment in time, in milliseconds since 1970, or since another origin that the caller chose for its clock. The
+/// libraries that fold and translate have no clock: times come from their callers. Clocks jump, so a moment never
+/// decides over the order of messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Moment(pub i64);
+
+impl Moment {
+    /// What the clock says.
+    pub fn now() -> Self {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into()
+    }
+
+    /// The moment some milliseconds later.
+    #[must_use]
+    pub fn after(self, milliseconds: u64) -> Self {
+        Moment(self.0.saturating_add_unsigned(milliseconds))
+    }
+
+    /// How long after an earlier moment it is; nothing where it is before that.
+    pub fn since(self, earlier: Moment) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0).max(0).unsigned_abs())
+    }
+
+    /// The date and the time of day, in UTC.
+    pub fn date_and_time(self) -> [String; 2] {
+        let seconds = self.0.div_euclid(1000);
+        let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+        // Days since 1970 to a date, counting from the first of March of the year 0, after which leap days fall
+        // at the end of a year.
+        let shifted = days + 719_468;
+        let era = shifted.div_euclid(146_097);
+        let day_of_era = shifted.rem_euclid(146_097);
+        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_from_march = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        [
+            format!("{year:04}-{month:02}-{day:02}"),
+            format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60),
+        ]
+    }
+
+    /// A date and perhaps a time of day, in UTC: `2026-11-15` or `2026-11-15 04:18:43`, also with a `T` between
+    /// them and a `Z` at the end.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim().trim_end_matches('Z');
+        let (date, time) = text.split_once([' ', 'T']).unwrap_or((text, "00:00:00"));
+        let numbers = |text: &str, by: char| -> Option<Vec<i64>> {
+            text.split(by).map(|part| part.parse::<u32>().ok().map(i64::from)).collect()
+        };
+        let (date, time) = (numbers(date, '-')?, numbers(time, ':')?);
+        let (&[year, month, day], &[hour, minute, ref second @ ..]) = (&*date, &*time) else { return None };
+        let second = second.first().copied().unwrap_or(0);
+        let fits = (1..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+        if !fits || hour > 23 || minute > 59 || second > 59 || time.len() > 3 {
+            return None;
+        }
+        let (shifted, from_march) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+        let (era, year_of_era) = (shifted.div_euclid(400), shifted.rem_euclid(400));
+        let day_of_era =
+            year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + (153 * from_march + 2) / 5 + day - 1;
+        let days = era * 146_097 + day_of_era - 719_468;
+        Some(Moment((days * 86_400 + hour * 3600 + minute * 60 + second) * 1000))
+    }
+}
+
+/// What has gone by since the origin.
+impl From<Duration> for Moment {
+    fn from(since: Duration) -> Self {
+        Moment(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+/// Date and time in UTC, to the second.
+impl fmt::Display for Moment {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [date, time] = self.date_and_time();
+        write!(formatter, "{date} {time}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Moment;
+
+    #[test]
+    fn times_are_shown_as_dates() {
+        for (milliseconds, shown) in [
+            (0, "1970-01-01 00:00:00"),
+            (951_782_399_999, "2000-02-28 23:59:59"),
+            (951_782_400_000, "2000-02-29 00:00:00"),
+            (1_794_716_323_000, "2026-11-15 04:18:43"),
+            (-1, "1969-12-31 23:59:59"),
+        ] {
+            assert_eq!(Moment(milliseconds).to_string(), shown);
+            assert_eq!(Moment::parse(shown), Some(Moment(milliseconds.div_euclid(1000) * 1000)));
+        }
+    }
+}
