@@ -79,7 +79,7 @@ macro_rules! object {
                     match KNOWN[index] {
                         $( Known::$field $(if $crate::macros::is_known!(reader, $since))? => {
                             body.once(reader, &mut seen, Known::$field as u32, $key)?;
-                            $field = $crate::macros::read_field!($kind reader);
+                            $crate::wire::fill(&mut $field, $crate::macros::read_field!($kind reader));
                         } )*
                         // A key that other revisions know.
                         #[allow(unreachable_patterns)]

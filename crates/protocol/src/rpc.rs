@@ -599,11 +599,19 @@ impl<'a, P: Params<'a>> Expected<'a, P> {
     }
 
     fn decode_with(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
-        let start = reader.place();
+        let (start, noted) = (reader.place(), reader.tolerated_count());
+        if begins_plainly(reader, P::METHOD) {
+            match P::read(reader) {
+                Ok(params) if ends_plainly(reader) => return Ok(Expected::Params(params)),
+                Ok(_) => {}
+                Err(fault) => return Err(DecodeError::new(&fault, reader.text())),
+            }
+        }
+        reader.forget_since(start, noted);
         match read_expected::<P>(reader) {
             Ok(Some(params)) => Ok(Expected::Params(params)),
             Ok(None) => {
-                reader.rewind(start);
+                reader.forget_since(start, noted);
                 crate::wire::read_whole(reader).map(Expected::Other)
             }
             Err(fault) => Err(DecodeError::new(&fault, reader.text())),
@@ -611,25 +619,30 @@ impl<'a, P: Params<'a>> Expected<'a, P> {
     }
 }
 
-/// The parameters, where the envelope is a plain one of a notification of the method; else `None`, and the
-/// message is to be read from its start.
+/// Whether a notification of the method begins here as nearly everybody writes it; the position is at its parameters.
+#[inline(always)]
+fn begins_plainly(reader: &mut Reader<'_>, method: &'static str) -> bool {
+    reader.peek() == Some(b'{')
+        && reader.begin_object().is_ok()
+        && reader.take_text(r#""jsonrpc":"2.0","method":""#)
+        && reader.take_text(method)
+        && reader.take_text(r#"","params":"#)
+        && reader.peek() == Some(b'{')
+}
+
+/// Whether nothing but the end of the message follows.
+#[inline(always)]
+fn ends_plainly(reader: &mut Reader<'_>) -> bool {
+    reader.take_text("}") && reader.finish().is_ok()
+}
+
+/// The parameters, where the envelope is one of a notification of the method; else `None`, and the message is to be
+/// read from its start.
 fn read_expected<'a, P: Params<'a>>(reader: &mut Reader<'a>) -> Read<Option<P>> {
     reader.begin_object()?;
     let mut first = true;
     let (mut versioned, mut called) = (false, false);
     let mut params = None;
-    let start = reader.place();
-    // As nearly everybody writes it.
-    if reader.take_text(r#""jsonrpc":"2.0","method":""#)
-        && reader.take_text(P::METHOD)
-        && reader.take_text(r#"","params":"#)
-        && reader.peek() == Some(b'{')
-    {
-        (first, versioned, called) = (false, true, true);
-        params = Some(P::read(reader)?);
-    } else {
-        reader.rewind(start);
-    }
     while let Some(key) = reader.next_key(&mut first)? {
         match &*key {
             "jsonrpc" if !versioned => versioned = reader.read_string()? == "2.0",

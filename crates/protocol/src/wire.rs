@@ -384,6 +384,13 @@ pub(crate) fn first_item_has_key(reader: &mut Reader<'_>, wanted: &str) -> Read<
 
 // ----- how the fields of an object are read
 
+/// Puts a value into a slot that holds nothing yet, as [`Body::once`] has seen to.
+// So there is nothing to drop, and the value needs no place of its own while that happens.
+#[inline(always)]
+pub(crate) fn fill<T>(slot: &mut T, value: T) {
+    std::mem::forget(std::mem::replace(slot, value));
+}
+
 /// `null` means the same as a missing key.
 #[inline]
 pub(crate) fn read_optional<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Read<Option<T>> {

@@ -4,7 +4,7 @@ mod skip;
 
 use std::borrow::Cow;
 
-use super::string::{find_special, read_escape};
+use super::string::{find_last_quote, find_special, read_escape};
 use crate::WireFormat;
 use crate::error::{Diagnostic, Fault, Problem, Read};
 
@@ -251,31 +251,60 @@ impl<'a> Reader<'a> {
 
     /// The next key of an object whose keys are known, as far as that can be told at a glance. Most writers keep to
     /// one order, so the key at `expected` and those behind it are looked for, without a search for the end of the key.
-    // Nothing is called here, so nothing has to be saved for it: this runs for each key of each message.
+    #[inline(always)]
     pub(crate) fn expect_key(&mut self, first: bool, keys: &'static [KnownKey], expected: usize) -> NextKey {
-        let bytes = self.text.as_bytes();
-        let start = match bytes.get(self.position) {
-            Some(b'}') => {
-                self.position += 1;
-                self.depth -= 1;
-                return NextKey::End;
-            }
-            Some(b'"') if first => self.position,
-            Some(b',') if !first => self.position + 1,
+        if self.peek() == Some(b'}') {
+            self.position += 1;
+            self.depth -= 1;
+            return NextKey::End;
+        }
+        self.expect_first_key(first, keys, expected)
+    }
+
+    /// Tries the key that is expected before all others.
+    // Nothing is called here but at the end, so nothing has to be saved for it: this runs for each key of each message.
+    #[inline(never)]
+    fn expect_first_key(&mut self, first: bool, keys: &'static [KnownKey], expected: usize) -> NextKey {
+        let start = match self.peek() {
+            _ if first => self.position,
+            Some(b',') => self.position + 1,
             _ => return NextKey::Unclear,
         };
-        let Some(head) = bytes.get(start..).and_then(<[u8]>::first_chunk) else { return NextKey::Unclear };
-        let head = u128::from_le_bytes(*head);
+        match (keys.get(expected), self.head_at(start)) {
+            (Some(key), Some(head)) if key.has_head(head) && key.quoted.len() <= 16 => {
+                self.pass_key(start, key);
+                NextKey::Known(expected)
+            }
+            _ => self.expect_any_key(start, keys, expected),
+        }
+    }
+
+    #[inline(never)]
+    fn expect_any_key(&mut self, start: usize, keys: &'static [KnownKey], expected: usize) -> NextKey {
+        let Some(head) = self.head_at(start) else { return NextKey::Unclear };
+        let bytes = self.text.as_bytes();
         let mut index = expected;
         while let Some(key) = keys.get(index) {
             if key.has_head(head) && (key.quoted.len() <= 16 || key.has_tail(bytes, start)) {
-                self.position = start + key.quoted.len();
-                self.skip_whitespace();
+                self.pass_key(start, key);
                 return NextKey::Known(index);
             }
             index += 1;
         }
         NextKey::Unclear
+    }
+
+    /// The sixteen bytes from a place on.
+    #[inline(always)]
+    fn head_at(&self, start: usize) -> Option<u128> {
+        let head = self.text.as_bytes().get(start..)?.first_chunk()?;
+        Some(u128::from_le_bytes(*head))
+    }
+
+    #[inline(always)]
+    fn pass_key(&mut self, start: usize, key: &KnownKey) {
+        self.position = start + key.quoted.len();
+        self.skip_whitespace();
     }
 
     /// As [`Reader::next_key`], for an object whose keys are known.
@@ -314,7 +343,7 @@ impl<'a> Reader<'a> {
         if bytes[end] != b'"' {
             return None;
         }
-        let value = 1 + bytes[..end].iter().rposition(|byte| *byte == b'"')?;
+        let value = 1 + find_last_quote(&bytes[..end])?;
         let start = (value - 1).checked_sub(key.len())?;
         let is_it = start > self.position && bytes[start..].starts_with(key.as_bytes());
         is_it.then_some(LastMember { start, value, end })

@@ -1,34 +1,69 @@
 //! JSON strings: finding their end, undoing and making escapes.
 
-const ONES: u64 = 0x0101_0101_0101_0101;
-const HIGHS: u64 = 0x8080_8080_8080_8080;
-
 /// The place of the first byte at or after `position` that is a quote, a backslash or a control character; the
 /// end of the text when there is none.
 #[inline(always)]
-pub(super) fn find_special(bytes: &[u8], mut position: usize) -> usize {
-    // Two words at a time: which of them has it is not known before both are looked at, and guessing wrong costs more.
-    while let Some(block) = bytes.get(position..).and_then(<[u8]>::first_chunk) {
-        let block = u128::from_le_bytes(*block);
-        let (low, high) = (special_mask(block as u64), special_mask((block >> 64) as u64));
-        if low | high != 0 {
-            let bits = if low == 0 { 64 + high.trailing_zeros() } else { low.trailing_zeros() };
-            return position + bits as usize / 8;
+pub(super) fn find_special(bytes: &[u8], position: usize) -> usize {
+    let Some(mut rest) = bytes.get(position..) else { return bytes.len() };
+    while let Some((block, behind)) = rest.split_first_chunk() {
+        if let Some(found) = first_special(u128::from_le_bytes(*block)) {
+            return bytes.len() - rest.len() + found;
         }
-        position += 16;
+        rest = behind;
     }
-    let is_special = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\');
-    let rest = bytes.get(position..).unwrap_or_default();
-    rest.iter().position(is_special).map_or(bytes.len(), |found| position + found)
+    let start = bytes.len() - rest.len();
+    match bytes.last_chunk::<16>() {
+        // The last bytes as a block, without those that were seen. The zeros behind them count as special.
+        Some(last) if !rest.is_empty() => {
+            let block = u128::from_le_bytes(*last) >> (8 * (16 - rest.len()));
+            start + first_special(block).unwrap_or_default()
+        }
+        _ => start + rest.iter().position(is_special).unwrap_or(rest.len()),
+    }
+}
+
+fn is_special(byte: &u8) -> bool {
+    *byte < 0x20 || matches!(byte, b'"' | b'\\')
+}
+
+/// The place of the first special byte among sixteen.
+#[inline(always)]
+fn first_special(block: u128) -> Option<usize> {
+    // Two words at a time: which of them has it is not known before both are looked at, and guessing wrong costs more.
+    let (low, high) = (special_mask(block as u64), special_mask((block >> 64) as u64));
+    if low | high == 0 {
+        return None;
+    }
+    let bits = if low == 0 { 64 + high.trailing_zeros() } else { low.trailing_zeros() };
+    Some(bits as usize / 8)
 }
 
 /// The high bit of each byte that is special; bytes after the first special one may be marked wrongly.
 #[inline(always)]
 fn special_mask(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x8080_8080_8080_8080;
     // Turning one bit over puts the quote right behind the control characters, and moves nothing else there.
     let quotes_and_controls = (word ^ (ONES * 0x02)).wrapping_sub(ONES * 0x21);
     let backslashes = (word ^ (ONES * b'\\' as u64)).wrapping_sub(ONES);
     (quotes_and_controls | backslashes) & !word & HIGHS
+}
+
+/// The place of the last quote.
+pub(super) fn find_last_quote(bytes: &[u8]) -> Option<usize> {
+    const ONES: u128 = u128::from_le_bytes([0x01; 16]);
+    const LOWS: u128 = u128::from_le_bytes([0x7f; 16]);
+    let mut rest = bytes;
+    while let Some((before, block)) = rest.split_last_chunk() {
+        let others = u128::from_le_bytes(*block) ^ (ONES * b'"' as u128);
+        // The high bit of each byte that is a quote, and nothing else.
+        let quotes = !(((others & LOWS) + LOWS) | others | LOWS);
+        if quotes != 0 {
+            return Some(rest.len() - 1 - quotes.leading_zeros() as usize / 8);
+        }
+        rest = before;
+    }
+    rest.iter().rposition(|byte| *byte == b'"')
 }
 
 /// Reads the escape at `position` (which holds the backslash). Gives the character and where to go on.
@@ -104,4 +139,64 @@ pub(super) fn write_string(out: &mut String, text: &str) {
     }
     out.push_str(&text[copied..]);
     out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn special_bytes_are_found_wherever_they_stand() {
+        for length in 0..50 {
+            for byte in 0..=255 {
+                for place in 0..length {
+                    let mut bytes = vec![b'a' + (place % 3) as u8; length];
+                    bytes[place] = byte;
+                    for start in [0, place, place + 1, length, length + 2] {
+                        let rest = bytes.iter().enumerate().skip(start);
+                        let expected = rest.map(|(place, byte)| (place, is_special(byte)));
+                        let expected =
+                            expected.filter(|(_, special)| *special).map(|(place, _)| place).next();
+                        assert_eq!(
+                            find_special(&bytes, start),
+                            expected.unwrap_or(length),
+                            "{bytes:?} {start}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_of_several_special_bytes_is_found() {
+        let mut bytes = [b'"', b'\\', b'\n', 0x00, 0x7f, 0x80, b'!', b'#', b'x', 0x1f, 0x20, 0xff];
+        for _ in 0..bytes.len() {
+            bytes.rotate_left(1);
+            let expected = bytes.iter().position(is_special).unwrap();
+            assert_eq!(find_special(&bytes, 0), expected);
+            for word in bytes.windows(8) {
+                let mask = special_mask(u64::from_le_bytes(word.try_into().unwrap()));
+                let expected = word.iter().position(is_special).unwrap_or(8);
+                assert_eq!(mask.trailing_zeros() as usize / 8, expected, "{word:?}");
+            }
+            let padded = [[b'x'; 21].as_slice(), &bytes, b"tail"].concat();
+            assert_eq!(find_special(&padded, 3), 21 + expected);
+        }
+    }
+
+    #[test]
+    fn the_last_quote_is_found_wherever_it_stands() {
+        for length in 0..50 {
+            for place in 0..length {
+                for around in [b'!', b'#', 0x00, 0xa2, 0xff] {
+                    let mut bytes = vec![around; length];
+                    assert_eq!(find_last_quote(&bytes), None);
+                    bytes[place] = b'"';
+                    bytes[place / 2] = b'"';
+                    assert_eq!(find_last_quote(&bytes), Some(place), "{bytes:?}");
+                }
+            }
+        }
+    }
 }
