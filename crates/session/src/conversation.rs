@@ -56,6 +56,7 @@ const MAX_OPEN: usize = 10_000;
 pub struct Conversation {
     format: WireFormat,
     is_strict: bool,
+    keeps_transcript: bool,
     session_limit: usize,
     slots: Vec<Slot>,
     /// Places of sessions that were removed.
@@ -194,6 +195,7 @@ impl Conversation {
         Conversation {
             format,
             is_strict: false,
+            keeps_transcript: true,
             session_limit: usize::MAX,
             slots: Vec::new(),
             free: Vec::new(),
@@ -211,6 +213,32 @@ impl Conversation {
     #[must_use]
     pub fn strict(mut self) -> Self {
         self.is_strict = true;
+        self
+    }
+
+    /// The same for who wants to know how the sessions stand and not what was said: it keeps states, titles, usage,
+    /// options and commands, prompts, the questions that wait for an answer, and who opened which session. It stays small
+    /// however long the sessions get. Of a sub-agent, only what an update itself says makes its name.
+    ///
+    /// ```
+    /// use switchboard_acp::{Moment, Side, WireFormat};
+    /// use switchboard_session::{Activity, Conversation};
+    ///
+    /// let mut conversation = Conversation::new(WireFormat::Any).without_transcript();
+    /// for update in [
+    ///     r#"{"sessionUpdate":"state_update","state":"running"}"#,
+    ///     r#"{"sessionUpdate":"agent_message","messageId":"m-1","content":[{"type":"text","text":"Hello"}]}"#,
+    /// ] {
+    ///     let line = format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{update}}}}}"#);
+    ///     conversation.read(&line, Some(Side::Agent), Moment(0))?;
+    /// }
+    /// let session = conversation.session(Some("s")).unwrap();
+    /// assert_eq!((session.activity(), session.len()), (Activity::Running, 0));
+    /// # Ok::<(), switchboard_session::ConversationError>(())
+    /// ```
+    #[must_use]
+    pub fn without_transcript(mut self) -> Self {
+        self.keeps_transcript = false;
         self
     }
 
@@ -267,6 +295,12 @@ impl Conversation {
         self.turns(session).rev().find(|turn| turn.id() == id)
     }
 
+    /// Whether a prompt of a session is on its way or at work.
+    pub fn is_prompted(&self, session: Option<&str>) -> bool {
+        let slot = self.place_of(session).and_then(|place| self.slots.get(place));
+        slot.is_some_and(|slot| slot.turns.are_at_work())
+    }
+
     /// How many sessions there are.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -305,6 +339,7 @@ impl Conversation {
         }
         let id: Option<Arc<str>> = id.map(Arc::from);
         let mut session = Session::new(self.format);
+        session.keeps_transcript = self.keeps_transcript;
         if self.format == WireFormat::Any && self.dialect.wire_format() == WireFormat::Spec {
             session.peer_replaces_meta();
         }
@@ -326,6 +361,22 @@ impl Conversation {
     /// Makes room for a session that is about to be opened, or finds it.
     pub fn open_session(&mut self, id: &str) -> Result<usize, ConversationError> {
         self.place(Some(id))
+    }
+
+    /// A session goes on under another id, as where an agent has forgotten it and began one in its place. Says whether
+    /// that is so: the one must be there, and no other have the new id.
+    pub fn rename(&mut self, id: &str, to: &str) -> bool {
+        let Some(place) = self.place_of(Some(id)).filter(|_| self.place_of(Some(to)).is_none()) else {
+            return false;
+        };
+        let to: Arc<str> = to.into();
+        self.places.remove(&Some(Arc::from(id)));
+        self.places.insert(Some(Arc::clone(&to)), place);
+        if let Some(slot) = self.slots.get_mut(place) {
+            slot.id = Some(Arc::clone(&to));
+        }
+        self.lineage.rename(id, &to);
+        true
     }
 
     /// Forgets a session, for instance after it was closed.

@@ -511,7 +511,7 @@ fn restore_permission(
         Ok(Arc::from(&*option_id))
     })?;
     let is_pending = permission.settlement.is_pending();
-    let index = session.view.push_permission(permission);
+    let index = session.view.push_permission(Arc::new(permission));
     if is_pending {
         session.pending.push(index);
     }
@@ -529,7 +529,7 @@ fn restore_elicitation(
         let response: v2::CreateElicitationResponse<'_> = wire(answer, dialect, "elicitations")?;
         Ok(Arc::new(response.into_owned()))
     })?;
-    session.view.push_elicitation(Elicitation {
+    session.view.push_elicitation(Arc::new(Elicitation {
         id: id.into_owned(),
         request: Arc::new(request.into_owned()),
         opened_at: Moment(document.opened_at),
@@ -537,6 +537,6 @@ fn restore_elicitation(
         settlement,
         completed: document.completed,
         revision: document.revision,
-    });
+    }));
     Ok(())
 }

@@ -18,6 +18,7 @@ impl Session {
         let mut replay = Session::new(self.view.dialect);
         replay.meta_rule = self.meta_rule;
         replay.terminal_limit = self.terminal_limit;
+        replay.keeps_transcript = self.keeps_transcript;
         replay.origin = Origin::Replayed;
         self.replay = Some(Box::new(replay));
     }

@@ -9,6 +9,7 @@ use crate::Moment;
 use crate::change::{Change, Changes, ContentChange, EntryField, RequestEvent};
 use crate::entry::EntryKind;
 use crate::error::SessionError;
+use crate::index::Index;
 use crate::request::{Decider, Elicitation, Permission, Settlement};
 use crate::session::Session;
 
@@ -39,7 +40,9 @@ impl Session {
         at: Moment,
     ) -> Changes {
         let mut changes = Changes::default();
-        if let Some(v2::RequestPermissionSubject::ToolCall(subject)) = &request.subject {
+        if let Some(v2::RequestPermissionSubject::ToolCall(subject)) = &request.subject
+            && self.keeps_transcript
+        {
             match &mut self.replay {
                 Some(replay) => drop(replay.patch_tool_call(&subject.tool_call)),
                 None => {
@@ -54,7 +57,7 @@ impl Session {
         let mut permission = Permission::new(id, request, at, self.view.entries.len());
         permission.revision = self.view.revision + 1;
         permission.content_revision = permission.revision;
-        let index = self.view.push_permission(permission);
+        let index = self.view.push_permission(Arc::new(permission));
         changes.push(Change::Permission { index, event: RequestEvent::Opened });
         let changes = self.finish(changes);
         // The other questions may be about the same tool call.
@@ -185,6 +188,26 @@ impl Session {
         })
     }
 
+    /// Keeps only the questions that wait for an answer.
+    pub(crate) fn forget_settled(&mut self) {
+        let is_settled = |elicitation: &Elicitation| !elicitation.settlement.is_pending();
+        if self.pending.len() < self.view.permissions.len() {
+            let all = std::mem::take(&mut self.view.permissions);
+            self.view.permission_index = Index::default();
+            for permission in all.iter().filter(|permission| permission.settlement.is_pending()) {
+                self.view.push_permission(Arc::clone(permission));
+            }
+            self.pending = (0..self.view.permissions.len()).collect();
+        }
+        if self.view.elicitations().any(is_settled) {
+            let all = std::mem::take(&mut self.view.elicitations);
+            self.view.elicitation_index = Index::default();
+            for elicitation in all.iter().filter(|elicitation| !is_settled(elicitation)) {
+                self.view.push_elicitation(Arc::clone(elicitation));
+            }
+        }
+    }
+
     fn open_permission_at(&self, id: &RequestId<'_>) -> Result<(usize, &Permission), SessionError> {
         let index = self.permission_place(id);
         match index.and_then(|index| Some((index, self.permission_at(index)?))) {
@@ -220,7 +243,7 @@ impl Session {
         if let Some(index) = self.elicitation_place(id) {
             self.settle_data(index, Settlement::Cancelled { by: Decider::Agent, at }, &mut changes);
         }
-        let index = self.view.push_elicitation(Elicitation {
+        let index = self.view.push_elicitation(Arc::new(Elicitation {
             id: id.clone().into_owned(),
             request: Arc::new(request.clone().into_owned()),
             opened_at: at,
@@ -228,7 +251,7 @@ impl Session {
             settlement: Settlement::Pending,
             completed: false,
             revision: self.view.revision + 1,
-        });
+        }));
         changes.push(Change::Elicitation { index, event: RequestEvent::Opened });
         self.finish(changes)
     }

@@ -36,6 +36,8 @@ pub struct Session {
     pub(crate) terminal_limit: usize,
     /// The places of the permissions that wait for an answer.
     pub(crate) pending: Vec<usize>,
+    /// Whether what was said and asked stays when it is over.
+    pub(crate) keeps_transcript: bool,
 }
 
 impl Deref for Session {
@@ -73,6 +75,7 @@ impl Session {
             recent: Default::default(),
             terminal_limit: TERMINAL_OUTPUT_LIMIT,
             pending: Vec::new(),
+            keeps_transcript: true,
         }
     }
 
@@ -141,6 +144,9 @@ impl Session {
         if !changes.is_empty() {
             self.view.revision += 1;
             changes.set_revision(self.view.revision);
+            if !self.keeps_transcript {
+                self.forget_settled();
+            }
         }
         changes
     }
@@ -155,6 +161,9 @@ impl Session {
 
     fn apply_to_view(&mut self, update: &v2::SessionUpdate<'_>) -> Changes {
         use v2::SessionUpdate as Update;
+        if !self.keeps_transcript && is_transcript(update) {
+            return Changes::default();
+        }
         match update {
             Update::UserMessageChunk(chunk) => self.message_chunk(EntryKind::UserMessage, chunk),
             Update::AgentMessageChunk(chunk) => self.message_chunk(EntryKind::AgentMessage, chunk),
@@ -489,6 +498,38 @@ impl Session {
         let index = self.view.unknown.len();
         self.view.unknown.push(Arc::new(unknown.clone().into_owned()));
         self.finish_one(Some(Change::Unknown { index }))
+    }
+}
+
+/// Whether an update tells what was said and done, and not how the session is.
+fn is_transcript(update: &v2::SessionUpdate<'_>) -> bool {
+    use v2::SessionUpdate as Update;
+    match update {
+        Update::SessionInfoUpdate(_)
+        | Update::StateUpdate(_)
+        | Update::AvailableCommandsUpdate(_)
+        | Update::ConfigOptionUpdate(_)
+        | Update::UsageUpdate(_) => false,
+        Update::UserMessageChunk(_)
+        | Update::AgentMessageChunk(_)
+        | Update::AgentThoughtChunk(_)
+        | Update::UserMessage(_)
+        | Update::AgentMessage(_)
+        | Update::AgentThought(_)
+        | Update::ToolCallUpdate(_)
+        | Update::ToolCallContentChunk(_)
+        | Update::TerminalUpdate(_)
+        | Update::TerminalOutputChunk(_)
+        | Update::CompactionUpdate(_)
+        | Update::CompactionSummaryChunk(_)
+        | Update::PlanUpdate(_)
+        | Update::PlanRemoved(_)
+        | Update::SubagentUpdate(_)
+        | Update::SessionMessage(_)
+        | Update::SessionMessageChunk(_)
+        | Update::Notice(_)
+        | Update::Unknown(_) => true,
+        Update::More(none) => none.never(),
     }
 }
 

@@ -313,11 +313,11 @@ impl Snapshot {
         self.permission_at(self.permission_place(id)?)
     }
 
-    pub(crate) fn push_permission(&mut self, permission: Permission) -> usize {
+    pub(crate) fn push_permission(&mut self, permission: Arc<Permission>) -> usize {
         let index = self.permissions.len();
         let hash = self.permission_index.hash(&permission.id);
         self.permission_index.insert(hash, index);
-        self.permissions.push(Arc::new(permission));
+        self.permissions.push(permission);
         index
     }
 
@@ -341,11 +341,11 @@ impl Snapshot {
         self.elicitations.get(self.elicitation_place(id)?).map(|elicitation| &**elicitation)
     }
 
-    pub(crate) fn push_elicitation(&mut self, elicitation: Elicitation) -> usize {
+    pub(crate) fn push_elicitation(&mut self, elicitation: Arc<Elicitation>) -> usize {
         let index = self.elicitations.len();
         let hash = self.elicitation_index.hash(&elicitation.id);
         self.elicitation_index.insert(hash, index);
-        self.elicitations.push(Arc::new(elicitation));
+        self.elicitations.push(elicitation);
         index
     }
 
@@ -456,6 +456,15 @@ impl Snapshot {
     /// What the user can set.
     pub fn config_options(&self) -> &[v2::SessionConfigOption<'static>] {
         self.config_options.as_ref().map_or(&[], |options| &options.items)
+    }
+
+    /// Options and commands as an answer that opens the session lists them; [`None`] where they were never told.
+    #[allow(clippy::type_complexity)]
+    pub fn lists(
+        &self,
+    ) -> (Option<&[v2::SessionConfigOption<'static>]>, Option<&[v2::AvailableCommand<'static>]>) {
+        let options = self.config_options.as_ref().map(|options| &*options.items);
+        (options, self.commands.as_ref().map(|commands| &*commands.items))
     }
 
     /// What the update that brought the options has beside them.

@@ -39,13 +39,8 @@ pub struct TurnEnd {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TurnOutcome {
-    /// The session became idle.
-    Idle {
-        /// Why, where the agent said.
-        stop_reason: Option<v2::StopReason>,
-        /// What failed, where the agent said.
-        error: Option<RpcError<'static>>,
-    },
+    /// The session became idle, with all that the agent said of that: the reason, and what failed.
+    Idle(Arc<v2::IdleState<'static>>),
     /// The agent did not take the prompt.
     Refused(RpcError<'static>),
     /// The connection ended first.
@@ -81,7 +76,7 @@ impl Turn {
     /// How the work on it ended, once it has. A prompt is over only after the agent has taken it, even where the session
     /// was idle before the agent said so.
     pub fn end(&self) -> Option<&TurnEnd> {
-        self.end.as_ref().filter(|end| self.inserted || !matches!(end.outcome, TurnOutcome::Idle { .. }))
+        self.end.as_ref().filter(|end| self.inserted || !matches!(end.outcome, TurnOutcome::Idle(_)))
     }
 }
 
@@ -96,6 +91,11 @@ pub(crate) struct Turns {
 impl Turns {
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Turn> {
         self.turns.iter()
+    }
+
+    /// Whether work on one of them goes on or is yet to begin. It may be over before the agent says that it took the prompt.
+    pub(crate) fn are_at_work(&self) -> bool {
+        self.has_open() && self.turns.iter().rev().any(|turn| turn.end.is_none())
     }
 
     pub(crate) fn has_open(&self) -> bool {
@@ -172,10 +172,7 @@ impl Turns {
                 // Idle without a reason is also told where nothing has ended, as after a session was opened.
                 v2::StateUpdate::Idle(idle) if turn.ran || idle.stop_reason.is_some() => {
                     turn.end.get_or_insert_with(|| TurnEnd {
-                        outcome: TurnOutcome::Idle {
-                            stop_reason: idle.stop_reason.clone(),
-                            error: idle.error.as_ref().map(|error| (**error).clone().into_owned()),
-                        },
+                        outcome: TurnOutcome::Idle(Arc::new(idle.clone().into_owned())),
                         at,
                     });
                 }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use serde_json::json;
 use switchboard_acp::rpc::{Message, Request, RequestId, Response, codes};
-use switchboard_acp::{Raw, Side, Wire, WireFormat};
+use switchboard_acp::{Raw, Side, WireFormat};
 use switchboard_store::Channel;
 use switchboard_transport::SharedText;
 
 use super::hosting::{Description, Purpose};
 use super::lines::{self, Outcome, Rewrite};
+use super::memory::{Question, request_named};
 use super::questions::{ELICITATION, PERMISSION, cancelled};
 use super::session::Session;
 use super::{ConnectionId, Core, HostId, Memory, Output, SessionId, ToClient};
@@ -132,7 +133,7 @@ impl Core {
         if let Some(id) = known.session(session) {
             return Some(Arc::clone(id));
         }
-        let is_parent = |memory: &Memory| memory.children.contains(session);
+        let is_parent = |memory: &Memory| memory.is_child(session);
         let parent = self
             .sessions
             .values()
@@ -168,29 +169,19 @@ impl Core {
         let opens = |purpose: &Purpose| {
             matches!(purpose, Purpose::New { .. } | Purpose::Renew { .. } | Purpose::Fork { .. })
         };
-        self.hosts.get(&host).is_some_and(|host| host.open.values().any(opens))
+        self.hosts.get(&host).is_some_and(|host| host.open.iter().any(|(.., purpose)| opens(purpose)))
             || self.creating.values().any(|creating| creating.host == host)
     }
 
     /// The agent takes a question back.
     fn taken_back(&mut self, host: HostId, params: Option<&Raw<'_>>, line: &str) {
-        let Some(id) = params.and_then(|params| params.get("requestId")) else { return };
-        let asks = |memory: &Memory| {
-            memory
-                .questions
-                .values()
-                .any(|question| question.id.encode(WireFormat::Any) == id.as_str().trim())
-        };
-        let found = self
-            .sessions
-            .values()
-            .find(|session| session.host == Some(host) && session.memory.as_ref().is_some_and(asks));
-        let Some(found) = found else { return };
-        let session = Arc::clone(found.id());
-        let question = found.memory.as_ref().and_then(|memory| {
-            memory.questions.values().find(|it| it.id.encode(WireFormat::Any) == id.as_str().trim())
+        let Some(id) = params.and_then(request_named) else { return };
+        let mut hosted = self.sessions.values().filter(|session| session.host == Some(host));
+        let found = hosted.find_map(|session| {
+            let (_, question) = session.memory.as_ref()?.question_of(&id)?;
+            Some((Arc::clone(session.id()), question.clone()))
         });
-        let Some(question) = question.cloned() else { return };
+        let Some((session, question)) = found else { return };
         let _ = self.append(&session, Channel::ToClient, line);
         // Also what is taken back has an answer.
         let line = lines::answer(&question.id, &cancelled(&question.method));
@@ -222,11 +213,9 @@ impl Core {
         let session = lines::text_of(params, "sessionId");
         let Some(session) = session else {
             // It belongs to something that a client has asked for, such as a login.
-            let about = params.and_then(|params| params.get("requestId"));
-            let about = about.and_then(|id| id.as_str().trim().parse::<i64>().ok());
-            let client = about.and_then(|id| self.hosts.get(&host)?.client_of(id));
-            let asked = client
-                .is_some_and(|client| self.ask_directly(host, client, &request.id, &request.method, params));
+            let about = params.and_then(request_named);
+            let client = about.and_then(|id| self.hosts.get(&host)?.client_of(&id));
+            let asked = client.is_some_and(|client| self.ask_directly(host, client, Question::of(request)));
             if !asked {
                 let message = "nobody is there who could be asked this outside a session";
                 self.refuse_agent(host, &request.id, codes::INVALID_PARAMS, message);
@@ -247,34 +236,18 @@ impl Core {
             }
             return;
         };
-        let is_repeated = self
-            .sessions
-            .get(&id)
-            .and_then(|session| session.memory.as_ref())
-            .is_some_and(|memory| memory.questions.values().any(|question| question.id == request.id));
-        if is_repeated {
-            let message = "the id is in use: a request with it is still open";
-            return self.refuse_agent(host, &request.id, codes::INVALID_REQUEST, message);
+        let memory = self.sessions.get(&id).and_then(|session| session.memory.as_ref());
+        if let Some((code, message)) = memory.and_then(|memory| memory.refusal(request)) {
+            self.keep_noise(host, line);
+            return self.refuse_agent(host, &request.id, code, &message);
         }
-        let before = self.open_questions(&id);
-        let place = self.append(&id, Channel::ToClient, line);
-        // Rules may have answered it at once; then more is in the log.
-        let is_last =
-            place.is_some_and(|place| self.sessions.get(&id).is_some_and(|it| it.next == place + 1));
-        if is_last && self.open_questions(&id) == before {
-            self.refuse_agent(host, &request.id, codes::INTERNAL_ERROR, "too many questions are open");
-        }
-    }
-
-    fn open_questions(&self, id: &SessionId) -> usize {
-        let memory = self.sessions.get(id).and_then(|session| session.memory.as_ref());
-        memory.map_or(0, |memory| memory.questions.len())
+        let _ = self.append(&id, Channel::ToClient, line);
     }
 
     /// The agent answers.
     fn answered(&mut self, host: HostId, response: &Response<'_>, line: &str) {
-        let RequestId::Number(number) = response.id else { return };
-        let Some(purpose) = self.hosts.get_mut(&host).and_then(|host| host.answered(number)) else { return };
+        let answered = self.hosts.get_mut(&host).and_then(|host| host.answered(&response.id));
+        let Some(purpose) = answered else { return };
         let outcome = Outcome::of(&response.outcome);
         match purpose {
             Purpose::Handshake => self.introduced(host, &outcome, line),
@@ -294,11 +267,11 @@ impl Core {
             Purpose::Wake { session } => self.woken(host, &session, &outcome, line),
             Purpose::Renew { session, tries } => self.renewed(host, &session, &outcome, tries, line),
             Purpose::Prompt { session, client, operation: _ } => {
-                let memory = self.sessions.get(&session).and_then(|session| session.memory.as_ref());
-                let ended =
-                    memory.and_then(|memory| memory.end_before_answer(&response.id.clone().into_owned()));
-                let outcome = self.of_turn(client.0, outcome, ended.as_deref());
                 let after = self.append(&session, Channel::ToClient, line);
+                // Its work may have been over before the agent answered.
+                let memory = self.sessions.get(&session).and_then(|session| session.memory.as_ref());
+                let ended = memory.and_then(|memory| memory.end_of(&response.id));
+                let outcome = self.of_turn(client.0, outcome, ended.as_deref());
                 let is_error = outcome.is_error();
                 self.reply(client.0, &client.1, outcome, after.map(|after| (&session, after)));
                 if is_error {
@@ -312,7 +285,7 @@ impl Core {
                 self.reply(client.0, &client.1, outcome, after);
             }
             Purpose::Fork { params, of, client } => {
-                self.forked(host, &params, &of, client, &outcome, number, line);
+                self.forked(host, &params, &of, client, &outcome, &response.id, line);
             }
             Purpose::Close => {}
         }
@@ -408,7 +381,7 @@ impl Core {
         of: &SessionId,
         client: (ConnectionId, RequestId<'static>),
         outcome: &Outcome,
-        number: i64,
+        request: &RequestId<'_>,
         line: &str,
     ) {
         if outcome.is_error() {
@@ -419,7 +392,7 @@ impl Core {
             return self.refuse(client.0, &client.1, codes::RESOURCE_NOT_FOUND, message, None);
         };
         let request = lines::call(
-            Some(&RequestId::Number(number)),
+            Some(request),
             "session/fork",
             Some(params),
             Rewrite { drops_own: true, ..Rewrite::default() },

@@ -3,14 +3,18 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
+use switchboard_acp::Correlator;
 use switchboard_acp::rpc::RequestId;
 
 use super::lines::Outcome;
+use super::memory::Question;
 use super::seeking::Seeking;
 use super::{Identity, SessionId, ToClient};
 
 /// How many requests of one client may be open.
 pub(super) const OPEN: usize = 1024;
+/// How many questions one client may be asked at a time.
+const ASKED: usize = 100_000;
 /// How many answers are kept for clients that repeat their requests.
 const ANSWERED: usize = 4096;
 /// How many bytes they may have together.
@@ -38,9 +42,9 @@ pub(super) struct Connection {
     pub(super) can_open_addresses: bool,
     pub(super) attachments: BTreeMap<SessionId, Attachment>,
     /// Its requests without an answer.
-    pub(super) open: HashMap<RequestId<'static>, Asked>,
-    /// What it was asked: the session and the question's place in the log, or a request of an agent that belongs to none.
-    pub(super) asked: HashMap<i64, Topic>,
+    pub(super) open: Correlator<Asked>,
+    /// What it was asked and has not answered.
+    pub(super) asked: Correlator<Topic>,
     pub(super) last_id: i64,
     /// Whether another socket has taken over and has not yet said what it has got.
     pub(super) is_paused: bool,
@@ -61,12 +65,19 @@ pub(super) struct Asked {
     pub(super) at_host: Option<(super::HostId, i64)>,
 }
 
-/// What a client was asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Topic {
+/// What a client was asked, and how often it has given an answer that does not fit.
+#[derive(Debug, Clone)]
+pub(super) struct Topic {
+    pub(super) about: About,
+    pub(super) misfits: usize,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum About {
+    /// A question of a session, by its place in the log.
     Question(SessionId, u64),
     /// Something that belongs to a request of this client, and to no session.
-    Direct(super::HostId, RequestId<'static>),
+    Direct(super::HostId, Question),
 }
 
 /// One client that looks at one session.
@@ -137,8 +148,9 @@ impl Connection {
             can_show_forms: false,
             can_open_addresses: false,
             attachments: BTreeMap::new(),
-            open: HashMap::new(),
-            asked: HashMap::new(),
+            // One that is too many is there while it is refused.
+            open: Correlator::new(OPEN + 1),
+            asked: Correlator::new(ASKED),
             last_id: 0,
             is_paused: false,
             guest: None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use switchboard_acp::rpc::{Message, Notification, RequestId, codes};
-use switchboard_acp::{Raw, Wire, WireFormat, v2};
+use switchboard_acp::{Raw, Side, Wire, WireFormat, v2};
 use switchboard_session::{may_name_sessions, rename_sessions};
 use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;
@@ -83,7 +83,7 @@ impl Core {
         let Some(client) = self.connections.get_mut(&connection) else { return false };
         let Some(mut attachment) = client.attachments.remove(id) else { return false };
         for question in attachment.asked.values() {
-            client.asked.remove(question);
+            client.asked.close(Side::Agent, &(*question).into());
         }
         for (_, line) in attachment.held_back {
             self.output.push_back(Output::Send { connection, line });
@@ -261,7 +261,7 @@ impl Core {
     fn caught_up(&mut self, connection: ConnectionId, id: &SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
         let Some(client) = self.connections.get_mut(&connection) else { return };
-        let state = session.memory.as_ref().map(|memory| memory.state_update().to_owned());
+        let state = session.memory.as_ref().map(|memory| memory.state_update());
         let asks = client.who.role >= Role::Answer;
         let questions = session.memory.iter().flat_map(|memory| &memory.questions);
         let open: Vec<u64> = questions

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use switchboard_acp::rpc::{Message, RequestId, codes};
-use switchboard_acp::{Raw, Wire, WireFormat};
+use switchboard_acp::{Correlator, OpenRequest, Raw, Side, Wire, WireFormat};
 use switchboard_store::Channel;
 use switchboard_transport::Oddities;
 
@@ -46,7 +46,7 @@ pub(super) struct Host {
     pub(super) is_ready: bool,
     pub(super) is_ending: bool,
     pub(super) last_id: i64,
-    pub(super) open: HashMap<i64, Purpose>,
+    pub(super) open: Correlator<Purpose>,
     /// Its sessions and those of its sub-agents, by the agent's own ids.
     pub(super) sessions: HashMap<String, SessionId>,
     /// Lines of sessions that are only being opened, by the agent's ids.
@@ -145,7 +145,7 @@ impl Core {
             is_ready: false,
             is_ending: false,
             last_id: 0,
-            open: HashMap::new(),
+            open: Correlator::new(OPEN),
             sessions: HashMap::new(),
             early: VecDeque::new(),
             early_bytes: 0,
@@ -163,7 +163,7 @@ impl Core {
             "info": {"name": "switchboard", "version": self.options.version},
             "capabilities": {"elicitation": {"form": {}, "url": {}}},
         });
-        let line = lines::call(Some(&number), "initialize", Some(&Raw::from(params)), Rewrite::default());
+        let line = lines::call(number.as_ref(), "initialize", Some(&Raw::from(params)), Rewrite::default());
         host.introduction.push((Channel::ToAgent, line.as_str().into()));
         self.hosts.insert(id, host);
         self.output.push_back(Output::StartHost { host: id, agent });
@@ -173,7 +173,7 @@ impl Core {
 
     /// An agent's process is gone, or could not be started. Its sessions come to rest.
     pub(crate) fn host_ended(&mut self, id: HostId, reason: &str, last_lines: &[String]) {
-        let Some(host) = self.hosts.remove(&id) else { return };
+        let Some(mut host) = self.hosts.remove(&id) else { return };
         self.states += 1;
         let data = (!last_lines.is_empty()).then(|| json!({"stderr": last_lines}));
         let error = || Outcome::error(codes::INTERNAL_ERROR, reason, data.clone());
@@ -184,7 +184,7 @@ impl Core {
         if !self.ending {
             self.tell(format!("agent {agent}: {reason}"));
         }
-        for purpose in host.open.into_values() {
+        for OpenRequest { about: purpose, .. } in host.open.drain_of(Side::Client) {
             match purpose {
                 Purpose::Handshake | Purpose::Close => {}
                 Purpose::Wake { session } | Purpose::Renew { session, .. } => {
@@ -366,7 +366,7 @@ impl Core {
         };
         if let (Some((connection, id)), RequestId::Number(number)) = (client, number)
             && let Some(asked) =
-                self.connections.get_mut(&connection).and_then(|known| known.open.get_mut(&id))
+                self.connections.get_mut(&connection).and_then(|known| known.open.get_mut(Side::Client, &id))
         {
             asked.at_host = Some((host, number));
         }
@@ -410,16 +410,15 @@ impl Core {
         operation: &str,
         to: (ConnectionId, RequestId<'static>),
     ) {
-        let mut open = self.hosts.values_mut().flat_map(|host| host.open.values_mut());
-        let client = open.find_map(|purpose| match purpose {
-            Purpose::Prompt { session: at, client, operation: Some(name) }
-                if at == session && name == operation =>
-            {
-                Some(client)
-            }
-            _ => None,
+        let is_it = |purpose: &Purpose| match purpose {
+            Purpose::Prompt { session: at, operation: Some(name), .. } => at == session && name == operation,
+            _ => false,
+        };
+        let found: Option<&mut Purpose> = self.hosts.values_mut().find_map(|host| {
+            let id = host.open.iter().find(|(.., purpose)| is_it(purpose)).map(|(_, id, _)| id.clone())?;
+            host.open.get_mut(Side::Client, &id)
         });
-        if let Some(client) = client {
+        if let Some(Purpose::Prompt { client, .. }) = found {
             let before = std::mem::replace(client, to);
             self.release_guest(before.0);
         }
@@ -427,12 +426,10 @@ impl Core {
 
     /// A session has nothing to do.
     pub(super) fn turn_ended(&mut self, id: &SessionId) {
-        let reason = self
-            .sessions
-            .get(id)
-            .and_then(|session| session.memory.as_ref()?.state.as_deref())
-            .and_then(|state| Raw::parse(state).ok()?.get("stopReason").map(|reason| reason.to_value()));
-        self.notice(id, &json!({"sessionUpdate": "turn_complete", "stopReason": reason}), None);
+        let memory = self.sessions.get(id).and_then(|session| session.memory.as_ref());
+        let reason = memory.and_then(|memory| memory.stop_reason());
+        let notice = json!({"sessionUpdate": "turn_complete", "stopReason": reason});
+        self.notice(id, &notice, None);
         self.run_next(id);
     }
 
@@ -444,8 +441,7 @@ impl Core {
         rewrite: Rewrite<'_>,
         purpose: Purpose,
     ) -> Option<(RequestId<'static>, String)> {
-        let host = self.hosts.get_mut(&host).filter(|host| host.open.len() < OPEN)?;
-        let id = host.ask(purpose);
+        let id = self.hosts.get_mut(&host)?.ask(purpose)?;
         let line = lines::call(Some(&id), method, params, rewrite);
         Some((id, line))
     }
@@ -466,21 +462,22 @@ impl Host {
         is_new
     }
 
-    /// The id of a new request.
-    fn ask(&mut self, purpose: Purpose) -> RequestId<'static> {
+    /// The id of a new request, unless too many are open.
+    fn ask(&mut self, purpose: Purpose) -> Option<RequestId<'static>> {
+        let id = RequestId::Number(self.last_id + 1);
+        self.open.open(Side::Client, &id, purpose).ok()?;
         self.last_id += 1;
-        self.open.insert(self.last_id, purpose);
-        RequestId::Number(self.last_id)
+        Some(id)
     }
 
     /// What a request was for.
-    pub(super) fn answered(&mut self, id: i64) -> Option<Purpose> {
-        self.open.remove(&id)
+    pub(super) fn answered(&mut self, id: &RequestId<'_>) -> Option<Purpose> {
+        self.open.answered(Side::Agent, id)
     }
 
     /// The client whose request, outside any session, an agent's question is about.
-    pub(super) fn client_of(&self, id: i64) -> Option<ConnectionId> {
-        match self.open.get(&id)? {
+    pub(super) fn client_of(&self, id: &RequestId<'_>) -> Option<ConnectionId> {
+        match self.open.get(Side::Client, id)? {
             Purpose::Forwarded { client, .. } | Purpose::Remembered { client } => Some(client.0),
             _ => None,
         }

@@ -71,9 +71,10 @@ fn place(cursor: &str) -> Option<(i64, &str)> {
 fn information(session: &Session) -> Value {
     let mut information = session.information();
     // What it is called now, if that was told since the hub has known it.
-    if let (Some(title), Some(information)) =
-        (session.memory.as_ref().and_then(|memory| memory.title.clone()), information.as_object_mut())
-    {
+    if let (Some(title), Some(information)) = (
+        session.memory.as_ref().and_then(|memory| memory.title().map(str::to_owned)),
+        information.as_object_mut(),
+    ) {
         information.insert("title".to_owned(), title.into());
     }
     information

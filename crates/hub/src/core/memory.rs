@@ -1,15 +1,20 @@
 //! What the log of a session amounts to, as far as the hub has to know it. It is made of the log's records alone, so it
-//! is the same while the session goes on and after a restart.
+//! is the same while the session goes on and after a restart. How the session stands is a [`Conversation`]'s to say; beside
+//! that stands what only the hub knows: which ids agents gave the session, the names of prompts, and where in the log a
+//! question is.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use switchboard_acp::rpc::{Message, Request, RequestId};
-use switchboard_acp::{Raw, Wire, WireFormat};
-use switchboard_session::{Activity, MAX_SUBAGENTS, sessions_started_in};
+use switchboard_acp::rpc::{CancelRequestNotification, Message, Request, RequestId, codes};
+use switchboard_acp::{Moment, Raw, Side, Wire, WireFormat, v2};
+use switchboard_session::{
+    Activity, Change, Conversation, Decider, Folded, MAX_SUBAGENTS, TurnOutcome, check_elicitation,
+};
 use switchboard_store::Channel;
 
 use super::lines::{Outcome, text_of};
+use super::questions::ELICITATION;
 
 /// How many prompts are remembered for those who repeat one.
 const OPERATIONS: usize = 256;
@@ -17,6 +22,8 @@ const OPERATIONS: usize = 256;
 const QUESTIONS: usize = 1024;
 /// How many bytes they may have together: as long as the longest message of one.
 const QUESTION_BYTES: usize = 32 * 1024 * 1024;
+/// How many faults of an answer are told.
+const FAULTS: usize = 5;
 /// Stands between the hub's id of a session and the agent's of a sub-agent.
 pub(crate) const OF_SUBAGENT: char = ':';
 
@@ -31,6 +38,32 @@ pub(crate) struct Question {
 }
 
 impl Question {
+    pub(crate) fn of(request: &Request<'_>) -> Self {
+        let Request { id, method, params, .. } = request.clone();
+        Question {
+            id: id.into_owned(),
+            method: method.into_owned(),
+            params: params.map_or_else(|| Raw::from(serde_json::json!({})), Raw::into_owned),
+        }
+    }
+
+    /// Why an answer does not fit, in words.
+    pub(crate) fn misfit(&self, answer: &str) -> Option<String> {
+        if self.method != ELICITATION {
+            return None;
+        }
+        let request = v2::CreateElicitationRequest::decode_tolerant(self.params.as_str(), WireFormat::Any);
+        let (request, _) = request.ok()?;
+        match v2::CreateElicitationResponse::decode_tolerant(answer, WireFormat::Any) {
+            Ok((answer, _)) => {
+                let faults = check_elicitation(&request, &answer);
+                let words: Vec<String> = faults.iter().take(FAULTS).map(ToString::to_string).collect();
+                (!words.is_empty()).then(|| words.join("; "))
+            }
+            Err(error) => Some(format!("the answer cannot be read: {error}")),
+        }
+    }
+
     fn len(&self) -> usize {
         self.params.as_str().len()
     }
@@ -40,6 +73,8 @@ impl Question {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Operation {
     pub(crate) name: String,
+    /// The request to the agent that it became.
+    request: Option<RequestId<'static>>,
     /// `None`: not answered yet.
     pub(crate) outcome: Option<Outcome>,
     /// The `state_update` that ended the work on it.
@@ -47,41 +82,36 @@ pub(crate) struct Operation {
 }
 
 /// What the log of a session amounts to.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Memory {
+    conversation: Conversation,
     /// The agent's id of the session.
     pub(crate) agent_session: Option<String>,
     /// Ids that it had before, with an agent that has forgotten it since.
     earlier: Vec<String>,
-    /// The sessions of sub-agents.
-    pub(crate) children: HashSet<String>,
-    pub(crate) activity: Activity,
-    /// The last `state_update` as it came.
-    pub(crate) state: Option<String>,
-    /// The last known `configOptions` and `availableCommands`.
-    pub(crate) options: Option<String>,
-    pub(crate) commands: Option<String>,
-    pub(crate) title: Option<String>,
-    /// How often that changed.
+    /// How often its title changed.
     pub(crate) renamed: u64,
     /// By their place in the log.
     pub(crate) questions: BTreeMap<u64, Question>,
     operations: VecDeque<Operation>,
-    /// Requests to the agent whose answer matters here.
-    open: HashMap<RequestId<'static>, Asked>,
-    /// How many prompts are on their way or at work.
-    prompts: usize,
     /// How often the agent was told to stop since it last began to work.
     pub(crate) cancels: usize,
 }
 
-/// A request to the agent whose answer matters.
-#[derive(Debug, Clone)]
-enum Asked {
-    /// A prompt, perhaps with a name. Its work may be over before the agent answers.
-    Prompt { name: Option<String>, ended: Option<String> },
-    /// Something whose answer has the session's options.
-    Opening,
+impl Default for Memory {
+    fn default() -> Self {
+        // It is the only fold of the session, and keeps nothing of what was said: the log has that.
+        let conversation = Conversation::new(WireFormat::Any).without_transcript();
+        Memory {
+            conversation: conversation.with_session_limit(MAX_SUBAGENTS + 1),
+            agent_session: None,
+            earlier: Vec::new(),
+            renamed: 0,
+            questions: BTreeMap::new(),
+            operations: VecDeque::new(),
+            cancels: 0,
+        }
+    }
 }
 
 /// What a record is for those who look on.
@@ -119,209 +149,147 @@ impl Memory {
     /// Takes a message of the agent into account that is in the log.
     pub(crate) fn agent_said(&mut self, sequence: u64, message: &Message<'_>) -> Seen {
         match message {
-            Message::Notification(notification) => match &*notification.method {
-                "session/update" => {
-                    self.update(notification.params.as_ref());
-                    Seen::Update
+            Message::Notification(notification) => {
+                self.fold(Side::Agent, message);
+                match &*notification.method {
+                    "$/cancel_request" => {
+                        let id = notification.params.as_ref().and_then(request_named);
+                        self.withdrawn(id.as_ref()).map_or(Seen::Nothing, Seen::Withdrawn)
+                    }
+                    _ => Seen::Update,
                 }
-                "$/cancel_request" => {
-                    let id = notification.params.as_ref().and_then(|params| params.get("requestId"));
-                    self.withdrawn(id.as_ref()).map_or(Seen::Nothing, Seen::Withdrawn)
-                }
-                _ => Seen::Update,
-            },
+            }
             Message::Request(request) => {
-                let Request { id, method, params, .. } = request.clone();
-                let question = Question {
-                    id: id.into_owned(),
-                    method: method.into_owned(),
-                    params: params.map_or_else(|| Raw::from(serde_json::json!({})), Raw::into_owned),
-                };
-                let bytes: usize = self.questions.values().map(Question::len).sum();
-                if self.questions.len() >= QUESTIONS || bytes + question.len() > QUESTION_BYTES {
+                if self.refusal(request).is_some() {
                     return Seen::Nothing;
                 }
-                self.questions.insert(sequence, question);
+                if !self.fold(Side::Agent, message) {
+                    return Seen::Nothing;
+                }
+                self.questions.insert(sequence, Question::of(request));
                 Seen::Question
             }
             Message::Response(response) => {
-                let outcome = Outcome::of(&response.outcome);
-                self.answered(&response.id.clone().into_owned(), &outcome);
+                let is_it = |operation: &&mut Operation| {
+                    operation.outcome.is_none() && operation.request.as_ref() == Some(&response.id)
+                };
+                if let Some(operation) = self.operations.iter_mut().rev().find(is_it) {
+                    operation.outcome = Some(Outcome::of(&response.outcome));
+                }
+                self.fold(Side::Agent, message);
                 Seen::Nothing
             }
         }
     }
 
-    fn update(&mut self, params: Option<&Raw<'_>>) {
-        let Some(params) = params else { return };
-        let Some(update) = params.get("update") else { return };
-        let Some(kind) = update.get("sessionUpdate") else { return };
-        let Some(kind) = kind.as_text() else { return };
-        if matches!(&*kind, "agent_message_chunk" | "agent_thought_chunk") {
-            return;
+    /// Why the agent cannot ask something, with the code of the error.
+    pub(crate) fn refusal(&self, request: &Request<'_>) -> Option<(i32, String)> {
+        if self.conversation.question(&request.id).is_some() {
+            let message = "the id is in use: a request with it is still open";
+            return Some((codes::INVALID_REQUEST, message.to_owned()));
         }
-        self.learn_children(&update);
-        let id = params.get("sessionId").and_then(|id| id.as_text().map(Cow::into_owned));
-        if !id.is_some_and(|id| self.agent_session.is_none() || self.is_own(&id)) {
-            return;
+        let params = request.params.as_ref().map_or("{}", Raw::as_str);
+        let bytes: usize = self.questions.values().map(Question::len).sum();
+        if self.questions.len() >= QUESTIONS || bytes + params.len() > QUESTION_BYTES {
+            return Some((codes::INTERNAL_ERROR, "too many questions are open".to_owned()));
         }
-        let text = |key: &str| update.get(key).map(|value| value.as_str().to_owned());
-        match &*kind {
-            "state_update" => {
-                let state = update.get("state");
-                let was_at_work = self.activity != Activity::Idle;
-                self.activity = match state.as_ref().and_then(Raw::as_text).as_deref() {
-                    Some("running") => Activity::Running,
-                    Some("requires_action") => Activity::RequiresAction,
-                    Some("idle") | None => Activity::Idle,
-                    // Whatever it is, nobody has said that the work is over.
-                    Some(_) => Activity::Unknown,
-                };
-                if !was_at_work && self.activity != Activity::Idle {
-                    self.cancels = 0;
-                }
-                if self.activity == Activity::Idle {
-                    self.prompts = 0;
-                    if was_at_work || update.get("stopReason").is_some() {
-                        self.prompts_ended(update.as_str());
-                    }
-                }
-                self.state = Some(update.as_str().to_owned());
-            }
-            "config_option_update" => self.options = text("configOptions").or(self.options.take()),
-            "available_commands_update" => {
-                self.commands = text("availableCommands").or(self.commands.take());
-            }
-            "session_info_update" => {
-                if let Some(title) = update.get("title") {
-                    let title = title.as_text().map(Cow::into_owned);
-                    self.renamed += u64::from(title != self.title);
-                    self.title = title;
-                }
-            }
-            _ => {}
+        match self.conversation.decode_question(&request.method, params) {
+            Some(Ok(_)) => None,
+            Some(Err(error)) => Some((codes::INVALID_PARAMS, error.to_string())),
+            None => Some((codes::METHOD_NOT_FOUND, format!("the hub does not know {}", request.method))),
         }
     }
 
-    /// The work on every prompt that the agent has is over.
-    fn prompts_ended(&mut self, update: &str) {
-        for asked in self.open.values_mut() {
-            if let Asked::Prompt { ended, .. } = asked {
-                ended.get_or_insert_with(|| update.to_owned());
+    /// Folds a message, and notes what that changed. One that cannot be read changes nothing, and is none.
+    fn fold(&mut self, from: Side, message: &Message<'_>) -> bool {
+        let was_at_work = self.is_active();
+        let Ok(folded) = self.conversation.apply_message(message, Some(from), Moment::default()) else {
+            return false;
+        };
+        let Folded { step, ended, .. } = folded;
+        if let Some(step) = step
+            && self.conversation.id_at(step.session).map(|id| &**id) == self.agent_session.as_deref()
+        {
+            self.renamed +=
+                step.changes.iter().filter(|change| matches!(change, Change::Title)).count() as u64;
+        }
+        if !was_at_work && self.is_active() {
+            self.cancels = 0;
+        }
+        for request in ended {
+            let state = self.end_of(&request);
+            let is_it = |operation: &&mut Operation| operation.request.as_ref() == Some(&request);
+            if let Some(operation) = self.operations.iter_mut().rev().find(is_it) {
+                operation.ended = state;
             }
         }
-        for operation in self.operations.iter_mut().filter(|operation| operation.outcome.is_some()) {
-            operation.ended.get_or_insert_with(|| update.to_owned());
+        true
+    }
+
+    /// How the work on a prompt ended that the agent has answered, by its request: the update that told it.
+    pub(crate) fn end_of(&self, request: &RequestId<'_>) -> Option<String> {
+        let end = self.conversation.turn(self.agent_session.as_deref(), request)?.end()?;
+        match &end.outcome {
+            TurnOutcome::Idle(idle) => Some(state_text(&v2::StateUpdate::Idle((**idle).clone()))),
+            _ => None,
         }
     }
 
-    /// How the work on a prompt ended that the agent has not answered.
-    pub(crate) fn end_before_answer(&self, request: &RequestId<'static>) -> Option<String> {
-        match self.open.get(request)? {
-            Asked::Prompt { ended, .. } => ended.clone(),
-            Asked::Opening => None,
-        }
-    }
-
-    /// Sub-agents are told of by the session that started them, or by one of them.
-    fn learn_children(&mut self, update: &Raw<'_>) {
-        for child in sessions_started_in(update.as_str()) {
-            if self.children.len() < MAX_SUBAGENTS && !self.is_own(&child) {
-                self.children.insert(child);
-            }
-        }
-    }
-
-    fn withdrawn(&mut self, id: Option<&Raw<'_>>) -> Option<u64> {
-        let id = id?;
-        let place = self.questions.iter().find_map(|(place, question)| {
-            (question_id(&question.id) == id.as_str().trim()).then_some(*place)
-        })?;
+    fn withdrawn(&mut self, id: Option<&RequestId<'_>>) -> Option<u64> {
+        let place = self.question_of(id?)?.0;
         self.questions.remove(&place);
         Some(place)
     }
 
-    fn agent_was_told(&mut self, message: &Message<'_>) {
-        match message {
-            Message::Response(response) => {
-                self.questions.retain(|_, question| question.id != response.id);
-            }
-            Message::Request(request) => {
-                let asked = match &*request.method {
-                    "initialize" => {
-                        // Another process, which knows nothing of what the last one was asked.
-                        self.open.clear();
-                        self.prompts = 0;
-                        return;
-                    }
-                    "session/prompt" => {
-                        self.prompts += 1;
-                        self.cancels = 0;
-                        // The note of its name stands before it.
-                        if matches!(self.open.get(&request.id), Some(Asked::Prompt { .. })) {
-                            return;
-                        }
-                        Asked::Prompt { name: None, ended: None }
-                    }
-                    "session/new" | "session/resume" | "session/fork" | "session/set_config_option" => {
-                        Asked::Opening
-                    }
-                    _ => return,
-                };
-                if self.open.len() < QUESTIONS {
-                    self.open.insert(request.id.clone().into_owned(), asked);
-                }
-            }
-            Message::Notification(call) => self.cancels += usize::from(call.method == "session/cancel"),
-        }
+    /// An open question by the agent's id of it, and its place.
+    pub(crate) fn question_of(&self, id: &RequestId<'_>) -> Option<(u64, &Question)> {
+        let found = self.questions.iter().find(|(_, question)| question.id == *id);
+        found.map(|(place, question)| (*place, question))
     }
 
-    fn answered(&mut self, id: &RequestId<'static>, outcome: &Outcome) {
-        match self.open.remove(id) {
-            Some(Asked::Prompt { name, ended }) => {
-                if outcome.is_error() {
-                    self.prompts = self.prompts.saturating_sub(1);
-                }
-                let known = self.operations.iter_mut().find(|known| Some(&known.name) == name.as_ref());
-                if let Some(operation) = known {
-                    (operation.outcome, operation.ended) = (Some(outcome.clone()), ended);
-                }
+    fn agent_was_told(&mut self, message: &Message<'_>) {
+        match message {
+            Message::Request(request) if request.method == "initialize" => {
+                // Another process, which knows nothing of what the last one was asked.
+                let _ = self.conversation.end_connection(Moment::default());
             }
-            Some(Asked::Opening) => {
-                let Outcome::Result(result) = outcome else { return };
-                let Ok(result) = Raw::parse(result.as_str()) else { return };
-                let text = |key: &str| result.get(key).map(|value| value.as_str().to_owned());
-                self.options = text("configOptions").or(self.options.take());
-                self.commands = text("availableCommands").or(self.commands.take());
-            }
-            None => {}
+            Message::Request(request) if request.method == "session/prompt" => self.cancels = 0,
+            Message::Notification(call) if call.method == "session/cancel" => self.cancels += 1,
+            _ => {}
         }
+        self.fold(Side::Client, message);
+        let conversation = &self.conversation;
+        // One that was cancelled waits for its answer all the same.
+        self.questions.retain(|_, question| conversation.question(&question.id).is_some());
     }
 
     /// Something that the hub wrote down itself.
     fn note(&mut self, text: &str) {
         let Ok(note) = Raw::parse(text) else { return };
         let word = |key: &str| text_of(Some(&note), key).map(Cow::into_owned);
+        let number = |key: &str| note.get(key).and_then(|number| number.as_str().trim().parse::<i64>().ok());
         match word("hub").as_deref() {
             Some("agent session") => {
                 let before = std::mem::replace(&mut self.agent_session, word("id"));
-                self.earlier.extend(before.filter(|before| Some(before) != self.agent_session.as_ref()));
+                let before = before.filter(|before| Some(before) != self.agent_session.as_ref());
+                if let (Some(before), Some(id)) = (&before, &self.agent_session) {
+                    self.conversation.rename(before, id);
+                }
+                self.earlier.extend(before);
             }
             Some("prompt") => {
-                let name = word("operation");
-                if let Some(name) = &name {
-                    while self.operations.len() >= OPERATIONS {
-                        self.operations.pop_front();
-                    }
-                    self.operations.push_back(Operation { name: name.clone(), outcome: None, ended: None });
+                let Some(name) = word("operation") else { return };
+                while self.operations.len() >= OPERATIONS {
+                    self.operations.pop_front();
                 }
-                if let Some(Ok(number)) = note.get("request").map(|id| id.as_str().trim().parse::<i64>()) {
-                    self.open.insert(RequestId::Number(number), Asked::Prompt { name, ended: None });
-                }
+                let request = number("request").map(RequestId::Number);
+                self.operations.push_back(Operation { name, request, outcome: None, ended: None });
             }
             Some("unanswered") => {
-                if let Some(Ok(place)) = note.get("question").map(|place| place.as_str().trim().parse()) {
-                    self.questions.remove(&place);
+                let place = number("question").and_then(|place| u64::try_from(place).ok());
+                if let Some(question) = place.and_then(|place| self.questions.remove(&place)) {
+                    let gone = Decider::ConnectionEnd;
+                    let _ = self.conversation.dismiss(&question.id, gone, Moment::default());
                 }
             }
             Some("prompt failed") => {
@@ -337,12 +305,22 @@ impl Memory {
         }
     }
 
+    /// The session itself, as far as its agent has told of it.
+    fn session(&self) -> Option<&switchboard_session::Session> {
+        self.conversation.session(Some(self.agent_session.as_deref()?))
+    }
+
     /// Whether an id is one that an agent gave this session, and not a sub-agent.
     pub(crate) fn is_own(&self, id: &str) -> bool {
         self.agent_session.as_deref() == Some(id) || self.earlier.iter().any(|earlier| earlier == id)
     }
 
-    /// All of them.
+    /// Whether a session is that of a sub-agent.
+    pub(crate) fn is_child(&self, id: &str) -> bool {
+        !self.is_own(id) && self.conversation.parent(id).is_some()
+    }
+
+    /// All ids that agents gave this session.
     pub(crate) fn own_ids(&self) -> Vec<String> {
         self.earlier.iter().chain(&self.agent_session).cloned().collect()
     }
@@ -351,6 +329,17 @@ impl Memory {
     /// agent cannot speak in the name of somebody else's session.
     pub(crate) fn name_for_clients<'h>(&self, hub: &'h str, id: &str) -> Cow<'h, str> {
         if self.is_own(id) { hub.into() } else { format!("{hub}{OF_SUBAGENT}{id}").into() }
+    }
+
+    /// The session's title.
+    pub(crate) fn title(&self) -> Option<&str> {
+        self.session()?.title()
+    }
+
+    /// The last known `configOptions` and `availableCommands`.
+    pub(crate) fn lists(&self) -> [Option<String>; 2] {
+        let (options, commands) = self.session().map(|session| session.lists()).unwrap_or_default();
+        [options.map(array), commands.map(array)]
     }
 
     /// A prompt by the name that its client gave it.
@@ -364,19 +353,58 @@ impl Memory {
         open.map(|operation| operation.name.clone()).collect()
     }
 
+    /// Whether the agent has told that it works.
+    fn is_active(&self) -> bool {
+        let activity = self.session().map(|session| session.activity());
+        activity.is_some_and(|activity| activity != Activity::Idle)
+    }
+
     /// Whether a prompt is on its way or at work.
     pub(crate) fn is_busy(&self) -> bool {
-        self.prompts > 0 || matches!(self.activity, Activity::Running | Activity::RequiresAction)
+        let activity = self.session().map(|session| session.activity());
+        matches!(activity, Some(Activity::Running | Activity::RequiresAction))
+            || self.conversation.is_prompted(self.agent_session.as_deref())
+    }
+
+    /// Why the last work ended, where the agent said.
+    pub(crate) fn stop_reason(&self) -> Option<&str> {
+        Some(self.session()?.stop_reason()?.as_str())
     }
 
     /// The update that says what the session is at.
-    pub(crate) fn state_update(&self) -> &str {
-        self.state.as_deref().unwrap_or(r#"{"sessionUpdate":"state_update","state":"idle"}"#)
+    pub(crate) fn state_update(&self) -> Cow<'static, str> {
+        match self.session().and_then(|session| session.state()) {
+            Some(state) => state_text(state).into(),
+            None => r#"{"sessionUpdate":"state_update","state":"idle"}"#.into(),
+        }
     }
 }
 
-fn question_id(id: &RequestId<'_>) -> String {
-    id.encode(WireFormat::Any)
+fn state_text(state: &v2::StateUpdate<'_>) -> String {
+    v2::SessionUpdate::StateUpdate(Box::new(state.clone())).encode(WireFormat::Any)
+}
+
+/// The request that a message names, to take it back or because it belongs to it.
+pub(crate) fn request_named(params: &Raw<'_>) -> Option<RequestId<'static>> {
+    let taken_back = CancelRequestNotification::decode(params.as_str(), WireFormat::Any).ok()?;
+    Some(taken_back.request_id.into_owned())
+}
+
+/// A list as JSON.
+fn array<'w, T: Wire<'w>>(items: &[T]) -> String {
+    let items: Vec<String> = items.iter().map(|item| item.encode(WireFormat::Any)).collect();
+    format!("[{}]", items.join(","))
+}
+
+#[cfg(test)]
+impl Memory {
+    /// All that can be asked of it, to compare.
+    pub(crate) fn told(&self) -> impl PartialEq + std::fmt::Debug {
+        let how_it_stands =
+            (self.state_update(), self.is_busy(), self.title().map(str::to_owned), self.lists());
+        let own = (self.own_ids(), self.renamed, self.cancels, self.conversation.len());
+        (how_it_stands, own, self.questions.clone(), self.operations.clone())
+    }
 }
 
 #[cfg(test)]
@@ -386,6 +414,7 @@ mod tests {
     #[test]
     fn a_state_that_nobody_knows_ends_no_prompt() {
         let mut memory = Memory::default();
+        memory.see(0, Channel::Hub, r#"{"hub":"agent session","id":"a"}"#);
         let update = |state: &str| {
             format!(
                 r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"a","update":{{"sessionUpdate":"state_update","state":"{state}"}}}}}}"#
@@ -401,7 +430,10 @@ mod tests {
         {
             memory.see(place as u64 + 1, Channel::ToClient, &update(state));
             assert_eq!(memory.is_busy(), is_busy, "{state}");
-            assert_eq!(memory.end_before_answer(&1.into()).is_some(), !is_busy, "{state}");
+            assert_eq!(memory.end_of(&1.into()), None, "{state}: the agent has not taken it");
         }
+        memory.see(6, Channel::ToClient, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        let ended = r#"{"sessionUpdate":"state_update","state":"idle"}"#;
+        assert_eq!(memory.end_of(&1.into()).as_deref(), Some(ended));
     }
 }

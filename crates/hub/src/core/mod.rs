@@ -31,8 +31,8 @@ mod tests;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use switchboard_acp::Raw;
 use switchboard_acp::rpc::{Message, RequestId, codes};
+use switchboard_acp::{Raw, Side};
 use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;
 
@@ -551,7 +551,7 @@ impl Core {
         after: Option<(&SessionId, u64)>,
     ) {
         let Some(client) = self.connections.get_mut(&connection) else { return };
-        let Some(asked) = client.open.remove(id) else { return };
+        let Some(asked) = client.open.close(Side::Client, id) else { return };
         if client.guest.is_some() {
             return self.answer_guest(connection, asked, outcome);
         }
@@ -595,7 +595,7 @@ impl Core {
     /// Answers a request for which nothing was done: who asks again may get another answer, and not this one again.
     fn decline(&mut self, connection: ConnectionId, id: &RequestId<'static>, error: Outcome) {
         let client = self.connections.get_mut(&connection);
-        if let Some(asked) = client.and_then(|client| client.open.get_mut(id)) {
+        if let Some(asked) = client.and_then(|client| client.open.get_mut(Side::Client, id)) {
             asked.operation = None;
         }
         self.reply(connection, id, error, None);

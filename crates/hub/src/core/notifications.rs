@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use switchboard_acp::Raw;
 use switchboard_acp::rpc::{Notification, RequestId, codes};
+use switchboard_acp::{Raw, Side};
 use switchboard_store::{Channel, Role};
 
 use super::connection::{ATTACHMENTS, Connection, Phase};
 use super::delivery::NoSuchPlace;
 use super::lines::{self, OPERATION, Outcome, Rewrite};
+use super::memory::request_named;
 use super::requests::Named;
 use super::{ConnectionId, Core, Output, SessionId};
 
@@ -104,10 +105,9 @@ impl Core {
 
     /// A client takes a request back.
     pub(super) fn cancel_request(&mut self, connection: ConnectionId, params: Option<&Raw<'_>>) {
-        let Some(text) = params.and_then(|params| params.get("requestId")) else { return };
+        let Some(id) = params.and_then(request_named) else { return };
         let Some(client) = self.connections.get(&connection) else { return };
-        let found = client.open.iter().find(|(id, _)| lines::id_text(id) == text.as_str().trim());
-        let Some((id, asked)) = found.map(|(id, asked)| (id.clone(), asked.clone())) else { return };
+        let Some(asked) = client.open.get(Side::Client, &id).cloned() else { return };
         if let Some((host, number)) = asked.at_host {
             let line = lines::cancel(&RequestId::Number(number));
             self.output.push_back(Output::ToHost { host, line, session: asked.stream });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use switchboard_acp::rpc::{Message, RequestId, codes};
-use switchboard_acp::{Raw, Wire, WireFormat};
+use switchboard_acp::{Raw, Side, Wire, WireFormat};
 use switchboard_store::Channel;
 
 use super::connection::Start;
@@ -437,7 +437,10 @@ impl Core {
             return;
         };
         let RequestId::Number(number) = number else { return };
-        let asked = self.connections.get_mut(&connection).and_then(|known| known.open.get_mut(&client.1));
+        let asked = self
+            .connections
+            .get_mut(&connection)
+            .and_then(|known| known.open.get_mut(Side::Client, &client.1));
         if let Some(asked) = asked {
             asked.at_host = Some((host, number));
         }

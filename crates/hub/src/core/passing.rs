@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use switchboard_acp::rpc::{Message, RequestId, codes};
-use switchboard_acp::{Raw, Wire, WireFormat};
+use switchboard_acp::{Raw, Side, Wire, WireFormat};
 use switchboard_store::Role;
 
 use super::connection::Asked;
@@ -154,7 +154,7 @@ impl Core {
         if let Some(client) = self.connections.get_mut(&connection)
             && let Some(number) = client.attachments.get_mut(id).and_then(|known| known.asked.remove(&place))
         {
-            client.asked.remove(&number);
+            client.asked.close(Side::Agent, &number.into());
         }
         self.acted(id, Act::Answer(place), connection);
         let (key, text) = outcome_text(outcome);
@@ -321,8 +321,9 @@ impl Core {
 
     fn cancel_guest(&mut self, key: &str) {
         let Some(connection) = self.sharing.guests.get(key).map(|guest| guest.connection) else { return };
-        let open = self.connections.get(&connection).map(|guest| guest.open.keys().map(lines::id_text));
-        for id in open.into_iter().flatten().collect::<Vec<_>>() {
+        let open = self.connections.get(&connection).map(|guest| guest.open.iter());
+        let open = open.into_iter().flatten().map(|(_, id, _)| lines::id_text(id));
+        for id in open.collect::<Vec<_>>() {
             if let Ok(params) = Raw::parse(format!(r#"{{"requestId":{id}}}"#)) {
                 self.cancel_request(connection, Some(&params));
             }

@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use serde_json::json;
 use switchboard_acp::rpc::{RequestId, Response, codes};
-use switchboard_acp::{Raw, Wire, WireFormat};
+use switchboard_acp::{Raw, Side, Wire, WireFormat};
 use switchboard_store::{Channel, Role};
 
-use super::connection::Topic;
+use super::connection::{About, Topic};
 use super::lines::{self, Outcome, Rewrite};
 use super::memory::Question;
 use super::notices::resolved;
 use super::{ConnectionId, Core, HostId, Output, SessionId, ToClient};
 use crate::judge::Judgement;
 
+/// How often a client may answer again what did not fit: a form that nobody can fill in must not be asked without end.
+const MISFITS: usize = 3;
 /// The question about a tool call and other things that may be done or not.
 pub(super) const PERMISSION: &str = "session/request_permission";
 /// The question for data.
@@ -89,6 +91,11 @@ impl Core {
 
     /// Asks a client what is open, if it may answer and can.
     pub(super) fn ask(&mut self, connection: ConnectionId, id: &SessionId, place: u64) {
+        self.ask_after(connection, id, place, 0);
+    }
+
+    /// The same after answers that did not fit.
+    fn ask_after(&mut self, connection: ConnectionId, id: &SessionId, place: u64, misfits: usize) {
         let Some(session) = self.sessions.get(id) else { return };
         let Some(memory) = &session.memory else { return };
         let Some(question) = memory.questions.get(&place) else { return };
@@ -101,7 +108,8 @@ impl Core {
             client.last_id += 1;
             client.last_id
         });
-        client.asked.insert(number, Topic::Question(Arc::clone(id), place));
+        let topic = Topic { about: About::Question(Arc::clone(id), place), misfits };
+        drop(client.asked.open(Side::Agent, &number.into(), topic));
         let name = lines::text_of(Some(&question.params), "sessionId");
         let name = name.map(|session| memory.name_for_clients(id, &session));
         let rewrite = Rewrite { session: name.as_deref(), request: Some(&question.id), ..Rewrite::default() };
@@ -119,7 +127,7 @@ impl Core {
             let Some(client) = self.connections.get_mut(&connection) else { continue };
             let Some(attachment) = client.attachments.get_mut(id) else { continue };
             let Some(number) = attachment.asked.remove(&place) else { continue };
-            client.asked.remove(&number);
+            client.asked.close(Side::Agent, &number.into());
             if Some(connection) == except {
                 continue;
             }
@@ -132,7 +140,6 @@ impl Core {
 
     /// A client answers something. What it was not asked, or not any more, concerns nobody.
     pub(super) fn answer(&mut self, connection: ConnectionId, response: &Response<'_>, line: &Arc<str>) {
-        let RequestId::Number(number) = response.id else { return };
         let Some(client) = self.connections.get_mut(&connection) else { return };
         let (outcome, decider) = match &response.outcome {
             Ok(result) => {
@@ -140,16 +147,25 @@ impl Core {
             }
             Err(_) => (Outcome::of(&response.outcome), None),
         };
-        match client.asked.get(&number).cloned() {
-            Some(Topic::Direct(host, id)) => {
-                client.asked.remove(&number);
-                self.output.push_back(Output::ToHost {
-                    host,
-                    line: lines::answer(&id, &outcome),
-                    session: None,
-                });
+        let Some(Topic { about, misfits }) = client.asked.get(Side::Agent, &response.id).cloned() else {
+            return;
+        };
+        match about {
+            About::Direct(host, question) => {
+                client.asked.answered(Side::Client, &response.id);
+                let outcome = match misfit(&question, &outcome) {
+                    Some(reason) if misfits < MISFITS => {
+                        self.tell(format!("an answer to a form does not fit: {reason}"));
+                        self.ask_about(host, connection, question, misfits + 1);
+                        return;
+                    }
+                    Some(_) => cancelled(&question.method),
+                    None => outcome,
+                };
+                let line = lines::answer(&question.id, &outcome);
+                self.output.push_back(Output::ToHost { host, line, session: None });
             }
-            Some(Topic::Question(id, place)) => {
+            About::Question(id, place) => {
                 // The token may have lost the right meanwhile.
                 if client.who.role < Role::Answer {
                     return;
@@ -158,14 +174,46 @@ impl Core {
                 if let (Some(decider), Some(by)) = (decider, by.as_object_mut()) {
                     by.insert("decider".to_owned(), decider.into());
                 }
+                let reason = self.question(&id, place).and_then(|question| misfit(question, &outcome));
+                let outcome = match reason {
+                    Some(reason) => {
+                        let note = json!({"hub": "answer does not fit", "question": place, "by": by, "reason": reason});
+                        self.note(&id, &note);
+                        self.tell_misfit(connection, &id, &reason);
+                        if misfits < MISFITS {
+                            return self.ask_again(connection, &id, place, misfits + 1);
+                        }
+                        cancelled(ELICITATION)
+                    }
+                    None => outcome,
+                };
                 if self.is_ours(&id) {
                     self.settle(&id, place, &outcome, &by, Some(connection));
                 } else {
                     self.answer_elsewhere(&id, place, &outcome, &by, (connection, line));
                 }
             }
-            None => {}
         }
+    }
+
+    /// An answer does not fit: the agent does not get it, and who gave it is told why.
+    fn tell_misfit(&mut self, connection: ConnectionId, id: &SessionId, reason: &str) {
+        let title = format!("This answer does not fit the form, and the agent has not got it: {reason}");
+        let update = json!({"sessionUpdate": "notice", "severity": "warning", "title": title});
+        let text = lines::update(id, &update.to_string()).into();
+        let stream = Some(Arc::clone(id));
+        let line = ToClient { text, stream, cursor: None, counts: false, is_known: false };
+        self.output.push_back(Output::Send { connection, line });
+    }
+
+    /// Asks a client what it has answered in vain, by another id.
+    fn ask_again(&mut self, connection: ConnectionId, id: &SessionId, place: u64, misfits: usize) {
+        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(attachment) = client.attachments.get_mut(id) else { return };
+        if let Some(number) = attachment.asked.remove(&place) {
+            client.asked.close(Side::Agent, &number.into());
+        }
+        self.ask_after(connection, id, place, misfits);
     }
 
     /// A question has its answer: it is written down with who gave it, the agent gets it, the others are told.
@@ -237,18 +285,30 @@ impl Core {
         &mut self,
         host: HostId,
         connection: ConnectionId,
-        id: &RequestId<'_>,
-        method: &str,
-        params: Option<&Raw<'_>>,
+        question: Question,
+    ) -> bool {
+        self.ask_about(host, connection, question, 0)
+    }
+
+    fn ask_about(
+        &mut self,
+        host: HostId,
+        connection: ConnectionId,
+        question: Question,
+        misfits: usize,
     ) -> bool {
         let Some(client) = self.connections.get_mut(&connection) else { return false };
         if client.who.role < Role::Own {
             return false;
         }
         client.last_id += 1;
-        let number = client.last_id;
-        client.asked.insert(number, Topic::Direct(host, id.clone().into_owned()));
-        let text = lines::call(Some(&RequestId::Number(number)), method, params, Rewrite::default()).into();
+        let number = RequestId::Number(client.last_id);
+        let text = lines::call(Some(&number), &question.method, Some(&question.params), Rewrite::default());
+        let topic = Topic { about: About::Direct(host, question), misfits };
+        if client.asked.open(Side::Agent, &number, topic).is_err() {
+            return false;
+        }
+        let text = text.into();
         let line = ToClient { text, stream: None, cursor: None, counts: false, is_known: false };
         self.output.push_back(Output::Send { connection, line });
         true
@@ -277,6 +337,14 @@ impl super::connection::Connection {
             Some("url") => self.can_open_addresses,
             _ => self.can_show_forms,
         }
+    }
+}
+
+/// Why an answer does not fit what was asked, in words.
+fn misfit(question: &Question, outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Result(answer) => question.misfit(answer),
+        Outcome::Error(_) => None,
     }
 }
 

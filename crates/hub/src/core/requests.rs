@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use switchboard_acp::rpc::{Message, RequestId, codes};
-use switchboard_acp::{Raw, Wire, WireFormat};
+use switchboard_acp::{Raw, Side, Wire, WireFormat};
 use switchboard_store::{Moment, Role};
 
 use super::connection::{Asked, Connection, OPEN};
@@ -132,14 +132,13 @@ impl Core {
                 {
                     outcome = of_turn(client, outcome, prompt.ended.as_deref());
                 }
-                client.open.entry(id.clone()).or_insert(Asked {
-                    stream: None,
-                    operation: None,
-                    at_host: None,
-                });
+                if !client.open.contains(Side::Client, &id) {
+                    let asked = Asked { stream: None, operation: None, at_host: None };
+                    drop(client.open.open(Side::Client, &id, asked));
+                }
                 return self.reply(connection, &id, outcome, None);
             }
-            if client.open.contains_key(&id) {
+            if client.open.contains(Side::Client, &id) {
                 // A repeated request: the first one is being worked on.
                 return;
             }
@@ -150,7 +149,7 @@ impl Core {
                 _ => lines::text_of(params, "sessionId").and_then(|id| self.sessions.get_key_value(&*id)),
             };
             let asked = Asked { stream: stream.map(|(id, _)| Arc::clone(id)), operation, at_host: None };
-            client.open.insert(id.clone(), asked);
+            drop(client.open.open(Side::Client, &id, asked));
             if is_full {
                 let message = format!("{OPEN} requests are open already; wait for their answers");
                 return self.refuse(connection, &id, codes::INTERNAL_ERROR, message, None);
@@ -254,7 +253,7 @@ impl Core {
         let Some((parent, child)) = name.split_once(OF_SUBAGENT) else { return unknown() };
         let is_child = |session: &&Session| {
             session.is_visible_to(&client.who)
-                && session.memory.as_ref().is_some_and(|memory| memory.children.contains(child))
+                && session.memory.as_ref().is_some_and(|memory| memory.is_child(child))
         };
         match self.sessions.get(parent).filter(is_child) {
             Some(parent) => Ok(Named { session: Arc::clone(parent.id()), child: Some(child.to_owned()) }),

@@ -194,7 +194,7 @@ impl Session {
     pub(super) fn summary(&self) -> SessionSummary {
         let Known { id, agent, agent_session: _, owner, folder, title, changed, length: _ } =
             self.known.clone();
-        let title = self.memory.as_ref().and_then(|memory| memory.title.clone()).or(title);
+        let title = self.memory.as_ref().and_then(|memory| memory.title().map(str::to_owned)).or(title);
         let questions = self.memory.as_ref().map_or(0, |memory| memory.questions.len());
         let lost = self.lost.clone();
         let queued = self.prompts.iter().map(Prompt::summary).collect();
@@ -226,9 +226,10 @@ impl Session {
     /// What the answer to opening it says.
     pub(super) fn opened_result(&self) -> String {
         let Some(memory) = &self.memory else { return "{}".to_owned() };
-        let known = [("configOptions", &memory.options), ("availableCommands", &memory.commands)];
+        let lists = memory.lists();
+        let known = ["configOptions", "availableCommands"].iter().zip(&lists);
         let known: Vec<(&str, &str)> =
-            known.iter().filter_map(|(key, value)| Some((*key, value.as_deref()?))).collect();
+            known.filter_map(|(key, list)| Some((*key, list.as_deref()?))).collect();
         super::lines::merged(None, &known)
     }
 

@@ -186,15 +186,15 @@ impl Core {
         let mut wanted: Vec<_> =
             session.prompts.drain(..).map(|prompt| (prompt.connection, prompt.id)).collect();
         for host in self.hosts.values_mut() {
-            let is_its = |purpose: &mut Purpose| match purpose {
+            let is_its = |purpose: &Purpose| match purpose {
                 Purpose::Prompt { session, .. } => session == id,
                 Purpose::Forwarded { session, .. } => session.as_ref() == Some(id),
                 // Whoever takes it up anew asks anew.
                 Purpose::Wake { session } | Purpose::Renew { session, .. } => session == id,
                 _ => false,
             };
-            for (_, purpose) in host.open.extract_if(|_, purpose| is_its(purpose)) {
-                if let Purpose::Prompt { client, .. } | Purpose::Forwarded { client, .. } = purpose {
+            for request in host.open.drain_if(|_, _, purpose| is_its(purpose)) {
+                if let Purpose::Prompt { client, .. } | Purpose::Forwarded { client, .. } = request.about {
                     wanted.push(client);
                 }
             }

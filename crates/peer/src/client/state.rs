@@ -231,9 +231,8 @@ impl ClientState {
         for id in ended {
             let Some((session, progress)) = self.waiting.remove(id) else { continue };
             let turn = self.conversation.turn(Some(&session), id);
-            if let Some(TurnOutcome::Idle { stop_reason, error }) =
-                turn.and_then(|turn| turn.end()).map(|end| end.outcome.clone())
-            {
+            if let Some(TurnOutcome::Idle(idle)) = turn.and_then(|turn| turn.end()).map(|end| &end.outcome) {
+                let (stop_reason, error) = (idle.stop_reason.clone(), idle.error.as_deref().cloned());
                 progress.send_replace(Progress::Ended(TurnEnd { stop_reason, error }));
             }
         }

@@ -168,6 +168,28 @@ impl Lineage {
         children.filter_map(|child| Some((&**child, self.parent(child)?)))
     }
 
+    /// A session has another id from here on.
+    pub(super) fn rename(&mut self, session: &str, to: &Arc<str>) {
+        if let Some(children) = self.children.remove(session) {
+            for child in &children {
+                if let Some(known) = self.known.get_mut(child) {
+                    known.parent.session = Arc::clone(to);
+                }
+            }
+            self.children.insert(Arc::clone(to), children);
+        }
+        if let Some(known) = self.known.remove(session) {
+            let siblings = self.children.get_mut(&known.parent.session).into_iter().flatten();
+            siblings.filter(|sibling| ***sibling == *session).for_each(|sibling| *sibling = Arc::clone(to));
+            self.known.insert(Arc::clone(to), known);
+        }
+        let names = std::mem::take(&mut self.names);
+        let renamed = |parent: Arc<str>| if *parent == *session { Arc::clone(to) } else { parent };
+        self.names =
+            names.into_iter().map(|((parent, name), count)| ((renamed(parent), name), count)).collect();
+        self.revision += 1;
+    }
+
     /// Forgets a session that is gone. Its children stay, without a parent.
     pub(super) fn forget(&mut self, session: &str) {
         if let Some(Child { parent, .. }) = self.known.remove(session)

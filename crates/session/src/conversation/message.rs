@@ -1,11 +1,14 @@
 //! What calls and answers do.
 
+use std::borrow::Cow;
+
 use switchboard_acp::rpc::{CancelRequestNotification, Notification, Request, RequestId, Response, RpcError};
 use switchboard_acp::{Field, Moment, Raw, Side, Wire, v2};
 
 use super::{Call, Conversation, ConversationError, Folded, Step};
 use crate::change::Changes;
 use crate::error::SessionError;
+use crate::references::may_name_sessions;
 use crate::request::Decider;
 use crate::session::Session;
 use crate::snapshot::Activity;
@@ -21,6 +24,9 @@ impl Conversation {
     ) -> Outcome<'m> {
         let (text, mut left_out) = (message.params_text(), Vec::new());
         let mut folded = match &*message.method {
+            "session/update" if !self.keeps_transcript && is_passed_over(message.params.as_ref()) => {
+                Folded::default()
+            }
             "session/update" => {
                 let params: v2::UpdateSessionNotification<'_> =
                     self.decode_part("/params", text, &mut left_out)?;
@@ -338,12 +344,29 @@ impl Conversation {
     }
 }
 
-/// An answer to a question that is settled already has come late, which is nobody's fault.
+/// An answer to a question that is settled already, and perhaps forgotten, has come late, which is nobody's fault.
 pub(super) fn drop_late(outcome: Result<Option<Step>, SessionError>) -> Result<Option<Step>, SessionError> {
     match outcome {
-        Err(SessionError::AlreadySettled { .. }) => Ok(None),
+        Err(SessionError::AlreadySettled { .. } | SessionError::NoSuchRequest { .. }) => Ok(None),
         outcome => outcome,
     }
+}
+
+/// Whether an update says nothing of how sessions stand, at a glance.
+fn is_passed_over(params: Option<&Raw<'_>>) -> bool {
+    let kind =
+        params.and_then(|params| params.get("update")?.get("sessionUpdate")?.as_text().map(Cow::into_owned));
+    let tells = kind.is_some_and(|kind| {
+        matches!(
+            &*kind,
+            "state_update"
+                | "session_info_update"
+                | "available_commands_update"
+                | "config_option_update"
+                | "usage_update"
+        )
+    });
+    !tells && !params.is_some_and(|params| may_name_sessions(params.as_str()))
 }
 
 fn session_of(params: Option<&Raw<'_>>) -> Option<String> {

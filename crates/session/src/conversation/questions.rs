@@ -80,20 +80,13 @@ impl Conversation {
 
     /// Which answers come to others first that used an id before. Where one of them waits still, the id is in use.
     fn owed(&mut self, id: &RequestId<'_>) -> Result<Owed, SessionError> {
-        let pending = self.question(id).and_then(|(session, is_permission)| {
-            let session = &self.slots.get(session)?.session;
-            Some(if is_permission {
-                session.permission(id)?.settlement().is_pending()
-            } else {
-                session.elicitation(id)?.settlement().is_pending()
-            })
-        });
-        match (pending, self.open.get_mut(Side::Agent, id)) {
-            (Some(true), Some(Call::Question { owed, .. })) => {
+        let is_pending = self.is_pending(id);
+        match self.open.get_mut(Side::Agent, id) {
+            Some(Call::Question { owed, .. }) if is_pending => {
                 owed.repeated = owed.repeated.saturating_add(1);
                 Err(SessionError::IdInUse { id: id.clone().into_owned() })
             }
-            (Some(false), Some(Call::Question { owed, .. })) => {
+            Some(Call::Question { owed, .. }) => {
                 Ok(Owed { withdrawn: owed.withdrawn.saturating_add(1), repeated: owed.repeated })
             }
             _ => Ok(Owed::default()),
@@ -124,6 +117,15 @@ impl Conversation {
             | Call::SetConfigOption { .. }
             | Call::Prompt { .. } => None,
         }
+    }
+
+    /// Whether a question of the agent waits for an answer: nobody has given one or taken it back.
+    pub fn is_pending(&self, id: &RequestId<'_>) -> bool {
+        let Some((session, is_permission)) = self.question(id) else { return false };
+        self.slots.get(session).is_some_and(|slot| match is_permission {
+            true => slot.session.permission(id).is_some_and(|asked| asked.settlement().is_pending()),
+            false => slot.session.elicitation(id).is_some_and(|asked| asked.settlement().is_pending()),
+        })
     }
 
     /// Names who gives the answer to an open question that comes next, where more is known than the wire tells: that it

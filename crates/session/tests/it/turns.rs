@@ -1,5 +1,7 @@
 //! Prompts and how they end, questions whose content changes, sessions of sessions.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use switchboard_acp::rpc::RequestId;
 use switchboard_acp::{Moment, Side, WireFormat, v2};
@@ -49,7 +51,7 @@ impl Talk {
 }
 
 fn idle(reason: v2::StopReason) -> Option<TurnOutcome> {
-    Some(TurnOutcome::Idle { stop_reason: Some(reason), error: None })
+    Some(TurnOutcome::Idle(Arc::new(v2::IdleState::new().stop_reason(reason))))
 }
 
 #[test]

@@ -79,14 +79,18 @@ fn failure(turn: &Turn) -> Option<(String, i64)> {
     use v2::StopReason as Reason;
     let end = turn.end()?;
     let words = match &end.outcome {
-        TurnOutcome::Idle { error: Some(error), .. } => format!("The turn failed: {}", error.message),
-        TurnOutcome::Idle { stop_reason: Some(reason), .. } => match reason {
-            Reason::Error => "The turn failed; the agent does not say why.".to_owned(),
-            Reason::MaxTokens => "The turn ended early: there is no room for more tokens.".to_owned(),
-            Reason::MaxTurnRequests => "The turn ended early: it made too many requests.".to_owned(),
-            Reason::Refusal => "The agent refuses to go on with this.".to_owned(),
-            Reason::EndTurn | Reason::Cancelled | Reason::Unknown(_) => return None,
-            Reason::More(none) => none.never(),
+        TurnOutcome::Idle(idle) => match (&idle.error, &idle.stop_reason) {
+            (Some(error), _) => format!("The turn failed: {}", error.message),
+            (None, Some(Reason::Error)) => "The turn failed; the agent does not say why.".to_owned(),
+            (None, Some(Reason::MaxTokens)) => {
+                "The turn ended early: there is no room for more tokens.".to_owned()
+            }
+            (None, Some(Reason::MaxTurnRequests)) => {
+                "The turn ended early: it made too many requests.".to_owned()
+            }
+            (None, Some(Reason::Refusal)) => "The agent refuses to go on with this.".to_owned(),
+            (None, Some(Reason::EndTurn | Reason::Cancelled | Reason::Unknown(_)) | None) => return None,
+            (None, Some(Reason::More(none))) => none.never(),
         },
         TurnOutcome::Refused(error) => {
             format!("The agent did not take it: {} ({})", error.message, error.code)

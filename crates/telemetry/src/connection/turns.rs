@@ -52,10 +52,10 @@ impl Connection {
                     continue;
                 };
                 let outcome = match &end.outcome {
-                    TurnOutcome::Idle { stop_reason, error } => {
-                        let reason = stop_reason.as_ref().map_or("idle", |reason| word(reason.as_str()));
+                    TurnOutcome::Idle(idle) => {
+                        let reason = idle.stop_reason.as_ref().map_or("idle", |reason| word(reason.as_str()));
                         span.set("gen_ai.response.finish_reasons", reason.to_owned());
-                        if let Some(error) = error {
+                        if let Some(error) = &idle.error {
                             span.fail(error.code.to_string());
                         }
                         reason.to_owned()

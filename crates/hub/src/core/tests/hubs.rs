@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use switchboard_acp::Side;
 use switchboard_acp::rpc::RequestId;
 use switchboard_store::{Channel, Role};
 
@@ -437,7 +438,7 @@ impl World {
         for (number, hub) in self.hubs.iter().enumerate() {
             for (client, id) in &hub.asked {
                 let count = hub.answers.get(&(*client, *id)).map_or(0, Vec::len);
-                let waits = hub.core.connections[client].open.contains_key(&RequestId::Number(*id));
+                let waits = hub.core.connections[client].open.contains(Side::Client, &RequestId::Number(*id));
                 // Who has asked for the same again gets the answer in the place of who asked before.
                 assert!(count == 1 || count == 0 && waits, "request {id} at {number} has {count} answers");
             }
@@ -445,7 +446,10 @@ impl World {
             for (id, session) in &hub.core.sessions {
                 let Some(known) = &session.memory else { continue };
                 let memory = self.log.memory(id, usize::MAX);
-                assert_eq!((&memory.state, session.next), (&known.state, self.log.sessions[id].len() as u64));
+                assert_eq!(
+                    (memory.state_update(), session.next),
+                    (known.state_update(), self.log.sessions[id].len() as u64)
+                );
                 assert_eq!(memory.is_busy(), known.is_busy(), "{id} at hub {number}");
             }
         }

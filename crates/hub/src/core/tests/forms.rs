@@ -1,0 +1,94 @@
+//! Answers to forms are looked at before the agent gets them.
+
+use super::*;
+
+fn form(id: i64) -> Value {
+    let schema = json!({"type": "object", "properties": {"age": {"type": "integer", "minimum": 1}}, "required": ["age"]});
+    let params = json!({"sessionId": "a1", "mode": "form", "message": "How old?", "requestedSchema": schema});
+    json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params})
+}
+
+fn asked() -> (World, ConnectionId) {
+    let mut world = world(1 << 20);
+    world.next_connection += 1;
+    let client = world.next_connection;
+    world.clients.insert(client, Client::default());
+    world.core.connected(client, who("anna", Role::Own), 0, false, false);
+    let can = json!({"elicitation": {"form": {}}});
+    let info = json!({"name": "c", "version": "1"});
+    world.request(client, "initialize", json!({"protocolVersion": 2, "info": info, "capabilities": can}));
+    world.request(client, "session/new", json!({"cwd": "/w/a"}));
+    world.settle();
+    world.say(form(7));
+    (world, client)
+}
+
+impl World {
+    /// The client answers what it was asked last.
+    fn answer_last(&mut self, client: ConnectionId, result: Value) {
+        let id = self.clients.get_mut(&client).unwrap().questions.pop_last().expect("it is asked").0;
+        let line = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
+        self.core.client_line(client, &line.into());
+        self.perform();
+    }
+
+    /// What the agent has got as the answer to a question.
+    fn agent_got(&self, id: i64) -> Vec<Value> {
+        let lines = self.log["h1"].iter().filter(|(channel, _)| *channel == Channel::ToAgent);
+        let lines = lines.map(|(_, text)| serde_json::from_str::<Value>(text).unwrap());
+        lines.filter(|line| line["id"] == id && line.get("method").is_none()).collect()
+    }
+}
+
+#[test]
+fn an_answer_that_does_not_fit_is_asked_for_again_and_the_agent_does_not_get_it() {
+    let (mut world, client) = asked();
+    for wrong in [json!({"age": 0}), json!({"age": "old"})] {
+        world.answer_last(client, json!({"action": "accept", "content": wrong}));
+        assert_eq!(world.agent_got(7).len(), 0);
+        assert_eq!(world.clients[&client].questions.values().collect::<Vec<_>>(), ["How old?"]);
+    }
+    let notes = world.log["h1"].iter().filter(|(_, text)| text.contains("answer does not fit"));
+    assert!(notes.clone().any(|(_, text)| text.contains("age: at least 1")), "{notes:?}");
+    world.answer_last(client, json!({"action": "accept", "content": {"age": 7}, "x": 1}));
+    let result = json!({"action": "accept", "content": {"age": 7}, "x": 1});
+    assert_eq!(world.agent_got(7), [json!({"jsonrpc": "2.0", "id": 7, "result": result})]);
+    assert!(world.clients[&client].questions.is_empty());
+    world.check();
+}
+
+#[test]
+fn whoever_cannot_fill_in_a_form_is_not_asked_without_end() {
+    let (mut world, client) = asked();
+    for times in 0..4 {
+        assert_eq!(world.agent_got(7).len(), 0, "{times}");
+        world.answer_last(client, json!({"action": "accept"}));
+    }
+    assert_eq!(world.agent_got(7)[0]["result"], json!({"action": "cancel"}));
+    assert!(world.clients[&client].questions.is_empty());
+    world.check();
+}
+
+#[test]
+fn whoever_declines_is_not_asked_again() {
+    let (mut world, client) = asked();
+    world.answer_last(client, json!({"action": "decline"}));
+    assert_eq!(world.agent_got(7)[0]["result"], json!({"action": "decline"}));
+}
+
+#[test]
+fn a_question_that_nobody_can_read_is_refused_with_what_is_wrong() {
+    let (mut world, client) = asked();
+    let mut unreadable = form(8);
+    unreadable["params"]["requestedSchema"] = 5.into();
+    let before = world.log["h1"].len();
+    world.say(unreadable);
+    assert_eq!(world.agent.answered[&8], 1);
+    assert_eq!(world.clients[&client].questions.len(), 1, "only the first one is asked");
+    let kept = &world.log["h1"][before..];
+    assert!(kept.iter().all(|(channel, _)| *channel == Channel::Diagnostic), "{kept:?}");
+    assert!(kept[0].1.contains("requestedSchema"), "what was said is kept");
+    // One id for two questions at a time cannot be.
+    world.say(form(7));
+    assert_eq!((world.agent.answered[&7], world.agent_got(7).len()), (1, 0));
+}
