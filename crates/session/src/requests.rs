@@ -62,7 +62,10 @@ impl Session {
         let changes = self.finish(changes);
         // The other questions may be about the same tool call.
         let changes = if self.pending.is_empty() { changes } else { self.note_asked(changes) };
-        self.pending.push(index);
+        // Where settled questions are forgotten, it is among those that are left.
+        if self.keeps_transcript {
+            self.pending.push(index);
+        }
         changes
     }
 

@@ -261,7 +261,7 @@ impl Core {
     fn caught_up(&mut self, connection: ConnectionId, id: &SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
         let Some(client) = self.connections.get_mut(&connection) else { return };
-        let state = session.memory.as_ref().map(|memory| memory.state_update());
+        let state = session.memory.as_ref().map(Memory::state_update);
         let asks = client.who.role >= Role::Answer;
         let questions = session.memory.iter().flat_map(|memory| &memory.questions);
         let open: Vec<u64> = questions

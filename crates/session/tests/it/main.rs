@@ -13,6 +13,7 @@ mod reference;
 mod replay;
 mod rules;
 mod sharing;
+mod standing;
 mod subagents;
 mod tolerance;
 mod turns;
