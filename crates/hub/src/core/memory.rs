@@ -252,6 +252,7 @@ impl Memory {
             Message::Request(request) if request.method == "initialize" => {
                 // Another process, which knows nothing of what the last one was asked.
                 let _ = self.conversation.end_connection(Moment::default());
+                self.operations.iter_mut().for_each(|operation| operation.request = None);
             }
             Message::Request(request) if request.method == "session/prompt" => self.cancels = 0,
             Message::Notification(call) if call.method == "session/cancel" => self.cancels += 1,

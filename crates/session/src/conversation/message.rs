@@ -1,7 +1,5 @@
 //! What calls and answers do.
 
-use std::borrow::Cow;
-
 use switchboard_acp::rpc::{CancelRequestNotification, Notification, Request, RequestId, Response, RpcError};
 use switchboard_acp::{Field, Moment, Raw, Side, Wire, v2};
 
@@ -354,19 +352,22 @@ pub(super) fn drop_late(outcome: Result<Option<Step>, SessionError>) -> Result<O
 
 /// Whether an update says nothing of how sessions stand, at a glance.
 fn is_passed_over(params: Option<&Raw<'_>>) -> bool {
-    let kind =
-        params.and_then(|params| params.get("update")?.get("sessionUpdate")?.as_text().map(Cow::into_owned));
-    let tells = kind.is_some_and(|kind| {
-        matches!(
-            &*kind,
+    let update = params.and_then(|params| params.get("update"));
+    let kind = update.as_ref().and_then(|update| update.get("sessionUpdate"));
+    match kind.as_ref().and_then(Raw::as_text).as_deref() {
+        Some(
             "state_update"
-                | "session_info_update"
-                | "available_commands_update"
-                | "config_option_update"
-                | "usage_update"
-        )
-    });
-    !tells && !params.is_some_and(|params| may_name_sessions(params.as_str()))
+            | "session_info_update"
+            | "available_commands_update"
+            | "config_option_update"
+            | "usage_update",
+        ) => false,
+        // They may tell of a session that was started.
+        Some("subagent_update" | "tool_call_update" | "tool_call_content_chunk") => {
+            !update.is_some_and(|update| may_name_sessions(update.as_str()))
+        }
+        _ => true,
+    }
 }
 
 fn session_of(params: Option<&Raw<'_>>) -> Option<String> {
