@@ -6,7 +6,7 @@
 use libfuzzer_sys::fuzz_target;
 use switchboard_acp::WireFormat;
 use switchboard_acp::rpc::Message;
-use switchboard_bridge::{Bridge, BridgeOptions, Dialect, Handled, Moment, Output, Policy, Side, Version};
+use switchboard_bridge::{Bridge, BridgeOptions, Dialect, Handled, Moment, Output, LossPolicy, Side, Version};
 
 /// What may come out for each byte that goes in: history may be asked for again and again.
 const PROPORTION: usize = 2000;
@@ -28,7 +28,7 @@ fn options(head: &str) -> BridgeOptions {
         agent_version: version('3', '4'),
         client_dialect: dialect('a', 'b'),
         agent_dialect: dialect('c', 'd'),
-        policy: if has('s') { Policy::Strict } else { Policy::Visible },
+        policy: if has('s') { LossPolicy::Strict } else { LossPolicy::Visible },
         hold_messages: has('h'),
         serve_files: has('f'),
         serve_terminals: has('t'),

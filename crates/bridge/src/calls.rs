@@ -12,13 +12,13 @@ use crate::context::Context;
 pub(crate) struct Calls<P> {
     /// Who is asked.
     to: Side,
-    open: Correlator<Call<P>>,
+    open: Correlator<RelayedRequest<P>>,
     next: i64,
 }
 
 /// One of them.
 #[derive(Debug)]
-struct Call<P> {
+struct RelayedRequest<P> {
     /// Its id at the side that made it.
     original: RequestId<'static>,
     purpose: P,
@@ -44,7 +44,7 @@ impl<P> Calls<P> {
         context: &mut Context,
     ) {
         let id = self.id_for(context.options.keep_ids.then_some(&request.id));
-        let call = Call { original: request.id.clone().into_owned(), purpose };
+        let call = RelayedRequest { original: request.id.clone().into_owned(), purpose };
         match self.open.open(self.to.other(), &id, call) {
             Ok(_) => context.request(self.to, &id, method, params, &request.extra),
             Err(_) => context.refuse_full(self.to.other(), &request.id),

@@ -595,7 +595,7 @@ impl Context {
         };
         self.losses.add(&loss);
         if severity != Severity::Guess
-            && self.options.policy == crate::Policy::Strict
+            && self.options.policy == crate::LossPolicy::Strict
             && self.strict_failure.is_none()
         {
             self.strict_failure = Some((loss.session.clone(), loss.to_string()));
@@ -633,5 +633,5 @@ fn kept(request: &Request<'_>) -> Request<'static> {
 
 /// The session that parameters are about.
 pub(crate) fn session_of(params: Option<&Raw<'_>>) -> Option<String> {
-    Some(params?.get("sessionId")?.as_text()?.into_owned())
+    params?.text("sessionId")
 }

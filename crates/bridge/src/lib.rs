@@ -5,7 +5,7 @@
 //!
 //! - [`Bridge`] stands between two peers: [`Bridge::pass`] takes a line of either and gives [`Output`]: lines for either
 //!   side, and each [`Loss`]. [`Bridge::handle`] and [`Bridge::drain`] are its two halves. [`BridgeOptions`] say what is known of the peers and
-//!   what to do about losses ([`Policy`]); [`LossReport`] counts them.
+//!   what to do about losses ([`LossPolicy`]); [`LossReport`] counts them.
 //! - [`Host`] is what surrounds a bridge: files and commands, for agents of version 1 that ask for them.
 //! - [`RecordingBridge`] translates a recorded conversation of both sides.
 //! - [`update_to_v1`], [`update_to_v2`] and [`Stateless`] translate one thing at a time, and fail with an
@@ -67,8 +67,8 @@ pub use context::Output;
 pub use error::Error;
 pub use host::{Host, HostError, NoHost, TerminalStart};
 pub use loss::{Loss, LossReport, Note, Severity};
-pub use options::{BridgeOptions, Dialect, Limits, Policy};
-pub use recording::{RecordedLine, RecordingBridge};
+pub use options::{BridgeOptions, Dialect, Limits, LossPolicy};
+pub use recording::{RecordingBridge, TranslatedLine};
 pub use stateless::{Converted, Stateless, permission_to_v2, update_to_v1, update_to_v2};
 pub use switchboard_acp::{Moment, Side, Version};
 pub use switchboard_diff::FileAtHand;

@@ -16,7 +16,7 @@ use crate::{Side, Version};
 /// Requests of the client without an answer, and sessions in which an agent of version 2 is at work.
 #[derive(Debug)]
 pub(crate) struct OpenWork {
-    requests: Correlator<Asked>,
+    requests: Correlator<Purpose>,
     /// Whether sessions have states, as in version 2.
     has_states: bool,
     at_work: HashSet<String>,
@@ -24,7 +24,7 @@ pub(crate) struct OpenWork {
 
 /// What a request is about, as far as its answer matters here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum Purpose {
     Prompt {
         session: String,
         /// The work on it has ended, although it is not answered.
@@ -59,7 +59,7 @@ impl OpenWork {
     }
 
     pub(crate) fn has_prompts(&self) -> bool {
-        self.requests.iter().any(|(_, _, asked)| matches!(asked, Asked::Prompt { .. }))
+        self.requests.iter().any(|(_, _, asked)| matches!(asked, Purpose::Prompt { .. }))
     }
 
     /// The version is known from now on.
@@ -87,25 +87,25 @@ impl OpenWork {
     pub(crate) fn ask(&mut self, request: &Request<'_>) -> bool {
         let session = || session_of(request.params.as_ref());
         let asked = match &*request.method {
-            "session/prompt" => session().map(|session| Asked::Prompt { session, over: false }),
-            "session/close" | "session/delete" => session().map(|session| Asked::End { session }),
+            "session/prompt" => session().map(|session| Purpose::Prompt { session, over: false }),
+            "session/close" | "session/delete" => session().map(|session| Purpose::End { session }),
             _ => None,
         };
-        let is_prompt = matches!(asked, Some(Asked::Prompt { .. }));
+        let is_prompt = matches!(asked, Some(Purpose::Prompt { .. }));
         if is_prompt && self.at_work.len() >= self.requests.limit() {
             return false;
         }
-        self.requests.open(Side::Client, &request.id, asked.unwrap_or(Asked::Other)).is_ok()
+        self.requests.open(Side::Client, &request.id, asked.unwrap_or(Purpose::Other)).is_ok()
     }
 
     /// The agent answers. Gives what was asked.
-    pub(crate) fn answered(&mut self, response: &Response<'_>) -> Option<Asked> {
+    pub(crate) fn answered(&mut self, response: &Response<'_>) -> Option<Purpose> {
         let asked = self.requests.answered(Side::Agent, &response.id)?;
         match (&asked, &response.outcome) {
-            (Asked::Prompt { session, over: false }, Ok(_)) if self.has_states => {
+            (Purpose::Prompt { session, over: false }, Ok(_)) if self.has_states => {
                 self.at_work.insert(session.clone());
             }
-            (Asked::End { session }, Ok(_)) => {
+            (Purpose::End { session }, Ok(_)) => {
                 self.at_work.remove(session);
             }
             _ => {}
@@ -121,11 +121,10 @@ impl OpenWork {
         let Ok(Message::Notification(notification)) = Message::decode(line, WireFormat::Any) else { return };
         let Some(params) = notification.params.as_ref() else { return };
         let (Some(session), Some(update)) = (session_of(Some(params)), params.get("update")) else { return };
-        let text = |key: &str| Some(update.get(key)?.as_text()?.into_owned());
-        if text("sessionUpdate").as_deref() != Some("state_update") {
+        if update.text("sessionUpdate").as_deref() != Some("state_update") {
             return;
         }
-        match text("state").as_deref() {
+        match update.text("state").as_deref() {
             Some("idle") => {
                 let was_at_work = self.at_work.remove(&session);
                 if was_at_work || has_stop_reason(&update) {
@@ -158,11 +157,11 @@ impl OpenWork {
     /// The agent rests after work: what it has not answered yet is done.
     fn prompts_are_over(&mut self, session: &str) {
         let is_about =
-            |asked: &Asked| matches!(asked, Asked::Prompt { session: about, .. } if about == session);
+            |asked: &Purpose| matches!(asked, Purpose::Prompt { session: about, .. } if about == session);
         let prompts = self.requests.iter().filter(|(_, _, asked)| is_about(asked));
         let ids: Vec<RequestId<'static>> = prompts.map(|(_, id, _)| id.clone()).collect();
         for id in ids {
-            if let Some(Asked::Prompt { over, .. }) = self.requests.get_mut(Side::Client, &id) {
+            if let Some(Purpose::Prompt { over, .. }) = self.requests.get_mut(Side::Client, &id) {
                 *over = true;
             }
         }

@@ -4,7 +4,7 @@ use crate::Version;
 
 /// What to do about things that cannot be carried over. They are always reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Policy {
+pub enum LossPolicy {
     /// End the turn with an error.
     Strict,
     /// Say so in the session where a person would notice.
@@ -59,7 +59,7 @@ impl Default for Limits {
 #[derive(Debug, Clone)]
 pub struct BridgeOptions {
     /// What to do about losses.
-    pub policy: Policy,
+    pub policy: LossPolicy,
     /// The client's version; `None`: the one it asks for.
     pub client_version: Option<Version>,
     /// The agent's version; `None`: the client's if it can, else what it can.
@@ -97,7 +97,7 @@ pub struct BridgeOptions {
 impl Default for BridgeOptions {
     fn default() -> Self {
         BridgeOptions {
-            policy: Policy::default(),
+            policy: LossPolicy::default(),
             client_version: None,
             agent_version: None,
             client_dialect: None,

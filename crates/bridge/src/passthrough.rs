@@ -12,7 +12,7 @@ use crate::context::{Context, session_of};
 use crate::convert::permission;
 use crate::loss::Severity;
 use crate::metadata::Metadata;
-use crate::open_work::{self, Asked, OpenWork};
+use crate::open_work::{self, OpenWork, Purpose};
 use crate::options::Dialect;
 use crate::sessions::Size;
 use crate::{Side, Version};
@@ -215,8 +215,7 @@ impl Passthrough {
     fn remember_echo(&mut self, line: &str) {
         let Ok(Message::Notification(notification)) = Message::decode(line, WireFormat::Any) else { return };
         let Some(params) = &notification.params else { return };
-        let id =
-            params.get("update").and_then(|update| Some(update.get("messageId")?.as_text()?.into_owned()));
+        let id = params.get("update").and_then(|update| update.text("messageId"));
         if let (Some(session), Some(id)) = (session_of(Some(params)), id)
             && self.echoes.len() < REMEMBERED
         {
@@ -226,7 +225,7 @@ impl Passthrough {
 
     /// The newest dialect wants the id of the message in the answer to a prompt; the other does not tell it.
     fn answer(&mut self, response: &Response<'_>) -> Handled {
-        let Some(Asked::Prompt { session, .. }) = self.work.answered(response) else {
+        let Some(Purpose::Prompt { session, .. }) = self.work.answered(response) else {
             return Handled::Forward;
         };
         if self.version == Version::V1 {

@@ -9,7 +9,7 @@ use switchboard_acp::{Correlator, DecodeError, Wire, WireFormat};
 use crate::bridge::Handled;
 use crate::context::{Output, session_of};
 use crate::loss::{Severity, element_of};
-use crate::{Bridge, BridgeOptions, Loss, Moment, Policy, Side, Version};
+use crate::{Bridge, BridgeOptions, Loss, LossPolicy, Moment, Side, Version};
 
 /// Translates a recorded conversation, in which both sides speak the same version, into the other version.
 ///
@@ -30,7 +30,7 @@ use crate::{Bridge, BridgeOptions, Loss, Moment, Policy, Side, Version};
 #[derive(Debug)]
 pub struct RecordingBridge {
     to: Version,
-    policy: Policy,
+    policy: LossPolicy,
     /// Talks to the recorded client.
     near: Bridge,
     /// Talks to the recorded agent.
@@ -39,12 +39,12 @@ pub struct RecordingBridge {
     passes: bool,
     undecided: Option<Undecided>,
     speakers: Speakers,
-    lines: VecDeque<RecordedLine>,
+    lines: VecDeque<TranslatedLine>,
     /// The number of the line that is being translated, and of the last that came.
     number: u64,
     taken: u64,
     losses: Vec<(u64, Loss)>,
-    back: Vec<RecordedLine>,
+    back: Vec<TranslatedLine>,
 }
 
 /// Lines since a handshake whose answer will tell the version.
@@ -56,7 +56,7 @@ struct Undecided {
 
 /// One message of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RecordedLine {
+pub struct TranslatedLine {
     /// Who says it.
     pub from: Side,
     /// The message.
@@ -72,11 +72,11 @@ const OPEN: usize = 100_000;
 impl RecordingBridge {
     /// A translation into a version.
     pub fn new(to: Version) -> Self {
-        RecordingBridge::with_policy(to, Policy::default())
+        RecordingBridge::with_policy(to, LossPolicy::default())
     }
 
     /// A translation that treats losses in a certain way.
-    pub fn with_policy(to: Version, policy: Policy) -> Self {
+    pub fn with_policy(to: Version, policy: LossPolicy) -> Self {
         let (near, far) = halves(to, policy);
         RecordingBridge {
             to,
@@ -167,7 +167,7 @@ impl RecordingBridge {
 
     fn convert(&mut self, from: Side, line: &str, now: Moment) {
         if self.passes {
-            self.lines.push_back(RecordedLine { from, text: line.to_owned() });
+            self.lines.push_back(TranslatedLine { from, text: line.to_owned() });
             return;
         }
         while let Some(due) = [self.near.next_deadline(), self.far.next_deadline()]
@@ -224,9 +224,9 @@ impl RecordingBridge {
                 for output in half.drain() {
                     match output {
                         Output::Line { to, line } if to == own => {
-                            self.back.push(RecordedLine { from: own.other(), text: line });
+                            self.back.push(TranslatedLine { from: own.other(), text: line });
                         }
-                        Output::Line { line, .. } => wire.push(RecordedLine { from: own, text: line }),
+                        Output::Line { line, .. } => wire.push(TranslatedLine { from: own, text: line }),
                         Output::Loss(loss) if loss.toward != own => self.losses.push((self.number, loss)),
                         Output::Loss(_) => {}
                     }
@@ -255,7 +255,7 @@ impl RecordingBridge {
     }
 
     /// Takes the translated messages.
-    pub fn drain(&mut self) -> impl Iterator<Item = RecordedLine> + '_ {
+    pub fn drain(&mut self) -> impl Iterator<Item = TranslatedLine> + '_ {
         self.lines.drain(..)
     }
 
@@ -265,12 +265,12 @@ impl RecordingBridge {
     }
 
     /// Takes what each recorded side would have been told in its own version: the translation, translated back.
-    pub fn take_back(&mut self) -> Vec<RecordedLine> {
+    pub fn take_back(&mut self) -> Vec<TranslatedLine> {
         std::mem::take(&mut self.back)
     }
 }
 
-fn halves(to: Version, policy: Policy) -> (Bridge, Bridge) {
+fn halves(to: Version, policy: LossPolicy) -> (Bridge, Bridge) {
     let source = to.other();
     let half = |client, agent| {
         Bridge::new(BridgeOptions { keep_ids: true, policy, ..BridgeOptions::between(client, agent) })

@@ -235,7 +235,7 @@ pub struct Stateless {
 }
 
 /// A method and its parameters; `None`: both are the same in both versions.
-type Call = Option<(&'static str, Raw<'static>)>;
+type ConvertedCall = Option<(&'static str, Raw<'static>)>;
 
 impl Stateless {
     /// A translation into a version.
@@ -332,7 +332,7 @@ impl Stateless {
         Ok(Converted { value: all.into_iter().map(line).collect(), omitted })
     }
 
-    fn call(&self, method: &str, params: &str) -> Result<Converted<Call>, Error> {
+    fn call(&self, method: &str, params: &str) -> Result<Converted<ConvertedCall>, Error> {
         strictly(method, "/params", |cx| match self.to {
             Version::V1 => call_in_v1(method, params, cx),
             Version::V2 => call_in_v2(method, params, cx),
@@ -373,16 +373,20 @@ pub(crate) fn sender_of(method: &str) -> Side {
 }
 
 /// A call as it is written, under the method that it becomes.
-fn named<'v>(method: &'static str, params: &impl Wire<'v>, format: WireFormat) -> Result<Call, Error> {
+fn named<'v>(
+    method: &'static str,
+    params: &impl Wire<'v>,
+    format: WireFormat,
+) -> Result<ConvertedCall, Error> {
     Ok(Some((method, Raw::of(params, format))))
 }
 
 /// The same parameters under another method.
-fn renamed(method: &'static str, params: &str) -> Result<Call, Error> {
+fn renamed(method: &'static str, params: &str) -> Result<ConvertedCall, Error> {
     Ok(Some((method, Raw::parse(params.to_owned())?)))
 }
 
-fn call_in_v2(method: &str, params: &str, cx: &mut Conversion<'_>) -> Result<Call, Error> {
+fn call_in_v2(method: &str, params: &str, cx: &mut Conversion<'_>) -> Result<ConvertedCall, Error> {
     const IN: WireFormat = WireFormat::V1;
     const OUT: WireFormat = WireFormat::Any;
     match method {
@@ -438,7 +442,7 @@ fn call_in_v2(method: &str, params: &str, cx: &mut Conversion<'_>) -> Result<Cal
     }
 }
 
-fn call_in_v1(method: &str, params: &str, cx: &mut Conversion<'_>) -> Result<Call, Error> {
+fn call_in_v1(method: &str, params: &str, cx: &mut Conversion<'_>) -> Result<ConvertedCall, Error> {
     const IN: WireFormat = WireFormat::Any;
     const OUT: WireFormat = WireFormat::V1;
     match method {

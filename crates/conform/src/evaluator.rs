@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use switchboard_acp::check::{Checker, Rules};
-use switchboard_acp::detect::{DialectTracker, Weight};
+use switchboard_acp::detect::{DialectTracker, Weight, version_shown_by};
 use switchboard_acp::rpc::{Message, RequestId};
 use switchboard_acp::{Raw, Side, Version, Wire, WireFormat};
 
@@ -229,7 +229,7 @@ impl Evaluator {
         let method = value["method"].as_str();
         if self.version().is_none()
             && method != Some("initialize")
-            && let Some(version) = guess_version(value)
+            && let Some(version) = decoded(text).and_then(|message| version_shown_by(&message))
         {
             self.set_version(version);
         }
@@ -477,30 +477,6 @@ pub(crate) fn request_id(id: &Value) -> Option<RequestId<'static>> {
         Value::String(text) => Some(RequestId::Text(text.clone().into())),
         Value::Number(number) => number.as_i64().map(RequestId::Number),
         _ => None,
-    }
-}
-
-/// The version that a message shows by itself, in a conversation without a beginning.
-fn guess_version(value: &Value) -> Option<Version> {
-    let params = &value["params"];
-    match value["method"].as_str() {
-        Some("session/update") => match params["update"]["sessionUpdate"].as_str()? {
-            "tool_call" | "plan" | "current_mode_update" => Some(Version::V1),
-            "state_update"
-            | "user_message"
-            | "agent_message"
-            | "agent_thought"
-            | "tool_call_content_chunk"
-            | "terminal_update"
-            | "terminal_output_chunk" => Some(Version::V2),
-            _ => None,
-        },
-        Some("session/request_permission") if params.get("title").is_some() => Some(Version::V2),
-        Some("session/request_permission") if params.get("toolCall").is_some() => Some(Version::V1),
-        Some(_) => None,
-        None if value["result"]["stopReason"].is_string() => Some(Version::V1),
-        None if value["result"]["messageId"].is_string() => Some(Version::V2),
-        None => None,
     }
 }
 

@@ -316,9 +316,7 @@ impl Host {
             Message::Request(request) => request.params,
             Message::Notification(notification) => notification.params,
         };
-        let id =
-            params.as_ref()?.get("sessionId").and_then(|id| id.as_text().map(std::borrow::Cow::into_owned));
-        id.map(About::Agents)
+        params?.text("sessionId").map(About::Agents)
     }
 }
 

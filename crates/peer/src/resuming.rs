@@ -376,9 +376,7 @@ impl ResumableClient {
         };
         let about = match &*notification.method {
             "$/cancel_request" => named("requestId").map(|id| About::TakesBack { id }),
-            "session/cancel" => {
-                envelope::text_at(&params, "sessionId").map(|session| About::Cancels { session })
-            }
+            "session/cancel" => params.text("sessionId").map(|session| About::Cancels { session }),
             _ => None,
         };
         let params = self.with_operation(&params);
@@ -520,7 +518,7 @@ pub fn is_resumable(answer: &str) -> bool {
 
 /// What a request of the client will mean for what is remembered of sessions.
 fn opens(method: &str, params: &Raw<'_>) -> Opens {
-    let session = envelope::text_at(params, "sessionId");
+    let session = params.text("sessionId");
     let method = match (method, session) {
         ("session/new", _) | ("session/fork", Some(_)) => {
             let params = envelope::without_keys(params, &["_meta", "sessionId"]);

@@ -565,6 +565,5 @@ fn first_problem(left_out: &[Diagnostic]) -> Option<String> {
 }
 
 fn text_of(object: Option<&Raw<'_>>, key: &str) -> Option<String> {
-    let value = object?.get(key)?;
-    value.as_text().map(Text::into_owned)
+    object?.text(key)
 }

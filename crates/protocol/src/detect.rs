@@ -5,6 +5,7 @@
 //!
 //! - [`Handshake::of_request`] and [`Handshake::of_answer`] judge the two halves of `initialize`.
 //! - [`DialectTracker`] is fed what a peer of version 2 says, and tells its dialect as soon as it shows.
+//! - [`version_shown_by`] judges a single message where there is no handshake.
 //! - [`EVIDENCE`] is the whole list of what shows a dialect.
 //!
 //! ```
@@ -140,6 +141,45 @@ impl Handshake {
     /// Whether the number is one that nobody here knows.
     pub fn is_of_the_future(&self) -> bool {
         self.number.is_some_and(|number| number > 2)
+    }
+}
+
+/// The version that a message shows by itself, in a conversation without a beginning.
+///
+/// ```
+/// use switchboard_acp::detect::version_shown_by;
+/// use switchboard_acp::rpc::Message;
+/// use switchboard_acp::{Version, Wire, WireFormat};
+///
+/// let answer = Message::decode(r#"{"jsonrpc":"2.0","id":1,"result":{"stopReason":"end_turn"}}"#, WireFormat::Any)?;
+/// assert_eq!(version_shown_by(&answer), Some(Version::V1));
+/// # Ok::<(), switchboard_acp::DecodeError>(())
+/// ```
+pub fn version_shown_by(message: &Message<'_>) -> Option<Version> {
+    let (method, params) = match message {
+        Message::Request(request) => (&*request.method, request.params.as_ref()?),
+        Message::Notification(notification) => (&*notification.method, notification.params.as_ref()?),
+        Message::Response(response) => {
+            let result = response.outcome.as_ref().ok()?;
+            let of_version_2 = || result.text("messageId").map(|_| Version::V2);
+            return result.text("stopReason").map(|_| Version::V1).or_else(of_version_2);
+        }
+    };
+    match method {
+        "session/update" => match &*params.get("update")?.text("sessionUpdate")? {
+            "tool_call" | "plan" | "current_mode_update" => Some(Version::V1),
+            "state_update"
+            | "user_message"
+            | "agent_message"
+            | "agent_thought"
+            | "tool_call_content_chunk"
+            | "terminal_update"
+            | "terminal_output_chunk" => Some(Version::V2),
+            _ => None,
+        },
+        "session/request_permission" if params.get("title").is_some() => Some(Version::V2),
+        "session/request_permission" if params.get("toolCall").is_some() => Some(Version::V1),
+        _ => None,
     }
 }
 

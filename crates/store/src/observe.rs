@@ -1,6 +1,5 @@
 //! What the list of sessions wants to know, read from the messages as they pass.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 
 use memchr::memmem;
@@ -59,7 +58,7 @@ impl Default for Observer {
 }
 
 fn string(object: Option<&Raw<'_>>, key: &str) -> Option<String> {
-    object?.get(key)?.as_text().map(Cow::into_owned)
+    object?.text(key)
 }
 
 /// The name that a side gives itself, under the key of either version.

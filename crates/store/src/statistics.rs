@@ -1,6 +1,5 @@
 //! How much of what goes over the wire is content.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use switchboard_acp::Raw;
@@ -55,16 +54,15 @@ fn kind(record: &Record, calls: &mut HashMap<String, String>) -> String {
     }
     let message = std::str::from_utf8(&record.bytes).ok().and_then(|text| Raw::parse(text).ok());
     let Some(message) = message.filter(Raw::is_object) else { return "noise".to_owned() };
-    let string = |object: &Raw<'_>, key: &str| object.get(key)?.as_text().map(Cow::into_owned);
-    let Some(method) = string(&message, "method") else { return "answer".to_owned() };
+    let Some(method) = message.text("method") else { return "answer".to_owned() };
     let params = message.get("params");
     let Some(update) = params.as_ref().and_then(|params| params.get("update")).filter(Raw::is_object) else {
         return method;
     };
-    let Some(id) = string(&update, "toolCallId") else {
-        return string(&update, "sessionUpdate").unwrap_or(method);
+    let Some(id) = update.text("toolCallId") else {
+        return update.text("sessionUpdate").unwrap_or(method);
     };
-    if let Some(tool) = string(&update, "name").or_else(|| string(&update, "kind"))
+    if let Some(tool) = update.text("name").or_else(|| update.text("kind"))
         && calls.len() < MAX_CALLS
     {
         calls.insert(id.clone(), tool);

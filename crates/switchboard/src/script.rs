@@ -10,18 +10,18 @@ use switchboard_session::sessions_started_in;
 use switchboard_store::{Channel, Moment, Record};
 
 /// The result of a request, or its error.
-pub(crate) type Outcome = Result<Raw<'static>, RpcError<'static>>;
+pub(crate) type RecordedAnswer = Result<Raw<'static>, RpcError<'static>>;
 
 /// What a recorded agent said, and what it waited for.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     /// Its answer to `initialize`, if there was one.
-    pub(crate) introduction: Option<Outcome>,
+    pub(crate) introduction: Option<RecordedAnswer>,
     /// What it said before there was any session.
     pub(crate) greetings: Vec<Notification<'static>>,
     pub(crate) sessions: Vec<SessionScript>,
     /// Its answers to requests that neither open a session nor are prompts, by their methods.
-    pub(crate) answers: HashMap<String, VecDeque<Outcome>>,
+    pub(crate) answers: HashMap<String, VecDeque<RecordedAnswer>>,
 }
 
 #[derive(Debug)]
@@ -45,13 +45,13 @@ pub(crate) enum Action {
     /// Wait for a prompt.
     AwaitPrompt { request: usize, prompt: Option<Raw<'static>> },
     /// Answer a request that was waited for.
-    Answer { request: usize, outcome: Outcome },
+    Answer { request: usize, outcome: RecordedAnswer },
     /// Say something.
     Notify(Notification<'static>),
     /// Ask the client something.
     Ask { question: usize, request: Request<'static> },
     /// Wait for its answer, which was this.
-    AwaitAnswer { question: usize, outcome: Outcome },
+    AwaitAnswer { question: usize, outcome: RecordedAnswer },
     /// Take a question back.
     Withdraw { question: usize },
 }
@@ -69,7 +69,7 @@ pub(crate) const MOMENTARY: &str = "switchboard/momentary";
 impl SessionScript {
     /// Whether it is about the session itself, and not about that of a sub-agent.
     pub(crate) fn is_own(&self, notification: &Notification<'_>) -> bool {
-        text(notification.params.as_ref(), "sessionId").is_none_or(|id| id == self.id)
+        notification.params.as_ref().and_then(|it| it.text("sessionId")).is_none_or(|id| id == self.id)
     }
 
     /// All updates of the session, as its agent would give its history. Agents of version 1 do not repeat what the
@@ -129,12 +129,12 @@ fn beginning(
 ) -> Option<String> {
     let params = notification.params.as_ref();
     let update = params?.get("update")?;
-    let (kind, message) = (text(Some(&update), "sessionUpdate")?, text(Some(&update), "messageId")?);
+    let (kind, message) = (update.text("sessionUpdate")?, update.text("messageId")?);
     let whole = kind.strip_suffix("_chunk").unwrap_or(&kind);
     if !matches!(whole, "user_message" | "agent_message" | "agent_thought") {
         return None;
     }
-    let session = text(params, "sessionId")?;
+    let session = params.and_then(|it| it.text("sessionId"))?;
     let is_first = begun.insert((session.clone(), whole.to_owned(), message.clone()));
     let empty = json!({"sessionUpdate": whole, "messageId": message, "content": []});
     (is_first && kind != whole).then(|| update_line(&session, &empty))
@@ -143,7 +143,7 @@ fn beginning(
 /// Whether it is an update that stays true.
 fn is_history(notification: &Notification<'_>) -> bool {
     let update = notification.params.as_ref().and_then(|params| params.get("update"));
-    let kind = update.as_ref().and_then(|update| Some(update.get("sessionUpdate")?.as_text()?.into_owned()));
+    let kind = update.as_ref().and_then(|update| update.text("sessionUpdate"));
     notification.method == "session/update"
         && !matches!(kind.as_deref(), Some("notice" | "state_update"))
         && !notification.params_text().contains(MOMENTARY)
@@ -199,10 +199,6 @@ pub(crate) struct Reader {
     current: Option<usize>,
     open: Correlator<Open>,
     numbers: usize,
-}
-
-fn text(params: Option<&Raw<'_>>, key: &str) -> Option<String> {
-    Some(params?.get(key)?.as_text()?.into_owned())
 }
 
 impl Default for Reader {
@@ -308,7 +304,7 @@ impl Reader {
 
     /// The session that a message of the agent belongs to; one without belongs to whichever spoke last.
     fn session(&mut self, params: Option<&Raw<'_>>, at: Moment) -> Option<usize> {
-        let Some(id) = text(params, "sessionId") else { return self.current };
+        let Some(id) = params.and_then(|it| it.text("sessionId")) else { return self.current };
         if let Some(session) = self.children.get(&id) {
             return Some(*session);
         }
@@ -324,10 +320,11 @@ impl Reader {
         let number = self.number();
         let open = match &*request.method {
             "initialize" => Open::Introduction,
-            "session/new" => Open::New { at, cwd: text(params, "cwd"), request: number },
+            "session/new" => Open::New { at, cwd: params.and_then(|it| it.text("cwd")), request: number },
             "session/load" | "session/resume" => {
-                let Some(id) = text(params, "sessionId") else { return };
-                let session = self.find(&id).unwrap_or_else(|| self.open(id, text(params, "cwd"), at));
+                let Some(id) = params.and_then(|it| it.text("sessionId")) else { return };
+                let session =
+                    self.find(&id).unwrap_or_else(|| self.open(id, params.and_then(|it| it.text("cwd")), at));
                 let with_history = wants_history(request);
                 self.step(session, at, Action::AwaitOpening { request: number, with_history });
                 Open::Gate { session, request: number }
@@ -352,7 +349,7 @@ impl Reader {
             }
             Some(Open::Introduction) => {}
             Some(Open::New { at: asked_at, cwd, request }) => {
-                let id = outcome.as_ref().ok().and_then(|result| text(Some(result), "sessionId"));
+                let id = outcome.as_ref().ok().and_then(|result| result.text("sessionId"));
                 let shown = id.as_deref().and_then(|id| self.find(id));
                 let shown = shown.and_then(|session| Some((session, self.unopened.remove(&session)?)));
                 match (id, shown) {
@@ -376,7 +373,7 @@ impl Reader {
         }
     }
 
-    fn keep_answer(&mut self, method: &str, outcome: Outcome) {
+    fn keep_answer(&mut self, method: &str, outcome: RecordedAnswer) {
         self.script.answers.entry(method.to_owned()).or_default().push_back(outcome);
     }
 

@@ -12,7 +12,7 @@ use opentelemetry::KeyValue;
 use opentelemetry::trace::SpanKind;
 use switchboard_acp::rpc::{BATCH_LIMIT, Expected, Message, Request, RequestId, batch_entries, is_batch};
 use switchboard_acp::{Field, Moment, Raw, Side, Wire, WireFormat, v2};
-use switchboard_bridge::{Policy, RecordingBridge, Version};
+use switchboard_bridge::{LossPolicy, RecordingBridge, Version};
 use switchboard_session::{Change, Conversation, Decoded, EntryKind, RequestEvent, Session};
 use switchboard_store::apply_hub_note;
 
@@ -92,7 +92,7 @@ impl Connection {
                 let now = self.now();
                 let handshake = std::mem::take(&mut self.handshake);
                 let translation = self.translation.get_or_insert_with(|| {
-                    let mut fresh = RecordingBridge::with_policy(Version::V2, Policy::Quiet);
+                    let mut fresh = RecordingBridge::with_policy(Version::V2, LossPolicy::Quiet);
                     handshake.iter().for_each(|(from, line)| fresh.take(Some(*from), line, now));
                     Box::new(fresh)
                 });
@@ -470,7 +470,7 @@ fn prompt_of(line: &str) -> Option<(Request<'_>, String)> {
 }
 
 fn session_of(request: &Request<'_>) -> Option<String> {
-    Some(request.params.as_ref()?.get("sessionId")?.as_text()?.into_owned())
+    request.params.as_ref()?.text("sessionId")
 }
 
 /// Takes out of an update what is not needed here; tells whether anything is.

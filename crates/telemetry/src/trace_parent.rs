@@ -1,6 +1,5 @@
 //! `traceparent` and `tracestate`, which may stand in the `_meta` of any message.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use opentelemetry::Context;
@@ -29,8 +28,7 @@ pub(crate) fn words(context: &Context) -> Option<String> {
 /// What a request says of where it belongs.
 pub(crate) fn of_request(request: &Request<'_>) -> Option<(String, Option<String>)> {
     let meta = request.params.as_ref()?.get("_meta")?;
-    let text = |key| meta.get(key).and_then(|value: Raw<'_>| value.as_text().map(Cow::into_owned));
-    Some((text(PARENT)?, text(STATE)))
+    Some((meta.text(PARENT)?, meta.text(STATE)))
 }
 
 /// The request with such words, as a line. Everything else stays as it is.

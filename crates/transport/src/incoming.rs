@@ -7,7 +7,7 @@ use switchboard_acp::rpc::{RequestId, RpcError, codes};
 use tokio::sync::watch;
 
 use crate::connection::{ConnectionInner, error_line, failure, method_not_found, result_line};
-use crate::{Closure, Error, Json, Noise, Refusal, SharedText, TooLong};
+use crate::{Closure, Error, Json, Noise, RequestRefusal, SharedText, TooLong};
 
 /// What an [`Inbox`](crate::Inbox) hands out, in the order in which it came.
 #[derive(Debug)]
@@ -253,7 +253,7 @@ pub enum Anomaly {
         /// Its method.
         method: SharedText,
         /// Why.
-        reason: Refusal,
+        reason: RequestRefusal,
     },
 }
 

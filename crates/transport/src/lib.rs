@@ -78,7 +78,7 @@ pub use process::{
 pub use reader::LineReader;
 #[cfg(feature = "remote")]
 pub use remote::{Remote, RemoteError, RemoteStream, client_tls};
-pub use requests::{IncomingRequests, Match, OutgoingRequests, Refusal, RequestTable};
+pub use requests::{IncomingRequests, Match, OutgoingRequests, RequestRefusal, RequestTable};
 pub use tap::{Direction, Seen, Tap};
 pub use text::{Json, SharedText};
 

@@ -144,7 +144,7 @@ pub struct IncomingRequests<Open> {
 
 /// Why a request of the peer is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum RequestRefusal {
     /// Another request with this id is open.
     #[error("the id is in use by a request that is not answered yet")]
     IdInUse,
@@ -155,12 +155,12 @@ pub enum Refusal {
 
 impl<Open> IncomingRequests<Open> {
     /// Opens a request of the peer.
-    pub fn open(&mut self, id: RequestId<'static>, open: Open) -> Result<(), Refusal> {
+    pub fn open(&mut self, id: RequestId<'static>, open: Open) -> Result<(), RequestRefusal> {
         if self.open.contains_key(&id) {
-            return Err(Refusal::IdInUse);
+            return Err(RequestRefusal::IdInUse);
         }
         if self.open.len() >= self.limit {
-            return Err(Refusal::TooMany(self.limit));
+            return Err(RequestRefusal::TooMany(self.limit));
         }
         self.open.insert(id, open);
         Ok(())
@@ -236,10 +236,10 @@ mod tests {
         let mut incoming = table().incoming;
         let id = RequestId::Number(1);
         assert_eq!(incoming.open(id.clone(), 'a'), Ok(()));
-        assert_eq!(incoming.open(id.clone(), 'b'), Err(Refusal::IdInUse));
+        assert_eq!(incoming.open(id.clone(), 'b'), Err(RequestRefusal::IdInUse));
         assert_eq!(incoming.close(&id), Some('a'));
         assert_eq!(incoming.open(id, 'b'), Ok(()));
         assert_eq!(incoming.open(RequestId::Text("1".into()), 'c'), Ok(()));
-        assert_eq!(incoming.open(RequestId::Number(2), 'd'), Err(Refusal::TooMany(2)));
+        assert_eq!(incoming.open(RequestId::Number(2), 'd'), Err(RequestRefusal::TooMany(2)));
     }
 }

@@ -19,12 +19,11 @@ pub(crate) struct Routing {
 
 impl Routing {
     pub(crate) fn of(message: &Raw<'_>) -> Self {
-        let named = || Some(message.get("params")?.get("sessionId")?.as_text()?.into_owned());
         Routing {
             id: (message.get("id"))
                 .and_then(|id| RequestId::decode(id.as_str(), WireFormat::Any).ok().map(Wire::into_owned)),
-            method: message.get("method").and_then(|method| Some(method.as_text()?.into_owned())),
-            session: named(),
+            method: message.text("method"),
+            session: message.get("params").and_then(|params| params.text("sessionId")),
         }
     }
 

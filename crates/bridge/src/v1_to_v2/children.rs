@@ -3,7 +3,7 @@
 use switchboard_acp::{Diagnostic, Extra, Field, Raw, Text, Wire, WireFormat, v2};
 use switchboard_session::sessions_started_by;
 
-use super::family::{Held, ShownBy, Standing, Unlinked};
+use super::family::{HeldUpdate, ShownBy, Standing, Unlinked};
 use super::{Active, V1ToV2};
 use crate::convert::message::Rest;
 use crate::convert::tool_call::item_to_v1;
@@ -33,7 +33,7 @@ impl V1ToV2 {
     }
 
     /// Keeps an update of a session of which nobody has told whose it is.
-    pub(super) fn hold_strange(&mut self, held: Held) {
+    pub(super) fn hold_strange(&mut self, held: HeldUpdate) {
         for lost in self.family.hold(held) {
             self.lose_strange(&lost);
         }
@@ -46,7 +46,7 @@ impl V1ToV2 {
         }
     }
 
-    fn lose_strange(&mut self, held: &Held) {
+    fn lose_strange(&mut self, held: &HeldUpdate) {
         let (session, tag) = (&*held.params.session_id, held.params.update.tag());
         let shown: String = held.params.update.encode(WireFormat::Any).chars().take(400).collect();
         let reason = format!(

@@ -24,21 +24,21 @@ const NAME: usize = 200;
 /// The sessions on a connection, as far as one belongs to another.
 #[derive(Debug, Default)]
 pub(super) struct Family {
-    opened: Opened,
+    opened: OpenedSessions,
     children: HashMap<String, Child>,
     /// In the order in which they were told of.
     order: VecDeque<String>,
     /// Those that no tool call shows yet.
     pub(super) uncalled: Vec<String>,
-    strangers: VecDeque<Held>,
+    strangers: VecDeque<HeldUpdate>,
     strange_bytes: usize,
     /// What strangers said of whom it has been told by now whose they are.
-    ready: VecDeque<Held>,
+    ready: VecDeque<HeldUpdate>,
 }
 
 /// The sessions that the client opened.
 #[derive(Debug, Default)]
-struct Opened {
+struct OpenedSessions {
     /// Whether all are known: the bridge was there from the handshake on.
     are_known: bool,
     ids: HashSet<String>,
@@ -47,7 +47,7 @@ struct Opened {
 
 /// An update of a session of which nobody has told whose it is.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldUpdate {
     pub(super) params: v2::UpdateSessionNotification<'static>,
     /// What was malformed in it, by pointers into what stands at this place.
     pub(super) left_out: (String, Vec<Diagnostic>),
@@ -512,7 +512,7 @@ impl Family {
     // ----- strangers
 
     /// Keeps what a stranger says, until it is told whose it is. Gives what there is no room for any more.
-    pub(super) fn hold(&mut self, held: Held) -> Vec<Held> {
+    pub(super) fn hold(&mut self, held: HeldUpdate) -> Vec<HeldUpdate> {
         self.strange_bytes += held.size;
         self.strangers.push_back(held);
         let mut lost = Vec::new();
@@ -531,18 +531,18 @@ impl Family {
                 .into_iter()
                 .partition(|held| held.params.session_id == id);
             self.strangers = others;
-            self.strange_bytes -= known.iter().map(|held: &Held| held.size).sum::<usize>();
-            self.ready.extend::<VecDeque<Held>>(known);
+            self.strange_bytes -= known.iter().map(|held: &HeldUpdate| held.size).sum::<usize>();
+            self.ready.extend::<VecDeque<HeldUpdate>>(known);
         }
     }
 
     /// The next update that was kept and can be taken now.
-    pub(super) fn next_ready(&mut self) -> Option<Held> {
+    pub(super) fn next_ready(&mut self) -> Option<HeldUpdate> {
         self.ready.pop_front()
     }
 
     /// No more is to come: what strangers said, and nobody came to know of.
-    pub(super) fn take_strangers(&mut self) -> VecDeque<Held> {
+    pub(super) fn take_strangers(&mut self) -> VecDeque<HeldUpdate> {
         self.strange_bytes = 0;
         std::mem::take(&mut self.strangers)
     }
@@ -578,7 +578,7 @@ impl Family {
     }
 }
 
-impl Held {
+impl HeldUpdate {
     pub(super) fn new(
         params: v2::UpdateSessionNotification<'_>,
         (root, left_out): (&str, &[Diagnostic]),
@@ -586,6 +586,6 @@ impl Held {
         size: usize,
     ) -> Self {
         let (params, envelope) = (params.into_owned(), envelope.clone().into_owned());
-        Held { params, left_out: (root.to_owned(), left_out.to_vec()), envelope, size }
+        HeldUpdate { params, left_out: (root.to_owned(), left_out.to_vec()), envelope, size }
     }
 }

@@ -7,7 +7,7 @@ use crate::map::HashMap;
 use switchboard_acp::{Field, Text, Wire, WireFormat, v1, v2};
 
 use super::Active;
-use crate::Policy;
+use crate::LossPolicy;
 use crate::convert::content::plain_text;
 use crate::convert::message::{Message, Rest, chunk_to_v1, message_to_v1};
 use crate::fingerprint::{ContentFingerprint, FingerprintPart, hash_of};
@@ -21,7 +21,7 @@ pub(super) struct Messages {
     known: HashMap<Role, HashMap<String, Delivered>>,
     order: VecDeque<(Role, String)>,
     /// What waits for the agent to rest, in the order in which it began, and its size.
-    held: Vec<Held>,
+    held: Vec<HeldMessage>,
     held_bytes: usize,
     /// Ids that the client has and the agent did not give.
     own: OwnIds,
@@ -31,7 +31,7 @@ pub(super) struct Messages {
 
 /// What the client is to be told of a message later.
 #[derive(Debug)]
-struct Held {
+struct HeldMessage {
     role: Role,
     message_id: String,
     blocks: Vec<Block<'static>>,
@@ -102,7 +102,7 @@ impl Messages {
     }
 
     /// Keeps content back. Whether there is still room for more.
-    fn hold(&mut self, held: Held, limit: usize) -> bool {
+    fn hold(&mut self, held: HeldMessage, limit: usize) -> bool {
         self.held_bytes +=
             held.blocks.iter().map(|(block, _)| block.encode(WireFormat::V1).len()).sum::<usize>();
         let known = self
@@ -200,7 +200,7 @@ impl Active<'_> {
         let limit = self.context.options.limits.content;
         let own =
             |rest: Rest<'_>| Rest { meta: rest.meta.map(Wire::into_owned), extra: rest.extra.into_owned() };
-        let held = Held {
+        let held = HeldMessage {
             role,
             message_id: message_id.to_owned(),
             blocks: blocks.into_iter().map(|(block, rest)| (block.into_owned(), own(rest))).collect(),
@@ -217,7 +217,7 @@ impl Active<'_> {
     pub(super) fn release(&mut self) {
         self.session.messages.held_bytes = 0;
         for held in std::mem::take(&mut self.session.messages.held) {
-            let Held { role, message_id, blocks, whole } = held;
+            let HeldMessage { role, message_id, blocks, whole } = held;
             match whole {
                 None => {
                     for block in blocks {
@@ -284,7 +284,7 @@ impl Active<'_> {
         }
         let reason = "version 1 cannot take back what was shown";
         self.lose(role.message_tag(), "/params/update/content", reason, Severity::Major);
-        if self.context.options.policy != Policy::Quiet {
+        if self.context.options.policy != LossPolicy::Quiet {
             let words = v1::ContentBlock::text("[The agent withdrew its previous message]");
             self.update(shown(role, &notice_id, (words, Rest::default())));
         }
@@ -330,7 +330,7 @@ impl Active<'_> {
         let reason = "version 1 cannot replace what was shown; the new text follows as another message";
         self.lose(role.message_tag(), "/params/update/content", reason, Severity::Major);
         let mut notice = Some("[The agent replaced its previous message]")
-            .filter(|_| self.context.options.policy != Policy::Quiet);
+            .filter(|_| self.context.options.policy != LossPolicy::Quiet);
         for (mut block, beside) in blocks {
             if let Some(notice) = notice.take() {
                 match &mut block {

@@ -3,7 +3,7 @@
 use switchboard_acp::{Wire, WireFormat, v1, v2};
 
 use super::Active;
-use crate::Policy;
+use crate::LossPolicy;
 use crate::convert::message::Rest;
 use crate::convert::meta::{self, Origin};
 use crate::convert::{lists, update};
@@ -81,7 +81,7 @@ impl Active<'_> {
             Some(Ok(plan)) => plan,
             Some(Err(other)) => {
                 if let Some(text) =
-                    lists::plan_in_words(&other).filter(|_| self.context.options.policy != Policy::Quiet)
+                    lists::plan_in_words(&other).filter(|_| self.context.options.policy != LossPolicy::Quiet)
                 {
                     self.say(&format!("[plan]\n\n{text}"), Rest::default());
                 }

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use switchboard_acp::rpc::{Expected, Message, Notification, Request, Response};
 use switchboard_acp::{Diagnostic, Extra, Meta, v1, v2};
 
-use self::family::{Family, Held, Standing};
+use self::family::{Family, HeldUpdate, Standing};
 use self::messages::Messages;
 use self::sessions::is_told_all;
 use self::tool_calls::ToolCalls;
@@ -69,7 +69,7 @@ enum ToAgent {
 /// What the bridge asked of the client.
 #[derive(Debug)]
 enum ToClient {
-    Permission(permissions::Asked),
+    Permission(permissions::OpenPermission),
     Elicitation { session: Option<String> },
     Other,
 }
@@ -162,7 +162,7 @@ impl V1ToV2 {
 
     /// Takes what was said in sessions of which it has been told by now whose they are.
     fn take_ready(&mut self) {
-        while let Some(Held { params, left_out, envelope, size }) = self.family.next_ready() {
+        while let Some(HeldUpdate { params, left_out, envelope, size }) = self.family.next_ready() {
             let (root, left_out) = &left_out;
             self.take_one(params, (root, left_out), &envelope, size);
         }
@@ -179,7 +179,7 @@ impl V1ToV2 {
             Standing::Opened => {}
             Standing::Child => return self.child_update(params, (root, left_out), envelope, size),
             Standing::Stranger => {
-                return self.hold_strange(Held::new(params, (root, left_out), envelope, size));
+                return self.hold_strange(HeldUpdate::new(params, (root, left_out), envelope, size));
             }
         }
         let v2::UpdateSessionNotification { session_id: id, update, meta, extra, more: _ } = params;

@@ -17,7 +17,7 @@ const METHOD: &str = "session/request_permission";
 
 /// A question that the client has been asked.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct OpenPermission {
     pub(super) session: String,
     call: String,
     about: About,
@@ -83,7 +83,7 @@ impl V1ToV2 {
         }
         let asked_by_child = (standing == Standing::Child).then(|| title.into_owned());
         let call = tool_call.tool_call_id.clone().into_owned();
-        let asked = Asked { session: session_id, call, about, asked_by_child, offered };
+        let asked = OpenPermission { session: session_id, call, about, asked_by_child, offered };
         let Rest { meta, extra } = rest;
         let wire = v1::RequestPermissionRequest {
             session_id: told_id,
@@ -133,7 +133,7 @@ impl V1ToV2 {
     pub(super) fn permission_answered(
         &mut self,
         id: &RequestId<'static>,
-        asked: &Asked,
+        asked: &OpenPermission,
         response: Response<'_>,
     ) {
         let selected = self.context.answer_question(id, &asked.session, &asked.offered, response);
@@ -141,13 +141,13 @@ impl V1ToV2 {
     }
 
     /// The agent has taken its question back.
-    pub(super) fn permission_withdrawn(&mut self, id: &RequestId<'static>, asked: &Asked) {
+    pub(super) fn permission_withdrawn(&mut self, id: &RequestId<'static>, asked: &OpenPermission) {
         self.context.respond(Side::Agent, id, &permission::cancelled(), &Extra::new());
         self.remove_prompt(asked, false);
     }
 
     /// Takes the words of the prompt out of the call again.
-    fn remove_prompt(&mut self, asked: &Asked, selected: bool) {
+    fn remove_prompt(&mut self, asked: &OpenPermission, selected: bool) {
         match asked.about {
             About::Call => {}
             About::Embedded { content } => {

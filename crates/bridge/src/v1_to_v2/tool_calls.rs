@@ -337,7 +337,6 @@ impl Active<'_> {
 
     /// Tells the client of a change: the first time by announcing the call.
     fn tell(&mut self, call_id: &str, mut wire: v1::ToolCallUpdate<'static>, replaced: bool) {
-        let now = self.context.now;
         let Some(call) = self.session.calls.known.get_mut(call_id) else { return };
         if !call.announced {
             return self.announce(call_id, wire);
@@ -351,13 +350,7 @@ impl Active<'_> {
         if with_content {
             self.introduce_terminals(call_id);
         }
-        let Some(call) = self.session.calls.known.get_mut(call_id) else { return };
-        let shown = Shown { terminals: &self.session.terminals, family: self.family };
-        let content = with_content.then(|| call.content(None, shown, now));
-        if content.is_some() {
-            self.session.calls.dirty.retain(|dirty| dirty != call_id);
-        }
-        put(content, &mut wire.extra);
+        put(with_content.then(|| self.content_of(call_id, None)).flatten(), &mut wire.extra);
         self.send(wire);
     }
 
@@ -415,7 +408,6 @@ impl Active<'_> {
 
     /// Shows a call again as it is, after a question has shown it otherwise.
     pub(super) fn restore(&mut self, call_id: &str, with_content: bool) {
-        let now = self.context.now;
         let Some(call) = self.session.calls.known.get_mut(call_id) else { return };
         if !call.announced {
             let nothing = v1::ToolCallUpdate::new(call_id.to_owned());
@@ -424,12 +416,7 @@ impl Active<'_> {
         let mut wire = v1::ToolCallUpdate::new(call_id);
         let title = call.title.clone().unwrap_or_else(|| placeholder(call.kind.as_ref()));
         wire.title = Some(Text::Owned(title));
-        let shown = Shown { terminals: &self.session.terminals, family: self.family };
-        let content = with_content.then(|| call.content(None, shown, now));
-        if content.is_some() {
-            self.session.calls.dirty.retain(|dirty| dirty != call_id);
-        }
-        put(content, &mut wire.extra);
+        put(with_content.then(|| self.content_of(call_id, None)).flatten(), &mut wire.extra);
         self.send(wire);
     }
 

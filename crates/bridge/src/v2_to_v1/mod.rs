@@ -19,7 +19,7 @@ use switchboard_acp::rpc::{Expected, Message, Notification, Request, RequestId, 
 use switchboard_acp::{Diagnostic, Extra, v1, v2};
 
 use self::messages::{Begun, Run};
-use self::served::Terminals;
+use self::served::ServedTerminals;
 use self::tool_calls::ToolCalls;
 use self::turn::Turn;
 use crate::calls::Calls;
@@ -162,7 +162,7 @@ pub(crate) struct V2ToV1 {
     support: Support,
     forms: bool,
     urls: bool,
-    terminals: Terminals,
+    terminals: ServedTerminals,
     /// The agent's answer in version 1 to a version 2 handshake, in case it does not take a second one.
     first_answer: Option<String>,
 }
@@ -179,7 +179,7 @@ impl V2ToV1 {
             support: Support::default(),
             forms: false,
             urls: false,
-            terminals: Terminals::default(),
+            terminals: ServedTerminals::default(),
             first_answer: None,
         }
     }
@@ -409,7 +409,7 @@ struct Active<'m> {
     id: &'m str,
     session: &'m mut Session,
     /// Commands that run for the agent.
-    terminals: &'m Terminals,
+    terminals: &'m ServedTerminals,
     /// Whether what is told is kept, for an agent that cannot replay it.
     keeps: bool,
     /// Whether what is told is a replay by the agent.

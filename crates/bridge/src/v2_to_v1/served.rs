@@ -16,13 +16,13 @@ use crate::{Error, Side};
 
 /// The commands that run for the agent.
 #[derive(Debug, Default)]
-pub(super) struct Terminals {
-    known: HashMap<String, Terminal>,
+pub(super) struct ServedTerminals {
+    known: HashMap<String, ServedTerminal>,
     made: u64,
 }
 
 #[derive(Debug)]
-struct Terminal {
+struct ServedTerminal {
     session: String,
     output: Vec<u8>,
     limit: usize,
@@ -32,7 +32,7 @@ struct Terminal {
     waiting: Vec<RequestId<'static>>,
 }
 
-impl Terminals {
+impl ServedTerminals {
     pub(super) fn is_known(&self, id: &str) -> bool {
         self.known.contains_key(id)
     }
@@ -51,7 +51,7 @@ impl Terminals {
     /// are. Agents are told that it is not all.
     pub(super) fn forget_output(&mut self, bytes: usize) -> usize {
         let mut freed = 0;
-        let mut terminals: Vec<&mut Terminal> = self.known.values_mut().collect();
+        let mut terminals: Vec<&mut ServedTerminal> = self.known.values_mut().collect();
         terminals.sort_by_key(|terminal| std::cmp::Reverse(terminal.output.len()));
         for terminal in terminals {
             let kept = (terminal.output.len() / 4).min(KEPT_OUTPUT);
@@ -79,7 +79,7 @@ impl Terminals {
     }
 }
 
-impl Terminal {
+impl ServedTerminal {
     /// Appends output and keeps its end: somewhat more than wanted, so that it is not moved for every piece.
     fn append(&mut self, bytes: &[u8]) {
         self.output.extend_from_slice(bytes);
@@ -250,7 +250,7 @@ impl V2ToV1 {
         let limit = params.output_byte_limit.and_then(|limit| usize::try_from(limit).ok());
         self.terminals.known.insert(
             terminal_id.clone(),
-            Terminal {
+            ServedTerminal {
                 session: session_id.clone(),
                 output: Vec::new(),
                 limit: limit.unwrap_or(most).min(most),

@@ -89,24 +89,23 @@ impl Displayed {
     fn take(meta: &mut Option<Meta<'_>>) -> Self {
         let mut displayed = Displayed::default();
         let Some(present) = meta.as_ref() else { return displayed };
-        let text = |raw: &Raw<'_>, key: &str| Some(raw.get(key)?.as_text()?.into_owned());
         let mut kept = Vec::new();
         for (key, value) in present.entries() {
-            let terminal = text(&value, "terminal_id");
+            let terminal = value.text("terminal_id");
             let known: &[&str] = match (&*key, terminal) {
                 (INFO, Some(terminal_id)) => {
-                    let (command, cwd) = (text(&value, "command"), text(&value, "cwd"));
+                    let (command, cwd) = (value.text("command"), value.text("cwd"));
                     displayed.info = Some(Info { terminal_id, command, cwd });
                     &["terminal_id", "command", "cwd"]
                 }
                 (key, Some(id)) if OUTPUT.contains(&key) => {
-                    displayed.output.extend(text(&value, "data").map(|data| (id, data)));
+                    displayed.output.extend(value.text("data").map(|data| (id, data)));
                     &["terminal_id", "data"]
                 }
                 (EXIT, Some(id)) => {
                     let mut status = v2::TerminalExitStatus::new();
                     status.exit_code = value.get("exit_code").and_then(|code| code.as_str().parse().ok());
-                    status.signal = text(&value, "signal").map(Text::Owned);
+                    status.signal = value.text("signal").map(Text::Owned);
                     displayed.exit = Some((id, status));
                     &["terminal_id", "exit_code", "signal"]
                 }

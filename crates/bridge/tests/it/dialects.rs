@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use switchboard_acp::{Base64, Wire, WireFormat};
-use switchboard_bridge::{BridgeOptions, Dialect, Policy, Side, Version};
+use switchboard_bridge::{BridgeOptions, Dialect, LossPolicy, Side, Version};
 
 use crate::support::Bench;
 use crate::turns::{answer_v2, hello_v2, prompt};
@@ -257,7 +257,7 @@ fn chunk(text: &str) -> Value {
     json!({"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"type": "text", "text": text}})
 }
 
-fn holding(policy: Policy) -> Bench {
+fn holding(policy: LossPolicy) -> Bench {
     let options =
         BridgeOptions { hold_messages: true, policy, ..BridgeOptions::between(Version::V1, Version::V2) };
     let mut bench = Bench::new(options);
@@ -271,7 +271,7 @@ fn holding(policy: Policy) -> Bench {
 fn messages_that_are_held_are_shown_as_they_are_in_the_end() {
     let idle = json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"});
     // Strict: nothing at all may be lost.
-    let mut bench = holding(Policy::Strict);
+    let mut bench = holding(LossPolicy::Strict);
     for text in ["The password ", "is ", "hunter2."] {
         bench.update(chunk(text));
     }
@@ -289,7 +289,7 @@ fn messages_that_are_held_are_shown_as_they_are_in_the_end() {
     assert!(bench.lost().is_empty());
 
     // Replaced before it was shown.
-    let mut bench = holding(Policy::Strict);
+    let mut bench = holding(LossPolicy::Strict);
     bench.update(chunk("five"));
     bench.update(json!({"sessionUpdate": "agent_message", "messageId": "m", "content": [{"type": "text", "text": "four"}]}));
     bench.update(chunk("!"));
@@ -297,7 +297,7 @@ fn messages_that_are_held_are_shown_as_they_are_in_the_end() {
     assert_eq!(bench.take_client()[0]["params"]["update"], chunk("four!"));
 
     // Taken back after it was shown: too late.
-    let mut bench = holding(Policy::Visible);
+    let mut bench = holding(LossPolicy::Visible);
     bench.update(chunk("said"));
     bench.update(idle.clone());
     bench.take_client();

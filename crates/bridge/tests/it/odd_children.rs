@@ -202,7 +202,7 @@ fn an_id_that_is_used_twice_is_two_things() {
 #[test]
 fn under_the_strict_policy_what_a_child_loses_ends_the_turn_of_its_root() {
     let options = BridgeOptions {
-        policy: switchboard_bridge::Policy::Strict,
+        policy: switchboard_bridge::LossPolicy::Strict,
         ..BridgeOptions::between(Version::V1, Version::V2)
     };
     let mut bench = Bench::new(options);

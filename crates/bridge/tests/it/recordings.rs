@@ -7,13 +7,13 @@ use crate::support::{amounts_to, is_reported};
 use serde_json::{Value, json};
 use switchboard_acp::WireFormat;
 use switchboard_acp::check::{Checker, Rules};
-use switchboard_bridge::{Loss, Moment, RecordedLine, RecordingBridge, Severity, Side, Version};
+use switchboard_bridge::{Loss, Moment, RecordingBridge, Severity, Side, TranslatedLine, Version};
 use switchboard_session::{Conversation, Moment as SessionMoment, Side as SessionSide};
 use switchboard_testkit::{Recorded, Recording, recordings};
 
 struct Translated {
-    lines: Vec<RecordedLine>,
-    back: Vec<RecordedLine>,
+    lines: Vec<TranslatedLine>,
+    back: Vec<TranslatedLine>,
     losses: Vec<Loss>,
 }
 
@@ -45,7 +45,7 @@ fn version(recording: &Recording) -> Option<Version> {
     versions.next().is_none().then_some(first)
 }
 
-fn check(name: &str, lines: &[RecordedLine], revision: WireFormat) -> Vec<String> {
+fn check(name: &str, lines: &[TranslatedLine], revision: WireFormat) -> Vec<String> {
     let mut faults = Vec::new();
     let mut checker = Checker::new(Rules { revision, ..Rules::default() });
     for line in lines {

@@ -1,7 +1,9 @@
 //! Tool calls in both directions.
 
 use serde_json::{Value, json};
-use switchboard_bridge::{Bridge, BridgeOptions, FileAtHand, Host, Moment, Output, Policy, Side, Version};
+use switchboard_bridge::{
+    Bridge, BridgeOptions, FileAtHand, Host, LossPolicy, Moment, Output, Side, Version,
+};
 
 use crate::support::Bench;
 
@@ -380,7 +382,8 @@ fn the_title_of_a_version_1_question_is_kept_out_of_a_call_that_has_one() {
 
 #[test]
 fn the_quiet_policy_says_nothing_of_its_own() {
-    let options = BridgeOptions { policy: Policy::Quiet, ..BridgeOptions::between(Version::V1, Version::V2) };
+    let options =
+        BridgeOptions { policy: LossPolicy::Quiet, ..BridgeOptions::between(Version::V1, Version::V2) };
     let mut bench = Bench::new(options);
     let message =
         |content: Value| json!({"sessionUpdate": "agent_message", "messageId": "m", "content": content});

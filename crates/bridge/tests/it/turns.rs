@@ -1,7 +1,7 @@
 //! The prompt lifecycle, the handshake and the policies.
 
 use serde_json::{Value, json};
-use switchboard_bridge::{BridgeOptions, Policy, Side, Version};
+use switchboard_bridge::{BridgeOptions, LossPolicy, Side, Version};
 
 use crate::support::Bench;
 
@@ -180,7 +180,7 @@ fn an_agents_echo_of_the_prompt_is_not_shown_twice() {
 #[test]
 fn strict_ends_the_turn_with_an_error() {
     let options =
-        BridgeOptions { policy: Policy::Strict, ..BridgeOptions::between(Version::V1, Version::V2) };
+        BridgeOptions { policy: LossPolicy::Strict, ..BridgeOptions::between(Version::V1, Version::V2) };
     let mut bench = Bench::new(options);
     bench.client(prompt(1, "hi"));
     let id = bench.take_agent()[0]["id"].clone();

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::negotiation::Early;
 use super::question::{ElicitationQuestion, PermissionQuestion};
-use super::state::{ClientInner, Question};
+use super::state::{ClientInner, OpenQuestion};
 
 /// Something that happened, already part of its session.
 #[derive(Debug)]
@@ -276,7 +276,7 @@ impl Feed {
             Ok((event, session)) => {
                 let id = request.id().clone();
                 let is_permission = matches!(event, Event::Permission(_));
-                let question = Question { session, request, is_permission };
+                let question = OpenQuestion { session, request, is_permission };
                 // The connection takes no more questions than there is room for here.
                 drop(self.shared.state().questions.open_or_evict(Side::Agent, &id, question));
                 Some(event)

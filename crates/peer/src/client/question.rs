@@ -7,7 +7,7 @@ use switchboard_acp::{Diagnostic, Meta, Moment, WireFormat, v2};
 use switchboard_session::{Decider, SessionError};
 use switchboard_transport::Json;
 
-use super::state::{ClientInner, Question, answer_dismissed};
+use super::state::{ClientInner, OpenQuestion, answer_dismissed};
 use crate::Error;
 
 /// A permission that the agent asks for. It stays open until it is answered, the agent takes it back, or the
@@ -77,7 +77,7 @@ impl PermissionQuestion {
         &self,
         option_id: &'o str,
         by: impl Into<Decider>,
-    ) -> Result<(Question, v2::RequestPermissionResponse<'o>), Error> {
+    ) -> Result<(OpenQuestion, v2::RequestPermissionResponse<'o>), Error> {
         let question =
             self.shared.state().settle(&self.id, |all| all.choose(&self.id, option_id, by, Moment::now()))?;
         self.shared.wake.notify_one();

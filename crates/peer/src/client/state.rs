@@ -39,7 +39,7 @@ pub(crate) struct ClientState {
     /// Set with every event.
     has_events: Arc<AtomicBool>,
     /// How to answer the questions that are open.
-    pub(crate) questions: Correlator<Question>,
+    pub(crate) questions: Correlator<OpenQuestion>,
     /// Who waits for the end of a prompt: its session, and whom to tell.
     waiting: HashMap<RequestId<'static>, (Arc<str>, watch::Sender<Progress>)>,
     /// Set when nothing comes any more.
@@ -48,7 +48,7 @@ pub(crate) struct ClientState {
 
 /// The way to answer a question of the agent.
 #[derive(Debug)]
-pub(crate) struct Question {
+pub(crate) struct OpenQuestion {
     pub(crate) session: Option<Arc<str>>,
     pub(crate) request: IncomingRequest,
     pub(crate) is_permission: bool,
@@ -153,8 +153,8 @@ impl ClientInner {
 }
 
 /// Answers a question that it is dismissed.
-pub(crate) fn answer_dismissed(question: Question) {
-    let Question { request, is_permission, .. } = question;
+pub(crate) fn answer_dismissed(question: OpenQuestion) {
+    let OpenQuestion { request, is_permission, .. } = question;
     let answer =
         if is_permission { r#"{"outcome":{"outcome":"cancelled"}}"# } else { r#"{"action":"cancel"}"# };
     // At once, so that the agent may use the id again.
@@ -243,7 +243,7 @@ impl ClientState {
         &mut self,
         id: &RequestId<'static>,
         settle: impl FnOnce(&mut Conversation) -> Result<Step, SessionError>,
-    ) -> Result<Question, Error> {
+    ) -> Result<OpenQuestion, Error> {
         if !self.questions.contains(Side::Agent, id) {
             return Err(Error::AlreadySettled { id: id.clone() });
         }

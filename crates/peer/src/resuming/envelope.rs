@@ -10,9 +10,9 @@ pub(super) fn meta(params: &Raw<'_>, key: &str) -> Option<Raw<'static>> {
     Some(params.get(META)?.get(key)?.into_owned())
 }
 
-/// A text at a key.
-pub(super) fn text_at(object: &Raw<'_>, key: &str) -> Option<String> {
-    Some(object.get(key)?.as_text()?.into_owned())
+/// A text among that metadata.
+pub(super) fn meta_text(params: &Raw<'_>, key: &str) -> Option<String> {
+    params.get(META)?.text(key)
 }
 
 /// Parameters with other metadata: without some keys, with others. What is not an object has no metadata and stays.

@@ -47,10 +47,10 @@ impl ResumableClient {
 
     /// A request of the client that opens or ends a session has succeeded. Gives the session that is open now.
     fn opened(&mut self, opens: Opens, result: &Raw<'_>) -> Option<String> {
-        let cursor = envelope::meta(result, CURSOR).and_then(|cursor| Some(cursor.as_text()?.into_owned()));
+        let cursor = envelope::meta_text(result, CURSOR);
         let (session, attached) = match opens {
             Opens::Nothing => return None,
-            Opens::New { params, is_empty } => match envelope::text_at(result, "sessionId") {
+            Opens::New { params, is_empty } => match result.text("sessionId") {
                 Some(session) => (session, Attached { method: "session/resume", params, is_own: is_empty }),
                 None => return None,
             },
@@ -111,7 +111,7 @@ impl ResumableClient {
     }
 
     pub(super) fn server_asks(&mut self, request: &Request<'_>) {
-        let session = request.params.as_ref().and_then(|params| envelope::text_at(params, "sessionId"));
+        let session = request.params.as_ref().and_then(|params| params.text("sessionId"));
         let asked = self.questions.ask(request, self.link);
         if let Some(session) = session {
             self.count_question(&session);
@@ -144,7 +144,7 @@ impl ResumableClient {
                 }
             }
             "stream/resume_failed" => {
-                if let Some(session) = envelope::text_at(params, "sessionId") {
+                if let Some(session) = params.text("sessionId") {
                     self.taken_up.remove(&session);
                     if !self.is_being_opened(&session) {
                         self.attach(session, true);
@@ -161,8 +161,8 @@ impl ResumableClient {
     }
 
     fn update(&mut self, line: &str, params: &Raw<'_>, notification: &Notification<'_>) {
-        let session = envelope::text_at(params, "sessionId").unwrap_or_default();
-        let cursor = envelope::meta(params, CURSOR).and_then(|cursor| Some(cursor.as_text()?.into_owned()));
+        let session = params.text("sessionId").unwrap_or_default();
+        let cursor = envelope::meta_text(params, CURSOR);
         let may_begin_again = !self.taken_up.contains(&session);
         let is_new = cursor.as_ref().map(|cursor| self.places.advance(&session, cursor, may_begin_again));
         // How a session stands is told to a client that takes it up itself, also where it has seen everything.
@@ -196,10 +196,9 @@ impl ResumableClient {
             return;
         }
         let update = params.get("update");
-        let update = update.filter(|update| {
-            envelope::text_at(update, "sessionUpdate").is_some_and(|kind| kind == "state_update")
-        });
-        let state = update.and_then(|update| envelope::text_at(&update, "state"));
+        let update =
+            update.filter(|update| update.text("sessionUpdate").is_some_and(|kind| kind == "state_update"));
+        let state = update.and_then(|update| update.text("state"));
         if state.as_deref() == Some("idle") {
             self.pending.is_idle(session);
         }

@@ -17,7 +17,7 @@ const ANSWERED: usize = 1024;
 /// asks it.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    known: BTreeMap<i64, Question>,
+    known: BTreeMap<i64, KnownQuestion>,
     /// The id that the client sees, by the one of the server on this connection.
     seen_as: HashMap<RequestId<'static>, i64>,
     last: i64,
@@ -25,7 +25,7 @@ pub(super) struct Questions {
 }
 
 #[derive(Debug)]
-struct Question {
+struct KnownQuestion {
     /// Its id on this connection, once it was asked there.
     id: Option<RequestId<'static>>,
     method: String,
@@ -55,12 +55,13 @@ impl Questions {
     pub(super) fn ask(&mut self, request: &Request<'_>, link: u64) -> Asked {
         let params = request.params.clone().unwrap_or_else(|| Raw::from(serde_json::json!({})));
         let content = envelope::without_keys(&params, &["_meta"]);
-        let is_same = |question: &Question| question.method == request.method && question.content == content;
+        let is_same =
+            |question: &KnownQuestion| question.method == request.method && question.content == content;
         let by_id = self.seen_as.get(&request.id).copied();
         let by_id = by_id.filter(|seen| self.known.get(seen).is_some_and(is_same));
         // On a new connection it has a new id.
         let known = by_id.or_else(|| {
-            let unbound = |question: &Question| question.id.is_none() && is_same(question);
+            let unbound = |question: &KnownQuestion| question.id.is_none() && is_same(question);
             self.known.iter().find(|(_, question)| unbound(question)).map(|(seen, _)| *seen)
         });
         let id = request.id.clone().into_owned();
@@ -79,10 +80,10 @@ impl Questions {
             return Asked::TooMany;
         }
         self.last += 1;
-        let question = Question {
+        let question = KnownQuestion {
             id: Some(id.clone()),
             method: request.method.clone().into_owned(),
-            session: envelope::text_at(&content, "sessionId"),
+            session: content.text("sessionId"),
             content,
             answer: None,
             asked_on: link,
@@ -114,7 +115,7 @@ impl Questions {
         self.remove(seen).filter(|question| question.answer.is_none()).map(|_| seen)
     }
 
-    fn remove(&mut self, seen: i64) -> Option<Question> {
+    fn remove(&mut self, seen: i64) -> Option<KnownQuestion> {
         let question = self.known.remove(&seen)?;
         if let Some(id) = &question.id
             && self.seen_as.get(id) == Some(&seen)
@@ -146,8 +147,9 @@ impl Questions {
     /// The server has asked all that it still wants to know in a session. Gives the ids of what it asked before and asks no
     /// more, as the client sees them.
     pub(super) fn settle(&mut self, session: &str, link: u64) -> Vec<i64> {
-        let is_over =
-            |question: &Question| question.session.as_deref() == Some(session) && question.asked_on != link;
+        let is_over = |question: &KnownQuestion| {
+            question.session.as_deref() == Some(session) && question.asked_on != link
+        };
         let over: Vec<i64> =
             self.known.iter().filter(|(_, question)| is_over(question)).map(|(seen, _)| *seen).collect();
         over.into_iter()

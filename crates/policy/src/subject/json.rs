@@ -7,9 +7,7 @@ use crate::host::Host;
 
 /// The name of the tool where version 1 has no place for it.
 pub(super) fn tool_name(meta: &Meta<'_>) -> Option<String> {
-    let claude = meta.get("claudeCode")?;
-    let name = claude.get("toolName")?;
-    name.as_text().map(Text::into_owned)
+    meta.get("claudeCode")?.text("toolName")
 }
 
 fn string(text: &str) -> String {

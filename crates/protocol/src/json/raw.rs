@@ -123,6 +123,11 @@ impl<'a> Raw<'a> {
         self.entries().find_map(|(name, value)| (name == key).then_some(value))
     }
 
+    /// The string under a key, where this is an object that has one there.
+    pub fn text(&self, key: &str) -> Option<String> {
+        Some(self.get(key)?.as_text()?.into_owned())
+    }
+
     /// The keys and values, where this is an object.
     pub fn entries(&self) -> impl Iterator<Item = (Text<'_>, Raw<'_>)> {
         let mut reader = Reader::new(self.as_str(), WireFormat::Any);

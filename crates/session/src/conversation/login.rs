@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use switchboard_acp::rpc::Notification;
-use switchboard_acp::{Diagnostic, Raw, Text, Wire, v2};
+use switchboard_acp::{Diagnostic, Raw, Wire, v2};
 use v2::unstable::{AuthAccount, AuthState, AuthStatusResponse, AuthStatusUpdateNotification};
 
 use super::{Conversation, ConversationError};
@@ -45,7 +45,7 @@ impl Conversation {
     /// `none` stands for nobody being logged in, with a label.
     pub(super) fn early_auth_notification(&mut self, message: &Notification<'_>) {
         let told = message.params.as_ref().and_then(|params| params.get("authStatus"));
-        let text = |key: &str| told.as_ref()?.get(key)?.as_text().map(Text::into_owned);
+        let text = |key: &str| told.as_ref()?.text(key);
         // What is no such thing tells nothing: the name of an extension belongs to nobody.
         let Some(kind) = text("kind") else { return };
         let is_none = kind == "none";

@@ -371,5 +371,5 @@ fn is_passed_over(params: Option<&Raw<'_>>) -> bool {
 }
 
 fn session_of(params: Option<&Raw<'_>>) -> Option<String> {
-    Some(params?.get("sessionId")?.as_text()?.into_owned())
+    params?.text("sessionId")
 }

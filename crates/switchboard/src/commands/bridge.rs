@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use self::history::History;
 use self::host::LocalHost;
 use self::permissions::Permissions;
-use self::recorded::Recorded;
+use self::recorded::BridgeRecording;
 use self::service::{Parts, Service};
 use super::convert::PolicyArgument;
 use crate::configuration::chosen_program;
@@ -125,8 +125,8 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
     let spawned = recording::started(recording.as_ref(), program.spawn()).map_err(CommandError::failed)?;
     ending::takes_along(&spawned.child, recording.as_ref());
     tokio::spawn(pass_on_standard_error(spawned.child.clone()));
-    let record =
-        recording.map(|recording| Recorded::new(recording, &spawned.child, arguments.record.is_file()));
+    let record = recording
+        .map(|recording| BridgeRecording::new(recording, &spawned.child, arguments.record.is_file()));
     let (events, terminal_events) = mpsc::channel(64);
     let options = BridgeOptions {
         policy: arguments.policy.into(),

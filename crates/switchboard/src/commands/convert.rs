@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use serde::Serialize;
 use switchboard_acp::{LineForm, Recorded, RecordedLine};
 use switchboard_bridge::{
-    Error, Loss, Moment, Note, Policy, RecordingBridge, Severity, Side, Stateless, Version,
+    Error, Loss, LossPolicy, Moment, Note, RecordingBridge, Severity, Side, Stateless, Version,
 };
 
 use crate::arguments::{InputArgument, Protocol};
@@ -47,12 +47,12 @@ pub(crate) enum PolicyArgument {
     Quiet,
 }
 
-impl From<PolicyArgument> for Policy {
+impl From<PolicyArgument> for LossPolicy {
     fn from(policy: PolicyArgument) -> Self {
         match policy {
-            PolicyArgument::Strict => Policy::Strict,
-            PolicyArgument::Visible => Policy::Visible,
-            PolicyArgument::Quiet => Policy::Quiet,
+            PolicyArgument::Strict => LossPolicy::Strict,
+            PolicyArgument::Visible => LossPolicy::Visible,
+            PolicyArgument::Quiet => LossPolicy::Quiet,
         }
     }
 }

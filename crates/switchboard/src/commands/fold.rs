@@ -8,7 +8,7 @@ use std::io::{BufWriter, Write};
 use switchboard_acp::detect::Handshake;
 use switchboard_acp::rpc::is_batch;
 use switchboard_acp::{DecodeError, Diagnostic, Raw, Recorded, RecordedLine, Version, Wire, WireFormat, v2};
-use switchboard_bridge::{Policy, RecordingBridge};
+use switchboard_bridge::{LossPolicy, RecordingBridge};
 use switchboard_session::{Conversation, ConversationError, Folded, Moment, Side, Step};
 use switchboard_store::apply_hub_note;
 
@@ -256,7 +256,7 @@ impl Fold {
         };
         let introduction = self.introduction.take();
         if Handshake::of_answer(&result).version == Version::V1 {
-            let mut translation = Box::new(RecordingBridge::with_policy(Version::V2, Policy::Quiet));
+            let mut translation = Box::new(RecordingBridge::with_policy(Version::V2, LossPolicy::Quiet));
             if let Some((from, message, at)) = introduction {
                 translation.take(from, &message, at);
             }

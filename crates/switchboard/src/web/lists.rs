@@ -1,6 +1,5 @@
 //! Lists beside the session: sessions of now and of earlier, and choices for always.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -189,19 +188,14 @@ fn first_words(app: &App, recording: &str) -> Vec<(String, String)> {
         }
         let text = String::from_utf8_lossy(&record.bytes);
         let Ok(message) = Raw::parse(&*text) else { continue };
-        if message.get("method").and_then(|it| it.as_text().map(|it| it == "session/prompt")) != Some(true) {
+        if message.text("method").as_deref() != Some("session/prompt") {
             continue;
         }
         let Some(params) = message.get("params") else { continue };
-        let Some(session) = params.get("sessionId").and_then(|it| it.as_text().map(Cow::into_owned)) else {
-            continue;
-        };
+        let Some(session) = params.text("sessionId") else { continue };
         if found.len() < MAX_SESSIONS && found.iter().all(|(known, _)| *known != session) {
             let blocks = params.get("prompt");
-            let words = blocks
-                .iter()
-                .flat_map(Raw::items)
-                .filter_map(|block| block.get("text")?.as_text().map(Cow::into_owned));
+            let words = blocks.iter().flat_map(Raw::items).filter_map(|block| block.text("text"));
             let words: String = words.collect::<Vec<_>>().join(" ").chars().take(200).collect();
             found.push((session, words));
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use switchboard_acp::rpc::{Expected, Message, RequestId, messages};
 use switchboard_acp::{Correlator, Diagnostic, Raw, Wire, WireFormat, v2};
-use switchboard_bridge::{Policy, RecordingBridge, Version};
+use switchboard_bridge::{LossPolicy, RecordingBridge, Version};
 use switchboard_session::{Conversation, ConversationError, Decoded, EntryKind, Folded, Moment, Side};
 use switchboard_store::{Channel, Record, apply_hub_note};
 
@@ -87,7 +87,7 @@ struct Fold {
 impl Fold {
     fn new(protocol: u16) -> Self {
         let translation =
-            (protocol == 1).then(|| Box::new(RecordingBridge::with_policy(Version::V2, Policy::Quiet)));
+            (protocol == 1).then(|| Box::new(RecordingBridge::with_policy(Version::V2, LossPolicy::Quiet)));
         Fold {
             conversation: Conversation::new(WireFormat::Any),
             translation,
@@ -382,9 +382,7 @@ impl MessageLog {
                 row.method = self.names.number(&notification.method);
                 row.session = self.session_name(notification.params.as_ref());
                 let update = notification.params.as_ref().and_then(|params| params.get("update"));
-                if let Some(kind) = update.as_ref().and_then(|update| update.get("sessionUpdate"))
-                    && let Some(kind) = kind.as_text()
-                {
+                if let Some(kind) = update.and_then(|update| update.text("sessionUpdate")) {
                     row.kind = self.names.number(&kind);
                 }
             }
@@ -424,8 +422,7 @@ impl MessageLog {
     }
 
     fn session_name(&mut self, params: Option<&Raw<'_>>) -> u16 {
-        let id = params.and_then(|params| params.get("sessionId"));
-        id.as_ref().and_then(Raw::as_text).map_or(0, |id| self.names.number(&id))
+        params.and_then(|params| params.text("sessionId")).map_or(0, |id| self.names.number(&id))
     }
 
     fn fold_message(&mut self, row: &mut Row, number: u32, side: Side, text: &str, at: Moment) {

@@ -54,27 +54,31 @@ pub(crate) fn all(sight: Sight<'_>, session: &str) -> Markup {
 }
 
 /// A turn from its beginning to its end, and the entries that it made.
-struct Span {
+struct TurnSpan {
     from: i64,
     to: i64,
     entries: std::ops::Range<usize>,
 }
 
-fn turns(conversation: &Conversation, session: &str) -> Vec<Span> {
+fn turns(conversation: &Conversation, session: &str) -> Vec<TurnSpan> {
     let turns: Vec<&Turn> = conversation.turns((!session.is_empty()).then_some(session)).collect();
     let length = family::session(conversation, session).map_or(0, |session| session.snapshot().len());
-    let mut spans: Vec<Span> = Vec::new();
+    let mut spans: Vec<TurnSpan> = Vec::new();
     for (place, turn) in turns.iter().enumerate().rev().take(MOST_TURNS) {
         let next = turns.get(place + 1).map_or(length, |next| next.position());
         let Some(end) = turn.end() else { continue };
         let (from, to) = (turn.asked_at().0, end.at.0);
-        spans.push(Span { from, to: to.max(from + 1), entries: turn.position()..next.max(turn.position()) });
+        spans.push(TurnSpan {
+            from,
+            to: to.max(from + 1),
+            entries: turn.position()..next.max(turn.position()),
+        });
     }
     spans.reverse();
     spans
 }
 
-fn turn(room: &LiveRecording, session: &str, snapshot: &Snapshot, number: usize, span: &Span) -> Markup {
+fn turn(room: &LiveRecording, session: &str, snapshot: &Snapshot, number: usize, span: &TurnSpan) -> Markup {
     let bars = bars(room, session, snapshot, span);
     let said = span.entries.clone().take(8).filter_map(|place| snapshot.entry(place)?.as_message());
     let said = said
@@ -106,7 +110,7 @@ fn turn(room: &LiveRecording, session: &str, snapshot: &Snapshot, number: usize,
     }
 }
 
-fn bars(room: &LiveRecording, session: &str, snapshot: &Snapshot, span: &Span) -> Vec<Bar> {
+fn bars(room: &LiveRecording, session: &str, snapshot: &Snapshot, span: &TurnSpan) -> Vec<Bar> {
     let log = room.log();
     let mut bars = Vec::new();
     for place in span.entries.clone().take(MOST_BARS) {
@@ -186,10 +190,7 @@ fn usage(room: &LiveRecording, session: &str) -> (Points, Vec<(String, Points)>)
         tokens.extend(number(update.get("used")).map(|used| (*time, used)));
         let Some(cost) = update.get("cost") else { continue };
         let Some(amount) = number(cost.get("amount")) else { continue };
-        let currency = cost
-            .get("currency")
-            .and_then(|it| it.as_text().map(std::borrow::Cow::into_owned))
-            .unwrap_or_default();
+        let currency = cost.text("currency").unwrap_or_default();
         match costs.iter().position(|(known, _)| *known == currency) {
             Some(place) => costs[place].1.push((*time, amount)),
             None if costs.len() < MOST_CURRENCIES => costs.push((currency, vec![(*time, amount)])),

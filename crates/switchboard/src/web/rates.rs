@@ -12,12 +12,12 @@ pub(crate) struct Rates {
     began: i64,
     /// The length of a span in milliseconds.
     width: i64,
-    spans: Vec<Span>,
+    spans: Vec<RateInterval>,
 }
 
 /// What was said in one span of time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct RateInterval {
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
 }
@@ -37,7 +37,7 @@ impl Rates {
             place = self.place(time);
         }
         if self.spans.len() <= place {
-            self.spans.resize(place + 1, Span::default());
+            self.spans.resize(place + 1, RateInterval::default());
         }
         let span = &mut self.spans[place];
         span.messages += 1;
@@ -53,7 +53,7 @@ impl Rates {
         self.spans = self
             .spans
             .chunks(2)
-            .map(|pair| Span {
+            .map(|pair| RateInterval {
                 messages: pair.iter().map(|span| span.messages).sum(),
                 bytes: pair.iter().map(|span| span.bytes).sum(),
             })
@@ -61,7 +61,7 @@ impl Rates {
     }
 
     /// The length of a span in milliseconds, and the spans.
-    pub(crate) fn spans(&self) -> (i64, &[Span]) {
+    pub(crate) fn spans(&self) -> (i64, &[RateInterval]) {
         (self.width, &self.spans)
     }
 }

@@ -75,7 +75,7 @@ impl Part {
 
 /// What the element around an entry's parts says of it: `<article class aria-label>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Frame {
+pub(crate) struct Article {
     /// Classes, separated by blanks.
     pub(crate) class: &'static str,
     /// What a screen reader calls the entry. Not escaped.
@@ -83,7 +83,7 @@ pub(crate) struct Frame {
 }
 
 /// What goes around the parts of an entry.
-pub(crate) fn frame(entry: &Entry) -> Frame {
+pub(crate) fn frame(entry: &Entry) -> Article {
     let (class, label) = match entry {
         Entry::Message(_) => match entry.kind() {
             EntryKind::UserMessage => ("e e-user", "Message of the user".to_owned()),
@@ -102,7 +102,7 @@ pub(crate) fn frame(entry: &Entry) -> Frame {
         }
         Entry::SessionMessage(_) => ("e e-between", "Message between sessions".to_owned()),
     };
-    Frame { class, label }
+    Article { class, label }
 }
 
 /// A tool call that somebody has been asked about does nothing until that is answered, whatever it says of itself.

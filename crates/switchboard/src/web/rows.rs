@@ -51,14 +51,14 @@ pub(crate) struct EntryFrame {
     parts: Option<Vec<PartFrame>>,
     /// The sub-agents inside, all of them; without any all are as they were.
     #[serde(skip_serializing_if = "Option::is_none")]
-    nests: Option<Vec<Nest>>,
+    nests: Option<Vec<NestFrame>>,
 }
 
 type PartFrame = (String, Option<CommonText>);
 
 /// A sub-agent inside an entry.
 #[derive(Debug, Serialize)]
-struct Nest {
+struct NestFrame {
     session: CommonText,
     open: bool,
     /// The entries that are shown, by their positions.
@@ -257,7 +257,7 @@ impl Rows {
         children: &[Arc<str>],
         is_new: bool,
         (depth, budget): (usize, &mut Budget),
-    ) -> Vec<Nest> {
+    ) -> Vec<NestFrame> {
         let shown = &children[children.len().saturating_sub(MOST_CHILDREN)..];
         let mut nests = Vec::with_capacity(shown.len());
         for child in shown {
@@ -309,7 +309,7 @@ impl Rows {
             let parts = changed(&mut seen.parts, parts);
             let parts = (is_fresh || seen.parts != before).then_some(parts);
             let session = CommonText(Arc::clone(child));
-            nests.push(Nest { session, open, from: window.start, to: window.end, parts, entries });
+            nests.push(NestFrame { session, open, from: window.start, to: window.end, parts, entries });
         }
         nests
     }

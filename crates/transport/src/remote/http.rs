@@ -481,7 +481,7 @@ pub(super) async fn pass_on(
 
 /// The session that the result of an answer names.
 fn new_session(text: &str) -> Option<String> {
-    Some(Raw::parse(text).ok()?.get("result")?.get("sessionId")?.as_text()?.into_owned())
+    Raw::parse(text).ok()?.get("result")?.text("sessionId")
 }
 
 fn routing(text: &str) -> Routing {

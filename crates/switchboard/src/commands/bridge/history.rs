@@ -39,7 +39,7 @@ pub(super) struct History {
     agent: Agent,
     /// Whether the agent was told that sub-agents have sessions of their own.
     knows_children: bool,
-    asked: Correlator<Asked>,
+    asked: Correlator<OpenCall>,
     /// Sessions that the agent has under another id: the client's, and the agent's.
     renamed: Vec<(String, String)>,
 }
@@ -55,7 +55,7 @@ struct Agent {
 }
 
 /// A request whose answer matters.
-enum Asked {
+enum OpenCall {
     Introduction,
     List {
         cwd: Option<String>,
@@ -68,10 +68,6 @@ enum Asked {
         is_new: bool,
         lines: Vec<String>,
     },
-}
-
-fn text(params: Option<&Raw<'_>>, key: &str) -> Option<String> {
-    Some(params?.get(key)?.as_text()?.into_owned())
 }
 
 /// An object with some keys left out and one set.
@@ -148,7 +144,7 @@ impl History {
 
     /// Parameters with the id that the other side knows.
     fn renamed(&self, params: &Raw<'_>, to_agent: bool) -> Option<Raw<'static>> {
-        let id = text(Some(params), "sessionId")?;
+        let id = params.text("sessionId")?;
         let other = self.renamed.iter().find_map(|(client, agent)| {
             let (own, other) = if to_agent { (client, agent) } else { (agent, client) };
             (*own == id).then_some(other)
@@ -162,15 +158,15 @@ impl History {
             "initialize" => {
                 let offered = params.and_then(|params| params.get("clientCapabilities"));
                 self.knows_children = offered.is_some_and(|offered| offered.get("subagents").is_some());
-                self.ask(&request.id, Asked::Introduction);
+                self.ask(&request.id, OpenCall::Introduction);
                 None
             }
             "session/list" if self.agent.is_version_1 && !self.agent.lists => {
-                Some(vec![self.list(request.id, text(params, "cwd").as_deref())])
+                Some(vec![self.list(request.id, params.and_then(|it| it.text("cwd")).as_deref())])
             }
             "session/list" => {
-                let cwd = text(params, "cwd");
-                self.ask(&request.id, Asked::List { cwd });
+                let cwd = params.and_then(|it| it.text("cwd"));
+                self.ask(&request.id, OpenCall::List { cwd });
                 None
             }
             "session/load" | "session/resume" => {
@@ -180,14 +176,16 @@ impl History {
                     // All agents of version 2 should be; some are not, or have forgotten.
                     (false, _) => true,
                 };
-                let is_renamed = text(params, "sessionId")
+                let is_renamed = params
+                    .and_then(|it| it.text("sessionId"))
                     .is_some_and(|id| self.renamed.iter().any(|(client, _)| *client == id));
                 if is_able && !is_renamed {
-                    self.ask(&request.id.clone(), Asked::Opening(request));
+                    self.ask(&request.id.clone(), OpenCall::Opening(request));
                     return None;
                 }
                 Some(self.open(&request).unwrap_or_else(|| {
-                    let session = text(request.params.as_ref(), "sessionId").unwrap_or_default();
+                    let session =
+                        request.params.as_ref().and_then(|it| it.text("sessionId")).unwrap_or_default();
                     let message = format!("neither the agent nor the store knows the session {session}");
                     let error = RpcError::new(codes::RESOURCE_NOT_FOUND, message);
                     let refusal = Message::response(request.id, Err(error));
@@ -203,14 +201,14 @@ impl History {
 
     /// Remembers what to do with the answer to a request. Of those that are never answered the oldest is forgotten: it
     /// then goes as it is.
-    fn ask(&mut self, id: &RequestId<'_>, asked: Asked) {
+    fn ask(&mut self, id: &RequestId<'_>, asked: OpenCall) {
         self.asked.open_or_evict(Side::Client, id, asked);
     }
 
     /// Opens an old session from the store; `None` when it is not there.
     fn open(&mut self, request: &Request<'static>) -> Option<Vec<Redirect>> {
         let params = request.params.as_ref()?;
-        let session = text(Some(params), "sessionId")?;
+        let session = params.text("sessionId")?;
         let recorded = self.recorded(&session)?;
         let lines = if wants_history(request) { recorded } else { Vec::new() };
         // Again in this conversation: the agent has it already.
@@ -223,7 +221,7 @@ impl History {
         } else {
             ("session/resume", params.clone())
         };
-        self.ask(&request.id, Asked::Instead { session, is_new, lines });
+        self.ask(&request.id, OpenCall::Instead { session, is_new, lines });
         let instead = Message::request(request.id.clone(), method, params);
         Some(vec![Redirect::ToAgent(instead.encode(WireFormat::Any))])
     }
@@ -250,17 +248,17 @@ impl History {
         let lacks =
             |error: &RpcError<'_>| matches!(error.code, codes::METHOD_NOT_FOUND | codes::RESOURCE_NOT_FOUND);
         match (self.asked.answered(Side::Agent, &response.id)?, response.outcome) {
-            (Asked::Introduction, Ok(result)) => {
+            (OpenCall::Introduction, Ok(result)) => {
                 let result = self.introduced(&result)?;
                 Some(vec![answer(response.id, result)])
             }
-            (Asked::List { cwd }, Err(error)) if lacks(&error) => {
+            (OpenCall::List { cwd }, Err(error)) if lacks(&error) => {
                 Some(vec![self.list(response.id, cwd.as_deref())])
             }
-            (Asked::Opening(request), Err(error)) if lacks(&error) => self.open(&request),
-            (Asked::Instead { session, is_new, lines }, Ok(result)) => {
+            (OpenCall::Opening(request), Err(error)) if lacks(&error) => self.open(&request),
+            (OpenCall::Instead { session, is_new, lines }, Ok(result)) => {
                 if is_new {
-                    let agents = text(Some(&result), "sessionId")?;
+                    let agents = result.text("sessionId")?;
                     self.renamed.push((session.clone(), agents));
                 }
                 let answer = answer(response.id, changed(&result, &["sessionId"], None));
@@ -282,7 +280,7 @@ impl History {
         let of_sessions =
             capabilities.as_ref().and_then(|own| Some(own.get("sessionCapabilities")?.into_owned()));
         self.agent = Agent {
-            name: text(info.as_ref(), "name"),
+            name: info.as_ref().and_then(|it| it.text("name")),
             is_version_1: Handshake::of_answer(result).version == Version::V1,
             loads: has(capabilities.as_ref(), "loadSession"),
             resumes: has(of_sessions.as_ref(), "resume"),

@@ -147,8 +147,8 @@ impl Permissions {
         }
         let Ok(Message::Notification(update)) = Message::decode(line, WireFormat::Any) else { return };
         let Some(params) = update.params else { return };
-        let call = params.get("update").and_then(|update| text(&update, "toolCallId"));
-        if let (Some(session), Some(call)) = (text(&params, "sessionId"), call) {
+        let call = params.get("update").and_then(|update| update.text("toolCallId"));
+        if let (Some(session), Some(call)) = (params.text("sessionId"), call) {
             self.told.insert((session, call));
         }
     }
@@ -163,7 +163,7 @@ impl Permissions {
         };
         let mut updates = Vec::new();
         if let Some(call) = call.as_ref().filter(|call| call.is_object()) {
-            let name = text(call, "toolCallId").unwrap_or_default();
+            let name = call.text("toolCallId").unwrap_or_default();
             let is_new = is_version_1 && self.told.insert((session.clone(), name));
             updates.push(update_line(&session, &call_update(call, is_new)));
         }
@@ -195,15 +195,11 @@ impl Withheld {
         let call = about.as_ref().and_then(|about| about.get("toolCall")).map(Raw::into_owned).or(old);
         Withheld {
             id: request.id.clone().into_owned(),
-            session: params.and_then(|params| text(params, "sessionId")).unwrap_or_default(),
+            session: params.and_then(|params| params.text("sessionId")).unwrap_or_default(),
             call,
             is_version_1,
         }
     }
-}
-
-fn text(object: &Raw<'_>, key: &str) -> Option<String> {
-    object.get(key)?.as_text().map(std::borrow::Cow::into_owned)
 }
 
 /// The call of a question as an update; in version 1 the first one of a call has another name, and a title.

@@ -8,16 +8,16 @@ use crate::recording::{Recording, Watch};
 
 /// What is recorded: the side that speaks version 2, and the other one beside it. A file gets what the client
 /// sends and sees.
-pub(super) struct Recorded {
+pub(super) struct BridgeRecording {
     pub(super) recording: Recording,
     watch: Watch,
     /// The side whose messages are those of the session, where it is settled.
     side: Option<Side>,
 }
 
-impl Recorded {
+impl BridgeRecording {
     pub(super) fn new(recording: Recording, child: &Child, is_file: bool) -> Self {
-        Recorded {
+        BridgeRecording {
             watch: recording.watch(child),
             recording,
             side: if is_file { Some(Side::Client) } else { None },

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use super::history::{History, Redirect};
 use super::host::TerminalEvent;
 use super::permissions::{Instead, Permissions};
-use super::recorded::Recorded;
+use super::recorded::BridgeRecording;
 use crate::ending::{self, Phase, Stop, Stops};
 use crate::outbound_queue::{OutboundLine, OutboundQueue};
 use crate::outcome::{CommandError, Outcome};
@@ -50,7 +50,7 @@ const UNREAD: Duration = Duration::from_secs(2);
 pub(super) struct Parts {
     pub(super) bridge: Bridge,
     pub(super) losses: Option<File>,
-    pub(super) record: Option<Recorded>,
+    pub(super) record: Option<BridgeRecording>,
     pub(super) history: Option<History>,
     pub(super) permissions: Option<Permissions>,
     pub(super) terminal_events: mpsc::Receiver<TerminalEvent>,
@@ -64,7 +64,7 @@ pub(super) struct Service {
     to_client: OutboundQueue,
     to_agent: OutboundQueue,
     losses: Option<File>,
-    record: Option<Recorded>,
+    record: Option<BridgeRecording>,
     history: Option<History>,
     permissions: Option<Permissions>,
     now: Moment,
@@ -296,7 +296,7 @@ impl Service {
 
     /// Whether rules answer a question on its way to the client; what they decide is noted.
     fn is_decided(&mut self, line: &str) -> bool {
-        let is_of_agent = self.record.as_ref().is_some_and(Recorded::is_of_agent);
+        let is_of_agent = self.record.as_ref().is_some_and(BridgeRecording::is_of_agent);
         let looked = self.permissions.as_mut().and_then(|permissions| permissions.look(line, is_of_agent));
         let Some((note, is_withheld)) = looked else { return false };
         if let Some(recorded) = &self.record {

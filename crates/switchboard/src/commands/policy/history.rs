@@ -281,7 +281,7 @@ impl Past {
 }
 
 /// A question, and what became of it.
-pub(super) struct Asked {
+pub(super) struct PastQuestion {
     /// The number of its message.
     pub(super) number: u64,
     pub(super) question: Question,
@@ -294,7 +294,7 @@ pub(super) struct Asked {
 /// A session that is followed, with its questions that have no answer yet.
 pub(super) struct Followed {
     observer: Observer,
-    open: VecDeque<Asked>,
+    open: VecDeque<PastQuestion>,
     asked: usize,
 }
 
@@ -304,7 +304,7 @@ impl Followed {
     }
 
     /// Takes a record of the store, and gives the questions that it settles.
-    pub(super) fn record(&mut self, record: &Record, relevance: &Relevance) -> Vec<Asked> {
+    pub(super) fn record(&mut self, record: &Record, relevance: &Relevance) -> Vec<PastQuestion> {
         let text = || String::from_utf8_lossy(&record.bytes);
         match record.channel.message() {
             _ if record.channel == Channel::Hub => self.note(&text()),
@@ -317,7 +317,7 @@ impl Followed {
     }
 
     /// Takes a message, and gives the questions that it settles, or of which no answer will be found any more.
-    fn take(&mut self, message: &str, from: Option<Side>, number: u64) -> Vec<Asked> {
+    fn take(&mut self, message: &str, from: Option<Side>, number: u64) -> Vec<PastQuestion> {
         let asked = self.observer.read(message, from, Moment(0));
         // A question is settled before another one can take its id.
         let mut settled = self.settle();
@@ -328,7 +328,7 @@ impl Followed {
             let place = self.asked;
             self.asked += 1;
             let answered = Answered::Open;
-            self.open.push_back(Asked { number, question, answered, by_rule: false, place });
+            self.open.push_back(PastQuestion { number, question, answered, by_rule: false, place });
         }
         settled
     }
@@ -338,7 +338,7 @@ impl Followed {
         apply_hub_note(self.observer.conversation_mut(), note, Moment(0));
     }
 
-    fn settle(&mut self) -> Vec<Asked> {
+    fn settle(&mut self) -> Vec<PastQuestion> {
         let mut settled = Vec::new();
         let mut at = 0;
         while let Some(asked) = self.open.get_mut(at) {
@@ -354,7 +354,7 @@ impl Followed {
     }
 
     /// The questions that nobody has answered.
-    pub(super) fn end(&mut self) -> impl Iterator<Item = Asked> {
+    pub(super) fn end(&mut self) -> impl Iterator<Item = PastQuestion> {
         self.open.drain(..)
     }
 }
@@ -363,7 +363,7 @@ impl Followed {
 struct Reading {
     name: String,
     session: Followed,
-    questions: Vec<Asked>,
+    questions: Vec<PastQuestion>,
     begun: Vec<(u64, Option<String>, String)>,
 }
 
@@ -396,7 +396,7 @@ impl Reading {
         let observer = session.observer;
         let asked: std::collections::HashSet<(Option<&str>, &str)> = questions
             .iter()
-            .filter_map(|Asked { question, .. }| {
+            .filter_map(|PastQuestion { question, .. }| {
                 Some((question.session.as_deref(), question.tool_call.as_deref()?))
             })
             .collect();
@@ -409,9 +409,10 @@ impl Reading {
             })
             .collect();
         let place = |message| Place { session: name.clone(), message };
-        let asked = questions.into_iter().map(|Asked { number, question, answered, by_rule, .. }| {
-            Told::Found(place(number), Event::Asked { question: Box::new(question), answered, by_rule })
-        });
+        let asked =
+            questions.into_iter().map(|PastQuestion { number, question, answered, by_rule, .. }| {
+                Told::Found(place(number), Event::Asked { question: Box::new(question), answered, by_rule })
+            });
         let unasked = unasked
             .into_iter()
             .map(|(number, subject)| Told::Found(place(number), Event::Unasked(Box::new(subject))));

@@ -5,7 +5,7 @@ use std::time::Instant;
 use switchboard_policy::{Host, Observer, Policy, Relevance, Verdict};
 use switchboard_store::{Filter, Item, Store, StoreError, Summary};
 
-use super::history::{Answered, Asked, Followed};
+use super::history::{Answered, Followed, PastQuestion};
 use super::in_few_words;
 
 /// How many of the sessions that changed last are looked at.
@@ -112,8 +112,8 @@ impl Reading<'_> {
         Ok(true)
     }
 
-    fn found(&mut self, asked: &Asked) {
-        let Asked { number, question, answered, .. } = asked;
+    fn found(&mut self, asked: &PastQuestion) {
+        let PastQuestion { number, question, answered, .. } = asked;
         self.preview.questions += 1;
         let decision = self.policy.judge(&question.subject, self.host).offered(&question.options);
         if decision.verdict != self.verdict {

@@ -123,5 +123,5 @@ impl Speakers<'_> {
 /// The session that a message is about.
 fn session_of(line: &str) -> Option<String> {
     let message = Raw::parse(line).ok()?;
-    Some(message.get("params")?.get("sessionId")?.as_text()?.into_owned())
+    message.get("params")?.text("sessionId")
 }

@@ -1,6 +1,6 @@
 //! Sessions of version 1, translated as `convert` does.
 
-use switchboard_bridge::{Moment, Policy, RecordingBridge, Side, Version};
+use switchboard_bridge::{LossPolicy, Moment, RecordingBridge, Side, Version};
 use switchboard_store::{Channel, Record};
 
 /// Translates the messages of a session into version 2.
@@ -11,7 +11,7 @@ pub(super) struct Translation {
 
 impl Translation {
     pub(super) fn new() -> Self {
-        Translation { bridge: RecordingBridge::with_policy(Version::V2, Policy::Quiet), at: Moment(0) }
+        Translation { bridge: RecordingBridge::with_policy(Version::V2, LossPolicy::Quiet), at: Moment(0) }
     }
 
     /// What a record amounts to. What was noted about the messages stays as it is, and everything else is left out.

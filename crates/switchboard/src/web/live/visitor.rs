@@ -47,12 +47,8 @@ impl Refused {
     }
 
     fn by_agent(error: &RpcError<'_>) -> Self {
-        let known = error.data.as_ref().and_then(|data| data.get("sessionId"));
-        Refused {
-            words: refused(error),
-            wants_login: error.code == codes::AUTHENTICATION_REQUIRED,
-            known: known.and_then(|id| id.as_text().map(std::borrow::Cow::into_owned)),
-        }
+        let known = error.data.as_ref().and_then(|data| data.text("sessionId"));
+        Refused { words: refused(error), wants_login: error.code == codes::AUTHENTICATION_REQUIRED, known }
     }
 }
 
@@ -110,10 +106,7 @@ impl Visitor {
         let agent = self.agent.clone();
         let reply = self.meanwhile(agent.resume_session(&request)).await;
         let answer = opened(reply)?.encode(WireFormat::Any);
-        let id = Raw::parse(&*answer).ok().and_then(|answer| {
-            let id = answer.get("_meta")?.get(SESSION)?.as_text()?.into_owned();
-            Some(id)
-        });
+        let id = Raw::parse(&*answer).ok().and_then(|answer| answer.get("_meta")?.text(SESSION));
         let words = || "the hub does not say which session it is".to_owned();
         id.ok_or_else(|| Refused { words: words(), wants_login: false, known: None })
     }

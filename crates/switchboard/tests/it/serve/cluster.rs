@@ -7,19 +7,30 @@ use serde_json::{Value, json};
 use switchboard_testkit::NatsServer;
 
 use super::hub::{Client, Hub};
+use super::nats::place_with_server;
 use super::{block_on, cursors, text};
 use crate::agent_program::Place;
 
 /// After how long the servers forget a hub, and a few seconds.
 const FORGOTTEN: Duration = Duration::from_secs(12);
 
-/// A place with a NATS server.
-fn place_with_server() -> Option<(Place, NatsServer)> {
-    let place = Place::new();
-    let folder = place.home().join("nats");
-    std::fs::create_dir_all(&folder).unwrap();
-    let server = NatsServer::start(&folder)?;
-    Some((place, server))
+/// A place with a NATS server and two hubs.
+fn two_hubs() -> Option<(Place, NatsServer, Hub, Hub)> {
+    let (place, server) = place_with_server(&["--jetstream"])?;
+    let [one, other] =
+        ["one", "other"].map(|name| Hub::start_as(&place, name, &["--log", &server.address(), "demo"]));
+    Some((place, server, one, other))
+}
+
+/// A session that is at work at one hub, with a client there and one at the other hub.
+async fn at_work(place: &Place, one: &Hub, other: &Hub) -> (Client, Client, String) {
+    let mut at_one = one.client(2).await;
+    let session = at_one.new_session(place).await;
+    let mut at_other = other.client(2).await;
+    attach(&mut at_other, &session, place).await;
+    at_one.prompt(&session, "slow 600").await;
+    at_other.until(|message| message["params"]["update"]["state"] == "running").await;
+    (at_one, at_other, session)
 }
 
 /// Looks at a session from its beginning; gives the places and the text of what it has.
@@ -52,9 +63,7 @@ fn is_error(message: &Value) -> bool {
 
 #[test]
 fn a_session_is_used_through_any_hub() {
-    let Some((place, server)) = place_with_server() else { return };
-    let one = Hub::start_as(&place, "one", &["--log", &server.address(), "demo"]);
-    let other = Hub::start_as(&place, "other", &["--log", &server.address(), "demo"]);
+    let Some((place, _server, one, other)) = two_hubs() else { return };
     block_on(async {
         let mut at_one = one.client(2).await;
         let session = at_one.new_session(&place).await;
@@ -123,16 +132,9 @@ fn a_session_is_used_through_any_hub() {
 
 #[test]
 fn a_session_whose_hub_is_lost_goes_on_at_another() {
-    let Some((place, server)) = place_with_server() else { return };
-    let one = Hub::start_as(&place, "one", &["--log", &server.address(), "demo"]);
-    let other = Hub::start_as(&place, "other", &["--log", &server.address(), "demo"]);
+    let Some((place, _server, one, other)) = two_hubs() else { return };
     block_on(async {
-        let mut at_one = one.client(2).await;
-        let session = at_one.new_session(&place).await;
-        let mut at_other = other.client(2).await;
-        attach(&mut at_other, &session, &place).await;
-        at_one.prompt(&session, "slow 600").await;
-        at_other.until(|message| message["params"]["update"]["state"] == "running").await;
+        let (_at_one, mut at_other, session) = at_work(&place, &one, &other).await;
         one.kill();
         let begun = Instant::now();
         let told = at_other.until(is_error).await;
@@ -147,16 +149,9 @@ fn a_session_whose_hub_is_lost_goes_on_at_another() {
 
 #[test]
 fn a_hub_that_stood_still_writes_nothing_more() {
-    let Some((place, server)) = place_with_server() else { return };
-    let one = Hub::start_as(&place, "one", &["--log", &server.address(), "demo"]);
-    let other = Hub::start_as(&place, "other", &["--log", &server.address(), "demo"]);
+    let Some((place, _server, one, other)) = two_hubs() else { return };
     block_on(async {
-        let mut at_one = one.client(2).await;
-        let session = at_one.new_session(&place).await;
-        let mut at_other = other.client(2).await;
-        attach(&mut at_other, &session, &place).await;
-        at_one.prompt(&session, "slow 600").await;
-        at_other.until(|message| message["params"]["update"]["state"] == "running").await;
+        let (at_one, mut at_other, session) = at_work(&place, &one, &other).await;
         one.signal("STOP");
         // A prompt that comes meanwhile waits for the one that can do it.
         let prompt = at_other.prompt(&session, "hello").await;
@@ -189,7 +184,7 @@ fn a_hub_that_stood_still_writes_nothing_more() {
 
 #[test]
 fn a_session_goes_on_only_where_its_folder_is() {
-    let Some((place, server)) = place_with_server() else { return };
+    let Some((place, server)) = place_with_server(&["--jetstream"]) else { return };
     let folders = ["a", "b", "both"].map(|name| place.work().join(name));
     for folder in &folders {
         std::fs::create_dir(folder).unwrap();
@@ -273,9 +268,7 @@ async fn until_let_go(server: &NatsServer, session: &str) {
 
 #[test]
 fn who_attaches_at_another_hub_is_told_who_prompted_and_answered() {
-    let Some((place, server)) = place_with_server() else { return };
-    let one = Hub::start_as(&place, "one", &["--log", &server.address(), "demo"]);
-    let other = Hub::start_as(&place, "other", &["--log", &server.address(), "demo"]);
+    let Some((place, _server, one, other)) = two_hubs() else { return };
     let kind =
         |name: &'static str| move |message: &Value| message["params"]["update"]["sessionUpdate"] == name;
     let is_notice =

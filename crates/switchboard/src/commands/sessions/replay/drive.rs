@@ -61,8 +61,7 @@ pub(crate) fn prompts(script: &Script) -> (Vec<Vec<Prompt>>, VecDeque<Option<Str
                     answers.push((*question, None));
                 }
                 Action::AwaitAnswer { question, outcome: Ok(result) } => {
-                    let chosen =
-                        result.get("outcome").and_then(|o| Some(o.get("optionId")?.as_text()?.into_owned()));
+                    let chosen = result.get("outcome").and_then(|outcome| outcome.text("optionId"));
                     if let Some((_, answer)) = answers.iter_mut().rev().find(|(asked, _)| asked == question) {
                         *answer = chosen;
                     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use switchboard_acp::rpc::{Message, Notification, Request, RequestId, Response, RpcError, codes};
 use switchboard_acp::{Correlator, Raw, Side, Wire, WireFormat};
 
-use crate::script::{Action, Outcome, Script, SessionScript, update_line, wants_history};
+use crate::script::{Action, RecordedAnswer, Script, SessionScript, update_line, wants_history};
 
 /// How many questions may wait for their answers; for more, the oldest are forgotten.
 const MAX_OPEN: usize = 10_000;
@@ -189,7 +189,7 @@ impl Player {
 
     fn request(&mut self, request: Request<'static>, now: Duration) {
         let params = request.params.as_ref();
-        let text = |key: &str| Some(params?.get(key)?.as_text()?.into_owned());
+        let text = |key: &str| params?.text(key);
         let named = text("sessionId");
         let session = named.as_ref().and_then(|id| self.script.sessions.iter().position(|s| s.id == *id));
         let session = session.filter(|session| !self.playing[*session].is_deleted);
@@ -289,7 +289,7 @@ impl Player {
     }
 
     /// What was answered to a method; the last answer serves for whatever comes after it.
-    fn recorded_answer(&mut self, method: &str) -> Option<Outcome> {
+    fn recorded_answer(&mut self, method: &str) -> Option<RecordedAnswer> {
         let answers = self.script.answers.get_mut(method)?;
         if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() }
     }
@@ -321,10 +321,7 @@ impl Player {
         if notification.method != "session/cancel" {
             return;
         }
-        let id = notification
-            .params
-            .as_ref()
-            .and_then(|params| Some(params.get("sessionId")?.as_text()?.into_owned()));
+        let id = notification.params.as_ref().and_then(|params| params.text("sessionId"));
         let Some(session) = self.script.sessions.iter().position(|session| Some(&session.id) == id.as_ref())
         else {
             return;
@@ -381,7 +378,7 @@ impl Player {
     }
 }
 
-fn answer(id: RequestId<'static>, outcome: Outcome) -> String {
+fn answer(id: RequestId<'static>, outcome: RecordedAnswer) -> String {
     Message::response(id, outcome).encode(WireFormat::Any)
 }
 
@@ -399,8 +396,7 @@ fn introduction(version: u16) -> Raw<'static> {
 /// The state that an update says the session is in.
 fn state(notification: &Notification<'_>) -> Option<String> {
     let update = notification.params.as_ref()?.get("update")?;
-    let is_state = update.get("sessionUpdate")?.as_text()? == "state_update";
-    if is_state { Some(update.get("state")?.as_text()?.into_owned()) } else { None }
+    if update.text("sessionUpdate")? == "state_update" { update.text("state") } else { None }
 }
 
 fn listed(session: &SessionScript, cwd: Option<&str>) -> Option<Value> {
