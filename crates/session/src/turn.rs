@@ -22,6 +22,8 @@ pub struct Turn {
     inserted: bool,
     /// The session has worked since.
     ran: bool,
+    /// The session has said since that it does nothing, which need not be the end of this.
+    rested: bool,
     end: Option<TurnEnd>,
 }
 
@@ -93,9 +95,10 @@ impl Turns {
         self.turns.iter()
     }
 
-    /// Whether work on one of them goes on or is yet to begin. It may be over before the agent says that it took the prompt.
+    /// Whether work on one of them goes on or is yet to begin. It may be over before the agent says that it took the prompt,
+    /// and where the agent rests nobody waits for it, even if it never said that it began.
     pub(crate) fn are_at_work(&self) -> bool {
-        self.has_open() && self.turns.iter().rev().any(|turn| turn.end.is_none())
+        self.has_open() && self.turns.iter().rev().any(|turn| turn.end.is_none() && !turn.rested)
     }
 
     pub(crate) fn has_open(&self) -> bool {
@@ -118,6 +121,7 @@ impl Turns {
             busy,
             inserted: false,
             ran: false,
+            rested: false,
             end: None,
         });
         self.open += 1;
@@ -168,6 +172,7 @@ impl Turns {
             if turn.busy && !turn.inserted {
                 return;
             }
+            turn.rested = matches!(state, v2::StateUpdate::Idle(_));
             match state {
                 // Idle without a reason is also told where nothing has ended, as after a session was opened.
                 v2::StateUpdate::Idle(idle) if turn.ran || idle.stop_reason.is_some() => {

@@ -434,6 +434,13 @@ mod tests {
             assert_eq!(memory.end_of(&1.into()), None, "{state}: the agent has not taken it");
         }
         memory.see(6, Channel::ToClient, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#);
+        // An agent that rests waits for the next prompt, also where it never said that it worked on the last one.
+        memory.see(7, Channel::ToClient, &update("idle"));
+        memory.see(8, Channel::ToAgent, &prompt.replace(r#""id":1"#, r#""id":2"#));
+        assert!(memory.is_busy());
+        memory.see(9, Channel::ToClient, r#"{"jsonrpc":"2.0","id":2,"result":{}}"#);
+        memory.see(10, Channel::ToClient, &update("idle"));
+        assert!(!memory.is_busy());
         let ended = r#"{"sessionUpdate":"state_update","state":"idle"}"#;
         assert_eq!(memory.end_of(&1.into()).as_deref(), Some(ended));
     }
