@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use switchboard_acp::detect::Handshake;
 use switchboard_acp::rpc::{BATCH_LIMIT, Message, RequestId, batch_entries};
-use switchboard_acp::{Correlator, DecodeError, Wire, WireFormat};
+use switchboard_acp::{DecodeError, SenderTracker, Wire, WireFormat};
 
 use crate::bridge::Handled;
 use crate::context::{Output, session_of};
@@ -38,7 +38,7 @@ pub struct RecordingBridge {
     /// Whether what comes is in the wanted version already.
     passes: bool,
     undecided: Option<Undecided>,
-    speakers: Speakers,
+    senders: SenderTracker,
     lines: VecDeque<TranslatedLine>,
     /// The number of the line that is being translated, and of the last that came.
     number: u64,
@@ -66,9 +66,6 @@ pub struct TranslatedLine {
 /// How many lines a handshake may wait for its answer.
 const UNDECIDED: usize = 1000;
 
-/// Of how many requests it is known who made them.
-const OPEN: usize = 100_000;
-
 impl RecordingBridge {
     /// A translation into a version.
     pub fn new(to: Version) -> Self {
@@ -85,7 +82,7 @@ impl RecordingBridge {
             far,
             passes: false,
             undecided: None,
-            speakers: Speakers::default(),
+            senders: SenderTracker::default(),
             lines: VecDeque::new(),
             number: 0,
             taken: 0,
@@ -104,7 +101,7 @@ impl RecordingBridge {
     pub fn take_numbered(&mut self, number: u64, from: Option<Side>, line: &str, now: Moment) {
         (self.taken, self.number) = (number, number);
         let message = Message::decode(line, WireFormat::Any);
-        let from = from.unwrap_or_else(|| self.speakers.speaker(message.as_ref().ok()));
+        let from = from.unwrap_or_else(|| self.guess_sender(message.as_ref().ok()));
         match &message {
             Err(error) if batch_entries(line, BATCH_LIMIT).is_err() => return self.lose(from, error),
             Ok(Message::Request(request)) if from == Side::Client && request.method == "initialize" => {
@@ -130,6 +127,16 @@ impl RecordingBridge {
             _ if full => self.decide(None),
             _ => {}
         }
+    }
+
+    /// Who says something, where the recording does not tell. What shows nothing is taken for a request of the client, or for
+    /// something that the agent says.
+    fn guess_sender(&mut self, message: Option<&Message<'_>>) -> Side {
+        let shown = message.and_then(|message| self.senders.sender(message));
+        shown.unwrap_or(match message {
+            Some(Message::Request(_)) => Side::Client,
+            _ => Side::Agent,
+        })
     }
 
     /// A line is no message.
@@ -276,41 +283,4 @@ fn halves(to: Version, policy: LossPolicy) -> (Bridge, Bridge) {
         Bridge::new(BridgeOptions { keep_ids: true, policy, ..BridgeOptions::between(client, agent) })
     };
     (half(source, to), half(to, source))
-}
-
-/// Finds out who says something in a recording that does not tell.
-#[derive(Debug)]
-struct Speakers {
-    open: Correlator<()>,
-}
-
-impl Default for Speakers {
-    fn default() -> Self {
-        Speakers { open: Correlator::new(OPEN) }
-    }
-}
-
-impl Speakers {
-    fn speaker(&mut self, message: Option<&Message<'_>>) -> Side {
-        match message {
-            Some(Message::Request(request)) => {
-                let side = crate::stateless::sender_of(&request.method);
-                self.open.open_or_evict(side, &request.id, ());
-                side
-            }
-            Some(Message::Notification(notification)) => match &*notification.method {
-                "session/update" | "elicitation/complete" => Side::Agent,
-                method if method.starts_with('_') => Side::Agent,
-                _ => Side::Client,
-            },
-            Some(Message::Response(response)) => {
-                // Of two with the same id that of the agent: it is asked, and answered, while a prompt is open.
-                let agent_asked = self.open.contains(Side::Agent, &response.id);
-                let asker = if agent_asked { Side::Agent } else { Side::Client };
-                self.open.close(asker, &response.id);
-                asker.other()
-            }
-            None => Side::Agent,
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! Translation of one thing at a time, without memory: what cannot be said fails, by element and reason.
 
 use switchboard_acp::rpc::{Message, Notification, Response};
-use switchboard_acp::{Correlator, Field, Raw, Text, Wire, WireFormat, v1, v2};
+use switchboard_acp::{Correlator, Field, Raw, Text, Wire, WireFormat, caller_of, v1, v2};
 use switchboard_diff::FileAtHand;
 
 use crate::convert::initialize::{self, Served};
@@ -252,7 +252,7 @@ impl Stateless {
         };
         match Message::decode(line, reading)? {
             Message::Request(mut request) => {
-                let from = from.unwrap_or(sender_of(&request.method));
+                let from = from.or_else(|| caller_of(&request.method)).unwrap_or(Side::Client);
                 drop(self.open.open_or_evict(from, &request.id, request.method.clone().into()));
                 let call = self.call(&request.method, request.params_text())?;
                 if let Some((method, params)) = call.value {
@@ -358,17 +358,6 @@ impl Stateless {
             }
         }
         Ok(self.written(&Message::Response(response), omitted))
-    }
-}
-
-/// Who makes a request, by its method.
-pub(crate) fn sender_of(method: &str) -> Side {
-    match method {
-        "session/request_permission" | "elicitation/create" => Side::Agent,
-        _ if method.starts_with("fs/") => Side::Agent,
-        "terminal/cancel" => Side::Client,
-        _ if method.starts_with("terminal/") => Side::Agent,
-        _ => Side::Client,
     }
 }
 

@@ -149,27 +149,6 @@ impl Evaluator {
         self.checkers = Checkers::new();
     }
 
-    /// Who sent a message of which nobody said it, as far as it shows.
-    pub fn sender_of(&self, text: &str) -> Option<Side> {
-        let message = Message::decode(text, WireFormat::Any).ok()?;
-        let method = match &message {
-            Message::Request(request) => &*request.method,
-            Message::Notification(notification) => &*notification.method,
-            Message::Response(response) => {
-                let asker = [Side::Client, Side::Agent]
-                    .into_iter()
-                    .find(|side| self.connection.open.contains(*side, &response.id));
-                return asker.map(Side::other);
-            }
-        };
-        let of_agent = matches!(method, "session/update" | "session/request_permission")
-            || method.starts_with("fs/")
-            || method.starts_with("elicitation/")
-            || (method.starts_with("terminal/") && method != "terminal/cancel");
-        let is_ours = method.starts_with('_') || method.starts_with("$/");
-        (!is_ours).then_some(if of_agent { Side::Agent } else { Side::Client })
-    }
-
     /// What was found, now that nothing more comes.
     pub fn finish(mut self) -> Findings {
         self.close_connection();

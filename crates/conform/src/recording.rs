@@ -1,6 +1,7 @@
 //! Recordings, line by line.
 
-use switchboard_acp::{LineForm, Recorded, RecordedLine, Side};
+use switchboard_acp::rpc::Message;
+use switchboard_acp::{LineForm, Recorded, RecordedLine, SenderTracker, Side, WireFormat};
 
 use crate::evaluator::Evaluator;
 use crate::report::Findings;
@@ -19,6 +20,7 @@ use crate::rules::RuleId;
 #[derive(Debug)]
 pub struct RecordingJudge {
     evaluator: Evaluator,
+    senders: SenderTracker,
     /// Whether the lines so far are messages alone, so that one that is no JSON was sent by somebody.
     is_bare: bool,
     has_lines: bool,
@@ -32,6 +34,7 @@ impl RecordingJudge {
     pub fn new(only: Option<Side>) -> Self {
         RecordingJudge {
             evaluator: Evaluator::new(only),
+            senders: SenderTracker::default(),
             is_bare: false,
             has_lines: false,
             gaps: 0,
@@ -58,6 +61,7 @@ impl RecordingJudge {
         }
         self.gaps += 1;
         self.evaluator.gap();
+        self.senders = SenderTracker::default();
     }
 
     /// How many places there were at which something is missing.
@@ -72,6 +76,7 @@ impl RecordingJudge {
         };
         if line.began.is_some() {
             self.evaluator.begin();
+            self.senders = SenderTracker::default();
         }
         match &line.recorded {
             Recorded::Message { from: Some(from), other_side: false, text } => {
@@ -92,9 +97,14 @@ impl RecordingJudge {
         }
     }
 
+    /// Who sent a message, as far as it shows.
+    fn sender_of(&mut self, text: &str) -> Option<Side> {
+        self.senders.sender(&Message::decode(text, WireFormat::Any).ok()?)
+    }
+
     /// A message of which nobody says who sent it.
     fn bare(&mut self, number: u64, text: &str, form: LineForm) {
-        if let Some(from) = self.evaluator.sender_of(text) {
+        if let Some(from) = self.sender_of(text) {
             self.is_bare |= form == LineForm::Bare;
             self.evaluator.message(number, from, text);
         } else if self.is_bare && !text.trim_start().starts_with(['{', '[']) {
@@ -109,7 +119,7 @@ impl RecordingJudge {
     fn damaged(&mut self, number: u64, text: &str) {
         let sender = match RecordedLine::parse(text).map(|line| line.recorded) {
             Ok(Recorded::Message { from: Some(from), .. } | Recorded::Noise { from, .. }) => Some(from),
-            Ok(Recorded::Message { from: None, text, .. }) => self.evaluator.sender_of(&text),
+            Ok(Recorded::Message { from: None, text, .. }) => self.sender_of(&text),
             _ => None,
         };
         match sender {

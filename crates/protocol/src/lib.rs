@@ -71,6 +71,7 @@ mod moment;
 mod more;
 mod recorded;
 mod schema;
+mod senders;
 mod shared;
 mod side;
 mod type_names;
@@ -93,6 +94,7 @@ pub use moment::Moment;
 pub use more::{More, NoMore};
 pub use recorded::{LineForm, Recorded, RecordedLine};
 pub use registry::{WireType, json_schema, wire_type, wire_types};
+pub use senders::{SenderTracker, caller_of};
 pub use side::{Side, Version};
 pub use values::{
     AbsolutePath, Base64, ByteSize, Currency, LineNumber, Map, Meta, NonEmptyText, Number, ObjectKeyword,

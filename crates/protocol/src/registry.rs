@@ -153,6 +153,12 @@ pub(crate) fn method(name: &str, revision: WireFormat) -> Option<&'static Method
     methods(revision).find(|method| method.name == name)
 }
 
+/// Who calls a method of either version.
+pub(crate) fn caller(name: &str) -> Option<Caller> {
+    let known = method(name, WireFormat::Any).or_else(|| method(name, WireFormat::V1));
+    known.map(|method| method.caller)
+}
+
 /// All types of a version.
 pub fn wire_types(revision: WireFormat) -> impl Iterator<Item = &'static WireType> {
     let types = if revision == WireFormat::V1 { v1::TYPES } else { v2::TYPES };

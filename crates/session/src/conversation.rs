@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use switchboard_acp::detect::DialectTracker;
 use switchboard_acp::rpc::{BATCH_LIMIT, BatchFault, Expected, Message, RequestId, batch_entries, is_batch};
-use switchboard_acp::{Correlator, DecodeError, Diagnostic, Moment, Side, Text, Wire, WireFormat, v2};
+use switchboard_acp::{
+    Correlator, DecodeError, Diagnostic, Moment, SenderTracker, Side, Text, Wire, WireFormat, v2,
+};
 
 use crate::change::Changes;
 use crate::entry::EntryKind;
@@ -68,6 +70,8 @@ pub struct Conversation {
     open: Correlator<Call>,
     /// The agent's dialect, as far as it shows.
     dialect: DialectTracker,
+    /// Who says what, where nobody tells.
+    senders: SenderTracker,
     /// Sessions that agents of other sessions have opened.
     lineage: Lineage,
     /// Whether somebody is logged in, where the agent told.
@@ -203,6 +207,7 @@ impl Conversation {
             recent: 0,
             open: Correlator::new(MAX_OPEN),
             dialect: DialectTracker::told(format),
+            senders: SenderTracker::default(),
             lineage: Lineage::default(),
             auth_status: None,
             now: Moment::default(),
@@ -410,7 +415,7 @@ impl Conversation {
 
     // ----- messages
 
-    /// Reads and applies one message. `from` is who sent it, where that is known; else it is guessed from what it says.
+    /// Reads and applies one message. `from` is who sent it, where that is known; else it is told by a [`SenderTracker`].
     pub fn read<'t>(
         &mut self,
         text: &'t str,
@@ -568,6 +573,7 @@ impl Conversation {
         at: Moment,
     ) -> Result<Folded<'m>, ConversationError> {
         self.now = self.now.max(at);
+        let from = from.or_else(|| self.senders.sender(message));
         match message {
             Message::Notification(notification) => self.notification(notification, from, at),
             Message::Request(request) => self.request(request, at),

@@ -18,10 +18,15 @@ struct Translated {
 }
 
 fn translate(lines: &[Recorded], to: Version) -> Translated {
+    translate_told(lines, to, true)
+}
+
+fn translate_told(lines: &[Recorded], to: Version, is_told: bool) -> Translated {
     let mut bridge = RecordingBridge::new(to);
     for (index, line) in lines.iter().enumerate() {
         let from = if line.from_agent { Side::Agent } else { Side::Client };
-        bridge.take(Some(from), &line.message, Moment(index as i64 * 20));
+        let from = is_told.then_some(from);
+        bridge.take(from, &line.message, Moment(index as i64 * 20));
     }
     bridge.finish();
     let lines = bridge.drain().collect();
@@ -321,4 +326,29 @@ fn what_is_lost_of_a_handshake_is_reported_at_its_own_line() {
     assert_eq!((of_handshake.0, &*of_handshake.1.pointer), (2, ""), "{losses:?}");
     // The answer to it finds nobody waiting.
     assert!(losses.iter().any(|(line, loss)| *line == 4 && loss.message == "answer"), "{losses:?}");
+}
+
+#[test]
+fn who_says_what_shows_where_nobody_tells() {
+    let mut compared = 0;
+    for recording in recordings() {
+        let Some(version) = version(&recording) else { continue };
+        // What is in no protocol may come from either side.
+        let methods = ["session/", "initialize", "fs/", "terminal/", "elicitation/", "authenticate", "$/"];
+        let is_odd = |line: &Recorded| {
+            let message: Value = serde_json::from_str(&line.message).unwrap();
+            let method = message["method"].as_str();
+            method.is_some_and(|method| !methods.iter().any(|start| method.starts_with(start)))
+        };
+        if recording.lines.iter().any(is_odd) {
+            continue;
+        }
+        let told = translate(&recording.lines, version.other());
+        let untold = translate_told(&recording.lines, version.other(), false);
+        let text = |line: &TranslatedLine| (line.from, line.text.clone());
+        let [told, untold] = [told, untold].map(|it| it.lines.iter().map(text).collect::<Vec<_>>());
+        assert_eq!(told, untold, "{}", recording.name);
+        compared += 1;
+    }
+    assert!(compared >= 10, "only {compared} recordings were compared");
 }

@@ -183,12 +183,7 @@ impl Conversation {
         from: Option<Side>,
         at: Moment,
     ) -> Outcome<'static> {
-        let answerer = from.unwrap_or_else(|| {
-            // Ids of both sides overlap, but only answers to the agent have these keys.
-            let to_agent =
-                |result: &Raw<'_>| result.get("outcome").is_some() || result.get("action").is_some();
-            if message.outcome.as_ref().is_ok_and(to_agent) { Side::Client } else { Side::Agent }
-        });
+        let Some(answerer) = from else { return Ok(Folded::default()) };
         if answerer == Side::Client && self.is_owed(&message.id, message.outcome.is_err()) {
             return Ok(Folded::default());
         }

@@ -39,3 +39,25 @@ fn conversations_of_version_2_fold_without_a_diagnostic() {
     println!("{folded} recorded sessions folded");
     assert!(folded >= 20, "only {folded} recorded sessions were folded");
 }
+
+#[test]
+fn who_says_what_shows_where_nobody_tells() {
+    let mut answered = 0;
+    for recording in recordings().iter().filter(|recording| is_version_2(&recording.lines)) {
+        let [mut told, mut untold] = [(); 2].map(|()| Conversation::new(WireFormat::Any));
+        for line in &recording.lines {
+            let from = if line.from_agent { Side::Agent } else { Side::Client };
+            let (one, other) = (
+                told.read(&line.message, Some(from), Moment(0)),
+                untold.read(&line.message, None, Moment(0)),
+            );
+            assert_eq!(one.is_ok(), other.is_ok(), "{}: {}", recording.name, line.message);
+        }
+        assert!(told.sessions().eq(untold.sessions()), "{}", recording.name);
+        for (id, session) in told.sessions() {
+            assert!(told.turns(id).eq(untold.turns(id)), "{}", recording.name);
+            answered += session.permissions().count();
+        }
+    }
+    assert!(answered >= 3, "only {answered} questions were asked");
+}
