@@ -14,7 +14,7 @@ pub use handle::{AgentHandle, Reply};
 pub use negotiation::AgentDescription;
 pub use observer::{Observed, Observer, WireSide};
 pub use question::{ElicitationQuestion, PermissionQuestion};
-pub use turn::{PromptTurn, TurnEnd};
+pub use turn::{PromptEnd, PromptTurn};
 pub use unstable::Steered;
 
 use std::sync::Arc;

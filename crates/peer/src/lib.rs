@@ -67,7 +67,7 @@ pub use agent::{
 };
 pub use client::{
     AgentDescription, AgentHandle, Client, ClientOptions, ElicitationQuestion, Event, Feed, Observed,
-    Observer, PermissionQuestion, PromptTurn, Reply, Sessions, Steered, TurnEnd, Update, WireSide,
+    Observer, PermissionQuestion, PromptEnd, PromptTurn, Reply, Sessions, Steered, Update, WireSide,
 };
 pub use error::Error;
 pub use resuming::{Connected, ResumableClient, ResumableOutput, is_resumable};

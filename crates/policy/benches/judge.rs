@@ -1,7 +1,7 @@
 //! How long a decision takes over a thousand rules.
 
 use divan::{Bencher, black_box};
-use switchboard_policy::{NoFiles, Observer, Policy, Scene, Subject};
+use switchboard_policy::{NoFiles, Policy, QuestionReader, Scene, Subject};
 
 fn main() {
     divan::main();
@@ -29,7 +29,7 @@ fn question(call: &str) -> Subject {
     let line = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{{"sessionId":"s","toolCall":{call},"options":[]}}}}"#
     );
-    Observer::new("/project").read(&line, None, Default::default()).remove(0).subject
+    QuestionReader::new("/project").read(&line, None, Default::default()).remove(0).subject
 }
 
 #[divan::bench]

@@ -7,7 +7,7 @@ use official::{OfficialEnvelope, OfficialSession};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use switchboard_acp::{Recorded, RecordedLine};
-use switchboard_policy::{NoFiles, Observer, Policy, Relevance, Verdict};
+use switchboard_policy::{NoFiles, Policy, QuestionReader, Relevance, Verdict};
 use switchboard_testkit::{Contest, TagPlace, stream};
 
 const COUNT: usize = 1_000_000;
@@ -41,17 +41,17 @@ fn contest(name: &str, every: usize) {
     let times = Contest::new(format!("{} recorded messages, {name}", lines.len()), 3)
         .of_one_thread()
         .contender("what was asked and what was not", || {
-            let (relevance, mut observer) = (Relevance::new(), Observer::without_root("/"));
+            let (relevance, mut reader) = (Relevance::new(), QuestionReader::without_root("/"));
             let mut begun = Vec::new();
             for line in lines.iter().filter(|line| relevance.matters(line.as_bytes())) {
                 let line = RecordedLine::parse(line).expect("a recorded line");
                 if let Recorded::Message { from, text, .. } = &line.recorded {
-                    observer.read(text, *from, Default::default());
-                    begun.extend(observer.take_begun());
+                    reader.read(text, *from, Default::default());
+                    begun.extend(reader.take_begun());
                 }
             }
             let subjects =
-                begun.iter().filter_map(|(session, call)| observer.subject_of_call(session.as_deref(), call));
+                begun.iter().filter_map(|(session, call)| reader.subject_of_call(session.as_deref(), call));
             usize::from(subjects.fold(false, |_, subject| {
                 policy.judge(&subject, &NoFiles::default()).verdict != Verdict::Deny
             }))

@@ -5,20 +5,20 @@
 //! [`Policy::judge`] makes a [`Decision`] of the two, which [`Decision::answer`] turns into one of the offered options.
 //! Everything fails closed: what is cut, guessed or cannot be parsed can be denied by a rule, but never allowed.
 //!
-//! - [`Observer`] reads the messages of a connection, of either version, and gives each [`Question`] with its subject. Who
+//! - [`QuestionReader`] reads the messages of a connection, of either version, and gives each [`Question`] with its subject. Who
 //!   has a [`Conversation`](switchboard_session::Conversation) of its own makes a subject by [`Subject::of_permission`].
 //! - [`Host`] is what has to be known of the machine: links, hard links, the home directory.
 //! - Nothing here does I/O or looks at a clock.
 //!
 //! ```
-//! use switchboard_policy::{NoFiles, Observer, Policy, Scene, Verdict};
+//! use switchboard_policy::{NoFiles, QuestionReader, Policy, Scene, Verdict};
 //!
 //! let policy = Policy::parse("[[rule]]\nid = \"no-push\"\ndecision = \"deny\"\ncommand = [\"git\", \"push\"]\n", &NoFiles::default())?;
-//! let mut observer = Observer::new("/project");
+//! let mut reader = QuestionReader::new("/project");
 //! let line = r#"{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"sessionId":"s","toolCall":
 //!     {"toolCallId":"c","kind":"execute","rawInput":{"command":"cd x && git -C . push"}},
 //!     "options":[{"optionId":"y","name":"Yes","kind":"allow_once"},{"optionId":"n","name":"No","kind":"reject_once"}]}}"#;
-//! let question = observer.read(line, None, Default::default()).remove(0);
+//! let question = reader.read(line, None, Default::default()).remove(0);
 //! let decision = policy.judge(&question.subject, &NoFiles::default()).offered(&question.options);
 //! assert_eq!((decision.verdict, decision.rule.as_deref()), (Verdict::Deny, Some("no-push")));
 //! # Ok::<(), switchboard_policy::PolicyError>(())
@@ -29,10 +29,10 @@ mod error;
 mod glob;
 mod host;
 mod judge;
-mod observer;
 mod path;
 mod policy;
 mod program;
+mod question_reader;
 mod relevance;
 mod rule;
 mod shell;
@@ -41,9 +41,9 @@ mod subject;
 
 pub use error::PolicyError;
 pub use host::{Host, NoFiles, Node};
-pub use observer::{Observer, Question};
 pub use policy::{Answer, Decision, Mode, Policy, Verdict};
 pub use program::Program;
+pub use question_reader::{Question, QuestionReader};
 pub use relevance::Relevance;
 pub use subject::{Operation, Scene, Source, Subject, SubjectPath};
 

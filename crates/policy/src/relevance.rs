@@ -3,7 +3,7 @@
 use memchr::memchr2_iter;
 use memchr::memmem::Finder;
 
-/// Tells at a glance which lines have to be read by an [`Observer`](crate::Observer). Most of a recording is text that comes
+/// Tells at a glance which lines have to be read by a [`QuestionReader`](crate::QuestionReader). Most of a recording is text that comes
 /// in small pieces, and has nothing to do with tool calls.
 ///
 /// ```

@@ -161,7 +161,7 @@ impl Session {
 
     fn apply_to_view(&mut self, update: &v2::SessionUpdate<'_>) -> Changes {
         use v2::SessionUpdate as Update;
-        if !self.keeps_transcript && is_transcript(update) {
+        if !self.keeps_transcript && !is_about_standing(update.tag()) {
             return Changes::default();
         }
         match update {
@@ -501,36 +501,16 @@ impl Session {
     }
 }
 
-/// Whether an update tells what was said and done, and not how the session is.
-fn is_transcript(update: &v2::SessionUpdate<'_>) -> bool {
-    use v2::SessionUpdate as Update;
-    match update {
-        Update::SessionInfoUpdate(_)
-        | Update::StateUpdate(_)
-        | Update::AvailableCommandsUpdate(_)
-        | Update::ConfigOptionUpdate(_)
-        | Update::UsageUpdate(_) => false,
-        Update::UserMessageChunk(_)
-        | Update::AgentMessageChunk(_)
-        | Update::AgentThoughtChunk(_)
-        | Update::UserMessage(_)
-        | Update::AgentMessage(_)
-        | Update::AgentThought(_)
-        | Update::ToolCallUpdate(_)
-        | Update::ToolCallContentChunk(_)
-        | Update::TerminalUpdate(_)
-        | Update::TerminalOutputChunk(_)
-        | Update::CompactionUpdate(_)
-        | Update::CompactionSummaryChunk(_)
-        | Update::PlanUpdate(_)
-        | Update::PlanRemoved(_)
-        | Update::SubagentUpdate(_)
-        | Update::SessionMessage(_)
-        | Update::SessionMessageChunk(_)
-        | Update::Notice(_)
-        | Update::Unknown(_) => true,
-        Update::More(none) => none.never(),
-    }
+/// Whether updates of a tag tell how a session is, and not what was said and done.
+pub(crate) fn is_about_standing(tag: &str) -> bool {
+    matches!(
+        tag,
+        "state_update"
+            | "session_info_update"
+            | "available_commands_update"
+            | "config_option_update"
+            | "usage_update"
+    )
 }
 
 /// Whether the list is another than before.

@@ -10,10 +10,10 @@ use switchboard_transport::SharedText;
 
 use super::hosting::{Description, Purpose};
 use super::lines::{self, Outcome, Rewrite};
-use super::memory::{Question, request_named};
+use super::memory::request_named;
 use super::questions::{ELICITATION, PERMISSION, cancelled};
 use super::session::Session;
-use super::{ConnectionId, Core, HostId, Memory, Output, SessionId, ToClient};
+use super::{ConnectionId, Core, HostId, Memory, Output, SessionId};
 use crate::host::About;
 use switchboard_bridge::Version;
 
@@ -176,6 +176,7 @@ impl Core {
     /// The agent takes a question back.
     fn taken_back(&mut self, host: HostId, params: Option<&Raw<'_>>, line: &str) {
         let Some(id) = params.and_then(request_named) else { return };
+        self.withdraw_direct(host, Some(&id));
         let mut hosted = self.sessions.values().filter(|session| session.host == Some(host));
         let found = hosted.find_map(|session| {
             let (_, question) = session.memory.as_ref()?.question_of(&id)?;
@@ -198,9 +199,7 @@ impl Core {
         });
         let concerned: Vec<ConnectionId> = concerned.map(|(id, _)| *id).collect();
         for connection in concerned {
-            let line =
-                ToClient { text: text.clone(), stream: None, cursor: None, counts: false, is_known: false };
-            self.output.push_back(Output::Send { connection, line });
+            self.send(connection, text.clone(), None);
         }
     }
 
@@ -211,17 +210,7 @@ impl Core {
             return self.refuse_unknown_method(host, &request.id, &request.method);
         }
         let session = lines::text_of(params, "sessionId");
-        let Some(session) = session else {
-            // It belongs to something that a client has asked for, such as a login.
-            let about = params.and_then(request_named);
-            let client = about.and_then(|id| self.hosts.get(&host)?.client_of(&id));
-            let asked = client.is_some_and(|client| self.ask_directly(host, client, Question::of(request)));
-            if !asked {
-                let message = "nobody is there who could be asked this outside a session";
-                self.refuse_agent(host, &request.id, codes::INVALID_PARAMS, message);
-            }
-            return;
-        };
+        let Some(session) = session else { return self.asked_outside(host, request) };
         let Some(id) = self.session_of(host, &session) else {
             let kept = self.is_opening(host)
                 && self.hosts.get_mut(&host).is_some_and(|host| host.keep_early(&session, line));

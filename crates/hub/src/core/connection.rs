@@ -6,8 +6,8 @@ use std::sync::Arc;
 use switchboard_acp::Correlator;
 use switchboard_acp::rpc::RequestId;
 
+use super::direct::DirectQuestion;
 use super::lines::Outcome;
-use super::memory::Question;
 use super::seeking::Seeking;
 use super::{Identity, SessionId, ToClient};
 
@@ -77,7 +77,7 @@ pub(super) enum About {
     /// A question of a session, by its place in the log.
     Question(SessionId, u64),
     /// Something that belongs to a request of this client, and to no session.
-    Direct(super::HostId, Question),
+    Direct(DirectQuestion),
 }
 
 /// One client that looks at one session.

@@ -203,6 +203,7 @@ impl Core {
                 | Purpose::Remembered { client } => self.reply(client.0, &client.1, error(), None),
             }
         }
+        self.withdraw_direct(id, None);
         let lost: Vec<SessionId> = self
             .sessions
             .values()
@@ -475,11 +476,16 @@ impl Host {
         self.open.answered(Side::Agent, id)
     }
 
-    /// The client whose request, outside any session, an agent's question is about.
-    pub(super) fn client_of(&self, id: &RequestId<'_>) -> Option<ConnectionId> {
+    /// The client that wants what a request is for, with its own id of it.
+    pub(super) fn client_of(&self, id: &RequestId<'_>) -> Option<&(ConnectionId, RequestId<'static>)> {
         match self.open.get(Side::Client, id)? {
-            Purpose::Forwarded { client, .. } | Purpose::Remembered { client } => Some(client.0),
-            _ => None,
+            Purpose::New { client, .. }
+            | Purpose::Adopt { client, .. }
+            | Purpose::Remembered { client }
+            | Purpose::Prompt { client, .. }
+            | Purpose::Forwarded { client, .. }
+            | Purpose::Fork { client, .. } => Some(client),
+            Purpose::Handshake | Purpose::Wake { .. } | Purpose::Renew { .. } | Purpose::Close => None,
         }
     }
 

@@ -24,6 +24,8 @@ const QUESTIONS: usize = 1024;
 const QUESTION_BYTES: usize = 32 * 1024 * 1024;
 /// How many faults of an answer are told.
 const FAULTS: usize = 5;
+/// Why a question is refused whose id another one has.
+pub(super) const ID_IN_USE: &str = "the id is in use: a request with it is still open";
 /// Stands between the hub's id of a session and the agent's of a sub-agent.
 pub(crate) const OF_SUBAGENT: char = ':';
 
@@ -48,7 +50,8 @@ impl Question {
     }
 
     /// Why an answer does not fit, in words.
-    pub(crate) fn misfit(&self, answer: &str) -> Option<String> {
+    pub(crate) fn misfit(&self, outcome: &Outcome) -> Option<String> {
+        let Outcome::Result(answer) = outcome else { return None };
         if self.method != ELICITATION {
             return None;
         }
@@ -185,8 +188,7 @@ impl Memory {
     /// Why the agent cannot ask something, with the code of the error.
     pub(crate) fn refusal(&self, request: &Request<'_>) -> Option<(i32, String)> {
         if self.conversation.question(&request.id).is_some() {
-            let message = "the id is in use: a request with it is still open";
-            return Some((codes::INVALID_REQUEST, message.to_owned()));
+            return Some((codes::INVALID_REQUEST, ID_IN_USE.to_owned()));
         }
         let params = request.params.as_ref().map_or("{}", Raw::as_str);
         let bytes: usize = self.questions.values().map(Question::len).sum();

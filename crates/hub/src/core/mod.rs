@@ -9,6 +9,7 @@ mod agent_lines;
 mod capabilities;
 mod connection;
 mod delivery;
+mod direct;
 mod hosting;
 pub(crate) mod lines;
 mod listing;
@@ -108,6 +109,13 @@ pub(crate) struct ToClient {
     pub(crate) counts: bool,
     /// Whether the client has it already, and only whoever translates for it needs it.
     pub(crate) is_known: bool,
+}
+
+impl ToClient {
+    /// What stands at no place of a log.
+    fn plain(text: SharedText, stream: Option<SessionId>) -> Self {
+        ToClient { text, stream, cursor: None, counts: false, is_known: false }
+    }
 }
 
 /// What is to be done.
@@ -542,6 +550,12 @@ impl Core {
         let _ = self.append(id, Channel::Hub, note.to_string());
     }
 
+    /// Sends a client what stands at no place of a log, in the stream of a session or in none.
+    fn send(&mut self, connection: ConnectionId, text: impl Into<SharedText>, stream: Option<&SessionId>) {
+        let line = ToClient::plain(text.into(), stream.cloned());
+        self.output.push_back(Output::Send { connection, line });
+    }
+
     /// Answers a client's request; after everything up to a record of the session's log, where that matters.
     fn reply(
         &mut self,
@@ -555,13 +569,7 @@ impl Core {
         if client.guest.is_some() {
             return self.answer_guest(connection, asked, outcome);
         }
-        let line = ToClient {
-            text: lines::answer(id, &outcome).into(),
-            stream: asked.stream.clone(),
-            cursor: None,
-            counts: false,
-            is_known: false,
-        };
+        let line = ToClient::plain(lines::answer(id, &outcome).into(), asked.stream.clone());
         if let Some(operation) = asked.operation {
             self.answers.keep(&client.who.name, operation, outcome);
         }

@@ -10,7 +10,7 @@ use switchboard_store::Channel;
 use switchboard_transport::SharedText;
 
 use super::memory::Question;
-use super::{ConnectionId, Core, Output, SessionId, ToClient, lines};
+use super::{ConnectionId, Core, SessionId, lines};
 
 /// How much of what clients here have wanted of other hubs is remembered, to tell their own notices from others'.
 const ACTS: usize = 1024;
@@ -65,15 +65,7 @@ impl Core {
         let text: SharedText = lines::update(id, &update.to_string()).into();
         for connection in self.who_know_notices(id) {
             if Some(connection) != except {
-                let text = text.clone();
-                let line = ToClient {
-                    text,
-                    stream: Some(Arc::clone(id)),
-                    cursor: None,
-                    counts: false,
-                    is_known: false,
-                };
-                self.output.push_back(Output::Send { connection, line });
+                self.send(connection, text.clone(), Some(id));
             }
         }
     }

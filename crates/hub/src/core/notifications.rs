@@ -134,6 +134,7 @@ impl Core {
         let Some(client) = self.connections.get_mut(&connection) else { return };
         client.is_paused = false;
         let mut left: Vec<SessionId> = client.attachments.keys().cloned().collect();
+        self.repeat_direct(connection);
         let streams = params.and_then(|params| params.get("streams").map(Raw::into_owned));
         for stream in streams.iter().flat_map(Raw::items).take(ATTACHMENTS) {
             let session = lines::text_of(Some(&stream), "sessionId").unwrap_or_default().into_owned();
@@ -150,11 +151,8 @@ impl Core {
                     self.detach(connection, &id);
                 }
                 let params = Raw::from(json!({"sessionId": session, "reason": reason}));
-                let text =
-                    lines::call(None, "stream/resume_failed", Some(&params), Rewrite::default()).into();
-                let line =
-                    super::ToClient { text, stream: None, cursor: None, counts: false, is_known: false };
-                self.output.push_back(Output::Send { connection, line });
+                let text = lines::call(None, "stream/resume_failed", Some(&params), Rewrite::default());
+                self.send(connection, text, None);
             }
         }
         for session in left {

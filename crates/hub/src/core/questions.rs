@@ -15,7 +15,7 @@ use super::{ConnectionId, Core, HostId, Output, SessionId, ToClient};
 use crate::judge::Judgement;
 
 /// How often a client may answer again what did not fit: a form that nobody can fill in must not be asked without end.
-const MISFITS: usize = 3;
+pub(super) const MISFITS: usize = 3;
 /// The question about a tool call and other things that may be done or not.
 pub(super) const PERMISSION: &str = "session/request_permission";
 /// The question for data.
@@ -109,15 +109,17 @@ impl Core {
             client.last_id
         });
         let topic = Topic { about: About::Question(Arc::clone(id), place), misfits };
-        drop(client.asked.open(Side::Agent, &number.into(), topic));
+        if client.asked.open(Side::Agent, &number.into(), topic).is_err() {
+            // It could not answer; others can.
+            attachment.asked.remove(&place);
+            return self.tell(format!("a client of {id} is asked too much already, and not this one too"));
+        }
         let name = lines::text_of(Some(&question.params), "sessionId");
         let name = name.map(|session| memory.name_for_clients(id, &session));
         let rewrite = Rewrite { session: name.as_deref(), request: Some(&question.id), ..Rewrite::default() };
         let request = RequestId::Number(number);
-        let text = lines::call(Some(&request), &question.method, Some(&question.params), rewrite).into();
-        let line =
-            ToClient { text, stream: Some(Arc::clone(id)), cursor: None, counts: false, is_known: false };
-        self.output.push_back(Output::Send { connection, line });
+        let text = lines::call(Some(&request), &question.method, Some(&question.params), rewrite);
+        self.send(connection, text, Some(id));
     }
 
     /// A question is answered or taken back: whoever was asked and has not answered is told.
@@ -131,9 +133,8 @@ impl Core {
             if Some(connection) == except {
                 continue;
             }
-            let text = lines::cancel(&RequestId::Number(number)).into();
-            let line =
-                ToClient { text, stream: Some(Arc::clone(id)), cursor: None, counts: false, is_known: false };
+            let text = lines::cancel(&RequestId::Number(number));
+            let line = ToClient::plain(text.into(), Some(Arc::clone(id)));
             self.output.push_back(Output::Send { connection, line });
         }
     }
@@ -151,19 +152,8 @@ impl Core {
             return;
         };
         match about {
-            About::Direct(host, question) => {
-                client.asked.answered(Side::Client, &response.id);
-                let outcome = match misfit(&question, &outcome) {
-                    Some(reason) if misfits < MISFITS => {
-                        self.tell(format!("an answer to a form does not fit: {reason}"));
-                        self.ask_about(host, connection, question, misfits + 1);
-                        return;
-                    }
-                    Some(_) => cancelled(&question.method),
-                    None => outcome,
-                };
-                let line = lines::answer(&question.id, &outcome);
-                self.output.push_back(Output::ToHost { host, line, session: None });
+            About::Direct(direct) => {
+                self.answer_directly(connection, &response.id, &direct, misfits, outcome);
             }
             About::Question(id, place) => {
                 // The token may have lost the right meanwhile.
@@ -174,7 +164,7 @@ impl Core {
                 if let (Some(decider), Some(by)) = (decider, by.as_object_mut()) {
                     by.insert("decider".to_owned(), decider.into());
                 }
-                let reason = self.question(&id, place).and_then(|question| misfit(question, &outcome));
+                let reason = self.question(&id, place).and_then(|question| question.misfit(&outcome));
                 let outcome = match reason {
                     Some(reason) => {
                         let note = json!({"hub": "answer does not fit", "question": place, "by": by, "reason": reason});
@@ -200,10 +190,8 @@ impl Core {
     fn tell_misfit(&mut self, connection: ConnectionId, id: &SessionId, reason: &str) {
         let title = format!("This answer does not fit the form, and the agent has not got it: {reason}");
         let update = json!({"sessionUpdate": "notice", "severity": "warning", "title": title});
-        let text = lines::update(id, &update.to_string()).into();
-        let stream = Some(Arc::clone(id));
-        let line = ToClient { text, stream, cursor: None, counts: false, is_known: false };
-        self.output.push_back(Output::Send { connection, line });
+        let text = lines::update(id, &update.to_string());
+        self.send(connection, text, Some(id));
     }
 
     /// Asks a client what it has answered in vain, by another id.
@@ -280,40 +268,6 @@ impl Core {
         }
     }
 
-    /// Passes on what an agent asks about a request of one client, outside any session.
-    pub(super) fn ask_directly(
-        &mut self,
-        host: HostId,
-        connection: ConnectionId,
-        question: Question,
-    ) -> bool {
-        self.ask_about(host, connection, question, 0)
-    }
-
-    fn ask_about(
-        &mut self,
-        host: HostId,
-        connection: ConnectionId,
-        question: Question,
-        misfits: usize,
-    ) -> bool {
-        let Some(client) = self.connections.get_mut(&connection) else { return false };
-        if client.who.role < Role::Own {
-            return false;
-        }
-        client.last_id += 1;
-        let number = RequestId::Number(client.last_id);
-        let text = lines::call(Some(&number), &question.method, Some(&question.params), Rewrite::default());
-        let topic = Topic { about: About::Direct(host, question), misfits };
-        if client.asked.open(Side::Agent, &number, topic).is_err() {
-            return false;
-        }
-        let text = text.into();
-        let line = ToClient { text, stream: None, cursor: None, counts: false, is_known: false };
-        self.output.push_back(Output::Send { connection, line });
-        true
-    }
-
     /// Refuses a request of an agent.
     pub(super) fn refuse_agent(&mut self, host: HostId, id: &RequestId<'_>, code: i32, message: &str) {
         let line = lines::answer(id, &Outcome::error(code, message, None));
@@ -337,14 +291,6 @@ impl super::connection::Connection {
             Some("url") => self.can_open_addresses,
             _ => self.can_show_forms,
         }
-    }
-}
-
-/// Why an answer does not fit what was asked, in words.
-fn misfit(question: &Question, outcome: &Outcome) -> Option<String> {
-    match outcome {
-        Outcome::Result(answer) => question.misfit(answer),
-        Outcome::Error(_) => None,
     }
 }
 

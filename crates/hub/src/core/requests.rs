@@ -61,6 +61,7 @@ impl Core {
             });
             self.notice(&session, &left, None);
         }
+        self.abandon_direct(connection);
         self.connections.remove(&connection);
     }
 
@@ -104,10 +105,8 @@ impl Core {
             Ok(message) => message,
             Err(error) => {
                 let error = Outcome::error(codes::INVALID_REQUEST, error.to_string(), None);
-                let text = lines::answer(&RequestId::Null, &error).into();
-                let line =
-                    super::ToClient { text, stream: None, cursor: None, counts: false, is_known: false };
-                self.output.push_back(Output::Send { connection, line });
+                let text = lines::answer(&RequestId::Null, &error);
+                self.send(connection, text, None);
                 return;
             }
         };

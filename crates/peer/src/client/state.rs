@@ -11,7 +11,7 @@ use switchboard_transport::{Caller, Closure, ClosureCause, IncomingRequest, Json
 use tokio::sync::{Notify, watch};
 
 use super::feed::{Event, Update};
-use super::turn::{Progress, TurnEnd};
+use super::turn::{Progress, PromptEnd};
 use crate::translation::Gone;
 use crate::{ClientOptions, Error};
 
@@ -233,7 +233,7 @@ impl ClientState {
             let turn = self.conversation.turn(Some(&session), id);
             if let Some(TurnOutcome::Idle(idle)) = turn.and_then(|turn| turn.end()).map(|end| &end.outcome) {
                 let (stop_reason, error) = (idle.stop_reason.clone(), idle.error.as_deref().cloned());
-                progress.send_replace(Progress::Ended(TurnEnd { stop_reason, error }));
+                progress.send_replace(Progress::Ended(PromptEnd { stop_reason, error }));
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::Error;
 /// How the work on a prompt ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct TurnEnd {
+pub struct PromptEnd {
     /// Why, where the agent said.
     pub stop_reason: Option<v2::StopReason>,
     /// What failed, where the agent said.
@@ -24,7 +24,7 @@ pub struct TurnEnd {
 pub(crate) enum Progress {
     #[default]
     Running,
-    Ended(TurnEnd),
+    Ended(PromptEnd),
 }
 
 /// A prompt that has become part of the conversation.
@@ -43,7 +43,7 @@ impl PromptTurn {
     }
 
     /// Waits until the session is idle again. The feed must be driven meanwhile.
-    pub async fn ended(&mut self) -> Result<TurnEnd, Error> {
+    pub async fn ended(&mut self) -> Result<PromptEnd, Error> {
         let ended = self.progress.wait_for(|progress| matches!(progress, Progress::Ended(_))).await;
         match ended.as_deref() {
             Ok(Progress::Ended(end)) => Ok(end.clone()),

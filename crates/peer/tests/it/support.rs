@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use switchboard_acp::{AbsolutePath, v2};
 use switchboard_peer::{
-    Agent, Client, ClientOptions, Error, Event, Introduction, PromptTurn, Turn, TurnEnd, Versions,
+    Agent, Client, ClientOptions, Error, Event, Introduction, PromptEnd, PromptTurn, Turn, Versions,
     agent_connection_options, serve_versions,
 };
 use switchboard_session::Session;
@@ -68,12 +68,12 @@ impl Test {
         feed.until(agent.prompt(&self.session, content), drop).await.unwrap().unwrap()
     }
 
-    pub(crate) async fn ended(&mut self, turn: &mut PromptTurn, handle: impl FnMut(Event)) -> TurnEnd {
+    pub(crate) async fn ended(&mut self, turn: &mut PromptTurn, handle: impl FnMut(Event)) -> PromptEnd {
         self.client.feed.until(turn.ended(), handle).await.unwrap()
     }
 
     /// One prompt to its end.
-    pub(crate) async fn run(&mut self, text: &str) -> TurnEnd {
+    pub(crate) async fn run(&mut self, text: &str) -> PromptEnd {
         let mut turn = self.prompt(text).await;
         self.ended(&mut turn, drop).await
     }

@@ -1,17 +1,17 @@
 //! Real agents: what they ask for is found, or it is said that it cannot be.
 
 use switchboard_acp::v2::ToolKind;
-use switchboard_policy::{Observer, Source};
+use switchboard_policy::{QuestionReader, Source};
 use switchboard_session::Side;
 
 #[test]
 fn every_recorded_question_tells_its_command_or_files_or_why_not() {
     let mut questions = 0;
     for recording in switchboard_testkit::recordings() {
-        let mut observer = Observer::without_root("/");
+        let mut reader = QuestionReader::without_root("/");
         for line in &recording.lines {
             let from = if line.from_agent { Side::Agent } else { Side::Client };
-            let asked = observer.read(&line.message, Some(from), Default::default());
+            let asked = reader.read(&line.message, Some(from), Default::default());
             let is_request = line.message.contains("\"session/request_permission\"");
             assert_eq!(asked.len(), usize::from(is_request), "{}", recording.name);
             for question in asked {

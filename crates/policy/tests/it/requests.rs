@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use switchboard_acp::v2::{PermissionOption, PermissionOptionKind as Kind};
-use switchboard_policy::{Answer, NoFiles, Observer, Policy, Question};
+use switchboard_policy::{Answer, NoFiles, Policy, Question, QuestionReader};
 
 use crate::support::{host, policy};
 
@@ -78,11 +78,8 @@ fn update(update: Value) -> Value {
 }
 
 fn ask(messages: &[Value]) -> Vec<Question> {
-    let mut observer = Observer::new("/project");
-    messages
-        .iter()
-        .flat_map(|message| observer.read(&message.to_string(), None, Default::default()))
-        .collect()
+    let mut reader = QuestionReader::new("/project");
+    messages.iter().flat_map(|message| reader.read(&message.to_string(), None, Default::default())).collect()
 }
 
 /// The verdict over the last of the requests, with the source of its command.
@@ -402,7 +399,7 @@ fn a_key_that_stands_twice_is_read_twice() {
     let line = v1(json!({ "kind": "execute", "rawInput": "RAW" }))
         .to_string()
         .replace("\"RAW\"", r#"{"command":"cargo test","command":"cat .env"}"#);
-    let question = Observer::new("/project").read(&line, None, Default::default()).pop().unwrap();
+    let question = QuestionReader::new("/project").read(&line, None, Default::default()).pop().unwrap();
     assert_eq!(policy.judge(&question.subject, &host()).verdict.as_str(), "deny");
 }
 
@@ -419,10 +416,10 @@ fn the_session_tells_where_it_works() {
     assert_eq!(judged(&policy, &at("/project")).0, "allow");
     assert_eq!(judged(&policy, &at("/elsewhere")).0, "ask");
     // Without a root, it is the session's own directory.
-    let mut observer = Observer::without_root("/nowhere");
+    let mut reader = QuestionReader::without_root("/nowhere");
     let question = at("/elsewhere")
         .iter()
-        .flat_map(|line| observer.read(&line.to_string(), None, Default::default()))
+        .flat_map(|line| reader.read(&line.to_string(), None, Default::default()))
         .next();
     assert_eq!(policy.judge(&question.unwrap().subject, &host()).verdict.as_str(), "allow");
 }

@@ -1,7 +1,7 @@
 //! What a file of rules may say.
 
 use serde_json::{Value, json};
-use switchboard_policy::{Mode, NoFiles, Observer, Policy, Verdict};
+use switchboard_policy::{Mode, NoFiles, Policy, QuestionReader, Verdict};
 
 use crate::support::{host, judge_line, policy};
 
@@ -103,13 +103,13 @@ fn the_recipes_in_the_guide_do_what_they_say_about_files() {
         ("claude-code", diff("/project/src/../.git/hooks/x", Value::Null), "deny"),
         ("claude-code", diff("/home/me/.bashrc", json!("a")), "deny"),
     ] {
-        let mut observer = Observer::new("/project");
-        observer.set_agent(agent);
+        let mut reader = QuestionReader::new("/project");
+        reader.set_agent(agent);
         let options = json!([{ "optionId": "y", "name": "Yes", "kind": "allow_once" }]);
         let params = json!({ "sessionId": "s", "toolCall": call, "options": options });
         let request =
             json!({ "jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": params });
-        let question = observer.read(&request.to_string(), None, Default::default()).remove(0);
+        let question = reader.read(&request.to_string(), None, Default::default()).remove(0);
         let decision = recipes.judge(&question.subject, &host()).offered(&question.options);
         assert_eq!(decision.verdict.as_str(), expected, "{agent}: {call} ({})", decision.reason);
     }

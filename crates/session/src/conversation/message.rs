@@ -8,7 +8,7 @@ use crate::change::Changes;
 use crate::error::SessionError;
 use crate::references::may_name_sessions;
 use crate::request::Decider;
-use crate::session::Session;
+use crate::session::{Session, is_about_standing};
 use crate::snapshot::Activity;
 
 type Outcome<'m> = Result<Folded<'m>, ConversationError>;
@@ -350,13 +350,7 @@ fn is_passed_over(params: Option<&Raw<'_>>) -> bool {
     let update = params.and_then(|params| params.get("update"));
     let kind = update.as_ref().and_then(|update| update.get("sessionUpdate"));
     match kind.as_ref().and_then(Raw::as_text).as_deref() {
-        Some(
-            "state_update"
-            | "session_info_update"
-            | "available_commands_update"
-            | "config_option_update"
-            | "usage_update",
-        ) => false,
+        Some(kind) if is_about_standing(kind) => false,
         // They may tell of a session that was started.
         Some("subagent_update" | "tool_call_update" | "tool_call_content_chunk") => {
             !update.is_some_and(|update| may_name_sessions(update.as_str()))

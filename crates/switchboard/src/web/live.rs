@@ -27,6 +27,9 @@ use super::live_recording::LiveRecording;
 use super::reading::in_words;
 use super::remembered::Remembered;
 
+/// Why a question cannot be answered: the page may also show it a moment before it can be.
+const NOT_OPEN: &str = "this question is answered already, or was only just asked: look at it once more";
+
 /// How long after it appeared or changed a question cannot be answered, so that nobody allows something by a click or a
 /// key that was meant for something else. The page waits too; here nothing can go around it.
 const INERT: Duration = Duration::from_millis(500);
@@ -275,7 +278,7 @@ impl Live {
 
     /// A question that is open, unless what was read of it is not what it asks.
     fn open_question(&self, id: &str, read: &str) -> Result<(Question, Asked), Failure> {
-        let gone = || "this question is answered already".to_owned();
+        let gone = || NOT_OPEN.to_owned();
         let known = locked(&self.questions).get(id).map(|open| (open.question.clone(), open.id.clone()));
         let (question, asked_as) = known.ok_or_else(gone)?;
         let asked = match &question {
@@ -328,7 +331,7 @@ impl Live {
         let (Question::Permission(question), _) = self.open_question(id, read)? else {
             return Err("this question wants data, not a choice".to_owned());
         };
-        let gone = || "this question is answered already".to_owned();
+        let gone = || NOT_OPEN.to_owned();
         let asked_as = locked(&self.questions).get(id).map(|open| open.id.clone()).ok_or_else(gone)?;
         let session = self.in_log(question.session());
         let snapshot = self.room.session(&session).ok_or_else(gone)?;

@@ -24,14 +24,6 @@ fn asked() -> (World, ConnectionId) {
 }
 
 impl World {
-    /// The client answers what it was asked last.
-    fn answer_last(&mut self, client: ConnectionId, result: Value) {
-        let id = self.clients.get_mut(&client).unwrap().questions.pop_last().expect("it is asked").0;
-        let line = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
-        self.core.client_line(client, &line.into());
-        self.perform();
-    }
-
     /// What the agent has got as the answer to a question.
     fn agent_got(&self, id: i64) -> Vec<Value> {
         let lines = self.log["h1"].iter().filter(|(channel, _)| *channel == Channel::ToAgent);

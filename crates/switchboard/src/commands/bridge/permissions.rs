@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use switchboard_acp::rpc::{BATCH_LIMIT, Message, Outline, Request, RequestId, batch_entries, is_batch};
 use switchboard_acp::{Raw, Wire, WireFormat};
 use switchboard_bridge::{Moment, Side};
-use switchboard_policy::{Answer, Observer, Relevance};
+use switchboard_policy::{Answer, QuestionReader, Relevance};
 
 use crate::commands::policy::in_few_words;
 use crate::rules::{Judged, Rules, result};
@@ -24,7 +24,7 @@ pub(super) struct Permissions {
     rules: Rules,
     relevance: Relevance,
     /// Reads what the agent says and gets.
-    observer: Observer,
+    reader: QuestionReader,
     /// What was decided over the question that is being passed on.
     decided: Option<Decided>,
     /// The tool calls that the client was told of, by session. One of version 1 has to be told of each before it changes.
@@ -67,7 +67,7 @@ impl Permissions {
         Permissions {
             rules,
             relevance: Relevance::new(),
-            observer: Observer::without_root(here.unwrap_or_default()),
+            reader: QuestionReader::without_root(here.unwrap_or_default()),
             decided: None,
             told: HashSet::new(),
             takes_notices: false,
@@ -90,7 +90,7 @@ impl Permissions {
     /// Hears a line that the agent gets.
     pub(super) fn hear_client(&mut self, line: &str, now: Moment) {
         if self.relevance.matters(line.as_bytes()) {
-            self.observer.read(line, Some(Side::Client), now);
+            self.reader.read(line, Some(Side::Client), now);
         }
     }
 
@@ -109,8 +109,8 @@ impl Permissions {
         if self.passes(line.as_bytes()) {
             return;
         }
-        for question in self.observer.read(line, Some(Side::Agent), now) {
-            let root = self.observer.scene(question.session.as_deref()).root;
+        for question in self.reader.read(line, Some(Side::Agent), now) {
+            let root = self.reader.scene(question.session.as_deref()).root;
             let judged = self.rules.judge(&question.subject, &question.options, &root);
             let answer = judged.answer(&question.options);
             let about = in_few_words(&question.subject);

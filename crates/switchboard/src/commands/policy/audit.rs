@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use switchboard_acp::rpc::RequestId;
 use switchboard_acp::{Wire, WireFormat};
-use switchboard_policy::{Observer, Question, Relevance};
+use switchboard_policy::{Question, QuestionReader, Relevance};
 use switchboard_session::Settlement;
 use switchboard_store::{Channel, Filter, Item, Moment, Record, Store, Summary};
 
-use super::explain::observer;
+use super::explain::reader;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::policy_file::SystemFiles;
 use crate::store_file::{self, store_error};
@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let mut output = BufWriter::new(std::io::stdout().lock());
     let (mut outcome, relevance, files) = (Outcome::Fine, Relevance::new(), SystemFiles::new());
     for session in sessions {
-        let mut audit = Audit { observer: observer(None, None)?, rows: Vec::new(), open: Vec::new() };
+        let mut audit = Audit { reader: reader(None, None)?, rows: Vec::new(), open: Vec::new() };
         for item in store.read(&session.id, 0).map_err(store_error)? {
             match item.map_err(store_error)? {
                 Item::Record(record) => audit.take(&record, &relevance),
@@ -55,7 +55,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
                 }
             }
         }
-        let agent = audit.observer.agent().map(str::to_owned);
+        let agent = audit.reader.agent().map(str::to_owned);
         for row in audit.rows {
             let line = row.to_json(&session, agent.as_deref(), &files);
             writeln!(output, "{line}").map_err(write_error)?;
@@ -67,7 +67,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 
 /// A session that is being read.
 struct Audit {
-    observer: Observer,
+    reader: QuestionReader,
     rows: Vec<Row>,
     /// Which of them have no answer yet.
     open: Vec<usize>,
@@ -96,7 +96,7 @@ impl Audit {
         if !relevance.matters(&record.bytes) {
             return;
         }
-        let asked = self.observer.read(&text, Some(side), Moment(0));
+        let asked = self.reader.read(&text, Some(side), Moment(0));
         // A question is settled before another one can take its id.
         self.settle(record.time);
         for question in asked {
@@ -137,11 +137,11 @@ impl Audit {
     }
 
     fn settle(&mut self, at: Moment) {
-        let (observer, rows) = (&self.observer, &mut self.rows);
+        let (reader, rows) = (&self.reader, &mut self.rows);
         self.open.retain(|place| {
             let Some(row) = rows.get_mut(*place) else { return false };
             let permission = || {
-                let session = observer.conversation().session(row.question.session.as_deref())?;
+                let session = reader.conversation().session(row.question.session.as_deref())?;
                 session.permission(row.question.id.as_ref()?)
             };
             let Some(permission) = permission() else { return true };

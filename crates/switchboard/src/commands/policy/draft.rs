@@ -367,7 +367,7 @@ fn slug<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
 mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
-    use switchboard_policy::{NoFiles, Observer};
+    use switchboard_policy::{NoFiles, QuestionReader};
     use toml::de::{DeTable, DeValue};
 
     use super::*;
@@ -393,7 +393,8 @@ mod tests {
         let params = json!({ "sessionId": "s", "toolCall": call, "options": options });
         let request =
             json!({ "jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": params });
-        let mut questions = Observer::new("/project/it").read(&request.to_string(), None, Default::default());
+        let mut questions =
+            QuestionReader::new("/project/it").read(&request.to_string(), None, Default::default());
         questions.remove(0).subject
     }
 

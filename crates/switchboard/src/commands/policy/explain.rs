@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use switchboard_acp::{Recorded, RecordedLine};
-use switchboard_policy::{Decision, Observer, Policy, Question, Subject, Verdict};
+use switchboard_policy::{Decision, Policy, Question, QuestionReader, Subject, Verdict};
 use switchboard_session::Moment;
 use switchboard_store::{Item, Store};
 
@@ -89,19 +89,19 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 }
 
 /// Whoever reads what is asked, where the command line says.
-pub(super) fn observer(root: Option<&PathBuf>, agent: Option<&str>) -> Result<Observer, CommandError> {
+pub(super) fn reader(root: Option<&PathBuf>, agent: Option<&str>) -> Result<QuestionReader, CommandError> {
     let absolute = |path: &PathBuf| {
         let path = std::path::absolute(path).ok().and_then(|path| path.into_os_string().into_string().ok());
         path.ok_or_else(|| CommandError::usage("the root is no path that can be used"))
     };
-    let mut observer = match root {
-        Some(root) => Observer::new(absolute(root)?),
-        None => Observer::without_root(absolute(&PathBuf::from(".")).unwrap_or_default()),
+    let mut reader = match root {
+        Some(root) => QuestionReader::new(absolute(root)?),
+        None => QuestionReader::without_root(absolute(&PathBuf::from(".")).unwrap_or_default()),
     };
     if let Some(agent) = agent {
-        observer.set_agent(agent);
+        reader.set_agent(agent);
     }
-    Ok(observer)
+    Ok(reader)
 }
 
 struct Explainer<W> {
@@ -117,8 +117,8 @@ struct Explainer<W> {
 
 impl<W: Write> Explainer<W> {
     fn input(&mut self, arguments: &Arguments) -> Result<(), CommandError> {
-        let new = || observer(arguments.root.as_ref(), arguments.agent.as_deref());
-        let mut observer = new()?;
+        let new = || reader(arguments.root.as_ref(), arguments.agent.as_deref());
+        let mut reader = new()?;
         let mut lines = Lines::of(&arguments.input)?;
         let cannot_read =
             |error| CommandError::failed(format!("cannot read {}: {error}", arguments.input.name()));
@@ -134,7 +134,7 @@ impl<W: Write> Explainer<W> {
                 Ok(None) => continue,
                 // It may have asked for anything.
                 Err((problem, true)) => {
-                    let question = observer.unreadable(&problem);
+                    let question = reader.unreadable(&problem);
                     self.explain(number, &question)?;
                     continue;
                 }
@@ -145,10 +145,10 @@ impl<W: Write> Explainer<W> {
                 }
             };
             if line.began.is_some() {
-                observer = new()?;
+                reader = new()?;
             }
             if let Recorded::Message { from, other_side: false, text } = &line.recorded {
-                for question in observer.read(text, *from, Moment(0)) {
+                for question in reader.read(text, *from, Moment(0)) {
                     self.explain(number, &question)?;
                 }
             }
@@ -160,13 +160,13 @@ impl<W: Write> Explainer<W> {
         let place = store_file::place(arguments.store.as_ref())?;
         let store = Store::open_read_only(&place).map_err(store_error)?;
         let session = store.session(id).map_err(store_error)?;
-        let mut observer = observer(arguments.root.as_ref(), arguments.agent.as_deref())?;
+        let mut reader = reader(arguments.root.as_ref(), arguments.agent.as_deref())?;
         for item in store.read(&session.id, 0).map_err(store_error)? {
             match item.map_err(store_error)? {
                 Item::Record(record) => {
                     let Some((side, false)) = record.channel.message() else { continue };
                     let text = String::from_utf8_lossy(&record.bytes);
-                    for question in observer.read(&text, Some(side), Moment(0)) {
+                    for question in reader.read(&text, Some(side), Moment(0)) {
                         self.explain(record.sequence, &question)?;
                     }
                 }

@@ -8,11 +8,11 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use switchboard_acp::{Recorded, RecordedLine, v2};
-use switchboard_policy::{Observer, Question, Relevance, Subject};
+use switchboard_policy::{Question, QuestionReader, Relevance, Subject};
 use switchboard_session::{Decider, Moment, Settlement, Side};
 use switchboard_store::{Channel, Filter, Item, Record, Store, Summary, apply_hub_note};
 
-use super::explain::observer;
+use super::explain::reader;
 use crate::arguments::InputArgument;
 use crate::lines::Lines;
 use crate::outcome::{CommandError, Outcome};
@@ -89,7 +89,7 @@ pub(super) fn read(
     arguments: &PastArguments,
     mut tell: impl FnMut(Place, Event) -> Result<(), CommandError>,
 ) -> Result<(Extent, Outcome), CommandError> {
-    let new = || observer(arguments.root.as_ref(), arguments.agent.as_deref());
+    let new = || reader(arguments.root.as_ref(), arguments.agent.as_deref());
     let progress = progress();
     let past = |tell| Past {
         extent: Extent::default(),
@@ -198,8 +198,8 @@ struct Past {
 const MAX_PROBLEMS: usize = 1000;
 
 impl Past {
-    fn session(mut self, store: &Store, id: &str, observer: Observer) -> Result<Ended, CommandError> {
-        let mut reading = Reading::new(id, observer);
+    fn session(mut self, store: &Store, id: &str, reader: QuestionReader) -> Result<Ended, CommandError> {
+        let mut reading = Reading::new(id, reader);
         for item in store.read(id, 0).map_err(store_error)? {
             match item.map_err(store_error)? {
                 Item::Record(record) => {
@@ -221,7 +221,7 @@ impl Past {
     fn recording(
         mut self,
         file: &Path,
-        new: &dyn Fn() -> Result<Observer, CommandError>,
+        new: &dyn Fn() -> Result<QuestionReader, CommandError>,
     ) -> Result<Ended, CommandError> {
         let name = file.display().to_string();
         let input = InputArgument { file: Some(file.to_owned()) };
@@ -293,14 +293,14 @@ pub(super) struct PastQuestion {
 
 /// A session that is followed, with its questions that have no answer yet.
 pub(super) struct Followed {
-    observer: Observer,
+    reader: QuestionReader,
     open: VecDeque<PastQuestion>,
     asked: usize,
 }
 
 impl Followed {
-    pub(super) fn new(observer: Observer) -> Self {
-        Followed { observer, open: VecDeque::new(), asked: 0 }
+    pub(super) fn new(reader: QuestionReader) -> Self {
+        Followed { reader, open: VecDeque::new(), asked: 0 }
     }
 
     /// Takes a record of the store, and gives the questions that it settles.
@@ -318,7 +318,7 @@ impl Followed {
 
     /// Takes a message, and gives the questions that it settles, or of which no answer will be found any more.
     fn take(&mut self, message: &str, from: Option<Side>, number: u64) -> Vec<PastQuestion> {
-        let asked = self.observer.read(message, from, Moment(0));
+        let asked = self.reader.read(message, from, Moment(0));
         // A question is settled before another one can take its id.
         let mut settled = self.settle();
         for question in asked {
@@ -335,14 +335,14 @@ impl Followed {
 
     /// Takes a note about who answers.
     fn note(&mut self, note: &str) {
-        apply_hub_note(self.observer.conversation_mut(), note, Moment(0));
+        apply_hub_note(self.reader.conversation_mut(), note, Moment(0));
     }
 
     fn settle(&mut self) -> Vec<PastQuestion> {
         let mut settled = Vec::new();
         let mut at = 0;
         while let Some(asked) = self.open.get_mut(at) {
-            match answer(&self.observer, &asked.question) {
+            match answer(&self.reader, &asked.question) {
                 Some(found) => {
                     (asked.answered, asked.by_rule) = found;
                     settled.extend(self.open.remove(at));
@@ -368,8 +368,8 @@ struct Reading {
 }
 
 impl Reading {
-    fn new(name: &str, observer: Observer) -> Self {
-        let session = Followed::new(observer);
+    fn new(name: &str, reader: QuestionReader) -> Self {
+        let session = Followed::new(reader);
         Reading { name: name.to_owned(), session, questions: Vec::new(), begun: Vec::new() }
     }
 
@@ -384,7 +384,7 @@ impl Reading {
     }
 
     fn note_begun(&mut self, number: u64) {
-        let begun = self.session.observer.take_begun();
+        let begun = self.session.reader.take_begun();
         self.begun.extend(begun.map(|(session, call)| (number, session, call)));
     }
 
@@ -393,7 +393,7 @@ impl Reading {
         let Reading { name, mut session, mut questions, begun } = self;
         questions.extend(session.end());
         questions.sort_by_key(|asked| asked.place);
-        let observer = session.observer;
+        let reader = session.reader;
         let asked: std::collections::HashSet<(Option<&str>, &str)> = questions
             .iter()
             .filter_map(|PastQuestion { question, .. }| {
@@ -403,9 +403,9 @@ impl Reading {
         let unasked: Vec<_> = begun
             .iter()
             .filter(|(_, session, call)| !asked.contains(&(session.as_deref(), call)))
-            .filter(|(_, session, call)| has_run(&observer, session.as_deref(), call))
+            .filter(|(_, session, call)| has_run(&reader, session.as_deref(), call))
             .filter_map(|(number, session, call)| {
-                Some((*number, observer.subject_of_call(session.as_deref(), call)?))
+                Some((*number, reader.subject_of_call(session.as_deref(), call)?))
             })
             .collect();
         let place = |message| Place { session: name.clone(), message };
@@ -420,14 +420,14 @@ impl Reading {
     }
 }
 
-fn has_run(observer: &Observer, session: Option<&str>, call: &str) -> bool {
-    let call = observer.conversation().session(session).and_then(|session| session.tool_call(call));
+fn has_run(reader: &QuestionReader, session: Option<&str>, call: &str) -> bool {
+    let call = reader.conversation().session(session).and_then(|session| session.tool_call(call));
     call.is_some_and(|call| *call.status() != v2::ToolCallStatus::Pending)
 }
 
 /// What was answered to a question, once it is settled, and whether that was by rules.
-fn answer(observer: &Observer, question: &Question) -> Option<(Answered, bool)> {
-    let session = observer.conversation().session(question.session.as_deref())?;
+fn answer(reader: &QuestionReader, question: &Question) -> Option<(Answered, bool)> {
+    let session = reader.conversation().session(question.session.as_deref())?;
     let permission = session.permission(question.id.as_ref()?)?;
     let is_rule = |by: &Decider| match by {
         Decider::Rule(_) => true,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use switchboard_acp::{Side, Wire, WireFormat};
 use switchboard_hub::{Judge, Judgement};
-use switchboard_policy::{Answer, Observer, Question, Relevance};
+use switchboard_policy::{Answer, Question, QuestionReader, Relevance};
 use switchboard_session::Moment;
 
 use super::in_few_words;
@@ -15,7 +15,7 @@ pub(crate) struct HubJudge {
     rules: Rules,
     relevance: Relevance,
     /// What agents have said, by the sessions of the hub.
-    observers: HashMap<String, Observer>,
+    observers: HashMap<String, QuestionReader>,
 }
 
 impl HubJudge {
@@ -30,7 +30,7 @@ impl Judge for HubJudge {
             return None;
         }
         if !self.observers.contains_key(session) {
-            self.observers.insert(session.to_owned(), Observer::new(folder));
+            self.observers.insert(session.to_owned(), QuestionReader::new(folder));
         }
         let questions = self.observers.get_mut(session)?.read(line, Some(from), Moment::default());
         self.judge(&questions.into_iter().next()?, folder)

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use switchboard_policy::{Host, Observer, Policy, Relevance, Verdict};
+use switchboard_policy::{Host, Policy, QuestionReader, Relevance, Verdict};
 use switchboard_store::{Filter, Item, Store, StoreError, Summary};
 
 use super::history::{Answered, Followed, PastQuestion};
@@ -99,7 +99,7 @@ impl Reading<'_> {
     fn session(&mut self, store: &Store, until: Instant) -> Result<bool, StoreError> {
         let relevance = Relevance::new();
         let root = self.session.about.project.as_deref().unwrap_or("/");
-        let mut followed = Followed::new(Observer::new(root));
+        let mut followed = Followed::new(QuestionReader::new(root));
         for item in store.read(&self.session.id, 0)? {
             // What is damaged tells nothing.
             let Item::Record(record) = item? else { continue };

@@ -10,7 +10,7 @@ use switchboard_acp::rpc::{RpcError, codes};
 use switchboard_acp::v2::unstable::{AuthState, ForkSessionRequest};
 use switchboard_acp::v2::{self, StopReason};
 use switchboard_acp::{AbsolutePath, DecodeError};
-use switchboard_peer::{AgentHandle, Client, ClientOptions, Error, Event, Feed, TurnEnd};
+use switchboard_peer::{AgentHandle, Client, ClientOptions, Error, Event, Feed, PromptEnd};
 use switchboard_transport::{Child, Connection, Oddities, Program};
 use tokio::time::{Instant, timeout};
 
@@ -519,7 +519,7 @@ impl Runner {
         Ok(())
     }
 
-    fn tell_end(&mut self, end: &TurnEnd) -> io::Result<()> {
+    fn tell_end(&mut self, end: &PromptEnd) -> io::Result<()> {
         let words = match (&end.stop_reason, &end.error) {
             (Some(StopReason::EndTurn) | None, _) => return Ok(()),
             (Some(StopReason::Error), Some(error)) => format!("the agent failed: {}", error.message),
@@ -533,7 +533,7 @@ impl Runner {
         self.view.note(&words)
     }
 
-    fn outcome(&self, end: Option<&TurnEnd>) -> Outcome {
+    fn outcome(&self, end: Option<&PromptEnd>) -> Outcome {
         if let Some(stop) = self.stopping {
             return Outcome::Stopped(stop);
         }

@@ -41,7 +41,7 @@ pub struct Question {
 /// It takes what either side sends, in either version, also without a handshake; then the messages themselves show
 /// theirs. Every `session/request_permission` becomes a [`Question`], also a malformed one.
 #[derive(Debug)]
-pub struct Observer {
+pub struct QuestionReader {
     conversation: Conversation,
     root: Option<String>,
     otherwise: String,
@@ -64,15 +64,15 @@ enum Call {
     New { cwd: Option<String> },
 }
 
-impl Observer {
+impl QuestionReader {
     /// Nothing has been said yet. The root is what `$root` stands for.
     pub fn new(root: impl Into<String>) -> Self {
-        Observer { root: Some(root.into()), ..Observer::without_root("") }
+        QuestionReader { root: Some(root.into()), ..QuestionReader::without_root("") }
     }
 
     /// The same, where each session's own directory is the root; where that is not known, it is `otherwise`.
     pub fn without_root(otherwise: impl Into<String>) -> Self {
-        Observer {
+        QuestionReader {
             otherwise: otherwise.into(),
             conversation: Conversation::new(WireFormat::Any),
             root: None,

@@ -1,0 +1,161 @@
+//! What an agent asks about a client's own request, outside any session.
+
+use super::*;
+
+/// A client that logs in and is asked for its name, under the agent's id 50.
+struct Login {
+    world: World,
+    client: ConnectionId,
+    /// The client's id of the request, and the agent's.
+    request: i64,
+    at_agent: i64,
+}
+
+fn ask(id: i64, about: i64) -> Value {
+    let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
+    let params = json!({"requestId": about, "mode": "form", "message": "Who?", "requestedSchema": schema});
+    json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params})
+}
+
+/// The agent does not answer the login before the test is over.
+fn login(can: Value) -> Login {
+    let mut world = world(1 << 20);
+    world.next_connection += 1;
+    let client = world.next_connection;
+    world.clients.insert(client, Client::default());
+    world.core.connected(client, who("anna", Role::Own), 0, false, false);
+    let info = json!({"name": "c", "version": "1"});
+    world.request(client, "initialize", json!({"protocolVersion": 2, "info": info, "capabilities": can}));
+    world.request(client, "session/new", json!({"cwd": "/w/a"}));
+    world.settle();
+    // The hub answers this by itself, so that the client and the agent count differently.
+    world.request(client, "session/list", json!({}));
+    world.agent.is_slow = true;
+    let request = world.request(client, "auth/login", json!({"methodId": "form"}));
+    let at_agent = world.agent.last_request;
+    assert_ne!(request, at_agent, "otherwise nothing is seen");
+    Login { world, client, request, at_agent }
+}
+
+fn asked() -> Login {
+    let mut login = login(json!({"elicitation": {"form": {}}}));
+    login.world.say(ask(50, login.at_agent));
+    assert_eq!(login.questions(), 1);
+    login
+}
+
+impl Login {
+    fn questions(&self) -> usize {
+        self.world.clients[&self.client].questions.len()
+    }
+
+    fn agent_has_got(&self) -> &[Value] {
+        self.world.agent.results.get(&50).map_or(&[], Vec::as_slice)
+    }
+}
+
+#[test]
+fn the_client_is_asked_about_its_own_id_and_the_agent_gets_the_answer() {
+    let mut login = asked();
+    let question = login.world.clients[&login.client].last_question.clone();
+    assert_eq!(question["params"]["requestId"], login.request);
+    login.world.answer_last(login.client, json!({"action": "accept", "content": {"name": "Anna"}}));
+    assert_eq!(login.agent_has_got(), [json!({"action": "accept", "content": {"name": "Anna"}})]);
+}
+
+#[test]
+fn what_does_not_fit_is_asked_again_and_not_without_end() {
+    let mut login = asked();
+    for _ in 0..4 {
+        assert!(login.agent_has_got().is_empty());
+        login.world.answer_last(login.client, json!({"action": "accept", "content": {"name": 5}}));
+    }
+    assert_eq!(login.agent_has_got(), [json!({"action": "cancel"})]);
+    assert_eq!(login.questions(), 0);
+}
+
+#[test]
+fn the_agent_does_not_wait_for_a_client_that_is_gone() {
+    let mut login = asked();
+    login.world.core.disconnected(login.client);
+    login.world.perform();
+    assert_eq!(login.agent_has_got(), [json!({"action": "cancel"})]);
+}
+
+#[test]
+fn the_agent_does_not_wait_for_a_client_that_may_not_answer_any_more() {
+    for content in [json!({"name": 5}), json!({"name": "Anna"})] {
+        let mut login = asked();
+        login.world.core.access_changed(login.client, Some(who("anna", Role::View)));
+        login.world.answer_last(login.client, json!({"action": "accept", "content": content}));
+        assert_eq!(login.agent_has_got(), [json!({"action": "cancel"})]);
+        assert_eq!(login.questions(), 0);
+    }
+}
+
+#[test]
+fn what_the_agent_takes_back_is_taken_back_from_the_client_and_has_an_answer() {
+    let mut login = asked();
+    login.world.say(json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 50}}));
+    assert_eq!(login.questions(), 0);
+    assert_eq!(login.agent_has_got(), [json!({"action": "cancel"})]);
+}
+
+#[test]
+fn what_an_agent_asked_that_is_gone_is_taken_back() {
+    let mut login = asked();
+    login.world.core.host_ended(login.world.agent.host.unwrap(), "it is gone", &[]);
+    login.world.perform();
+    assert_eq!(login.questions(), 0);
+}
+
+#[test]
+fn a_client_that_was_cut_off_is_asked_again_under_the_same_id() {
+    let mut login = asked();
+    let id = *login.world.clients[&login.client].questions.keys().next().unwrap();
+    login.world.clients.get_mut(&login.client).unwrap().questions.clear();
+    login.world.core.reconnected(login.client);
+    login.world.notify(login.client, "stream/resume", json!({"streams": []}));
+    assert_eq!(login.world.clients[&login.client].questions.keys().copied().collect::<Vec<_>>(), [id]);
+}
+
+#[test]
+fn an_agent_that_nobody_can_answer_is_told_so() {
+    let unreadable = |about| {
+        let mut question = ask(50, about);
+        question["params"]["requestedSchema"] = 5.into();
+        question
+    };
+    let permission = |about| {
+        let params = json!({"requestId": about, "title": "May I?"});
+        json!({"jsonrpc": "2.0", "id": 50, "method": "session/request_permission", "params": params})
+    };
+    let forms = || json!({"elicitation": {"form": {}}});
+    for (can, question, words) in [
+        (json!({}), ask as fn(i64, i64) -> Value, "nobody is there"),
+        (forms(), |id, _| ask(id, 999), "nobody is there"),
+    ] {
+        let mut login = login(can);
+        login.world.say(question(50, login.at_agent));
+        assert!(login.agent_has_got()[0].to_string().contains(words), "{:?}", login.agent_has_got());
+        assert_eq!(login.questions(), 0);
+    }
+    let mut login = login(forms());
+    login.world.say(unreadable(login.at_agent));
+    login.world.say(permission(login.at_agent));
+    let got = login.agent_has_got();
+    assert!(got[0].to_string().contains("/requestedSchema"), "{got:?}");
+    assert!(got[1].to_string().contains("/params/sessionId"), "{got:?}");
+    assert_eq!(login.questions(), 0);
+}
+
+#[test]
+fn an_agent_cannot_ask_without_end() {
+    let mut login = asked();
+    login.world.say(ask(50, login.at_agent));
+    assert!(login.agent_has_got()[0].to_string().contains("the id is in use"));
+    for id in 100..200 {
+        login.world.say(ask(id, login.at_agent));
+    }
+    assert_eq!(login.questions(), 16);
+}

@@ -1,0 +1,474 @@
+//! A small world around the core, with a log, an agent and clients, which does what the core says as late as it likes.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use switchboard_acp::rpc::RequestId;
+use switchboard_store::{Channel, Role};
+
+use super::super::connection::Connection;
+use super::super::seeking::Found;
+use super::super::{
+    ConnectionId, Core, CoreOptions, FolderRefusal, HostId, Identity, Kept, Known, Memory, Output, SessionId,
+    ToClient,
+};
+
+/// What a client has got.
+#[derive(Default)]
+pub(super) struct Client {
+    /// The places of the updates of each session, since it last said where it is.
+    pub(super) updates: BTreeMap<String, Vec<u64>>,
+    /// What was told for whoever translates for it alone, since then.
+    pub(super) known: BTreeMap<String, Vec<u64>>,
+    /// Where it said that it is: it gets what stands from there on.
+    pub(super) from: BTreeMap<String, u64>,
+    /// Answers by request.
+    pub(super) answers: HashMap<i64, Vec<Value>>,
+    pub(super) asked: HashSet<i64>,
+    /// Those that are prompts, which wait for their turn.
+    pub(super) prompts: HashSet<i64>,
+    /// Questions that it has been asked and that were not taken back: the agent's words.
+    pub(super) questions: BTreeMap<i64, String>,
+    /// The last of them, whole.
+    pub(super) last_question: Value,
+    pub(super) bytes: HashMap<String, u64>,
+    pub(super) next_id: i64,
+    pub(super) is_closed: bool,
+}
+
+pub(super) struct World {
+    pub(super) core: Core,
+    pub(super) log: BTreeMap<SessionId, Vec<(Channel, Arc<str>)>>,
+    pub(super) clients: BTreeMap<ConnectionId, Client>,
+    pub(super) next_connection: ConnectionId,
+    /// What the core wants and has not got yet.
+    pub(super) later: VecDeque<Output>,
+    pub(super) agent: Agent,
+}
+
+/// An agent that does what the test says.
+#[derive(Default)]
+pub(super) struct Agent {
+    pub(super) host: Option<HostId>,
+    pub(super) sessions: Vec<String>,
+    /// Prompts that it has got, by their text.
+    pub(super) prompts: Vec<String>,
+    /// Prompts that it has not ended: session.
+    pub(super) at_work: Vec<String>,
+    pub(super) questions: Vec<(i64, String)>,
+    pub(super) answered: HashMap<i64, usize>,
+    /// What it got for them: results and errors.
+    pub(super) results: HashMap<i64, Vec<Value>>,
+    /// The id of the last request that it got.
+    pub(super) last_request: i64,
+    /// Whether it does not answer what it does not know.
+    pub(super) is_slow: bool,
+    pub(super) next: i64,
+    /// Whether it has forgotten its sessions.
+    pub(super) refuses: bool,
+    /// The sessions that it lists.
+    pub(super) remembers: Vec<String>,
+}
+
+/// The ids of what a client was asked.
+pub(super) fn asked_of(client: &Connection) -> impl Iterator<Item = i64> {
+    client.asked.iter().filter_map(|(_, id, _)| match id {
+        RequestId::Number(number) => Some(*number),
+        _ => None,
+    })
+}
+
+pub(super) fn who(name: &str, role: Role) -> Identity {
+    Identity { name: name.into(), role, all: true, made: 0 }
+}
+
+pub(super) fn world(flow: usize) -> World {
+    let core = Core::new(CoreOptions {
+        agents: vec!["one".to_owned()],
+        folders: Box::new(|folder| {
+            if folder.starts_with("/w") {
+                Ok(folder.to_owned())
+            } else {
+                let roots = vec!["/w".to_owned()];
+                Err(FolderRefusal { reason: "is outside".to_owned(), roots })
+            }
+        }),
+        idle: 1000,
+        handshake: 1000,
+        flow,
+        tells_standard_error: true,
+        judge: None,
+        version: "0",
+        name: None,
+    });
+    World {
+        core,
+        log: BTreeMap::new(),
+        clients: BTreeMap::new(),
+        next_connection: 0,
+        later: VecDeque::new(),
+        agent: Agent::default(),
+    }
+}
+
+impl World {
+    pub(super) fn connect(&mut self, role: Role) -> ConnectionId {
+        self.connect_translated(role, false)
+    }
+
+    pub(super) fn connect_translated(&mut self, role: Role, is_translated: bool) -> ConnectionId {
+        self.next_connection += 1;
+        let id = self.next_connection;
+        self.clients.insert(id, Client::default());
+        self.core.connected(id, who(&format!("{role}-{id}"), role), 0, false, false);
+        if is_translated {
+            self.core.translated(id);
+        }
+        self.request(id, "initialize", json!({"protocolVersion": 2, "info": {"name": "c", "version": "1"}}));
+        id
+    }
+
+    pub(super) fn request(&mut self, connection: ConnectionId, method: &str, params: Value) -> i64 {
+        let Some(client) = self.clients.get_mut(&connection) else { return 0 };
+        client.next_id += 1;
+        let id = client.next_id;
+        client.asked.insert(id);
+        if method == "session/prompt" {
+            client.prompts.insert(id);
+        }
+        let line = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string();
+        self.core.client_line(connection, &line.into());
+        self.perform();
+        id
+    }
+
+    pub(super) fn notify(&mut self, connection: ConnectionId, method: &str, params: Value) {
+        let line = json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string();
+        self.core.client_line(connection, &line.into());
+        self.perform();
+    }
+
+    pub(super) fn say(&mut self, line: Value) {
+        if let Some(host) = self.agent.host {
+            self.core.host_line(host, &line.to_string());
+            self.perform();
+        }
+    }
+
+    pub(super) fn update(&mut self, session: &str, update: Value) {
+        self.say(json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": update}}));
+    }
+
+    /// Does what the core says; what takes time is done later.
+    pub(super) fn perform(&mut self) {
+        while let Some(output) = self.core.next_output() {
+            match output {
+                Output::Append { session, sequence, channel, text } => {
+                    let log = self.log.entry(session).or_default();
+                    assert_eq!(log.len() as u64, sequence, "a record does not follow");
+                    log.push((channel, text));
+                }
+                Output::Send { connection, line } => self.receive(connection, &line),
+                Output::Close { connection, .. } => {
+                    if let Some(client) = self.clients.get_mut(&connection) {
+                        client.is_closed = true;
+                    }
+                }
+                Output::ToHost { line, .. } => self.agent.hear(&line),
+                Output::StartHost { host, .. } => {
+                    self.agent.host = Some(host);
+                    self.agent.sessions.clear();
+                }
+                Output::EndHost { .. } => {}
+                Output::Remove { session } => {
+                    self.log.remove(&session);
+                }
+                Output::Rest { .. } | Output::Changed { .. } | Output::Tell(_) => {}
+                Output::Own { .. }
+                | Output::Release { .. }
+                | Output::PassOn { .. }
+                | Output::Answer { .. } => {
+                    panic!("there are no other hubs")
+                }
+                later @ (Output::Create { .. }
+                | Output::Load { .. }
+                | Output::Read { .. }
+                | Output::Seek { .. }) => self.later.push_back(later),
+            }
+        }
+        for line in std::mem::take(&mut self.agent_out()) {
+            self.say(line);
+        }
+    }
+
+    /// What the agent answers by itself.
+    pub(super) fn agent_out(&mut self) -> Vec<Value> {
+        std::mem::take(&mut OUT.with(|out| out.borrow_mut().drain(..).collect()))
+    }
+
+    /// Does one of the things that take time.
+    pub(super) fn do_later(&mut self, which: usize) {
+        if self.later.is_empty() {
+            return;
+        }
+        let which = which % self.later.len();
+        match self.later.remove(which) {
+            Some(Output::Create { ticket, agent, owner, folder }) => {
+                let id: SessionId = format!("h{ticket}").into();
+                self.log.insert(Arc::clone(&id), Vec::new());
+                let known = Known {
+                    id,
+                    agent,
+                    agent_session: String::new(),
+                    owner,
+                    folder,
+                    title: None,
+                    changed: 0,
+                    length: 0,
+                };
+                self.core.created(ticket, Ok(known));
+            }
+            Some(Output::Load { session }) => {
+                let mut memory = Memory::default();
+                let log = self.log.get(&session).cloned().unwrap_or_default();
+                for (place, (channel, text)) in log.iter().enumerate() {
+                    let _ = memory.see(place as u64, *channel, text);
+                }
+                self.core.loaded(&session, Ok((memory, log.len() as u64)));
+            }
+            Some(Output::Read { connection, session, from, end: _ }) => {
+                let log = self.log.get(&session).cloned().unwrap_or_default();
+                let part: Vec<Kept> = log
+                    .iter()
+                    .enumerate()
+                    .skip(from as usize)
+                    .take(3)
+                    .map(|(place, (channel, text))| Kept {
+                        sequence: place as u64,
+                        channel: *channel,
+                        text: Arc::clone(text),
+                    })
+                    .collect();
+                let to = part.last().map_or(from, |last| last.sequence + 1);
+                self.core.read(connection, &session, from, &part, to);
+            }
+            Some(Output::Seek { connection, session, message, end }) => {
+                let mut found = Found::default();
+                let log = self.log.get(&session).cloned().unwrap_or_default();
+                for (place, (channel, text)) in log.iter().enumerate().take(end as usize) {
+                    message.look(&mut found, place as u64, *channel, text);
+                }
+                if let Some(place) = found.place().filter(|_| self.clients.contains_key(&connection)) {
+                    self.begin_at(connection, &session, place + 1);
+                }
+                self.core.found(connection, Ok(found.place()));
+            }
+            _ => {}
+        }
+        self.perform();
+    }
+
+    pub(super) fn settle(&mut self) {
+        for _ in 0..10_000 {
+            if self.later.is_empty() {
+                let mut moved = false;
+                let ids: Vec<ConnectionId> = self.clients.keys().copied().collect();
+                for id in ids {
+                    moved |= self.room(id);
+                }
+                if !moved && self.later.is_empty() {
+                    return;
+                }
+            }
+            self.do_later(0);
+        }
+        panic!("it does not come to rest");
+    }
+
+    /// The client takes what was sent.
+    pub(super) fn room(&mut self, connection: ConnectionId) -> bool {
+        let Some(client) = self.clients.get(&connection) else { return false };
+        let before = client.bytes.values().sum::<u64>();
+        for (session, gone) in client.bytes.clone() {
+            self.core.has_room(connection, &session.into(), gone);
+        }
+        self.perform();
+        self.clients.get(&connection).is_some_and(|client| client.bytes.values().sum::<u64>() != before)
+    }
+
+    pub(super) fn receive(&mut self, connection: ConnectionId, line: &ToClient) {
+        let Some(client) = self.clients.get_mut(&connection) else { return };
+        let message: Value = serde_json::from_str(&line.text).unwrap();
+        if line.counts {
+            let session = line.stream.as_ref().unwrap().to_string();
+            *client.bytes.entry(session).or_default() += line.text.len() as u64;
+        }
+        match (message.get("method").and_then(Value::as_str), message.get("id")) {
+            (None, Some(id)) => {
+                let id = id.as_i64().unwrap();
+                client.answers.entry(id).or_default().push(message.clone());
+            }
+            // A notice, which is in no log.
+            (Some("session/update"), None) if line.cursor.is_none() => {}
+            (Some("session/update"), None) => {
+                let session = message["params"]["sessionId"].as_str().unwrap().to_owned();
+                let cursor =
+                    message["params"]["_meta"]["acp/cursor"].as_str().expect("updates have a cursor");
+                let (of, place) = cursor.rsplit_once('.').unwrap();
+                assert_eq!(of, session);
+                // The state at the end of catching up stands under the cursor of what came before it.
+                if message["params"]["update"]["n"].is_u64() {
+                    let place = place.parse().unwrap();
+                    // It is in the log before anybody sees it.
+                    assert!(self.log[&*session].len() as u64 > place);
+                    let told = if line.is_known { &mut client.known } else { &mut client.updates };
+                    told.entry(session).or_default().push(place);
+                }
+            }
+            (Some("$/cancel_request"), None) => {
+                let id = message["params"]["requestId"].as_i64().unwrap();
+                assert!(client.questions.remove(&id).is_some(), "what was not asked is taken back");
+            }
+            (Some("session/request_permission"), Some(id)) => {
+                let title = message["params"]["title"].as_str().unwrap().to_owned();
+                client.questions.insert(id.as_i64().unwrap(), title);
+            }
+            (Some("elicitation/create"), Some(id)) => {
+                let text = message["params"]["message"].as_str().unwrap().to_owned();
+                client.last_question = message.clone();
+                client.questions.insert(id.as_i64().unwrap(), text);
+            }
+            (Some(_), _) => {}
+            (None, None) => panic!("{message}"),
+        }
+    }
+
+    /// The client answers what it was asked last.
+    pub(super) fn answer_last(&mut self, client: ConnectionId, result: Value) {
+        let id = self.clients.get_mut(&client).unwrap().questions.pop_last().expect("it is asked").0;
+        let line = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
+        self.core.client_line(client, &line.into());
+        self.perform();
+    }
+
+    /// The places of the updates that a client at a place should get.
+    pub(super) fn wanted(&self, session: &str, from: u64) -> Vec<u64> {
+        let log = &self.log[session];
+        let is_update = |text: &str| {
+            let message: Value = serde_json::from_str(text).unwrap();
+            message["params"]["update"]["n"].is_u64()
+        };
+        let places = log.iter().enumerate().skip(from as usize);
+        places
+            .filter(|(_, (channel, text))| *channel == Channel::ToClient && is_update(text))
+            .map(|(place, _)| place as u64)
+            .collect()
+    }
+
+    pub(super) fn session_of(&self, which: usize) -> Option<String> {
+        let ids: Vec<&SessionId> =
+            self.log.iter().filter(|(_, log)| log.len() > 4).map(|(id, _)| id).collect();
+        (!ids.is_empty()).then(|| ids[which % ids.len()].to_string())
+    }
+
+    pub(super) fn client(&self, which: usize) -> Option<ConnectionId> {
+        let ids: Vec<ConnectionId> = self.clients.keys().copied().collect();
+        (!ids.is_empty()).then(|| ids[which % ids.len()])
+    }
+}
+
+thread_local! {
+    pub(super) static OUT: std::cell::RefCell<Vec<Value>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+pub(super) fn answer(id: &Value, result: Value) {
+    OUT.with(|out| out.borrow_mut().push(json!({"jsonrpc": "2.0", "id": id, "result": result})));
+}
+
+impl Agent {
+    pub(super) fn hear(&mut self, line: &str) {
+        let message: Value = serde_json::from_str(line).unwrap();
+        let (method, id) = (message["method"].as_str().map(str::to_owned), &message["id"]);
+        if let (Some(_), Some(id)) = (&method, id.as_i64()) {
+            self.last_request = id;
+        }
+        match method.as_deref() {
+            Some("initialize") => answer(
+                id,
+                json!({"protocolVersion": 2, "info": {"name": "a", "version": "1"}, "capabilities": {"session": {}}}),
+            ),
+            Some("session/new") => {
+                self.next += 1;
+                let session = format!("a{}", self.next);
+                self.sessions.push(session.clone());
+                answer(id, json!({"sessionId": session}));
+            }
+            Some("session/list") => {
+                let entry = |id: &String| json!({"sessionId": id, "cwd": "/w/a", "big": 1e300});
+                answer(id, json!({"sessions": self.remembers.iter().map(entry).collect::<Vec<_>>()}));
+            }
+            Some("session/resume") => {
+                let session = message["params"]["sessionId"].as_str().unwrap().to_owned();
+                if message["params"]["replayFrom"].is_object() {
+                    let params = json!({"sessionId": session, "update": {"sessionUpdate": "x", "n": 1}});
+                    let replayed = json!({"jsonrpc": "2.0", "method": "session/update", "params": params});
+                    OUT.with(|out| out.borrow_mut().push(replayed));
+                }
+                if self.refuses {
+                    let error = json!({"code": -32002, "message": "gone"});
+                    OUT.with(|out| {
+                        out.borrow_mut().push(json!({"jsonrpc": "2.0", "id": id, "error": error}))
+                    });
+                } else {
+                    self.sessions.push(session);
+                    answer(id, json!({}));
+                }
+            }
+            Some("session/prompt") => {
+                assert!(message["params"]["_meta"].get("switchboard/operationId").is_none());
+                let text = message["params"]["prompt"][0]["text"].as_str().unwrap().to_owned();
+                let session = message["params"]["sessionId"].as_str().unwrap().to_owned();
+                assert!(self.sessions.contains(&session), "a prompt for a session that is not open");
+                assert!(!self.at_work.contains(&session), "two prompts at once");
+                self.prompts.push(text);
+                self.at_work.push(session.clone());
+                let running = json!({"sessionUpdate": "state_update", "state": "running"});
+                let params = json!({"sessionId": session, "update": running});
+                OUT.with(|out| {
+                    out.borrow_mut()
+                        .push(json!({"jsonrpc": "2.0", "method": "session/update", "params": params}));
+                });
+                answer(id, json!({"messageId": "m"}));
+            }
+            Some("session/cancel" | "session/close") => {
+                let session = message["params"]["sessionId"].as_str().unwrap().to_owned();
+                if !id.is_null() {
+                    answer(id, json!({}));
+                }
+                if self.at_work.contains(&session) && method.as_deref() == Some("session/cancel") {
+                    self.rest(&session);
+                }
+                self.at_work.retain(|known| *known != session);
+            }
+            Some(_) if !id.is_null() && !self.is_slow => answer(id, json!({})),
+            Some(_) => {}
+            None => {
+                let number = id.as_i64().unwrap();
+                *self.answered.entry(number).or_default() += 1;
+                let result = message.get("result").or(message.get("error")).unwrap();
+                self.results.entry(number).or_default().push(result.clone());
+                self.questions.retain(|(known, _)| Some(*known) != id.as_i64());
+            }
+        }
+    }
+
+    pub(super) fn rest(&mut self, session: &str) {
+        self.at_work.retain(|known| known != session);
+        let idle = json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"});
+        let params = json!({"sessionId": session, "update": idle});
+        OUT.with(|out| {
+            out.borrow_mut().push(json!({"jsonrpc": "2.0", "method": "session/update", "params": params}));
+        });
+    }
+}
