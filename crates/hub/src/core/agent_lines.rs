@@ -210,7 +210,15 @@ impl Core {
             return self.refuse_unknown_method(host, &request.id, &request.method);
         }
         let session = lines::text_of(params, "sessionId");
-        let Some(session) = session else { return self.asked_outside(host, request) };
+        let Some(session) = session else {
+            // It belongs to something that a client has asked for: a prompt, a login.
+            let about = params.and_then(request_named);
+            let prompted = about.and_then(|id| self.hosts.get(&host)?.session_of_prompt(&id).cloned());
+            return match prompted {
+                Some(id) => self.asked_in(host, &id, request, line),
+                None => self.asked_outside(host, request),
+            };
+        };
         let Some(id) = self.session_of(host, &session) else {
             let kept = self.is_opening(host)
                 && self.hosts.get_mut(&host).is_some_and(|host| host.keep_early(&session, line));
@@ -225,12 +233,17 @@ impl Core {
             }
             return;
         };
-        let memory = self.sessions.get(&id).and_then(|session| session.memory.as_ref());
+        self.asked_in(host, &id, request, line);
+    }
+
+    /// The agent asks something in a session.
+    fn asked_in(&mut self, host: HostId, id: &SessionId, request: &Request<'_>, line: &str) {
+        let memory = self.sessions.get(id).and_then(|session| session.memory.as_ref());
         if let Some((code, message)) = memory.and_then(|memory| memory.refusal(request)) {
             self.keep_noise(host, line);
             return self.refuse_agent(host, &request.id, code, &message);
         }
-        let _ = self.append(&id, Channel::ToClient, line);
+        let _ = self.append(id, Channel::ToClient, line);
     }
 
     /// The agent answers.

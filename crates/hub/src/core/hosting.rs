@@ -482,10 +482,22 @@ impl Host {
             Purpose::New { client, .. }
             | Purpose::Adopt { client, .. }
             | Purpose::Remembered { client }
-            | Purpose::Prompt { client, .. }
             | Purpose::Forwarded { client, .. }
             | Purpose::Fork { client, .. } => Some(client),
-            Purpose::Handshake | Purpose::Wake { .. } | Purpose::Renew { .. } | Purpose::Close => None,
+            // What belongs to a prompt is asked in its session.
+            Purpose::Prompt { .. }
+            | Purpose::Handshake
+            | Purpose::Wake { .. }
+            | Purpose::Renew { .. }
+            | Purpose::Close => None,
+        }
+    }
+
+    /// The session in which a client has sent a prompt, by the agent's id of that.
+    pub(super) fn session_of_prompt(&self, id: &RequestId<'_>) -> Option<&SessionId> {
+        match self.open.get(Side::Client, id)? {
+            Purpose::Prompt { session, .. } => Some(session),
+            _ => None,
         }
     }
 

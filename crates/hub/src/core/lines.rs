@@ -280,6 +280,13 @@ pub(crate) fn merged(object: Option<&Raw<'_>>, set: &[(&str, &str)]) -> String {
     out
 }
 
+/// An object without one of its members.
+pub(crate) fn without(object: &Raw<'_>, key: &str) -> String {
+    let kept: Vec<_> = object.entries().filter(|(name, _)| **name != *key).collect();
+    let kept: Vec<(&str, &str)> = kept.iter().map(|(name, value)| (&**name, value.as_str())).collect();
+    merged(None, &kept)
+}
+
 /// A text as JSON.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
@@ -313,16 +320,7 @@ pub(crate) fn meta_text(params: Option<&Raw<'_>>, key: &str) -> Option<String> {
 pub(crate) fn without_own(result: &Raw<'_>) -> String {
     match result.get("_meta").filter(|meta| meta.get(DECIDER).is_some()) {
         None => result.as_str().to_owned(),
-        Some(meta) => {
-            let kept: Vec<(String, String)> = meta
-                .entries()
-                .filter(|(key, _)| &**key != DECIDER)
-                .map(|(key, value)| (key.to_string(), value.as_str().to_owned()))
-                .collect();
-            let kept: Vec<(&str, &str)> =
-                kept.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-            merged(Some(result), &[("_meta", &merged(None, &kept))])
-        }
+        Some(meta) => merged(Some(result), &[("_meta", &without(&meta, DECIDER))]),
     }
 }
 

@@ -13,7 +13,7 @@ use switchboard_session::{
 };
 use switchboard_store::Channel;
 
-use super::lines::{Outcome, text_of};
+use super::lines::{self, Outcome, text_of};
 use super::questions::ELICITATION;
 
 /// How many prompts are remembered for those who repeat one.
@@ -46,6 +46,18 @@ impl Question {
             id: id.into_owned(),
             method: method.into_owned(),
             params: params.map_or_else(|| Raw::from(serde_json::json!({})), Raw::into_owned),
+        }
+    }
+
+    /// A question about a request of one client is one of the session that this belongs to: the others do not know the
+    /// request.
+    fn ask_in(&mut self, session: &str) {
+        if self.params.get("sessionId").is_none() {
+            let params = Raw::parse(lines::without(&self.params, "requestId")).ok();
+            let params = lines::merged(params.as_ref(), &[("sessionId", &lines::quoted(session))]);
+            if let Ok(params) = Raw::parse(params) {
+                self.params = params;
+            }
         }
     }
 
@@ -169,7 +181,12 @@ impl Memory {
                 if !self.fold(Side::Agent, message) {
                     return Seen::Nothing;
                 }
-                self.questions.insert(sequence, Question::of(request));
+                let Some((place, _)) = self.conversation.question(&request.id) else { return Seen::Nothing };
+                let mut question = Question::of(request);
+                if let Some(session) = self.conversation.id_at(place) {
+                    question.ask_in(session);
+                }
+                self.questions.insert(sequence, question);
                 Seen::Question
             }
             Message::Response(response) => {

@@ -159,3 +159,18 @@ fn an_agent_cannot_ask_without_end() {
     }
     assert_eq!(login.questions(), 16);
 }
+
+#[test]
+fn what_belongs_to_a_prompt_is_asked_in_its_session() {
+    let mut login = login(json!({"elicitation": {"form": {}}}));
+    let (world, client) = (&mut login.world, login.client);
+    let prompt = json!({"sessionId": "h1", "prompt": [{"type": "text", "text": "hello"}]});
+    world.request(client, "session/prompt", prompt);
+    let mut question = ask(50, world.agent.last_request);
+    question["params"]["x"] = 1.into();
+    world.say(question);
+    let asked = world.clients[&client].last_question["params"].clone();
+    assert_eq!((&asked["sessionId"], &asked["x"], asked.get("requestId")), (&json!("h1"), &json!(1), None));
+    world.answer_last(client, json!({"action": "accept", "content": {"name": "Anna"}}));
+    assert_eq!(world.agent_got(50).len(), 1, "it is in the log");
+}

@@ -25,7 +25,7 @@ fn asked() -> (World, ConnectionId) {
 
 impl World {
     /// What the agent has got as the answer to a question.
-    fn agent_got(&self, id: i64) -> Vec<Value> {
+    pub(super) fn agent_got(&self, id: i64) -> Vec<Value> {
         let lines = self.log["h1"].iter().filter(|(channel, _)| *channel == Channel::ToAgent);
         let lines = lines.map(|(_, text)| serde_json::from_str::<Value>(text).unwrap());
         lines.filter(|line| line["id"] == id && line.get("method").is_none()).collect()

@@ -62,7 +62,7 @@ pub(super) struct Agent {
     pub(super) results: HashMap<i64, Vec<Value>>,
     /// The id of the last request that it got.
     pub(super) last_request: i64,
-    /// Whether it does not answer what it does not know.
+    /// Whether it answers neither prompts nor what it does not know.
     pub(super) is_slow: bool,
     pub(super) next: i64,
     /// Whether it has forgotten its sessions.
@@ -439,7 +439,9 @@ impl Agent {
                     out.borrow_mut()
                         .push(json!({"jsonrpc": "2.0", "method": "session/update", "params": params}));
                 });
-                answer(id, json!({"messageId": "m"}));
+                if !self.is_slow {
+                    answer(id, json!({"messageId": "m"}));
+                }
             }
             Some("session/cancel" | "session/close") => {
                 let session = message["params"]["sessionId"].as_str().unwrap().to_owned();
