@@ -141,8 +141,8 @@ impl Child {
         self.handle.standard_error.last_lines(count)
     }
 
-    /// The lines of standard error from now on. A listener that falls behind misses the oldest; the process never
-    /// waits for it.
+    /// The lines of standard error: first those that were kept already, then those that come. A listener that falls behind
+    /// misses the oldest; the process never waits for it.
     pub fn standard_error(&self) -> StandardErrorLines {
         self.handle.standard_error.listen()
     }

@@ -32,8 +32,6 @@ pub(super) struct StandardError {
     /// What has been read and is no whole line yet.
     buffer: Mutex<BytesMut>,
     kept: Mutex<Kept>,
-    /// `None` after the last line.
-    lines: Mutex<Option<broadcast::Sender<Arc<str>>>>,
     ended: watch::Sender<bool>,
 }
 
@@ -49,8 +47,12 @@ impl fmt::Debug for StandardError {
 struct Kept {
     lines: VecDeque<Arc<str>>,
     bytes: usize,
+    /// How many lines are kept no more.
+    missed: u64,
     /// Who is told each line at once.
     listeners: Vec<Listener>,
+    /// Who is told it later. `None` after the last line.
+    news: Option<broadcast::Sender<Arc<str>>>,
 }
 
 /// A line of standard error, or the news that some were missed.
@@ -58,18 +60,30 @@ struct Kept {
 pub enum StandardErrorLine {
     /// A line, with U+FFFD for what is no UTF-8. It may hold terminal escapes.
     Line(Arc<str>),
-    /// The listener was so slow that this many lines passed it by.
+    /// The listener came so late, or was so slow, that this many lines passed it by.
     Missed(u64),
 }
 
-/// The lines of a child's standard error from now on.
+/// The lines of a child's standard error: first those that were kept already, then those that come.
 #[derive(Debug)]
-pub struct StandardErrorLines(Option<broadcast::Receiver<Arc<str>>>);
+pub struct StandardErrorLines {
+    /// How many lines came before those that were kept.
+    missed: u64,
+    kept: VecDeque<Arc<str>>,
+    /// `None` where the last line has come.
+    coming: Option<broadcast::Receiver<Arc<str>>>,
+}
 
 impl StandardErrorLines {
     /// The next line; `None` after the last.
     pub async fn next(&mut self) -> Option<StandardErrorLine> {
-        match self.0.as_mut()?.recv().await {
+        if let missed @ 1.. = std::mem::take(&mut self.missed) {
+            return Some(StandardErrorLine::Missed(missed));
+        }
+        if let Some(line) = self.kept.pop_front() {
+            return Some(StandardErrorLine::Line(line));
+        }
+        match self.coming.as_mut()?.recv().await {
             Ok(line) => Some(StandardErrorLine::Line(line)),
             Err(broadcast::error::RecvError::Lagged(missed)) => Some(StandardErrorLine::Missed(missed)),
             Err(broadcast::error::RecvError::Closed) => None,
@@ -82,8 +96,7 @@ impl StandardError {
         Ok(StandardError {
             pipe: pipe::Receiver::from_owned_fd(pipe.into_owned_fd()?)?,
             buffer: Mutex::default(),
-            kept: Mutex::default(),
-            lines: Mutex::new(Some(broadcast::Sender::new(BEHIND))),
+            kept: Mutex::new(Kept { news: Some(broadcast::Sender::new(BEHIND)), ..Kept::default() }),
             ended: watch::Sender::new(false),
         })
     }
@@ -96,8 +109,12 @@ impl StandardError {
     }
 
     pub(super) fn listen(&self) -> StandardErrorLines {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        StandardErrorLines(lines.as_ref().map(broadcast::Sender::subscribe))
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        StandardErrorLines {
+            missed: kept.missed,
+            kept: kept.lines.clone(),
+            coming: kept.news.as_ref().map(broadcast::Sender::subscribe),
+        }
     }
 
     /// Tells each line at once, first those that are kept already.
@@ -169,29 +186,31 @@ impl StandardError {
             tokio::task::yield_now().await;
         }
         self.cut(&mut self.buffer.lock().unwrap_or_else(PoisonError::into_inner), true);
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).listeners.clear();
+        {
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.listeners.clear();
+            kept.news = None;
+        }
         self.ended.send_replace(true);
     }
 
     fn add(&self, line: &[u8]) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let line: Arc<str> = String::from_utf8_lossy(line).into();
-        {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.bytes += line.len();
-            kept.lines.push_back(Arc::clone(&line));
-            for listener in &mut kept.listeners {
-                listener(&line);
-            }
-            while kept.lines.len() > KEPT_LINES || kept.bytes > KEPT_BYTES {
-                let Some(oldest) = kept.lines.pop_front() else { break };
-                kept.bytes -= oldest.len();
-            }
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.bytes += line.len();
+        kept.lines.push_back(Arc::clone(&line));
+        for listener in &mut kept.listeners {
+            listener(&line);
         }
-        if let Some(listeners) = &*self.lines.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(news) = &kept.news {
             // It fails when nobody listens.
-            let _ = listeners.send(line);
+            let _ = news.send(line);
+        }
+        while kept.lines.len() > KEPT_LINES || kept.bytes > KEPT_BYTES {
+            let Some(oldest) = kept.lines.pop_front() else { break };
+            kept.bytes -= oldest.len();
+            kept.missed += 1;
         }
     }
 }

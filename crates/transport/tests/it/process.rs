@@ -178,7 +178,30 @@ async fn standard_error_is_a_stream_of_lines_and_the_last_ones_are_kept() {
     assert_eq!(heard.len(), 5);
     assert_eq!(child.last_lines(100), heard);
     assert_eq!(child.last_lines(1), ["end"]);
-    assert_eq!(bounded(child.standard_error().next()).await, None);
+    // Who comes late hears the same.
+    let mut lines = child.standard_error();
+    for line in heard {
+        assert_eq!(bounded(lines.next()).await, Some(StandardErrorLine::Line(line.into())));
+    }
+    assert_eq!(bounded(lines.next()).await, None);
+    end(&child).await;
+}
+
+#[tokio::test]
+async fn who_listens_late_to_much_on_standard_error_is_told_what_is_missing() {
+    let (child, _peer) = script("seq 1 700 >&2; read x").connect(ConnectionOptions::default()).unwrap();
+    bounded(async {
+        while child.last_lines(1) != ["700"] {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let mut lines = child.standard_error();
+    assert_eq!(bounded(lines.next()).await, Some(StandardErrorLine::Missed(200)));
+    for number in 201..=700 {
+        let line = StandardErrorLine::Line(number.to_string().into());
+        assert_eq!(bounded(lines.next()).await, Some(line));
+    }
     end(&child).await;
 }
 
