@@ -15,12 +15,12 @@ pub(crate) struct HubJudge {
     rules: Rules,
     relevance: Relevance,
     /// What agents have said, by the sessions of the hub.
-    observers: HashMap<String, QuestionReader>,
+    readers: HashMap<String, QuestionReader>,
 }
 
 impl HubJudge {
     pub(crate) fn new(rules: Rules) -> Self {
-        HubJudge { rules, relevance: Relevance::new(), observers: HashMap::new() }
+        HubJudge { rules, relevance: Relevance::new(), readers: HashMap::new() }
     }
 }
 
@@ -29,20 +29,20 @@ impl Judge for HubJudge {
         if !self.relevance.matters(line.as_bytes()) {
             return None;
         }
-        if !self.observers.contains_key(session) {
-            self.observers.insert(session.to_owned(), QuestionReader::new(folder));
+        if !self.readers.contains_key(session) {
+            self.readers.insert(session.to_owned(), QuestionReader::new(folder));
         }
-        let questions = self.observers.get_mut(session)?.read(line, Some(from), Moment::default());
+        let questions = self.readers.get_mut(session)?.read(line, Some(from), Moment::default());
         self.judge(&questions.into_iter().next()?, folder)
     }
 
     fn again(&mut self, session: &str, folder: &str, line: &str) -> Option<Judgement> {
-        let question = self.observers.get(session)?.again(line)?;
+        let question = self.readers.get(session)?.again(line)?;
         self.judge(&question, folder)
     }
 
     fn forget(&mut self, session: &str) {
-        self.observers.remove(session);
+        self.readers.remove(session);
     }
 }
 
