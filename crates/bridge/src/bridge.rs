@@ -139,11 +139,16 @@ impl Bridge {
             }
             return Handled::Done;
         }
+        if self.is_passthrough(from, line.as_bytes()) {
+            return Handled::Forward;
+        }
         if start.starts_with('[') && !matches!(self.mode, Mode::Same(_)) {
             self.batch(from, line);
             return Handled::Done;
         }
-        self.context_mut().received += line.len();
+        let context = self.context_mut();
+        context.received += line.len();
+        context.at_hand = line.len();
         let handled = self.handle_one(from, line);
         self.settle();
         handled

@@ -42,6 +42,8 @@ pub(crate) struct Context {
     pub(crate) minted: u64,
     /// Bytes that have come since what is held was counted.
     pub(crate) received: usize,
+    /// How long the line is that is handled: what is said because of it is about as long.
+    pub(crate) at_hand: usize,
     /// Terminals that the client is shown as text, because its dialect has none.
     pub(crate) terminals: TerminalsAsText,
     /// What the update that is being handled says beside the update itself.
@@ -71,6 +73,7 @@ impl Context {
             now: Moment::default(),
             minted: 0,
             received: 0,
+            at_hand: 0,
             terminals: TerminalsAsText::default(),
             beside: None,
             strict_failure: None,
@@ -89,6 +92,11 @@ impl Context {
     /// Something of a session is forgotten because too much was to be remembered.
     pub(crate) fn lose_from_memory(&mut self, session: &str, reason: String, severity: Severity) {
         self.lose(Some(session), "session", "", reason, severity, Side::Client);
+    }
+
+    /// A line to be written, with room for what most need. One that comes in may become many short ones.
+    fn new_line(&self) -> String {
+        String::with_capacity((self.at_hand + 64).clamp(192, 4096))
     }
 
     pub(crate) fn send(&mut self, to: Side, line: String) {
@@ -179,7 +187,7 @@ impl Context {
         params: &impl Wire<'a>,
         envelope: &Extra<'_>,
     ) -> String {
-        let mut line = String::with_capacity(192);
+        let mut line = self.new_line();
         encode_call(None, method, params, envelope, &mut line, self.peers.format(to));
         line
     }
@@ -296,7 +304,7 @@ impl Context {
         params: &impl Wire<'a>,
         envelope: &Extra<'_>,
     ) {
-        let mut line = String::with_capacity(192);
+        let mut line = self.new_line();
         encode_call(Some(id), method, params, envelope, &mut line, self.peers.format(to));
         self.send(to, line);
     }
@@ -308,7 +316,7 @@ impl Context {
         result: &impl Wire<'a>,
         envelope: &Extra<'_>,
     ) {
-        let mut line = String::with_capacity(192);
+        let mut line = self.new_line();
         encode_answer(id, result, envelope, &mut line, self.peers.format(to));
         self.send(to, line);
     }

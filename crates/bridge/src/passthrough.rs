@@ -68,17 +68,20 @@ impl Words {
     }
 }
 
-/// Whether a line, spelled as nearly all agents spell it, is a piece of what the agent says or thinks. There are very
-/// many of those, and the dialects spell them alike.
-fn is_chunk_of_agent(line: &[u8]) -> bool {
-    let kind = || {
-        let rest =
-            line.strip_prefix(br#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":""#)?;
-        // An id with an escape in it does not end where it seems to.
-        let id_end = memchr::memchr2(b'"', b'\\', rest)?;
-        rest[id_end..].strip_prefix(br#"","update":{"sessionUpdate":"agent_"#)
-    };
-    kind().is_some_and(|kind| kind.starts_with(b"message_chunk\"") || kind.starts_with(b"thought_chunk\""))
+/// The kind of an update, if its line is spelled as nearly all agents spell it.
+fn kind_of_update(line: &[u8]) -> Option<&[u8]> {
+    // What has an escape in it does not end where it seems to.
+    let end = |text: &[u8]| memchr::memchr2(b'"', b'\\', text);
+    let id = line.strip_prefix(br#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":""#)?;
+    let kind = id[end(id)?..].strip_prefix(br#"","update":{"sessionUpdate":""#)?;
+    let (kind, behind) = kind.split_at(end(kind)?);
+    behind.starts_with(b"\"").then_some(kind)
+}
+
+/// Whether an update is a piece of what the agent says or thinks. There are very many of those, and the dialects spell
+/// them alike.
+fn is_chunk_of_agent(kind: &[u8]) -> bool {
+    matches!(kind, b"agent_message_chunk" | b"agent_thought_chunk")
 }
 
 fn has(line: &str, word: &Finder<'_>) -> bool {
@@ -142,13 +145,22 @@ impl Passthrough {
     /// Whether a line passes as it is and nothing about it is to be remembered. Says so only of lines that come in
     /// great numbers and show it at a glance.
     pub(crate) fn is_passthrough(&self, from: Side, line: &[u8]) -> bool {
-        from == Side::Agent && !self.may_rewrite_metadata() && is_chunk_of_agent(line)
+        if from == Side::Client {
+            return false;
+        }
+        let Some(kind) = kind_of_update(line) else { return false };
+        if self.may_differ() {
+            is_chunk_of_agent(kind) && !self.may_rewrite_metadata()
+        } else {
+            // What sessions are at is remembered.
+            kind != b"state_update"
+        }
     }
 
     /// Whether metadata of the agent may need to be added up or cleared.
     fn may_rewrite_metadata(&self) -> bool {
         let peers = &self.context.peers;
-        peers.agent_dialect.is_some() && peers.client_dialect.is_some() && self.may_differ()
+        peers.agent_dialect.is_some() && peers.client_dialect.is_some()
     }
 
     /// Whether the agent's lines may need another spelling.
@@ -159,10 +171,7 @@ impl Passthrough {
     }
 
     fn agent_call(&mut self, line: &str) -> Handled {
-        if self.is_passthrough(Side::Agent, line.as_bytes()) {
-            return Handled::Forward;
-        }
-        if has(line, &self.words.user_message) && self.work.has_prompts() {
+        if self.work.has_prompts() && has(line, &self.words.user_message) {
             self.remember_echo(line);
         }
         let spelled = has(line, &self.words.git_patch) || has(line, &self.words.commands);
@@ -315,28 +324,31 @@ impl Passthrough {
 
 #[cfg(test)]
 mod tests {
-    use super::is_chunk_of_agent;
+    use super::kind_of_update;
 
     #[test]
-    fn only_a_chunk_spelled_as_usual_needs_no_look() {
+    fn the_kind_of_an_update_is_known_where_it_is_spelled_as_usual() {
+        let kind =
+            |line: &str| kind_of_update(line.as_bytes()).map(|kind| str::from_utf8(kind).unwrap().to_owned());
         let line = |id: &str, update: &str| {
             format!(
                 r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{id}","update":{{{update}}}}}}}"#
             )
         };
         let chunk = r#""sessionUpdate":"agent_message_chunk","messageId":"m""#;
-        assert!(is_chunk_of_agent(line("s", chunk).as_bytes()));
-        assert!(is_chunk_of_agent(line("s", r#""sessionUpdate":"agent_thought_chunk""#).as_bytes()));
+        assert_eq!(kind(&line("s", chunk)).as_deref(), Some("agent_message_chunk"));
         let hidden =
             r#""sessionUpdate":"tool_call_update","rawInput":{"sessionUpdate":"agent_message_chunk"}"#;
+        assert_eq!(kind(&line("s", hidden)).as_deref(), Some("tool_call_update"));
         for other in [
-            line("s", r#""sessionUpdate":"agent_message""#),
-            line("s", r#""sessionUpdate":"user_message_chunk""#),
-            line("s", hidden),
+            line("s", r#""sessionUpdate":"agent_message_chunk"#),
+            line("s", r#""sessionUpdate":"state\u005fupdate""#),
+            line("s", r#""messageId":"m","sessionUpdate":"agent_message_chunk""#),
             line(r#"a\","update":{"sessionUpdate":"agent_message_chunk","x":"#, chunk),
             line("s", &format!("{chunk}, ")).replace("\"jsonrpc\":", "\"jsonrpc\": "),
+            line("s", chunk).replace("session/update", "session/other"),
         ] {
-            assert!(!is_chunk_of_agent(other.as_bytes()), "{other}");
+            assert_eq!(kind(&other), None, "{other}");
         }
     }
 }

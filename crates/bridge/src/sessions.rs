@@ -139,19 +139,17 @@ impl<S: Remember> Sessions<S> {
 
     /// The session, made if need be.
     pub(crate) fn open(&mut self, id: &str) -> &mut S {
-        if let Some(slot) = self.little.remove(id) {
-            self.full.insert(id.to_owned(), slot);
-        }
-        if !self.full.contains_key(id) {
-            self.opened += 1;
-            let mut session = S::default();
-            if self.forgotten > 0 {
-                session.set_apart(self.forgotten);
-            }
-            self.full.insert(id.to_owned(), Slot { session, used: 0, number: self.opened });
-        }
+        let slot = self.full.entry_ref(id).or_insert_with(|| {
+            self.little.remove(id).unwrap_or_else(|| {
+                self.opened += 1;
+                let mut session = S::default();
+                if self.forgotten > 0 {
+                    session.set_apart(self.forgotten);
+                }
+                Slot { session, used: 0, number: self.opened }
+            })
+        });
         self.uses += 1;
-        let slot = self.full.entry(id.to_owned()).or_default();
         slot.used = self.uses;
         &mut slot.session
     }
@@ -187,7 +185,7 @@ impl<S: Remember> Sessions<S> {
             self.little.remove(&oldest);
             self.forgotten += 1;
         }
-        let slot = self.little.entry(id.clone()).insert_entry(slot).into_mut();
+        let slot = self.little.entry_ref(&*id).insert(slot).into_mut();
         Some((id, &mut slot.session))
     }
 

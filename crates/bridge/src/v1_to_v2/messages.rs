@@ -53,10 +53,8 @@ struct Delivered {
 
 impl Messages {
     fn open(&mut self, role: Role, id: &str, limit: usize) -> &mut Delivered {
-        let known = self.known.entry(role).or_default();
-        if !known.contains_key(id) {
+        if !self.known.get(&role).is_some_and(|known| known.contains_key(id)) {
             self.order.push_back((role, id.to_owned()));
-            known.insert(id.to_owned(), Delivered::default());
             if self.order.len() > limit
                 && let Some((role, oldest)) = self.order.pop_front()
                 && let Some(known) = self.known.get_mut(&role)
@@ -65,7 +63,7 @@ impl Messages {
                 self.forgets = true;
             }
         }
-        self.known.entry(role).or_default().entry(id.to_owned()).or_default()
+        self.known.entry(role).or_default().entry_ref(id).or_default()
     }
 
     /// Forgets all messages. Ids that were made are not made again.
@@ -138,10 +136,10 @@ fn is_bare(text: &v1::TextContent<'_>) -> bool {
     text.annotations.is_none() && text.meta.is_none() && text.extra.is_empty()
 }
 
-fn push(pieces: &mut ContentFingerprint, block: &v1::ContentBlock<'_>) {
+fn part<'b>(block: &'b v1::ContentBlock<'_>) -> FingerprintPart<'b> {
     match plain_text(block) {
-        Some(text) => pieces.push(FingerprintPart::Text(text)),
-        None => pieces.push(FingerprintPart::Other(hash_of(&block.encode(WireFormat::V1)))),
+        Some(text) => FingerprintPart::Text(text),
+        None => FingerprintPart::Other(hash_of(&block.encode(WireFormat::V1))),
     }
 }
 
@@ -179,12 +177,8 @@ impl Active<'_> {
 
     /// Shows more of a message.
     fn add(&mut self, role: Role, message_id: &str, block: Block<'_>) {
-        let limit = self.context.options.limits.entries;
-        if self.session.messages.get_mut(role, message_id).is_none() {
-            self.session.messages.open(role, message_id, limit);
-        }
-        let Some(delivered) = self.session.messages.get_mut(role, message_id) else { return };
-        push(&mut delivered.pieces, &block.0);
+        let delivered = self.session.messages.open(role, message_id, self.context.options.limits.entries);
+        delivered.pieces.push(part(&block.0));
         let shown_as = delivered.shown_as.as_deref().unwrap_or(message_id);
         self.context.update_v1(self.id, shown(role, shown_as, block));
     }
@@ -293,14 +287,8 @@ impl Active<'_> {
     /// The agent said the whole message again.
     fn replace(&mut self, role: Role, message_id: &str, blocks: Vec<Block<'_>>) {
         let delivered = self.session.messages.open(role, message_id, self.context.options.limits.entries);
-        let hashes: Vec<u64> =
-            blocks.iter().map(|(block, _)| hash_of(&block.encode(WireFormat::V1))).collect();
-        let units = blocks.iter().zip(&hashes).map(|((block, _), hash)| match plain_text(block) {
-            Some(text) => FingerprintPart::Text(text),
-            None => FingerprintPart::Other(*hash),
-        });
         let fresh = delivered.pieces.is_empty();
-        if let Some(rest) = delivered.pieces.rest(units) {
+        if let Some(rest) = delivered.pieces.rest(blocks.iter().map(|(block, _)| part(block))) {
             let shown_as = delivered.shown_as.clone().unwrap_or_else(|| message_id.to_owned());
             let first = if fresh { 0 } else { rest.first };
             if first == blocks.len() {
@@ -314,14 +302,14 @@ impl Active<'_> {
                     let Some(text) = plain_text(&block) else { continue };
                     block = v1::ContentBlock::text(text[rest.skip..].to_owned());
                 }
-                push(&mut delivered.pieces, &block);
+                delivered.pieces.push(part(&block));
                 self.context.update_v1(self.id, shown(role, &shown_as, (block, beside)));
             }
             return;
         }
         delivered.pieces.clear();
         for (block, _) in &blocks {
-            push(&mut delivered.pieces, block);
+            delivered.pieces.push(part(block));
         }
         let shown_as = self.session.messages.next_id(role, message_id);
         if let Some(delivered) = self.session.messages.get_mut(role, message_id) {

@@ -90,7 +90,7 @@ impl ToolCalls {
                 self.forget_one();
             }
         }
-        self.known.entry(id.to_owned()).or_default()
+        self.known.entry_ref(id).or_default()
     }
 
     /// Forgets the oldest call that the client knows all of.
@@ -146,6 +146,21 @@ impl ToolCalls {
         }
     }
 
+    /// All content of a call, which is told with that, behind what a question says.
+    fn content(
+        &mut self,
+        id: &str,
+        leading: Option<Raw<'_>>,
+        shown: Shown<'_>,
+        now: Moment,
+    ) -> Option<Raw<'static>> {
+        let call = self.known.get_mut(id)?;
+        if call.dirty_since.take().is_some() {
+            self.dirty.retain(|dirty| dirty != id);
+        }
+        Some(call.content(leading, shown, now))
+    }
+
     fn is_due(&self, id: &str, options: &BridgeOptions, now: Moment) -> bool {
         self.known.get(id).and_then(|call| call.due(options)).is_some_and(|due| due <= now)
     }
@@ -182,7 +197,6 @@ impl Call {
         self.sent += content.as_str().len();
         self.size = content.as_str().len();
         self.told = Some(now);
-        self.dirty_since = None;
         self.untold = false;
         content
     }
@@ -365,8 +379,7 @@ impl Active<'_> {
         let introduces = !call.introductions.is_empty();
         let with_content = !call.items.is_empty() && !introduces;
         let shown = Shown { terminals: &self.session.terminals, family: self.family };
-        let content = with_content.then(|| call.content(None, shown, now));
-        self.session.calls.dirty.retain(|dirty| dirty != call_id);
+        let content = with_content.then(|| self.session.calls.content(call_id, None, shown, now)).flatten();
         put(content, &mut announced.extra);
         self.update(v1::SessionUpdate::ToolCall(Box::new(announced)));
         if introduces {
@@ -401,9 +414,7 @@ impl Active<'_> {
     pub(super) fn content_of(&mut self, call_id: &str, leading: Option<Raw<'_>>) -> Option<Raw<'static>> {
         let now = self.context.now;
         let shown = Shown { terminals: &self.session.terminals, family: self.family };
-        let content = self.session.calls.known.get_mut(call_id)?.content(leading, shown, now);
-        self.session.calls.dirty.retain(|dirty| dirty != call_id);
-        Some(content)
+        self.session.calls.content(call_id, leading, shown, now)
     }
 
     /// Shows a call again as it is, after a question has shown it otherwise.
@@ -467,7 +478,7 @@ impl Active<'_> {
 
     /// Tells the content of a call that the client does not have yet.
     pub(super) fn flush_call(&mut self, call_id: &str) {
-        if self.session.calls.dirty.iter().any(|dirty| dirty == call_id) {
+        if self.session.calls.get(call_id).is_some_and(|call| call.dirty_since.is_some()) {
             self.flush(call_id);
         }
     }

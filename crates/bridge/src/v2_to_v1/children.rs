@@ -6,6 +6,17 @@ use switchboard_session::MAX_ANCESTORS;
 use super::{Session, V2ToV1};
 use crate::convert::subagent;
 
+/// What is to be done with what comes of a session.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Hearing {
+    /// What was said is not to be told again: it comes because that of another session was asked for.
+    pub(super) swallows: bool,
+    /// It is its history, or comes with that of another.
+    pub(super) replays: bool,
+    /// Its client waits for a turn.
+    pub(super) waits: bool,
+}
+
 impl V2ToV1 {
     /// A session tells of a sub-agent. Gives what that is at, to be told in its own session.
     pub(super) fn child_told(
@@ -32,21 +43,18 @@ impl V2ToV1 {
         std::iter::successors(above(&id.to_owned()), above).take(MAX_ANCESTORS).collect()
     }
 
-    /// Whether what was said in a session is not to be told again: it comes because that of another was asked for.
-    pub(super) fn swallows(&self, id: &str) -> bool {
-        self.is_so_in_family(id, |session| session.swallows)
-    }
-
-    /// Whether what comes of a session now is its history, or comes with that of another.
-    pub(super) fn replays(&self, id: &str) -> bool {
-        self.is_so_in_family(id, |session| session.replays)
-    }
-
-    /// Whether something is so of a session or of those that it is a sub-agent of.
-    fn is_so_in_family(&self, id: &str, is_so: impl Fn(&Session) -> bool) -> bool {
-        let Some(session) = self.sessions.get(id) else { return false };
-        let is_above = |id: &String| self.sessions.get(id).is_some_and(&is_so);
-        is_so(session) || (session.parent.is_some() && self.lineage(id).iter().any(is_above))
+    /// What is to be done with what comes of a session now.
+    pub(super) fn hearing(&self, id: &str) -> Hearing {
+        let Some(session) = self.sessions.get(id) else { return Hearing::default() };
+        let waits = session.turn.is_some();
+        if session.parent.is_none() {
+            return Hearing { swallows: session.swallows, replays: session.replays, waits };
+        }
+        let above = self.lineage(id);
+        let family: Vec<&Session> =
+            above.iter().filter_map(|id| self.sessions.get(id)).chain([session]).collect();
+        let swallows = family.iter().any(|session| session.swallows);
+        Hearing { swallows, replays: family.iter().any(|session| session.replays), waits }
     }
 
     /// The sub-agents of a session, and theirs.

@@ -18,6 +18,7 @@ use crate::map::HashMap;
 use switchboard_acp::rpc::{Expected, Message, Notification, Request, RequestId, Response};
 use switchboard_acp::{Diagnostic, Extra, v1, v2};
 
+use self::children::Hearing;
 use self::messages::{Begun, Run};
 use self::served::ServedTerminals;
 use self::tool_calls::ToolCalls;
@@ -186,7 +187,13 @@ impl V2ToV1 {
 
     /// A session at work, made if need be.
     fn active<'m>(&'m mut self, id: &'m str) -> Active<'m> {
-        let (keeps, replays) = (!self.support.load, self.replays(id));
+        let replays = self.hearing(id).replays;
+        self.active_in(id, replays)
+    }
+
+    /// The same where it is known whether what comes is a replay.
+    fn active_in<'m>(&'m mut self, id: &'m str, replays: bool) -> Active<'m> {
+        let keeps = !self.support.load;
         let session = self.sessions.open(id);
         Active { id, session, terminals: &self.terminals, keeps, replays, context: &mut self.context }
     }
@@ -224,10 +231,11 @@ impl V2ToV1 {
                 | Update::CompactionUpdate(_)
                 | Update::CompactionSummaryChunk(_)
         );
-        if is_history && self.swallows(id) {
+        let Hearing { swallows, replays, waits } = self.hearing(id);
+        if is_history && swallows {
             return;
         }
-        if is_work {
+        if is_work && waits {
             self.sign_of_life(id);
         }
         self.context.begin_update(id, meta, extra, envelope);
@@ -235,7 +243,7 @@ impl V2ToV1 {
             Update::SubagentUpdate(update) => self.child_told(id, update),
             _ => None,
         };
-        let mut active = self.active(id);
+        let mut active = self.active_in(id, replays);
         match update {
             Update::UserMessageChunk(chunk) => active.chunk(Role::User, chunk),
             Update::AgentMessageChunk(chunk) => active.chunk(Role::Agent, chunk),

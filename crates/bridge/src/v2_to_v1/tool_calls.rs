@@ -59,7 +59,7 @@ impl ToolCalls {
                 self.known.remove(&oldest);
             }
         }
-        (self.known.entry(id.to_owned()).or_default(), is_new)
+        (self.known.entry_ref(id).or_default(), is_new)
     }
 }
 
@@ -191,16 +191,16 @@ impl Active<'_> {
         }
         let (mut wire, content) = update_to_v2(update);
         let Some(items) = content else { return wire };
-        let hashes: Vec<u64> = items.iter().map(|item| hash_of(&item.encode(WireFormat::V1))).collect();
+        let parts: Vec<FingerprintPart<'_>> = items.iter().map(part).collect();
         let (call, _) = self.session.calls.open(&call_id, limit);
-        let rest = call.pieces.rest(units(&items, &hashes));
+        let rest = call.pieces.rest(parts.iter().copied());
         let appends = rest.is_some() && !call.pieces.is_empty() && !place.in_question;
         let unchanged = rest.is_some_and(|rest| rest.first == items.len());
         if unchanged && !(items.is_empty() && !is_new && !call.pieces.is_empty()) {
             return wire;
         }
         call.pieces.clear();
-        units(&items, &hashes).for_each(|unit| call.pieces.push(unit));
+        parts.into_iter().for_each(|part| call.pieces.push(part));
         let (first, skip) = rest.filter(|_| appends).map_or((0, 0), |rest| (rest.first, rest.skip));
         let mut converted = Vec::with_capacity(items.len() - first);
         for (index, mut item) in items.into_iter().enumerate().skip(first) {
@@ -338,14 +338,11 @@ fn unknown_terminal(item: &v1::ToolCallContent<'_>) -> v2::ToolCallContent<'stat
     v2::ToolCallContent::Content(content)
 }
 
-fn units<'i>(
-    items: &'i [v1::ToolCallContent<'_>],
-    hashes: &'i [u64],
-) -> impl Iterator<Item = FingerprintPart<'i>> {
-    items
-        .iter()
-        .zip(hashes)
-        .map(|(item, hash)| plain(item).map_or(FingerprintPart::Other(*hash), FingerprintPart::Text))
+fn part<'i>(item: &'i v1::ToolCallContent<'_>) -> FingerprintPart<'i> {
+    match plain(item) {
+        Some(text) => FingerprintPart::Text(text),
+        None => FingerprintPart::Other(hash_of(&item.encode(WireFormat::V1))),
+    }
 }
 
 /// The text of an item that is nothing but text.

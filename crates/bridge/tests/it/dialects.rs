@@ -331,6 +331,19 @@ fn chunks_pass_without_a_look_unless_their_metadata_may_change() {
     check(Bench::new(BridgeOptions::between(Version::V1, Version::V2)), false);
     check(Bench::new(BridgeOptions::between(Version::V2, Version::V1)), false);
 
+    // Where both spell alike, only what sessions are at is looked at.
+    let update = |kind: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{{"sessionUpdate":"{kind}","state":"running"}}}}}}"#
+        )
+    };
+    for (client, alike) in [(Some(Dialect::Newest), true), (Some(Dialect::Spec), false), (None, false)] {
+        let bench = between(client, Some(Dialect::Newest));
+        let passes = |kind: &str| bench.bridge.is_passthrough(Side::Agent, update(kind).as_bytes());
+        assert_eq!(passes("tool_call_update"), alike);
+        assert!(!passes("state_update"));
+    }
+
     // Evidence counts from the line that brings it on.
     let mut bench = newest_client();
     assert!(bench.bridge.is_passthrough(Side::Agent, chunk.as_bytes()));
