@@ -3,6 +3,8 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use switchboard_acp::{Wire, WireFormat};
+
 /// One block of content, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FingerprintPart<'u> {
@@ -12,10 +14,18 @@ pub(crate) enum FingerprintPart<'u> {
     Other(u64),
 }
 
-pub(crate) fn hash_of(text: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
-    hasher.finish()
+impl<'u> FingerprintPart<'u> {
+    /// A block of version 1, with its text where it is nothing but text.
+    pub(crate) fn of<'b>(block: &impl Wire<'b>, text: Option<&'u str>) -> Self {
+        match text {
+            Some(text) => FingerprintPart::Text(text),
+            None => {
+                let mut hasher = DefaultHasher::new();
+                block.encode(WireFormat::V1).hash(&mut hasher);
+                FingerprintPart::Other(hasher.finish())
+            }
+        }
+    }
 }
 
 /// A hash of bytes that may come in any portions (FNV-1a).

@@ -67,7 +67,7 @@ pub(crate) fn start(
     events: mpsc::Sender<Event>,
     hurry: Arc<OnceLock<Grace>>,
 ) -> mpsc::UnboundedSender<ForAgent> {
-    // The task takes everything at once, and gives an agent up for which too much waits.
+    // The task takes what there is, turn by turn, and gives an agent up for which too much waits.
     #[allow(clippy::disallowed_methods)]
     let (sender, lines) = mpsc::unbounded_channel();
     let spawned = program.spawn();
@@ -156,7 +156,13 @@ impl Host {
                     Err(error) => break Some(format!("cannot be read from: {error}")),
                 },
                 line = lines.recv() => match line {
-                    Some(ForAgent { line, session }) => self.pass_on(&line, session.as_ref()),
+                    Some(line) => {
+                        self.pass_on(line);
+                        for _ in 0..TURN {
+                            let Ok(line) = lines.try_recv() else { break };
+                            self.pass_on(line);
+                        }
+                    }
                     None => break None,
                 },
                 sent = send_first(&outbox, &self.waiting), if !self.waiting.is_empty() => {
@@ -261,12 +267,12 @@ impl Host {
         }
     }
 
-    fn pass_on(&mut self, line: &str, session: Option<&SessionId>) {
+    fn pass_on(&mut self, ForAgent { line, session }: ForAgent) {
         let now = self.now();
-        let handled = self.bridge.handle(Side::Client, line, now);
-        self.collect(session);
+        let handled = self.bridge.handle(Side::Client, &line, now);
+        self.collect(session.as_ref());
         if handled == Handled::Forward {
-            self.send(line.to_owned());
+            self.send(line);
         }
     }
 

@@ -34,10 +34,10 @@
 //! ```
 //! use switchboard_acp::{AbsolutePath, v2};
 //!
-//! let path = AbsolutePath::parse("/work/notes.txt")?;
+//! let path = AbsolutePath::parse("/home/ada/notes.txt")?;
 //! let location = v2::ToolCallLocation { line: None, ..v2::ToolCallLocation::new(path) };
 //! let v2::ToolCallLocation { path, line, .. } = location;
-//! assert_eq!((path.as_str(), line), ("/work/notes.txt", None));
+//! assert_eq!((path.as_str(), line), ("/home/ada/notes.txt", None));
 //! # Ok::<(), switchboard_acp::DecodeError>(())
 //! ```
 //!

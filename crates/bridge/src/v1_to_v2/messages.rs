@@ -10,7 +10,7 @@ use super::Active;
 use crate::LossPolicy;
 use crate::convert::content::plain_text;
 use crate::convert::message::{Message, Rest, chunk_to_v1, message_to_v1};
-use crate::fingerprint::{ContentFingerprint, FingerprintPart, hash_of};
+use crate::fingerprint::{ContentFingerprint, FingerprintPart};
 use crate::loss::Severity;
 use crate::own_ids::OwnIds;
 use crate::role::Role;
@@ -137,10 +137,7 @@ fn is_bare(text: &v1::TextContent<'_>) -> bool {
 }
 
 fn part<'b>(block: &'b v1::ContentBlock<'_>) -> FingerprintPart<'b> {
-    match plain_text(block) {
-        Some(text) => FingerprintPart::Text(text),
-        None => FingerprintPart::Other(hash_of(&block.encode(WireFormat::V1))),
-    }
+    FingerprintPart::of(block, plain_text(block))
 }
 
 /// The update that shows a block.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::map::HashMap;
 
-use switchboard_acp::{AbsolutePath, Base64, Field, Meta, Raw, Text, Wire, WireFormat, v1, v2};
+use switchboard_acp::{AbsolutePath, Base64, Field, Meta, Raw, Text, WireFormat, v1, v2};
 
 use super::Active;
 use crate::Side;
@@ -12,7 +12,7 @@ use crate::convert::content::plain_text;
 use crate::convert::paths::{self, Places};
 use crate::convert::tool_call::{announced, item_to_v2, update_to_v2};
 use crate::convert::{Losses, meta};
-use crate::fingerprint::{ContentFingerprint, FingerprintPart, hash_of};
+use crate::fingerprint::{ContentFingerprint, FingerprintPart};
 use crate::loss::Severity;
 
 /// The tool calls of a session.
@@ -191,7 +191,8 @@ impl Active<'_> {
         }
         let (mut wire, content) = update_to_v2(update);
         let Some(items) = content else { return wire };
-        let parts: Vec<FingerprintPart<'_>> = items.iter().map(part).collect();
+        let parts: Vec<FingerprintPart<'_>> =
+            items.iter().map(|item| FingerprintPart::of(item, plain(item))).collect();
         let (call, _) = self.session.calls.open(&call_id, limit);
         let rest = call.pieces.rest(parts.iter().copied());
         let appends = rest.is_some() && !call.pieces.is_empty() && !place.in_question;
@@ -336,13 +337,6 @@ fn unknown_terminal(item: &v1::ToolCallContent<'_>) -> v2::ToolCallContent<'stat
     let mut content = v2::Content::new(v2::ContentBlock::text(words));
     meta::add(&mut content.meta, meta::V1_CONTENT, &Raw::of(item, WireFormat::V1));
     v2::ToolCallContent::Content(content)
-}
-
-fn part<'i>(item: &'i v1::ToolCallContent<'_>) -> FingerprintPart<'i> {
-    match plain(item) {
-        Some(text) => FingerprintPart::Text(text),
-        None => FingerprintPart::Other(hash_of(&item.encode(WireFormat::V1))),
-    }
 }
 
 /// The text of an item that is nothing but text.
