@@ -290,8 +290,12 @@ fn add_journals(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
 /// A connection that only reads. In a folder that cannot be written it needs a store that was closed well.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
     let fail = |error: rusqlite::Error| database(path, &error);
-    if !path.exists() {
-        let reason = "there is no such file".to_owned();
+    let reason = match path.try_exists() {
+        Ok(true) => None,
+        Ok(false) => Some("there is no such file".to_owned()),
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(reason) = reason {
         return Err(StoreError::Open { path: path.to_owned(), reason });
     }
     let flags =

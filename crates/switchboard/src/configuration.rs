@@ -368,7 +368,12 @@ pub(crate) fn own_file() -> Option<PathBuf> {
 
 /// The JSON in a file; nothing where there is no file.
 pub(crate) fn read_json(file: &Path) -> Result<Option<Value>, String> {
-    let Ok(metadata) = file.metadata() else { return Ok(None) };
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    let failed = |error: std::io::Error| format!("cannot read {}: {error}", file.display());
+    let metadata = match file.metadata() {
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => return Ok(None),
+        metadata => metadata.map_err(failed)?,
+    };
     // A pipe would keep us waiting, and a device never end.
     if !metadata.is_file() {
         return Err(format!("{} is no file", file.display()));
@@ -376,8 +381,7 @@ pub(crate) fn read_json(file: &Path) -> Result<Option<Value>, String> {
     if metadata.len() > MAX_FILE {
         return Err(format!("{} is too large", file.display()));
     }
-    let text =
-        std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let text = std::fs::read_to_string(file).map_err(failed)?;
     let value =
         commented_json::parse(&text).map_err(|error| format!("{} is no JSON: {error}", file.display()))?;
     Ok(Some(value))
@@ -401,7 +405,20 @@ pub(crate) fn files(project: &Path) -> Vec<(Source, PathBuf)> {
 
 #[cfg(test)]
 mod tests {
-    use super::split_words;
+    use super::{read_json, split_words};
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_cannot_be_looked_at_is_not_taken_for_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config.json");
+        assert_eq!(read_json(&file), Ok(None));
+        assert_eq!(read_json(&file.join("below")), Ok(None));
+        // A link to itself keeps even root from looking.
+        std::os::unix::fs::symlink(&file, &file).unwrap();
+        let problem = read_json(&file).unwrap_err();
+        assert!(problem.starts_with(&format!("cannot read {}: ", file.display())), "{problem}");
+    }
 
     #[test]
     fn a_command_line_is_cut_into_words() {

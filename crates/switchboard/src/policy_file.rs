@@ -209,7 +209,7 @@ impl Extended {
             Refused::Unreadable("cannot tell where your rules are: HOME is not set".to_owned())
         })?;
         // What is managed elsewhere and linked stays a link.
-        let is_there = file.exists() || file.is_symlink();
+        let is_there = is_there(&file);
         let target =
             if is_there { file.canonicalize().unwrap_or_else(|_| file.clone()) } else { file.clone() };
         let before = if is_there { Some(read(&file).and_then(|_| read(&target))?) } else { None };
@@ -242,8 +242,8 @@ impl Extended {
             new.as_file().set_permissions(metadata.permissions()).map_err(|error| failed(&error))?;
         }
         new.as_file().sync_all().map_err(|error| failed(&error))?;
-        let is_there = file.exists() || file.is_symlink();
-        let now = if is_there { Some(read(&target).map_err(|refused| refused.to_string())?) } else { None };
+        let now =
+            if is_there(&file) { Some(read(&target).map_err(|refused| refused.to_string())?) } else { None };
         if now != before {
             return Err(format!("{} has just changed; look at the rule again", file.display()));
         }
@@ -267,12 +267,15 @@ pub(crate) fn for_project(user: Policy, root: &Path, host: &dyn Host) -> Result<
     })
 }
 
+/// Whether something is at a path or may be: what cannot be looked at counts, so that reading it tells why.
+fn is_there(path: &Path) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    !path.symlink_metadata().is_err_and(|error| matches!(error.kind(), NotFound | NotADirectory))
+}
+
 /// A file that nobody named: it is no file only if there is nothing, and what is no file cannot keep others waiting.
 fn load_if_there(path: &Path, host: &dyn Host) -> Result<Option<Policy>, Refused> {
-    use std::io::ErrorKind::{NotADirectory, NotFound};
-    if let Err(error) = path.symlink_metadata()
-        && matches!(error.kind(), NotFound | NotADirectory)
-    {
+    if !is_there(path) {
         return Ok(None);
     }
     match path.metadata() {
@@ -311,7 +314,7 @@ pub(crate) fn trust(path: &Path, policy: &Policy) -> Result<(), CommandError> {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
     let name = trusted_name(path);
-    let before = if file.exists() { read(&file)? } else { String::new() };
+    let before = if is_there(&file) { read(&file)? } else { String::new() };
     let kept = before.lines().filter(|line| line.split_once(' ').is_some_and(|(_, path)| path != name));
     let text: String =
         kept.map(|line| format!("{line}\n")).chain([format!("{} {name}\n", policy.hash())]).collect();

@@ -32,6 +32,13 @@ pub(crate) fn place(named: Option<&PathBuf>) -> Result<PathBuf, CommandError> {
     }
 }
 
+/// Whether there is a store. One that nobody can look at may be there: that is an error.
+pub(crate) fn is_there(place: &Path) -> Result<bool, CommandError> {
+    place
+        .try_exists()
+        .map_err(|error| store_error(StoreError::Open { path: place.to_owned(), reason: error.to_string() }))
+}
+
 /// A folder for a store that is not kept, which nobody else can look into.
 pub(crate) fn temporary_folder() -> std::io::Result<tempfile::TempDir> {
     let mut builder = tempfile::Builder::new();

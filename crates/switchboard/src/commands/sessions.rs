@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let read = || Store::open_read_only(&place).map_err(store_error);
     let write = || store_file::open(place.clone());
     match &arguments.command {
-        SessionsCommand::List(_) if !place.exists() => Ok(Outcome::Fine),
+        SessionsCommand::List(_) if !store_file::is_there(&place)? => Ok(Outcome::Fine),
         SessionsCommand::List(arguments) => list::run(&read()?, arguments),
         SessionsCommand::Show(arguments) => show::run(&read()?, arguments),
         SessionsCommand::Search(arguments) => search::run(&read()?, arguments),

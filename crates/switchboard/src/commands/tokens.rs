@@ -108,7 +108,10 @@ fn add(place: PathBuf, arguments: &AddArguments) -> Result<Outcome, CommandError
 }
 
 fn list(place: &Path, arguments: &ListArguments) -> Result<Outcome, CommandError> {
-    let store = if place.exists() { Some(Store::open_read_only(place).map_err(store_error)?) } else { None };
+    let store = match store_file::is_there(place)? {
+        true => Some(Store::open_read_only(place).map_err(store_error)?),
+        false => None,
+    };
     let tokens = store.as_ref().map_or_else(|| Ok(Vec::new()), Store::tokens).map_err(store_error)?;
     if tokens.is_empty() {
         eprintln!("no tokens in {}", place.display());
@@ -150,7 +153,7 @@ fn revoke(place: &Path, arguments: &RevokeArguments) -> Result<Outcome, CommandE
 
 /// Opens a store that must be there: in a new one there would be nothing to change.
 pub(super) fn existing(place: &Path) -> Result<Store, CommandError> {
-    if !place.exists() {
+    if !store_file::is_there(place)? {
         let problem = format!("there is no store {}", place.display());
         return Err(CommandError::usage(problem).hint("name the one of the hub with --store FILE"));
     }

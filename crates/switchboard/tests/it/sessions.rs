@@ -374,3 +374,29 @@ fn sub_agents_are_kept_shown_found_and_deleted_with_the_session_that_started_the
     assert_eq!(scratch.run(&["show", "demo-1.subagent-5"], "").code, 2);
     assert_eq!(scratch.run(&["search", "\"both lines\""], "").code, 1);
 }
+
+#[cfg(unix)]
+#[test]
+fn a_store_that_cannot_be_looked_at_is_no_empty_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store.sqlite3");
+    // A link to itself keeps even root from looking.
+    std::os::unix::fs::symlink(&store, &store).unwrap();
+    let store = store.to_str().unwrap();
+    for arguments in [
+        &["sessions", "list", "--store", store][..],
+        &["sessions", "show", "x", "--store", store],
+        &["tokens", "list", "--store", store],
+        &["tokens", "revoke", "x", "--store", store],
+        &["conform", "recording", "x", "--store", store],
+        &["policy", "suggest", "--store", store],
+    ] {
+        let run = switchboard(arguments, b"");
+        assert_eq!((run.code, &*run.stdout), (2, ""), "{arguments:?}: {}", run.stderr);
+        assert!(
+            run.stderr.contains(&format!("cannot open the store {store}: Too many levels")),
+            "{}",
+            run.stderr
+        );
+    }
+}

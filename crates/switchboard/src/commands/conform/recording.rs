@@ -82,7 +82,7 @@ impl Source {
         }
         let place = store_file::place(arguments.store.as_ref())?;
         let name = subject.display();
-        if !place.exists() {
+        if !store_file::is_there(&place)? {
             return Err(CommandError::usage(format!(
                 "there is no file {name}, and no store with a session of that id"
             ))

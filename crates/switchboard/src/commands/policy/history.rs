@@ -100,7 +100,7 @@ pub(super) fn read(
     };
     let ended = if arguments.recordings.is_empty() {
         let place = store_file::place(arguments.store.as_ref())?;
-        if !place.exists() && arguments.store.is_none() {
+        if arguments.store.is_none() && !store_file::is_there(&place)? {
             return Ok((Extent::default(), Outcome::Fine));
         }
         let store = Store::open_read_only(&place).map_err(store_error)?;
