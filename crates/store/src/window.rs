@@ -4,16 +4,16 @@
 //! which nobody wants to see. So what it shows is what the whole shows, to the last unknown key.
 //!
 //! A checkpoint says which messages have changed which entry since the one before, and holds the messages that have
-//! changed anything else. The end of a session is opened from these: the messages of the entries wanted, those that hold
-//! anything else, and all since the last checkpoint.
+//! changed anything else, without those that later ones made meaningless. The end of a session is opened from these: the
+//! messages of the entries wanted, those that hold anything else, and all since the last checkpoint.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::{Deserialize, Serialize};
 use switchboard_acp::rpc::{Expected, is_batch};
-use switchboard_acp::{Moment, Side, WireFormat};
-use switchboard_session::{Change, Conversation, Entry, Folded};
+use switchboard_acp::{Field, Moment, Side, WireFormat, v2};
+use switchboard_session::{Change, Changes, Conversation, Entry, Folded};
 
 use crate::block::{Input, compress, decompress, put};
 use crate::catalog::length;
@@ -76,7 +76,77 @@ struct Kept {
     /// Whether it is what a hub noted, and no message.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_note: bool,
+    /// What it says, if it says nothing else, and a later message about the same says all of it anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    topic: Option<Topic>,
     text: String,
+}
+
+/// What an update tells as a whole.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, Hash)]
+struct Topic {
+    session: String,
+    of: TopicKind,
+}
+
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, Hash)]
+enum TopicKind {
+    /// Usage without a word about the cost, which then stays.
+    Usage,
+    UsageAndCost,
+    Commands,
+    ConfigOptions,
+    /// A plan that was there, by its id.
+    Plan(String),
+}
+
+impl Topic {
+    fn of(params: &v2::UpdateSessionNotification<'_>) -> Option<Self> {
+        use v2::SessionUpdate as Update;
+        let of = match &params.update {
+            Update::UsageUpdate(usage) if matches!(usage.cost, Field::Keep) => TopicKind::Usage,
+            Update::UsageUpdate(_) => TopicKind::UsageAndCost,
+            Update::AvailableCommandsUpdate(_) => TopicKind::Commands,
+            Update::ConfigOptionUpdate(_) => TopicKind::ConfigOptions,
+            Update::PlanUpdate(update) => match &update.plan {
+                v2::PlanUpdateContent::Items(items) => TopicKind::Plan(items.plan_id.to_string()),
+                v2::PlanUpdateContent::Markdown(markdown) => TopicKind::Plan(markdown.plan_id.to_string()),
+                v2::PlanUpdateContent::File(file) => TopicKind::Plan(file.plan_id.to_string()),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        Some(Topic { session: params.session_id.to_string(), of })
+    }
+
+    /// Whether these changes are what an update of this topic does. One that adds a plan says where it stands, too.
+    fn is_all_of(&self, changes: &Changes) -> bool {
+        let mut changes = changes.iter();
+        let is_it = match (changes.next(), &self.of) {
+            (Some(Change::Usage), TopicKind::Usage | TopicKind::UsageAndCost)
+            | (Some(Change::Commands), TopicKind::Commands)
+            | (Some(Change::ConfigOptions), TopicKind::ConfigOptions) => true,
+            (Some(Change::Plan { created, .. }), TopicKind::Plan(_)) => !created,
+            _ => false,
+        };
+        is_it && changes.next().is_none()
+    }
+}
+
+/// Takes away the messages of which later ones say everything anew.
+fn leave_out_superseded(rest: &mut Vec<Kept>) {
+    let mut told = HashSet::new();
+    let mut is_kept: Vec<bool> = Vec::with_capacity(rest.len());
+    for kept in rest.iter().rev() {
+        is_kept.push(kept.topic.as_ref().is_none_or(|topic| {
+            if topic.of == TopicKind::UsageAndCost {
+                told.insert(Topic { of: TopicKind::Usage, ..topic.clone() });
+            }
+            told.insert(topic.clone())
+        }));
+    }
+    let mut is_kept = is_kept.into_iter().rev();
+    rest.retain(|_| is_kept.next().unwrap_or(true));
 }
 
 impl Kept {
@@ -296,14 +366,14 @@ impl Fold {
         // The time in the session: milliseconds, as everywhere here.
         let at = record.time;
         if record.channel == Channel::Hub && apply_hub_note(&mut self.conversation, text, at) {
-            self.keep(record, text);
+            self.keep(record, text, None);
         }
         let Some((side, _)) = record.channel.message() else { return };
         let common = |conversation: &Conversation| {
             (conversation.len(), *conversation.dialect(), conversation.lineage_revision())
         };
         let before = common(&self.conversation);
-        let (mut entries, mut is_rest) = (Vec::new(), false);
+        let (mut entries, mut is_rest, mut topic) = (Vec::new(), false, None);
         if is_batch(text) {
             is_rest = true;
             let (mut refused, mut is_replayed) = (0, false);
@@ -320,11 +390,17 @@ impl Fold {
             match self.conversation.decode(text) {
                 Ok(decoded) => {
                     let is_update = matches!(decoded.message, Expected::Params(_));
+                    if let Expected::Params(params) = &decoded.message {
+                        topic = Topic::of(params);
+                    }
                     match self.conversation.apply(decoded, Some(side), at) {
                         Ok(folded) => {
                             self.is_replayed |= !is_update && replays(&self.conversation, &folded);
                             let only_entries = note_entries(&folded, &mut entries);
                             is_rest = !(is_update && only_entries && folded.entry.is_some());
+                            let changes = folded.step.as_ref().map(|step| &step.changes);
+                            topic =
+                                topic.filter(|topic| changes.is_some_and(|changes| topic.is_all_of(changes)));
                         }
                         Err(_) => self.refused += 1,
                     }
@@ -334,10 +410,12 @@ impl Fold {
         }
         // A session is there from its first message on, what shows the dialect shows it to all that follows, and whose
         // child a session is stays so.
-        is_rest |= before != common(&self.conversation);
+        if before != common(&self.conversation) {
+            (is_rest, topic) = (true, None);
+        }
         if is_rest {
             self.notes.pinned.extend(entries.iter().copied());
-            self.keep(record, text);
+            self.keep(record, text, topic);
         }
         for entry in entries {
             let touches = self.notes.touches.entry(entry).or_default();
@@ -347,12 +425,13 @@ impl Fold {
         }
     }
 
-    fn keep(&mut self, record: &Record, text: &str) {
+    fn keep(&mut self, record: &Record, text: &str, topic: Option<Topic>) {
         self.notes.rest.push(Kept {
             sequence: record.sequence,
             time: record.time.0,
             from_client: matches!(record.channel.message(), Some((Side::Client, _))),
             is_note: record.channel == Channel::Hub,
+            topic,
             text: text.to_owned(),
         });
     }
@@ -447,6 +526,7 @@ fn checkpoints(connection: &Connection, session: i64, at: u64) -> rusqlite::Resu
             points.pinned[place].extend(pinned);
         }
     }
+    leave_out_superseded(&mut points.rest);
     Ok(Some(points))
 }
 
@@ -540,10 +620,11 @@ pub(crate) fn checkpoint_if_due(
     if bytes < last.map_or(INTERVAL, i64::unsigned_abs) {
         return Ok(());
     }
-    let fold = Fold::of_end(transaction, session, None, at, 0)?;
+    let mut fold = Fold::of_end(transaction, session, None, at, 0)?;
     if !fold.gaps.is_empty() || fold.conversation.sessions().any(|(_, folded)| folded.is_replaying()) {
         return Ok(());
     }
+    leave_out_superseded(&mut fold.notes.rest);
     let base = fold.base.unwrap_or(at);
     let mut sessions: Vec<SessionPoint> = Vec::new();
     for (place, (id, folded)) in fold.conversation.sessions().enumerate() {

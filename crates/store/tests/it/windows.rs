@@ -267,6 +267,74 @@ fn the_end_of_any_conversation_is_the_end_of_the_whole() {
     }
 }
 
+/// An update that says all of something anew, or nearly so.
+fn told_anew(numbers: &mut Numbers, number: usize) -> Value {
+    let plan = format!("p{}", numbers.below(6));
+    let meta = if numbers.below(3) == 0 { json!({"n": number}) } else { json!({}) };
+    let mut update = match numbers.below(12) {
+        0..5 => json!({"sessionUpdate": "usage_update", "used": numbers.below(9), "size": 9}),
+        5..8 => {
+            json!({"sessionUpdate": "plan_update", "plan": {"type": "items", "planId": plan, "entries": [{"content": format!("step {}", numbers.below(3)), "priority": "low", "status": "pending"}]}})
+        }
+        8 => {
+            json!({"sessionUpdate": "plan_update", "plan": {"type": "markdown", "planId": plan, "content": format!("# {number}")}})
+        }
+        9 => json!({"sessionUpdate": "plan_removed", "planId": plan}),
+        10 => {
+            json!({"sessionUpdate": "available_commands_update", "availableCommands": [{"name": format!("c{}", numbers.below(3)), "description": "d"}]})
+        }
+        _ => {
+            json!({"sessionUpdate": "config_option_update", "configOptions": [{"configId": "o", "name": "O", "type": "boolean", "currentValue": (numbers.below(2) == 0)}]})
+        }
+    };
+    // Mostly nothing is said of the cost: what was said of it must last over checkpoints.
+    match numbers.below(300) {
+        0..2 if update["sessionUpdate"] == "usage_update" => {
+            update["cost"] = json!({"amount": number, "currency": "EUR"});
+        }
+        2 if update["sessionUpdate"] == "usage_update" => update["cost"] = Value::Null,
+        _ => {}
+    }
+    if meta.get("n").is_some() {
+        update["_meta"] = meta;
+    }
+    update
+}
+
+#[test]
+fn what_is_told_anew_is_kept_once_and_nothing_is_missing() {
+    for seed in 1..=4_u64 {
+        let scratch = scratch();
+        let mut recorder = scratch.begin();
+        let id = recorder.id().to_owned();
+        let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let count = 4000;
+        for number in 0..count {
+            let update = match numbers.below(3) {
+                0 => {
+                    json!({"sessionUpdate": "agent_message_chunk", "messageId": format!("m{}", number / 40), "content": {"type": "text", "text": format!("{number} ").repeat(300)}})
+                }
+                _ => told_anew(&mut numbers, number),
+            };
+            let session = ["a", "b"][numbers.below(2)];
+            let message = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": update}});
+            recorder.put(Record::new(Channel::ToClient, message.to_string())).unwrap();
+        }
+        recorder.complete().unwrap();
+        for _ in 0..12 {
+            compare(&scratch.store, &id, 500 + numbers.below(count - 500) as u64, 1 + numbers.below(9));
+        }
+        let window = compare(&scratch.store, &id, count as u64, 5);
+        assert!(window.hidden.iter().all(|hidden| *hidden > 10), "seed {seed}: {:?}", window.hidden);
+        let (_, session) = window.conversation.sessions().next().unwrap();
+        assert!(session.plans().count() > 1 && session.usage().is_some(), "seed {seed}");
+        // The revision counts what was folded: of thousands of updates, hundreds.
+        let full = scratch.store.state(&id, None).unwrap();
+        let (_, all) = full.conversation.sessions().next().unwrap();
+        assert!(session.revision() * 3 < all.revision(), "{} of {}", session.revision(), all.revision());
+    }
+}
+
 #[test]
 fn history_that_is_replayed_in_the_middle_moves_no_window() {
     let scratch = scratch();
