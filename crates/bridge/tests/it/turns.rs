@@ -132,6 +132,30 @@ fn a_version_1_error_at_once_refuses_the_prompt() {
 }
 
 #[test]
+fn the_first_work_of_a_version_1_agent_accepts_the_prompt() {
+    let mut bench = Bench::v2_client();
+    // No time goes by, after which the prompt would count as accepted anyway.
+    let mut say = |from: Side, mut message: Value| {
+        message["jsonrpc"] = json!("2.0");
+        let _ = bench.bridge.handle(from, &message.to_string(), switchboard_bridge::Moment(0));
+        bench.collect();
+        bench.take_client()
+    };
+    let update =
+        |update: Value| json!({"method": "session/update", "params": {"sessionId": "s", "update": update}});
+    assert_eq!(say(Side::Client, prompt(1, "hi")), [] as [Value; 0]);
+    let told = say(Side::Agent, update(json!({"sessionUpdate": "usage_update", "used": 1, "size": 2})));
+    assert_eq!(told.len(), 1, "usage is told, and is no work: {told:?}");
+    let chunk = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "ho"}});
+    let told = say(Side::Agent, update(chunk));
+    assert_eq!(told[0]["result"]["messageId"], "b-user-1");
+    let kinds: Vec<&Value> =
+        told[1..].iter().map(|line| &line["params"]["update"]["sessionUpdate"]).collect();
+    assert_eq!(kinds, ["user_message", "state_update", "agent_message_chunk"], "{told:?}");
+    assert_eq!(told[2]["params"]["update"]["state"], "running");
+}
+
+#[test]
 fn a_later_version_1_error_ends_the_work() {
     let mut bench = Bench::v2_client();
     bench.client(prompt(1, "x"));
