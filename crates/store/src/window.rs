@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::{Deserialize, Serialize};
 use switchboard_acp::rpc::{Expected, is_batch};
 use switchboard_acp::{Field, Moment, Side, WireFormat, v2};
-use switchboard_session::{Change, Changes, Conversation, Entry, Folded};
+use switchboard_session::{Change, Conversation, Entry, Folded};
 
 use crate::block::{Input, compress, decompress, put};
 use crate::catalog::length;
@@ -85,7 +85,7 @@ struct Kept {
 /// What an update tells as a whole.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, Hash)]
 struct Topic {
-    session: String,
+    session: Option<String>,
     of: TopicKind,
 }
 
@@ -101,35 +101,22 @@ enum TopicKind {
 }
 
 impl Topic {
-    fn of(params: &v2::UpdateSessionNotification<'_>) -> Option<Self> {
-        use v2::SessionUpdate as Update;
-        let of = match &params.update {
-            Update::UsageUpdate(usage) if matches!(usage.cost, Field::Keep) => TopicKind::Usage,
-            Update::UsageUpdate(_) => TopicKind::UsageAndCost,
-            Update::AvailableCommandsUpdate(_) => TopicKind::Commands,
-            Update::ConfigOptionUpdate(_) => TopicKind::ConfigOptions,
-            Update::PlanUpdate(update) => match &update.plan {
-                v2::PlanUpdateContent::Items(items) => TopicKind::Plan(items.plan_id.to_string()),
-                v2::PlanUpdateContent::Markdown(markdown) => TopicKind::Plan(markdown.plan_id.to_string()),
-                v2::PlanUpdateContent::File(file) => TopicKind::Plan(file.plan_id.to_string()),
-                _ => return None,
-            },
+    /// What an update told, if these changes are all of it. One that adds a plan says where it stands, too.
+    fn of(conversation: &Conversation, folded: &Folded<'_>, tells_cost: bool) -> Option<Self> {
+        let step = folded.step.as_ref()?;
+        let (id, session) = conversation.session_at(step.session)?;
+        let mut changes = step.changes.iter();
+        let of = match changes.next()? {
+            Change::Usage if tells_cost => TopicKind::UsageAndCost,
+            Change::Usage => TopicKind::Usage,
+            Change::Commands => TopicKind::Commands,
+            Change::ConfigOptions => TopicKind::ConfigOptions,
+            Change::Plan { index, created: false } => {
+                TopicKind::Plan(session.plans().nth(*index)?.id().to_owned())
+            }
             _ => return None,
         };
-        Some(Topic { session: params.session_id.to_string(), of })
-    }
-
-    /// Whether these changes are what an update of this topic does. One that adds a plan says where it stands, too.
-    fn is_all_of(&self, changes: &Changes) -> bool {
-        let mut changes = changes.iter();
-        let is_it = match (changes.next(), &self.of) {
-            (Some(Change::Usage), TopicKind::Usage | TopicKind::UsageAndCost)
-            | (Some(Change::Commands), TopicKind::Commands)
-            | (Some(Change::ConfigOptions), TopicKind::ConfigOptions) => true,
-            (Some(Change::Plan { created, .. }), TopicKind::Plan(_)) => !created,
-            _ => false,
-        };
-        is_it && changes.next().is_none()
+        changes.next().is_none().then(|| Topic { session: id.map(str::to_owned), of })
     }
 }
 
@@ -389,18 +376,18 @@ impl Fold {
         } else {
             match self.conversation.decode(text) {
                 Ok(decoded) => {
-                    let is_update = matches!(decoded.message, Expected::Params(_));
-                    if let Expected::Params(params) = &decoded.message {
-                        topic = Topic::of(params);
-                    }
+                    let (is_update, tells_cost) = match &decoded.message {
+                        Expected::Params(params) => (true, tells_cost(&params.update)),
+                        Expected::Other(_) => (false, false),
+                    };
                     match self.conversation.apply(decoded, Some(side), at) {
                         Ok(folded) => {
                             self.is_replayed |= !is_update && replays(&self.conversation, &folded);
                             let only_entries = note_entries(&folded, &mut entries);
                             is_rest = !(is_update && only_entries && folded.entry.is_some());
-                            let changes = folded.step.as_ref().map(|step| &step.changes);
-                            topic =
-                                topic.filter(|topic| changes.is_some_and(|changes| topic.is_all_of(changes)));
+                            if is_update && is_rest {
+                                topic = Topic::of(&self.conversation, &folded, tells_cost);
+                            }
                         }
                         Err(_) => self.refused += 1,
                     }
@@ -451,6 +438,11 @@ impl Fold {
         hidden.resize(self.conversation.sessions().count(), 0);
         State { conversation: self.conversation, at, gaps: self.gaps, refused: self.refused, hidden }
     }
+}
+
+/// Whether an update says what the cost is, or that there is none.
+fn tells_cost(update: &v2::SessionUpdate<'_>) -> bool {
+    matches!(update, v2::SessionUpdate::UsageUpdate(usage) if !matches!(usage.cost, Field::Keep))
 }
 
 /// Adds the entries that a message changed. Says whether it changed nothing else.

@@ -366,12 +366,17 @@ pub(crate) fn own_file() -> Option<PathBuf> {
     Some(configuration_folder()?.join("switchboard").join("config.json"))
 }
 
+/// Whether nothing is at a path. Any other error says only that it cannot be looked at.
+pub(crate) fn is_missing(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
+}
+
 /// The JSON in a file; nothing where there is no file.
 pub(crate) fn read_json(file: &Path) -> Result<Option<Value>, String> {
-    use std::io::ErrorKind::{NotADirectory, NotFound};
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", file.display());
     let metadata = match file.metadata() {
-        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => return Ok(None),
+        Err(error) if is_missing(&error) => return Ok(None),
         metadata => metadata.map_err(failed)?,
     };
     // A pipe would keep us waiting, and a device never end.

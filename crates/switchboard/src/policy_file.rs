@@ -41,10 +41,8 @@ impl Host for SystemFiles {
             },
             Ok(metadata) if metadata.is_dir() => Node::Folder,
             Ok(metadata) => Node::File { links: links(&metadata) },
-            Err(error) => match error.kind() {
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Node::Missing,
-                _ => Node::Unreadable,
-            },
+            Err(error) if configuration::is_missing(&error) => Node::Missing,
+            Err(_) => Node::Unreadable,
         }
     }
 
@@ -269,8 +267,7 @@ pub(crate) fn for_project(user: Policy, root: &Path, host: &dyn Host) -> Result<
 
 /// Whether something is at a path or may be: what cannot be looked at counts, so that reading it tells why.
 fn is_there(path: &Path) -> bool {
-    use std::io::ErrorKind::{NotADirectory, NotFound};
-    !path.symlink_metadata().is_err_and(|error| matches!(error.kind(), NotFound | NotADirectory))
+    !path.symlink_metadata().is_err_and(|error| configuration::is_missing(&error))
 }
 
 /// A file that nobody named: it is no file only if there is nothing, and what is no file cannot keep others waiting.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use switchboard_store::{Channel, Moment, Record, State, Store};
 use switchboard_testkit::{TagPlace, stream};
 
-use crate::support::{chunk, records, scratch, update};
+use crate::support::{Scratch, chunk, records, scratch, update};
 
 /// Everything that a session holds, but for what counts entries and changes. Of its entries, the last ones.
 fn held(state: &State, place: usize, entries: usize) -> Value {
@@ -244,17 +244,27 @@ fn anything(numbers: &mut Numbers, number: usize) -> Record {
     Record::new(channel, message.to_string()).at(Moment(1_700_000_000_000 + number as i64))
 }
 
+/// A store with a session of so many messages, its id, and the numbers that follow.
+fn recorded(
+    seed: u64,
+    count: usize,
+    message: impl Fn(&mut Numbers, usize) -> Record,
+) -> (Scratch, String, Numbers) {
+    let scratch = scratch();
+    let mut recorder = scratch.begin();
+    let id = recorder.id().to_owned();
+    let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    for number in 0..count {
+        recorder.put(message(&mut numbers, number)).unwrap();
+    }
+    recorder.complete().unwrap();
+    (scratch, id, numbers)
+}
+
 #[test]
 fn the_end_of_any_conversation_is_the_end_of_the_whole() {
     for seed in 1..=5_u64 {
-        let scratch = scratch();
-        let mut recorder = scratch.begin();
-        let id = recorder.id().to_owned();
-        let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        for number in 0..1200 {
-            recorder.put(anything(&mut numbers, number)).unwrap();
-        }
-        recorder.complete().unwrap();
+        let (scratch, id, mut numbers) = recorded(seed, 1200, anything);
         assert!(scratch.store.sizes().unwrap().checkpoints > 0);
         for at in [1200, 1199, 900 + numbers.below(300) as u64, 500 + numbers.below(300) as u64] {
             let window = compare(&scratch.store, &id, at, 1 + numbers.below(20));
@@ -304,23 +314,18 @@ fn told_anew(numbers: &mut Numbers, number: usize) -> Value {
 #[test]
 fn what_is_told_anew_is_kept_once_and_nothing_is_missing() {
     for seed in 1..=4_u64 {
-        let scratch = scratch();
-        let mut recorder = scratch.begin();
-        let id = recorder.id().to_owned();
-        let mut numbers = Numbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let count = 4000;
-        for number in 0..count {
+        let (scratch, id, mut numbers) = recorded(seed, count, |numbers, number| {
             let update = match numbers.below(3) {
                 0 => {
                     json!({"sessionUpdate": "agent_message_chunk", "messageId": format!("m{}", number / 40), "content": {"type": "text", "text": format!("{number} ").repeat(300)}})
                 }
-                _ => told_anew(&mut numbers, number),
+                _ => told_anew(numbers, number),
             };
             let session = ["a", "b"][numbers.below(2)];
             let message = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": update}});
-            recorder.put(Record::new(Channel::ToClient, message.to_string())).unwrap();
-        }
-        recorder.complete().unwrap();
+            Record::new(Channel::ToClient, message.to_string())
+        });
         for _ in 0..12 {
             compare(&scratch.store, &id, 500 + numbers.below(count - 500) as u64, 1 + numbers.below(9));
         }
