@@ -31,6 +31,15 @@ enum ScanState {
     Designation,
 }
 
+/// Returns output as a Markdown code block. The fence is longer than any run of backticks in the output, so that
+/// nothing in it ends the block.
+pub(crate) fn code_block(output: &str) -> String {
+    let longest = output.split(|character| character != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    let end = if output.ends_with('\n') { "" } else { "\n" };
+    format!("{fence}console\n{output}{end}{fence}")
+}
+
 impl OutputText {
     /// Without control sequences.
     pub(crate) fn plain() -> Self {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use switchboard_acp::{Field, Text, Wire, v2};
 
-use crate::plain::OutputText;
+use crate::plain::{OutputText, code_block};
 
 /// What a terminal has put out.
 #[derive(Debug, Default)]
@@ -55,18 +55,34 @@ impl Terminal {
         text
     }
 
+    /// All text as Markdown, in which version 1 clients show it: the output in a code block, and how it ended if not
+    /// well behind that.
+    pub(crate) fn markdown(&self) -> String {
+        let (output, end) = (self.output.as_str(), self.end().unwrap_or_default());
+        match (output.is_empty(), end.is_empty()) {
+            (true, _) => end,
+            (false, true) => code_block(output),
+            (false, false) => format!("{}\n\n{end}", code_block(output)),
+        }
+    }
+
     fn note(&self) -> String {
-        let note = match &self.exit {
-            Some(v2::TerminalExitStatus { signal: Some(signal), .. }) => {
-                format!("[ended by signal {signal}]")
-            }
-            Some(v2::TerminalExitStatus { exit_code: Some(code), .. }) if *code != 0 => {
-                format!("[exit code {code}]")
-            }
-            _ => return String::new(),
-        };
+        let Some(note) = self.end() else { return String::new() };
         let text = self.output.as_str();
         if text.is_empty() || text.ends_with('\n') { note } else { format!("\n{note}") }
+    }
+
+    /// How it ended, if not well.
+    fn end(&self) -> Option<String> {
+        match &self.exit {
+            Some(v2::TerminalExitStatus { signal: Some(signal), .. }) => {
+                Some(format!("[ended by signal {signal}]"))
+            }
+            Some(v2::TerminalExitStatus { exit_code: Some(code), .. }) if *code != 0 => {
+                Some(format!("[exit code {code}]"))
+            }
+            _ => None,
+        }
     }
 
     pub(crate) fn update(&mut self, update: v2::TerminalUpdate<'_>, limit: usize) -> Changed {

@@ -4,6 +4,7 @@ use switchboard_acp::rpc::{Request, RequestId, codes};
 use switchboard_acp::{Raw, Text, Wire, WireFormat, v1, v2};
 
 use super::family::Standing;
+use super::tool_calls::{in_question, put};
 use super::{V1ToV2, render};
 use crate::convert::permission::{Question, Subject};
 use crate::loss::Severity;
@@ -64,10 +65,11 @@ impl V1ToV2 {
         carrier.locations = Some(call.locations().to_vec()).filter(|locations| !locations.is_empty());
         let shown = render::content_of_call(&self.family, id, &call_id);
         if !shown.is_empty() {
-            let leading = carrier.content.take().unwrap_or_default();
-            let leading: Vec<Raw<'_>> = leading.iter().map(|item| Raw::of(item, WireFormat::V1)).collect();
-            let content = Raw::array(leading.iter().map(Raw::borrowed).chain(shown));
-            super::tool_calls::put(Some(content), &mut carrier.extra);
+            let description = carrier.content.take().unwrap_or_default();
+            let description: Vec<Raw<'_>> =
+                description.iter().map(|item| Raw::of(item, WireFormat::V1)).collect();
+            let content = in_question(description, shown);
+            put(Some(content), &mut carrier.extra);
         }
     }
 

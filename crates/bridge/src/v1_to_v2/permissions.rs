@@ -5,7 +5,7 @@ use switchboard_acp::rpc::{Request, RequestId, Response};
 use switchboard_acp::{Extra, Raw, Text, WireFormat, v1, v2};
 
 use super::family::Standing;
-use super::tool_calls::Place;
+use super::tool_calls::{Layout, Place, put};
 use super::{Active, ToClient, V1ToV2};
 use crate::Side;
 use crate::context::session_of;
@@ -178,23 +178,28 @@ impl Active<'_> {
         self.flush_call(&call_id);
         let place = Place { message: METHOD, root: "/params/subject/toolCall" };
         let (mut wire, replaced) = self.patch(patch, place);
-        let announced = self.session.calls.get(&call_id).is_some_and(|call| call.announced);
+        let known = self.session.calls.get(&call_id);
+        let announced = known.is_some_and(|call| call.announced);
+        let renamed = known.and_then(|call| call.title.as_deref()) != Some(title);
+        // Some clients show nothing but the first item of the request, so that a diff must be there, and first.
+        let shows_diff = known.is_some_and(|call| call.shows_diff());
+        let changes_content = description.is_some() || known.is_some_and(|call| !call.begins_with_diffs());
         if !announced {
             self.postpone(&call_id, wire.clone());
         }
-        let stored = self.session.calls.get(&call_id).and_then(|call| call.title.clone());
-        let renamed = stored.as_deref() != Some(title);
-        wire.title = Some(Text::Owned(title.to_owned()));
-        let leading = description.map(|description| {
-            let words = v1::ContentBlock::text(description.clone());
-            Raw::of(&v1::ToolCallContent::Content(v1::Content::new(words)), WireFormat::V1)
-        });
-        if replaced || leading.is_some() {
-            let content = self.content_of(&call_id, leading);
-            super::tool_calls::put(content, &mut wire.extra);
+        if let Some(call) = self.session.calls.get(&call_id) {
+            call.complete(&mut wire);
         }
-        let about = if renamed || description.is_some() || !announced {
-            About::Embedded { content: description.is_some() }
+        wire.title = Some(Text::Owned(title.to_owned()));
+        if replaced || changes_content || shows_diff {
+            let description = description.map(|description| {
+                let words = v1::ContentBlock::text(description.clone());
+                Raw::of(&v1::ToolCallContent::Content(v1::Content::new(words)), WireFormat::V1)
+            });
+            put(self.content_of(&call_id, Layout::Question { description }), &mut wire.extra);
+        }
+        let about = if renamed || changes_content || !announced {
+            About::Embedded { content: changes_content }
         } else {
             About::Call
         };

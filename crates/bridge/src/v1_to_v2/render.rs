@@ -8,7 +8,7 @@ use switchboard_session::{Content, Entry, EntryKind, Snapshot, ToolCall};
 use super::family::{Child, Family, SHOWN};
 use crate::convert::tool_call::placeholder;
 use crate::convert::{Losses, content, lists};
-use crate::plain::OutputText;
+use crate::plain::{OutputText, code_block};
 
 /// What a sub-agent and all below it did, in the place of a reference to its session. A call that is not the bridge's own
 /// has a title of its own, so that the sub-agent's stands in the content.
@@ -249,8 +249,16 @@ impl<'f> Writer<'f> {
         for piece in terminal.output().pieces() {
             output.push(piece);
         }
-        if !output.as_str().is_empty() {
-            self.paragraph(output.as_str());
+        let output = output.as_str();
+        if !output.is_empty() {
+            // Cut before it is fenced, so that the code block is closed.
+            let around = code_block(output).len() - output.len();
+            let most = self.room.saturating_sub(around).min(output.len());
+            let fits = (0..=most).rev().find(|end| output.is_char_boundary(*end)).unwrap_or(0);
+            self.left_out += output.len() - fits;
+            if fits > 0 {
+                self.paragraph(&code_block(&output[..fits]));
+            }
         }
         self.left_out += terminal.output().dropped();
     }

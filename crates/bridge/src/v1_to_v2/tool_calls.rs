@@ -42,6 +42,8 @@ pub(super) struct Call {
     pub(super) announced: bool,
     pub(super) title: Option<String>,
     kind: Option<v2::ToolKind>,
+    /// The files that it is about: a question repeats them, for clients that read nothing but the question.
+    locations: Vec<v1::ToolCallLocation<'static>>,
     /// Of a call that was so far only asked about: all that is known of it.
     unannounced: Option<Box<v1::ToolCallUpdate<'static>>>,
     items: VecDeque<Item>,
@@ -65,6 +67,30 @@ enum Item {
     Terminal(v2::Terminal<'static>),
     /// The work of a sub-agent, as it is when it is told.
     Child(v2::unstable::SessionReference<'static>),
+}
+
+/// The order in which the content of a call is sent.
+#[derive(Debug)]
+pub(super) enum Layout<'d> {
+    /// As the agent ordered it.
+    AsSent,
+    /// For a permission request: diffs first, because some clients read only the first item, then the description of
+    /// the request, then everything else.
+    Question { description: Option<Raw<'d>> },
+}
+
+/// Returns whether an item of a tool call's content is a diff.
+pub(super) fn is_diff(item: &Raw<'_>) -> bool {
+    item.text("type").as_deref() == Some("diff")
+}
+
+/// Returns the content of a permission request's tool call: diffs, the description, everything else.
+pub(super) fn in_question<'i>(
+    description: impl IntoIterator<Item = Raw<'i>>,
+    items: impl IntoIterator<Item = Raw<'i>>,
+) -> Raw<'static> {
+    let (diffs, rest): (Vec<_>, Vec<_>) = items.into_iter().partition(is_diff);
+    Raw::array(diffs.into_iter().chain(description).chain(rest))
 }
 
 /// What calls show that is not theirs.
@@ -118,7 +144,7 @@ impl ToolCalls {
 
     /// Bytes of all content, and of ids.
     pub(super) fn bytes(&self) -> usize {
-        self.known.iter().map(|(id, call)| 2 * id.len() + call.size).sum()
+        self.known.iter().map(|(id, call)| 2 * id.len() + call.size + call.locations_size()).sum()
     }
 
     /// A call is the first to show a terminal.
@@ -146,11 +172,11 @@ impl ToolCalls {
         }
     }
 
-    /// All content of a call, which is told with that, behind what a question says.
+    /// Returns all content of a call, and marks it as told.
     fn content(
         &mut self,
         id: &str,
-        leading: Option<Raw<'_>>,
+        layout: Layout<'_>,
         shown: Shown<'_>,
         now: Moment,
     ) -> Option<Raw<'static>> {
@@ -158,7 +184,7 @@ impl ToolCalls {
         if call.dirty_since.take().is_some() {
             self.dirty.retain(|dirty| dirty != id);
         }
-        Some(call.content(leading, shown, now))
+        Some(call.content(layout, shown, now))
     }
 
     fn is_due(&self, id: &str, options: &BridgeOptions, now: Moment) -> bool {
@@ -177,8 +203,34 @@ impl Call {
         }
     }
 
-    /// All content, behind what a question says.
-    fn content(&mut self, leading: Option<Raw<'_>>, shown: Shown<'_>, now: Moment) -> Raw<'static> {
+    /// Bytes of the locations, roughly.
+    fn locations_size(&self) -> usize {
+        self.locations.iter().map(|location| location.path.as_str().len() + 64).sum()
+    }
+
+    /// Whether it shows a diff.
+    pub(super) fn shows_diff(&self) -> bool {
+        self.items.iter().any(|item| matches!(item, Item::Written(item) if is_diff(item)))
+    }
+
+    /// Whether all diffs come before everything else that it shows.
+    pub(super) fn begins_with_diffs(&self) -> bool {
+        let is_diff = |item: &Item| matches!(item, Item::Written(item) if is_diff(item));
+        !self.items.iter().skip_while(|item| is_diff(item)).any(is_diff)
+    }
+
+    /// Adds what a permission request leaves out because the client was told before.
+    pub(super) fn complete(&self, question: &mut v1::ToolCallUpdate<'_>) {
+        if question.kind.is_none() {
+            question.kind.clone_from(&self.kind);
+        }
+        if question.locations.is_none() && !self.locations.is_empty() {
+            question.locations = Some(self.locations.clone());
+        }
+    }
+
+    /// Returns all content, and marks it as told.
+    fn content(&mut self, layout: Layout<'_>, shown: Shown<'_>, now: Moment) -> Raw<'static> {
         let Shown { terminals, family } = shown;
         let items = self.items.iter().flat_map(|item| match item {
             Item::Written(item) => vec![item.borrowed()],
@@ -188,12 +240,15 @@ impl Call {
                 let item = if terminal.is_some_and(|terminal| terminal.introduced) {
                     v1::ToolCallContent::Terminal(shown.clone())
                 } else {
-                    terminal_as_text(shown.clone(), terminal.map(Terminal::text).unwrap_or_default())
+                    terminal_as_text(shown.clone(), terminal.map(Terminal::markdown).unwrap_or_default())
                 };
                 vec![Raw::of(&item, WireFormat::V1)]
             }
         });
-        let content = Raw::array(leading.into_iter().chain(items));
+        let content = match layout {
+            Layout::AsSent => Raw::array(items),
+            Layout::Question { description } => in_question(description, items),
+        };
         self.sent += content.as_str().len();
         self.size = content.as_str().len();
         self.told = Some(now);
@@ -277,6 +332,9 @@ impl Active<'_> {
         }
         if let Some(kind) = &wire.kind {
             call.kind = Some(kind.clone());
+        }
+        if let Some(locations) = &wire.locations {
+            call.locations.clone_from(locations);
         }
         let replaced = !content.is_keep();
         if replaced {
@@ -364,7 +422,7 @@ impl Active<'_> {
         if with_content {
             self.introduce_terminals(call_id);
         }
-        put(with_content.then(|| self.content_of(call_id, None)).flatten(), &mut wire.extra);
+        put(with_content.then(|| self.content_of(call_id, Layout::AsSent)).flatten(), &mut wire.extra);
         self.send(wire);
     }
 
@@ -379,7 +437,8 @@ impl Active<'_> {
         let introduces = !call.introductions.is_empty();
         let with_content = !call.items.is_empty() && !introduces;
         let shown = Shown { terminals: &self.session.terminals, family: self.family };
-        let content = with_content.then(|| self.session.calls.content(call_id, None, shown, now)).flatten();
+        let content =
+            with_content.then(|| self.session.calls.content(call_id, Layout::AsSent, shown, now)).flatten();
         put(content, &mut announced.extra);
         self.update(v1::SessionUpdate::ToolCall(Box::new(announced)));
         if introduces {
@@ -411,10 +470,10 @@ impl Active<'_> {
     }
 
     /// The content of a call as the client is to show it.
-    pub(super) fn content_of(&mut self, call_id: &str, leading: Option<Raw<'_>>) -> Option<Raw<'static>> {
+    pub(super) fn content_of(&mut self, call_id: &str, layout: Layout<'_>) -> Option<Raw<'static>> {
         let now = self.context.now;
         let shown = Shown { terminals: &self.session.terminals, family: self.family };
-        self.session.calls.content(call_id, leading, shown, now)
+        self.session.calls.content(call_id, layout, shown, now)
     }
 
     /// Shows a call again as it is, after a question has shown it otherwise.
@@ -427,7 +486,7 @@ impl Active<'_> {
         let mut wire = v1::ToolCallUpdate::new(call_id);
         let title = call.title.clone().unwrap_or_else(|| placeholder(call.kind.as_ref()));
         wire.title = Some(Text::Owned(title));
-        put(with_content.then(|| self.content_of(call_id, None)).flatten(), &mut wire.extra);
+        put(with_content.then(|| self.content_of(call_id, Layout::AsSent)).flatten(), &mut wire.extra);
         self.send(wire);
     }
 
@@ -468,7 +527,7 @@ impl Active<'_> {
 
     fn flush(&mut self, call_id: &str) {
         self.introduce_terminals(call_id);
-        let content = self.content_of(call_id, None);
+        let content = self.content_of(call_id, Layout::AsSent);
         if content.is_some() {
             let mut wire = v1::ToolCallUpdate::new(call_id);
             put(content, &mut wire.extra);

@@ -161,12 +161,100 @@ fn terminals_of_the_agent_are_text_in_version_1() {
     );
     let updates = bench.take_updates();
     let last = updates.last().unwrap();
-    assert_eq!(text_of(&last["content"]), "a\n[exit code 2]");
+    assert_eq!(text_of(&last["content"]), "```console\na\n```\n\n[exit code 2]");
     assert!(updates.iter().all(|update| !update.to_string().contains("terminal")), "{updates:?}");
     assert_eq!(
         bench.lost(),
         ["terminal_update command", "terminal_update cwd", "tool_call_update content[0]"]
     );
+}
+
+#[test]
+fn terminal_output_for_version_1_is_a_code_block_that_the_output_cannot_end() {
+    let output = |bytes: &str| {
+        let mut bench = Bench::v1_client();
+        bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "ls",
+            "content": [{"type": "terminal", "terminalId": "t"}]}));
+        bench
+            .update(json!({"sessionUpdate": "terminal_update", "terminalId": "t", "output": {"data": bytes},
+            "exitStatus": {"exitCode": 0}}));
+        text_of(&bench.take_updates().last().unwrap()["content"])
+    };
+    // "# no heading"
+    assert_eq!(output("IyBubyBoZWFkaW5n"), "```console\n# no heading\n```");
+    // "```\n````x\n"
+    assert_eq!(output("YGBgCmBgYGB4Cg=="), "`````console\n```\n````x\n`````");
+    assert_eq!(output(""), "", "no output, no block");
+}
+
+#[test]
+fn a_permission_request_for_version_1_shows_the_diff_first_and_repeats_kind_and_locations() {
+    let diff = json!({"type": "diff", "changes": [{"operation": "add", "path": "/w/a"}],
+        "patch": {"format": "git_patch", "text": "diff --git a/w/a b/w/a\nnew file mode 100644\n--- /dev/null\n+++ b/w/a\n@@ -0,0 +1 @@\n+x\n"}});
+    let words = json!({"type": "content", "content": {"type": "text", "text": "words"}});
+    let locations = json!([{"path": "/w/a", "line": 3}]);
+    let items = |content: &Value| {
+        let kind = |item: &Value| match item["type"].as_str() {
+            Some("diff") => "diff".to_owned(),
+            _ => item["content"]["text"].as_str().unwrap().to_owned(),
+        };
+        content.as_array().unwrap().iter().map(kind).collect::<Vec<_>>()
+    };
+    for (announced, subject, description, asked_items, is_restored) in [
+        // The request repeats the content, as Claude Code does, or does not, as Codex does.
+        (json!([words, diff]), json!([words, diff]), Some("why"), vec!["diff", "why", "words"], true),
+        (json!([words, diff]), Value::Null, Some("why"), vec!["diff", "why", "words"], true),
+        (json!([words, diff]), Value::Null, None, vec!["diff", "words"], true),
+        (json!([diff, words]), Value::Null, None, vec!["diff", "words"], false),
+    ] {
+        let mut bench = Bench::v1_client();
+        bench.update(
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Edit a", "kind": "edit",
+            "locations": locations, "content": announced}),
+        );
+        let before = items(&bench.take_updates().last().unwrap()["content"]);
+        let mut call = json!({"toolCallId": "c", "title": "Edit a"});
+        if subject.is_array() {
+            call["content"] = subject;
+        }
+        bench.agent(json!({"id": 5, "method": "session/request_permission", "params": {"sessionId": "s", "title": "Edit a",
+            "description": description, "subject": {"type": "tool_call", "toolCall": call},
+            "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}}));
+        let asked = bench.take_client().pop().unwrap();
+        let call = &asked["params"]["toolCall"];
+        assert_eq!(items(&call["content"]), asked_items);
+        assert_eq!((&call["kind"], &call["locations"]), (&json!("edit"), &locations));
+        let answer = json!({"outcome": {"outcome": "selected", "optionId": "y"}});
+        bench.client(json!({"id": asked["id"], "result": answer}));
+        let after = bench.take_updates();
+        assert_eq!(after.iter().any(|update| update.get("content").is_some()), is_restored, "{after:?}");
+        if is_restored {
+            assert_eq!(items(&after.last().unwrap()["content"]), before, "the agent's own order is back");
+        }
+    }
+}
+
+#[test]
+fn a_question_of_a_child_shows_its_diff_first() {
+    let mut bench = Bench::v1_client();
+    bench.update(json!({"sessionUpdate": "state_update", "state": "running"}));
+    bench.update(
+        json!({"sessionUpdate": "subagent_update", "sessionId": "c", "title": "helper", "status": "running"}),
+    );
+    let diff = json!({"type": "diff", "changes": [{"operation": "add", "path": "/w/a"}],
+        "patch": {"format": "git_patch", "text": "diff --git a/w/a b/w/a\nnew file mode 100644\n--- /dev/null\n+++ b/w/a\n@@ -0,0 +1 @@\n+x\n"}});
+    bench.agent(json!({"id": 7, "method": "session/request_permission", "params": {"sessionId": "c", "title": "Edit a",
+        "description": "why", "subject": {"type": "tool_call", "toolCall": {"toolCallId": "t", "title": "Edit a", "kind": "edit",
+            "locations": [{"path": "/w/a"}], "content": [diff]}},
+        "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]}}));
+    let told = bench.take_client();
+    let asked = told.iter().find(|message| message["method"] == "session/request_permission").unwrap();
+    let call = &asked["params"]["toolCall"];
+    assert_eq!(
+        (&call["content"][0]["type"], &call["content"][1]["content"]["text"]),
+        (&json!("diff"), &json!("why"))
+    );
+    assert_eq!((&call["kind"], &call["locations"]), (&json!("edit"), &json!([{"path": "/w/a"}])));
 }
 
 #[test]
