@@ -384,6 +384,40 @@ impl Conversation {
         true
     }
 
+    /// A session continues under another id, because its agent has lost it and opened one in its place: what is said under
+    /// the new id goes on behind what was said under the old one, which stays the session's id. Entries of both that happen
+    /// to have the same id are different ones. Says whether that is so: no other session may have the new id.
+    ///
+    /// ```
+    /// use switchboard_acp::{Moment, WireFormat, v2};
+    /// use switchboard_session::Conversation;
+    ///
+    /// let mut conversation = Conversation::new(WireFormat::Any);
+    /// let said = |text| v2::SessionUpdate::AgentMessageChunk(v2::ContentChunk::new("m-1", v2::ContentBlock::text(text)));
+    /// conversation.apply_update(Some("old"), &said("before")).unwrap();
+    /// assert!(conversation.continue_as("old", "new").unwrap());
+    /// conversation.apply_update(Some("new"), &said("after")).unwrap();
+    /// assert_eq!(conversation.len(), 1);
+    /// assert_eq!(conversation.session(Some("old")).unwrap().len(), 2);
+    /// assert_eq!(conversation.canonical_id("new"), "old");
+    /// ```
+    pub fn continue_as(&mut self, id: &str, to: &str) -> Result<bool, ConversationError> {
+        if self.place_of(Some(to)).is_some() {
+            return Ok(false);
+        }
+        let place = self.place(Some(id))?;
+        self.places.insert(Some(Arc::from(to)), place);
+        if let Some(slot) = self.slots.get_mut(place) {
+            slot.session.seal();
+        }
+        Ok(true)
+    }
+
+    /// The id of the session that an id belongs to; the id itself where no session has it.
+    pub fn canonical_id<'c>(&'c self, id: &'c str) -> &'c str {
+        self.place_of(Some(id)).and_then(|place| self.slots.get(place)?.id.as_deref()).unwrap_or(id)
+    }
+
     /// Forgets a session, for instance after it was closed.
     pub fn remove(&mut self, id: Option<&str>) {
         let Some(place) = self.place_of(id) else { return };
@@ -392,7 +426,7 @@ impl Conversation {
             self.lineage.forget(id);
         }
         if let Some(slot) = self.slots.get_mut(place) {
-            self.places.remove(&slot.id);
+            self.places.retain(|_, known| *known != place);
             *slot =
                 Slot { id: None, session: Session::new(self.format), turns: Turns::default(), removed: true };
             self.free.push(place);
@@ -523,6 +557,10 @@ impl Conversation {
         update: &'u v2::SessionUpdate<'_>,
     ) -> Result<Folded<'u>, ConversationError> {
         let place = self.place(session_id)?;
+        // Sub-agents belong to the session, whatever the agent calls it by now.
+        let known = self.slots.get(place).and_then(|slot| slot.id.as_ref());
+        let canonical = known.filter(|id| Some(&***id) != session_id).cloned();
+        let session_id = canonical.as_deref().or(session_id);
         if self.dialect.see_update(update) {
             self.tell_dialect();
         }

@@ -57,6 +57,9 @@ struct Document {
     /// Unless it is the usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     terminal_limit: Option<usize>,
+    /// How many entries are sealed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    sealed: usize,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     replay: Option<Box<Document>>,
 }
@@ -180,6 +183,7 @@ fn store(session: &Session) -> Document {
         }),
         usage: usage.map(|usage| store.raw(&usage)),
         terminal_limit: Some(session.terminal_limit).filter(|limit| *limit != TERMINAL_OUTPUT_LIMIT),
+        sealed: session.sealed,
         replay: session.replay.as_deref().map(|replay| Box::new(self::store(replay))),
     }
 }
@@ -372,8 +376,11 @@ fn restore(document: &Document) -> Restored<Session> {
     session.meta_rule = MetaRule::Replace;
     session.terminal_limit = document.terminal_limit.unwrap_or(TERMINAL_OUTPUT_LIMIT);
     for entry in &document.entries {
+        // Each is one of its own, also where two have the same id.
+        session.seal();
         restore_entry(&mut session, entry)?;
     }
+    session.sealed = document.sealed;
     for plan in &document.plans {
         let update: v2::PlanUpdate<'_> = wire(&plan.update, dialect, "plans")?;
         session.view.revision = plan.revision.saturating_sub(1);

@@ -577,6 +577,10 @@ impl PartialEq for Terminal {
     }
 }
 
+/// The key in the `_meta` of a compaction that says that nothing remains: the agent has lost its memory of what was said
+/// before, because it was started again and could not resume the session.
+pub const MEMORY_LOST: &str = "switchboard/memoryLost";
+
 /// A compaction of the conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compaction {
@@ -599,6 +603,12 @@ impl Compaction {
     /// How far it is.
     pub fn status(&self) -> &v2::CompactionStatus {
         &self.status
+    }
+
+    /// Whether the agent has lost its memory of everything before ([`MEMORY_LOST`]).
+    pub fn is_memory_loss(&self) -> bool {
+        let mark = self.head.meta().and_then(|meta| meta.get(MEMORY_LOST));
+        mark.is_some_and(|mark| mark.as_str() == "true")
     }
 
     /// What remains of the conversation.

@@ -60,7 +60,7 @@ pub use conversation::{
     AgentQuestion, AuthStatus, Conversation, ConversationError, Decoded, Folded, MAX_ANCESTORS,
     MAX_SUBAGENTS, Parent, Step,
 };
-pub use entry::{Compaction, Entry, EntryKind, Message, Origin, Terminal, ToolCall};
+pub use entry::{Compaction, Entry, EntryKind, MEMORY_LOST, Message, Origin, Terminal, ToolCall};
 pub use error::SessionError;
 pub use form::{Choice, Form, FormFault, FormField, check_elicitation};
 pub use references::{

@@ -38,6 +38,8 @@ pub struct Session {
     pub(crate) pending: Vec<usize>,
     /// Whether what was said and asked stays when it is over.
     pub(crate) keeps_transcript: bool,
+    /// How many entries are sealed: an update with the id of one of them makes a new entry.
+    pub(crate) sealed: usize,
 }
 
 impl Deref for Session {
@@ -55,6 +57,7 @@ impl PartialEq for Session {
             && self.origin == other.origin
             && self.replay == other.replay
             && self.terminal_limit == other.terminal_limit
+            && self.sealed == other.sealed
     }
 }
 
@@ -76,6 +79,7 @@ impl Session {
             terminal_limit: TERMINAL_OUTPUT_LIMIT,
             pending: Vec::new(),
             keeps_transcript: true,
+            sealed: 0,
         }
     }
 
@@ -137,6 +141,12 @@ impl Session {
                 self.note_asked(changes)
             }
         }
+    }
+
+    /// Keeps the entries that there are as they are: the agent counts its ids anew, so an update with the id of one of them
+    /// is about something else.
+    pub(crate) fn seal(&mut self) {
+        self.sealed = self.view.entries.len();
     }
 
     /// Counts the revision up if anything changed.
@@ -219,12 +229,15 @@ impl Session {
     fn place(&mut self, kind: EntryKind, id: &str) -> (usize, bool) {
         let view = &mut self.view;
         let (hash, next) = (view.entry_hash(kind, id), view.entries.len());
+        let sealed = self.sealed;
         let found = if view.aliases.is_empty() {
             let entries = &view.entries;
-            let is_it = |position| entries.get(position).is_some_and(|entry| entry.head().is(kind, id));
+            let is_it = |position| {
+                position >= sealed && entries.get(position).is_some_and(|entry| entry.head().is(kind, id))
+            };
             view.entry_index.find_or_insert(hash, next, is_it)
         } else {
-            let found = view.find_entry(hash, kind, id);
+            let found = view.find_entry(hash, kind, id).filter(|position| *position >= sealed);
             if found.is_none() {
                 view.entry_index.insert(hash, next);
             }
@@ -247,7 +260,7 @@ impl Session {
         edit: impl FnOnce(&mut T, &mut EntryChange),
     ) -> Option<Change> {
         let recent = self.recent[kind as usize];
-        let body = self.view.entries.get(recent).and_then(T::of);
+        let body = self.view.entries.get(recent).filter(|_| recent >= self.sealed).and_then(T::of);
         let is_recent = body.is_some_and(|body| body.head().is(kind, id));
         let (position, created) = if is_recent { (recent, false) } else { self.place(kind, id) };
         let body = self.view.entries.get_mut(position).and_then(T::of_mut)?;
