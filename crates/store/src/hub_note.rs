@@ -9,13 +9,25 @@ use switchboard_session::{Conversation, Decider};
 ///
 /// `{"hub":"answered","request":ID,"by":{"token":NAME,"client":NAME,"version":VERSION,"decider":"remembered"}}`, where rules
 /// answer `"by":{"policy":RULE or null,...}`, and somebody at the terminal `"by":{"person":NAME}`; and
-/// `{"hub":"unanswered","request":ID,"reason":TEXT}`; all other notes are about something else.
+/// `{"hub":"unanswered","request":ID,"reason":TEXT}`; `{"hub":"prompt undelivered","request":ID}` takes back a prompt that
+/// never reached its agent; and `{"hub":"agent session","id":ID,"was":ID}` says that the session continues under another
+/// id; all other notes are about something else.
 pub fn apply_hub_note(conversation: &mut Conversation, note: &str, at: Moment) -> bool {
     let mut told = || -> Option<bool> {
         let note = Raw::parse(note).ok().filter(Raw::is_object)?;
+        if &*note.text("hub")? == "agent session" {
+            // An agent that has lost the session has opened another one in its place.
+            let (before, id) = (note.text("was")?, note.text("id")?);
+            return conversation.continue_as(&before, &id).ok();
+        }
         let id = note.get("request")?;
         let id = RequestId::decode(id.as_str(), WireFormat::Any).ok()?;
         Some(match &*note.text("hub")? {
+            // An agent that had closed its input: the prompt is sent again to the next one.
+            "prompt undelivered" => {
+                conversation.forget_call(&id, true);
+                true
+            }
             "answered" => conversation.name_answerer(&id, answerer(&note.get("by")?)?),
             "unanswered" => {
                 let reason = note.text("reason").map_or_else(String::new, |reason| format!(" ({reason})"));

@@ -261,6 +261,10 @@ impl Fold {
         };
         // A fold without what was there before shows which of it the new messages touch.
         let mut scratch = Fold::new();
+        // The ids under which agents have continued sessions are known from before.
+        for note in points.rest.iter().filter(|kept| kept.is_note) {
+            apply_hub_note(&mut scratch.conversation, &note.text, Moment(note.time));
+        }
         let mut tail = Vec::new();
         let gaps = each(connection, session, journal.as_deref_mut(), (points.sequence, at), |record| {
             scratch.read(record);
@@ -532,7 +536,7 @@ fn position_of(
     let found = connection
         .prepare_cached(
             "SELECT position FROM entries WHERE session = ?1 AND place = ?2 AND kind = ?3 AND id = ?4
-             AND sequence BETWEEN ?5 AND ?6 LIMIT 1",
+             AND sequence BETWEEN ?5 AND ?6 ORDER BY position DESC LIMIT 1",
         )?
         .query_row(
             params![

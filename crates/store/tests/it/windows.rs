@@ -369,3 +369,62 @@ fn history_that_is_replayed_in_the_middle_moves_no_window() {
         compare(&scratch.store, &id, at, 30);
     }
 }
+
+/// An agent that has lost the session, and counts its messages anew, has opened another one in its place.
+#[test]
+fn a_session_that_an_agent_began_anew_is_one_transcript_in_the_state_and_in_every_window() {
+    let scratch = scratch();
+    let mut recorder = scratch.begin();
+    let id = recorder.id().to_owned();
+    let said = |session: &str, message: usize, text: &str| {
+        update(&format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{session}","update":{{"sessionUpdate":"agent_message_chunk","messageId":"m{message}","content":{{"type":"text","text":"{text}"}}}}}}}}"#
+        ))
+    };
+    let note = |id: &str, was: &str| {
+        Record::new(Channel::Hub, format!(r#"{{"hub":"agent session","id":"{id}","was":{was}}}"#))
+    };
+    recorder.put(note("a", "null")).unwrap();
+    let long = "some more words to make a checkpoint worthwhile ".repeat(4);
+    let mut texts = Vec::new();
+    for (session, was) in [("a", None), ("b", Some("a")), ("c", Some("b"))] {
+        if let Some(was) = was {
+            recorder.put(note(session, &format!("\"{was}\""))).unwrap();
+        }
+        for message in 0..4000 {
+            recorder.put(said(session, message, &long)).unwrap();
+            texts.push(long.clone());
+        }
+        // Also a message that goes on belongs to the session that the agent has now.
+        recorder.put(said(session, 7, session)).unwrap();
+        let place = texts.len() - 4000 + 7;
+        texts[place].push_str(session);
+    }
+    recorder.complete().unwrap();
+    scratch.store.catch_up().unwrap();
+    let mut recorder = scratch.store.resume(&id).unwrap();
+    for text in ["x", "y"] {
+        // After the last checkpoint, one that is hidden by then goes on.
+        recorder.put(said("c", 9, text)).unwrap();
+        let place = texts.len() - 4000 + 9;
+        texts[place].push_str(text);
+    }
+    recorder.complete().unwrap();
+    let database = rusqlite::Connection::open(scratch.folder.path().join("store.sqlite3")).unwrap();
+    let checkpoints: i64 =
+        database.query_row("SELECT count(*) FROM checkpoints", [], |row| row.get(0)).unwrap();
+    assert!(checkpoints > 3, "{checkpoints}");
+    let told = |state: &State| -> Vec<String> {
+        let sessions: Vec<_> = state.conversation.sessions().collect();
+        assert_eq!(sessions.len(), 1, "one session");
+        assert_eq!(sessions[0].0, Some("a"), "under the id that it had first");
+        let entries = sessions[0].1.entries();
+        entries.map(|entry| entry.as_message().unwrap().content().text().to_string()).collect()
+    };
+    assert_eq!(told(&scratch.store.state(&id, None).unwrap()), texts);
+    let window = scratch.store.window(&id, None, 3).unwrap();
+    assert!(window.hidden[0] > 11_000, "{:?}", window.hidden);
+    let shown = told(&window);
+    assert_eq!(shown[shown.len() - 3..], texts[texts.len() - 3..]);
+    assert!(shown.contains(&texts[texts.len() - 4000 + 9]), "what changed lately is whole");
+}
