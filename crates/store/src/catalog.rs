@@ -1,6 +1,6 @@
 //! Which sessions there are, and how large.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -51,8 +51,10 @@ impl Store {
             rows.collect::<rusqlite::Result<Vec<_>>>()
         })?;
         if !recorded.is_empty() {
-            for session in sessions.iter_mut().filter(|session| recorded.contains(&session.id)) {
-                self.add_journal(session)?;
+            for session in &mut sessions {
+                if let Some(last) = recorded.get(&session.id) {
+                    self.add_journal(session, *last)?;
+                }
             }
             sessions.retain(|session| since.is_none_or(|since| session.changed >= since));
             sessions.sort_by_key(|session| std::cmp::Reverse(session.changed));
@@ -61,16 +63,17 @@ impl Store {
         Ok(sessions)
     }
 
-    /// The sessions that have a journal.
-    fn with_journal(&self) -> HashSet<String> {
+    /// The sessions that have a journal, and where its last segment begins.
+    fn with_journal(&self) -> HashMap<String, u64> {
         // One that cannot be read has nothing to add.
-        self.folder().journals().unwrap_or_default().into_iter().map(|(id, _)| id).collect()
+        let journals = self.folder().journals().unwrap_or_default();
+        journals.into_iter().filter_map(|(id, segments)| Some((id, segments.last().copied()?))).collect()
     }
 
     /// Adds what is only in the journal of a session.
-    fn add_journal(&self, session: &mut Summary) -> Result<()> {
+    fn add_journal(&self, session: &mut Summary, last: u64) -> Result<()> {
         let end = self.with_reader(|_| {
-            segment::end(self.folder(), &session.id).map_err(|error| failure(error.into()))
+            segment::end_in(self.folder(), &session.id, last).map_err(|error| failure(error.into()))
         })?;
         if let Some(end) = end.filter(|end| end.next >= session.length) {
             session.length = end.next;
@@ -85,14 +88,14 @@ impl Store {
     pub fn session(&self, id: &str) -> Result<Summary> {
         let (number, id) = self.number(id)?;
         // First what the journal has: what it has no more by then is in the row.
-        let recorded = self.with_journal().contains(&id);
+        let last = self.folder().segments(&id).ok().and_then(|segments| segments.last().copied());
         let mut session = self.with_reader(|connection| {
             connection
                 .prepare_cached(&format!("{SUMMARY} WHERE number = ?1"))?
                 .query_row([number], |row| summary(connection, row))
         })?;
-        if recorded {
-            self.add_journal(&mut session)?;
+        if let Some(last) = last {
+            self.add_journal(&mut session, last)?;
         }
         Ok(session)
     }

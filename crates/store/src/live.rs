@@ -116,6 +116,21 @@ impl Live {
         self.closing = Some(Closing { _lock: lock, deadline: None, end: Ending::Recovered(reply) });
     }
 
+    /// Whether it is being put in order after its recorder has died.
+    pub(crate) fn is_recovering(&self) -> bool {
+        matches!(&self.closing, Some(Closing { end: Ending::Recovered(_), .. }))
+    }
+
+    /// Somebody wants to know when it is in order.
+    pub(crate) fn tell_recovered(&mut self, reply: Reply<u64>) {
+        if let Some(Closing { end: Ending::Recovered(known), .. }) = &mut self.closing {
+            // Who else waits goes on with the same answer.
+            if let Some(before) = known.replace(reply) {
+                drop(before.send(Ok(0)));
+            }
+        }
+    }
+
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.is_some()
     }

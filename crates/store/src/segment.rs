@@ -481,10 +481,28 @@ pub(crate) struct End {
 
 /// Where the journal of a session ends, if there is one.
 pub(crate) fn end(folder: &Folder, id: &str) -> std::io::Result<Option<End>> {
-    let Some(first) = folder.segments(id)?.pop() else { return Ok(None) };
+    match folder.segments(id)?.pop() {
+        Some(last) => end_in(folder, id, last),
+        None => Ok(None),
+    }
+}
+
+/// The same where it is known which segment is the last. It looks at no other file: who asks about each of many sessions
+/// has listed them all at once.
+pub(crate) fn end_in(folder: &Folder, id: &str, first: u64) -> std::io::Result<Option<End>> {
     let mut cursor = Cursor::new(folder, id, first);
+    match File::open(folder.segment(id, first)) {
+        Ok(file) => cursor.segment = Some(Open { first, file, offset: 0 }),
+        // It was moved into the store at this moment.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    }
     let mut end = End { next: first, bytes: 0, latest: None, closed: false };
-    while let Found::Records(records) = cursor.read(FRAME)? {
+    loop {
+        let records = cursor.frames(FRAME)?;
+        if records.is_empty() {
+            break;
+        }
         for record in records {
             end.next = record.sequence + 1;
             end.bytes += record.bytes.len() as u64;

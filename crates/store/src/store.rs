@@ -1,3 +1,4 @@
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
@@ -21,13 +22,15 @@ use crate::recorder::Recorder;
 use crate::schema;
 use crate::segment::{self, Folder};
 use crate::signal::Signal;
-use crate::writer::{Command, Reply, Writer};
+use crate::writer::{Command, Recovering, Reply, Writer};
 
 /// How long the beginning of a recording waits for other processes that use the store. What is recorded then is in the
 /// journal, and is seen in the store as soon as they let it in.
 const BEGIN: Duration = Duration::from_millis(500);
 /// Journals of so many segments are put in order in the background when a store is opened.
 const LONG_JOURNAL: usize = 3;
+/// So many sessions are put in order before the store is open; of more, all are in the background.
+const FEW: usize = 8;
 
 /// What can be set about a store.
 #[derive(Debug, Clone, Default)]
@@ -72,6 +75,7 @@ pub(crate) struct StoreInner {
     ticking: Mutex<Option<JoinHandle<()>>>,
     traffic: Arc<AtomicU64>,
     repairs: Vec<Repair>,
+    recovering: Recovering,
     exposed: Vec<Exposed>,
 }
 
@@ -96,6 +100,7 @@ impl StoreInner {
             ticking: Mutex::default(),
             traffic: Arc::default(),
             repairs: Vec::new(),
+            recovering: Recovering::default(),
             exposed: Vec::new(),
             path,
         }
@@ -156,6 +161,15 @@ impl StoreInner {
         StoreError::Database { path: self.path.clone(), reason: "its writer has stopped".to_owned() }
     }
 
+    /// Waits until a session is in order that this process is to put in order: while it is at it, it has the lock itself.
+    fn recovered(&self, id: &str) -> Result<()> {
+        if locked(&self.recovering).contains(id) {
+            // What is wrong with the session tells whoever goes on with it.
+            drop(self.ask(|reply| Command::RecoverNow { id: id.into(), reply }));
+        }
+        Ok(())
+    }
+
     /// Asks the writer for something and waits for its answer.
     pub(crate) fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T> {
         if self.thread.is_none() {
@@ -203,6 +217,7 @@ impl Store {
             Arc::clone(&shared.ticker),
             Arc::clone(&shared.traffic),
             settings.max_bytes,
+            Arc::clone(&shared.recovering),
         );
         let waiting = Arc::clone(&shared.queue);
         let run = move || {
@@ -343,6 +358,7 @@ impl Store {
     /// Goes on with a session that nobody else records at the moment.
     pub fn resume(&self, id: &str) -> Result<Recorder> {
         let summary = self.session(id)?;
+        self.shared.recovered(&summary.id)?;
         let lock = SessionLock::take(&self.shared.path, &summary.id)?;
         let id: Arc<str> = summary.id.as_str().into();
         let known = self.shared.ask(|reply| Command::Resume { id: Arc::clone(&id), reply })?;
@@ -355,6 +371,7 @@ impl Store {
     /// Whether somebody records a session at the moment, in this process or another.
     pub fn is_recording(&self, id: &str) -> Result<bool> {
         let (_, id) = self.number(id)?;
+        self.shared.recovered(&id)?;
         Ok(SessionLock::is_taken(&self.shared.path, &id))
     }
 
@@ -362,6 +379,7 @@ impl Store {
     /// store meanwhile.
     pub fn delete(&self, id: &str) -> Result<()> {
         let (session, id) = self.number(id)?;
+        self.shared.recovered(&id)?;
         let lock = SessionLock::take(&self.shared.path, &id)?;
         self.parked().forget(session);
         let id = id.into();
@@ -385,15 +403,20 @@ fn repair(shared: &StoreInner) -> Result<Vec<Repair>> {
         path: shared.path.clone(),
         reason: format!("cannot read {}: {error}", shared.folder.path().display()),
     })?;
-    let mut open: Vec<String> = shared.with_reader(|connection| {
-        let mut statement = connection.prepare("SELECT id FROM sessions WHERE closed = 0")?;
-        statement.query_map([], |row| row.get(0))?.collect()
+    let journals: HashMap<String, Vec<u64>> = journals.into_iter().collect();
+    // How many records of those that were not closed are in blocks.
+    let unclosed: HashMap<String, u64> = shared.with_reader(|connection| {
+        let mut statement = connection.prepare("SELECT id, length FROM sessions WHERE closed = 0")?;
+        let row = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs()));
+        statement.query_map([], row)?.collect()
     })?;
-    let is_long =
-        |id: &str| journals.iter().any(|(journal, segments)| journal == id && segments.len() >= LONG_JOURNAL);
-    let unknown: Vec<_> =
-        journals.iter().map(|(id, _)| id).filter(|id| !open.contains(id)).cloned().collect();
-    open.extend(unknown);
+    let open: BTreeSet<String> = unclosed.keys().chain(journals.keys()).cloned().collect();
+    if open.len() > FEW {
+        let repairs = repair_later(shared, open, &journals, &unclosed)?;
+        remove_deleted(shared)?;
+        return Ok(repairs);
+    }
+    let is_long = |id: &str| journals.get(id).is_some_and(|segments| segments.len() >= LONG_JOURNAL);
     let mut repairs = Vec::new();
     for session in open {
         let Ok(lock) = SessionLock::take(&shared.path, &session) else { continue };
@@ -422,6 +445,43 @@ fn repair(shared: &StoreInner) -> Result<Vec<Repair>> {
             repairs.push(Repair { session, records, problem });
         }
     }
+    remove_deleted(shared)?;
+    Ok(repairs)
+}
+
+/// Has many sessions put in order in the background, so that the store is open at once. What their journals hold can be
+/// read meanwhile. Gives those that were cut off.
+fn repair_later(
+    shared: &StoreInner,
+    open: BTreeSet<String>,
+    journals: &HashMap<String, Vec<u64>>,
+    unclosed: &HashMap<String, u64>,
+) -> Result<Vec<Repair>> {
+    let (mut repairs, mut ids) = (Vec::new(), VecDeque::new());
+    for session in open {
+        if SessionLock::is_taken(&shared.path, &session) {
+            continue;
+        }
+        let (closed, length) = match unclosed.get(&session) {
+            Some(length) => (0, *length),
+            None => shared.row(&session)?.unwrap_or_default(),
+        };
+        let last = journals.get(&session).and_then(|segments| segments.last());
+        let end = last.and_then(|last| segment::end_in(&shared.folder, &session, *last).ok().flatten());
+        // One that ended well, and was only not moved, is nothing to tell of.
+        if closed == 0 && !end.as_ref().is_some_and(|end| end.closed) {
+            let records = end.map_or(0, |end| end.next.saturating_sub(length));
+            repairs.push(Repair { session: session.clone(), records, problem: None });
+        }
+        ids.push_back(Arc::from(session));
+    }
+    locked(&shared.recovering).extend(ids.iter().cloned());
+    shared.push(Command::RecoverLater { ids });
+    Ok(repairs)
+}
+
+/// Goes on with the removal of sessions that was begun.
+fn remove_deleted(shared: &StoreInner) -> Result<()> {
     let deleted: Vec<(i64, String)> = shared.with_reader(|connection| {
         let mut statement = connection.prepare("SELECT number, id FROM sessions WHERE closed = 3")?;
         statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
@@ -432,7 +492,7 @@ fn repair(shared: &StoreInner) -> Result<Vec<Repair>> {
             shared.push(Command::Delete { session, id: id.into(), lock, reply });
         }
     }
-    Ok(repairs)
+    Ok(())
 }
 
 /// An id that sorts by time and that hardly anybody else makes: the time and a random part.

@@ -1,11 +1,11 @@
 //! The one thread that writes to the database. It moves records from the journals of their sessions into compressed
 //! blocks, and makes them searchable when there is time. Nobody waits for it but who asks it for something.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
@@ -19,7 +19,7 @@ use crate::indexing;
 use crate::live::{Live, Outcome};
 use crate::lock::SessionLock;
 use crate::progress::{Progress, Ticker};
-use crate::queue::{Queue, Taken};
+use crate::queue::{Queue, Taken, locked};
 use crate::record::About;
 use crate::removal;
 use crate::segment::Folder;
@@ -41,6 +41,12 @@ const HELD_BACK: u64 = 256 * 1024 * 1024;
 const SMALL: u64 = 1024 * 1024;
 /// How long the last moves may take when the store is closed.
 const FAREWELL: Duration = Duration::from_millis(500);
+
+/// How many sessions are put in order at a time in the background.
+const RECOVERIES: usize = 4;
+
+/// The sessions that this process is to put in order, or is at it.
+pub(crate) type Recovering = Arc<Mutex<HashSet<Arc<str>>>>;
 
 pub(crate) type Reply<T> = SyncSender<Result<T>>;
 
@@ -67,6 +73,15 @@ pub(crate) enum Command {
         lock: SessionLock,
         deadline: Option<Instant>,
         reply: Reply<()>,
+    },
+    /// Puts sessions in order whose recorders have died, when there is nothing else to do.
+    RecoverLater {
+        ids: VecDeque<Arc<str>>,
+    },
+    /// Puts one of them in order now, if it is not yet.
+    RecoverNow {
+        id: Arc<str>,
+        reply: Reply<u64>,
     },
     /// Puts in order a session whose recorder has died. Gives how many records were not in the store yet.
     Recover {
@@ -111,6 +126,11 @@ pub(crate) struct Writer {
     /// How much may be in journals while everything else waits: never more than the store may hold.
     held_back: u64,
     live: HashMap<Arc<str>, Live>,
+    /// Sessions that are to be put in order, and those that are being so.
+    to_recover: VecDeque<Arc<str>>,
+    in_recovery: Vec<Arc<str>>,
+    /// Both, for who wants to go on with one of them.
+    recovering: Recovering,
     /// Whether there may be something to make searchable.
     is_behind: bool,
     /// Whether something had to be left for lack of time.
@@ -125,6 +145,7 @@ impl Writer {
         ticker: Arc<Ticker>,
         traffic: Arc<AtomicU64>,
         max_bytes: Option<u64>,
+        recovering: Recovering,
     ) -> Self {
         Writer {
             connection,
@@ -137,6 +158,9 @@ impl Writer {
             moved_traffic: 0,
             held_back: max_bytes.unwrap_or(HELD_BACK).min(HELD_BACK),
             live: HashMap::new(),
+            to_recover: VecDeque::new(),
+            in_recovery: Vec::new(),
+            recovering,
             is_behind: true,
             is_in_hurry: false,
         }
@@ -152,12 +176,14 @@ impl Writer {
                 timeout = Some(WINDOW);
                 continue;
             }
+            self.recover_some();
             let written = self.traffic.load(Ordering::Relaxed);
             let is_waiting = self.pump(queue);
             if !is_waiting {
                 self.moved_traffic = written;
             }
-            let is_indexing = self.index_in_quiet(queue);
+            self.note_recovered();
+            let is_indexing = !self.to_recover.is_empty() || self.index_in_quiet(queue);
             timeout = match (is_waiting, is_indexing, self.is_behind) {
                 (true, _, _) => Some(AGAIN),
                 (false, true, _) => Some(Duration::ZERO),
@@ -197,11 +223,9 @@ impl Writer {
                     // It has failed before, which its recorder knows.
                     None => drop(reply.send(Ok(()))),
                 },
-                Command::Recover { id, lock, reply } => {
-                    let mut live = Live::new(&self.folder, &id, About::default(), Moment::now(), None);
-                    live.recover(lock, reply);
-                    self.live.insert(id, live);
-                }
+                Command::Recover { id, lock, reply } => self.recover(id, lock, reply),
+                Command::RecoverLater { ids } => self.to_recover.extend(ids),
+                Command::RecoverNow { id, reply } => self.recover_now(id, reply),
                 Command::Delete { session, id, lock, reply } => {
                     self.live.remove(&id);
                     let result = removal::delete(self, queue, session, &id);
@@ -224,6 +248,53 @@ impl Writer {
             }
             self.signal.raise();
         }
+    }
+
+    fn recover(&mut self, id: Arc<str>, lock: SessionLock, reply: Option<Reply<u64>>) {
+        let mut live = Live::new(&self.folder, &id, About::default(), Moment::now(), None);
+        live.recover(lock, reply);
+        self.live.insert(id, live);
+    }
+
+    /// Begins to put some sessions in order. Few at a time: each has files open until it is done, and commands wait meanwhile.
+    fn recover_some(&mut self) {
+        while self.in_recovery.len() < RECOVERIES {
+            let Some(id) = self.to_recover.pop_front() else { return };
+            // Somebody else may have taken it up meanwhile, in another process.
+            if let Ok(lock) = SessionLock::take(&self.path, &id) {
+                self.recover(Arc::clone(&id), lock, None);
+            }
+            self.in_recovery.push(id);
+        }
+    }
+
+    fn recover_now(&mut self, id: Arc<str>, reply: Reply<u64>) {
+        if let Some(live) = self.live.get_mut(&id).filter(|live| live.is_recovering()) {
+            return live.tell_recovered(reply);
+        }
+        if let Some(place) = self.to_recover.iter().position(|known| *known == id) {
+            self.to_recover.remove(place);
+            self.in_recovery.push(Arc::clone(&id));
+            if let Ok(lock) = SessionLock::take(&self.path, &id) {
+                return self.recover(id, lock, Some(reply));
+            }
+        }
+        drop(reply.send(Ok(0)));
+    }
+
+    /// Takes note of the sessions that are in order by now.
+    fn note_recovered(&mut self) {
+        if self.in_recovery.is_empty() {
+            return;
+        }
+        let mut recovering = locked(&self.recovering);
+        self.in_recovery.retain(|id| {
+            let is_at_it = self.live.get(id).is_some_and(Live::is_recovering);
+            if !is_at_it {
+                recovering.remove(id);
+            }
+            is_at_it
+        });
     }
 
     fn with_live<T>(
@@ -367,7 +438,14 @@ impl Writer {
     }
 
     fn catch_up(&mut self, queue: &Queue<Command>) -> Result<()> {
-        self.pump(queue);
+        loop {
+            self.recover_some();
+            self.pump(queue);
+            self.note_recovered();
+            if self.in_recovery.is_empty() || !queue.is_open() {
+                break;
+            }
+        }
         while self.patiently(queue, |writer| {
             indexing::step_anywhere(&mut writer.connection).map_err(|error| database(&writer.path, &error))
         })? {}

@@ -7,7 +7,7 @@ use switchboard_session::{Conversation, Side};
 use switchboard_store::{About, Channel, Store};
 use switchboard_testkit::{TagPlace, stream};
 
-use crate::support::{records, update};
+use crate::support::{chunk, records, scratch, update};
 
 /// Names the store of the child; the test that sees it is the child.
 const CHILD: &str = "SWITCHBOARD_STORE_CRASH_TEST";
@@ -116,4 +116,79 @@ fn everything_whose_append_returned_is_there_when_the_process_is_killed() {
     }
     assert_eq!(repaired, KILLS);
     println!("{acknowledged_in_all} written in {KILLS} lives");
+}
+
+/// A store as a process leaves it that is killed with so many sessions open, each with a few records.
+fn cut_off_with(sessions: usize) -> (tempfile::TempDir, Vec<String>) {
+    let scratch = scratch();
+    let recorders: Vec<_> = (0..sessions)
+        .map(|number| {
+            let mut recorder = scratch.begin();
+            for part in 0..3 {
+                recorder.append(chunk(&format!("m{number}"), &format!("part {part} "))).unwrap();
+            }
+            recorder
+        })
+        .collect();
+    let copy = tempfile::tempdir().unwrap();
+    copy_all(scratch.folder.path(), copy.path());
+    (copy, recorders.iter().map(|recorder| recorder.id().to_owned()).collect())
+}
+
+fn copy_all(from: &std::path::Path, to: &std::path::Path) {
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        if path.is_dir() {
+            std::fs::create_dir(&target).unwrap();
+            copy_all(&path, &target);
+        } else {
+            std::fs::copy(path, target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn many_sessions_that_were_cut_off_are_put_in_order_in_the_background_and_can_be_used_meanwhile() {
+    let (folder, ids) = cut_off_with(60);
+    let store = Store::open(folder.path().join("store.sqlite3")).unwrap();
+    let mut repaired: Vec<_> =
+        store.repairs().iter().map(|repair| (repair.session.clone(), repair.problem.clone())).collect();
+    repaired.sort();
+    let mut expected: Vec<_> = ids.iter().map(|id| (id.clone(), None)).collect();
+    expected.sort();
+    assert_eq!(repaired, expected);
+    // All of them are there, and none is in use, whether it was its turn or not.
+    assert_eq!(store.sessions(&switchboard_store::Filter::default()).unwrap().len(), 60);
+    for id in &ids {
+        assert!(!store.is_recording(id).unwrap(), "{id}");
+        assert_eq!(records(&store, id).len(), 3);
+    }
+    let last = ids.last().unwrap();
+    let mut recorder = store.resume(last).unwrap();
+    recorder.append(chunk("m", "more")).unwrap();
+    recorder.complete().unwrap();
+    assert_eq!(records(&store, last).len(), 4);
+    store.delete(&ids[0]).unwrap();
+    store.catch_up().unwrap();
+    let left: Vec<_> = std::fs::read_dir(folder.path().join("store.sqlite3-writers")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+    let database = rusqlite::Connection::open(folder.path().join("store.sqlite3")).unwrap();
+    let cut_off: i64 =
+        database.query_row("SELECT count(*) FROM sessions WHERE closed = 2", [], |row| row.get(0)).unwrap();
+    assert_eq!(cut_off, 58);
+}
+
+#[test]
+fn what_was_not_put_in_order_in_the_background_is_by_the_next_one() {
+    let (folder, ids) = cut_off_with(40);
+    for _ in 0..3 {
+        // Closed at once, somewhere in the middle of it.
+        drop(Store::open(folder.path().join("store.sqlite3")).unwrap());
+    }
+    let store = Store::open(folder.path().join("store.sqlite3")).unwrap();
+    store.catch_up().unwrap();
+    for id in &ids {
+        assert_eq!(records(&store, id).len(), 3);
+        store.resume(id).unwrap().complete().unwrap();
+    }
 }
