@@ -13,6 +13,7 @@ use switchboard_transport::{
 };
 use tokio::sync::mpsc;
 
+use crate::core::lines;
 use crate::core::{HostId, SessionId};
 use crate::service::Event;
 
@@ -81,13 +82,22 @@ pub(crate) fn start(
             Ok(spawned) => {
                 Host::new(id, Bridge::new(options), events.clone(), hurry).run(spawned, lines).await
             }
-            Err(error) => (error.to_string(), Vec::new()),
+            Err(error) => Ended { reason: error.to_string(), ..Ended::default() },
         };
-        let (reason, last_lines) = ended;
         // The hub is gone only when everything is.
-        let _ = events.send(Event::HostEnded { host: id, reason, last_lines }).await;
+        let _ = events.send(Event::HostEnded { host: id, ended }).await;
     });
     sender
+}
+
+/// How an agent ended.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    pub(crate) reason: String,
+    /// The last lines of its standard error.
+    pub(crate) last_lines: Vec<String>,
+    /// The agent's ids of the sessions whose prompts it has not got.
+    pub(crate) undelivered: Vec<String>,
 }
 
 struct Host {
@@ -98,6 +108,10 @@ struct Host {
     said: Vec<Said>,
     waiting: VecDeque<String>,
     waiting_bytes: usize,
+    /// How many bytes the outbox has accepted.
+    accepted: u64,
+    /// Prompts that it has accepted and may not have written: where each ends, and the agent's id of its session.
+    unwritten: VecDeque<(u64, String)>,
     /// Which sessions open requests to the agent are about, by their ids on the agent's side.
     asked: Correlator<SessionId>,
     has_version: bool,
@@ -115,23 +129,22 @@ impl Host {
             said: Vec::new(),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            accepted: 0,
+            unwritten: VecDeque::new(),
             asked: Correlator::new(ASKED),
             has_version: false,
             hurry,
         }
     }
 
-    /// Carries lines until one side ends. Gives why, and the last lines of standard error.
-    async fn run(
-        mut self,
-        spawned: Spawned,
-        mut lines: mpsc::UnboundedReceiver<ForAgent>,
-    ) -> (String, Vec<String>) {
+    /// Carries lines until one side ends.
+    async fn run(mut self, spawned: Spawned, mut lines: mpsc::UnboundedReceiver<ForAgent>) -> Ended {
         let Spawned { child, input, output } = spawned;
         let outbox = Outbox::to_child(input, OutboxOptions::default());
         let mut reader = LineReader::new(output, DEFAULT_MESSAGE_LIMIT);
         let mut errors = child.standard_error();
         let mut has_errors = true;
+        let mut has_input = true;
         let did = loop {
             if !self.said.is_empty() {
                 let said = std::mem::take(&mut self.said);
@@ -169,7 +182,14 @@ impl Host {
                     if !sent {
                         break Some("closed its input".to_owned());
                     }
-                    self.waiting_bytes -= self.waiting.pop_front().map_or(0, |line| line.len());
+                    self.accepted(&outbox);
+                }
+                // An agent may read no more and still have something to say; but what it was told last must have got there.
+                _ = outbox.closed(), if has_input && self.accepted > outbox.written() => {
+                    has_input = false;
+                    if self.accepted > outbox.written() {
+                        break Some("closed its input".to_owned());
+                    }
                 }
                 line = errors.next(), if has_errors => match line {
                     Some(line) => self.complain(line),
@@ -182,16 +202,20 @@ impl Host {
                 }
             }
         };
-        drop(outbox);
         let Some(did) = did else {
-            // It was told to end.
-            match self.hurry.get() {
-                Some(grace) => child.shut_down_within(*grace).await,
-                None => child.shut_down().await,
+            // It was told to end. Its input is closed while it is waited for.
+            let hurry = self.hurry.get().copied();
+            let ended = async {
+                match hurry {
+                    Some(grace) => drop(child.shut_down_within(grace).await),
+                    None => drop(child.shut_down().await),
+                }
             };
-            return ("was ended, because nobody needed it".to_owned(), Vec::new());
+            tokio::join!(outbox.close(), ended);
+            let reason = "was ended, because nobody needed it".to_owned();
+            return Ended { reason, undelivered: self.undelivered(&outbox, &mut lines), ..Ended::default() };
         };
-        let known = child.describe_end().await;
+        let ((), known) = tokio::join!(outbox.close(), child.describe_end());
         let reason = match known.exit {
             Some(exit) => format!("the agent {} {exit}", known.program),
             None => format!("the agent {} {did}", known.program),
@@ -203,9 +227,41 @@ impl Host {
             self.complain(line);
         }
         if !self.said.is_empty() {
-            let _ = self.events.send(Event::HostSaid { host: self.id, said: self.said }).await;
+            let said = std::mem::take(&mut self.said);
+            let _ = self.events.send(Event::HostSaid { host: self.id, said }).await;
         }
-        (reason, last_lines)
+        Ended { reason, last_lines, undelivered: self.undelivered(&outbox, &mut lines) }
+    }
+
+    /// The outbox has accepted the line that waited longest.
+    fn accepted(&mut self, outbox: &Outbox) {
+        let Some(line) = self.waiting.pop_front() else { return };
+        self.waiting_bytes -= line.len();
+        self.accepted += line.len() as u64 + 1;
+        let written = outbox.written();
+        while self.unwritten.front().is_some_and(|(end, _)| *end <= written) {
+            self.unwritten.pop_front();
+        }
+        if let Some(session) = lines::prompted(&line) {
+            self.unwritten.push_back((self.accepted, session));
+        }
+    }
+
+    /// The agent's ids of the sessions whose prompts were never written to it. No line is taken any more.
+    fn undelivered(
+        &mut self,
+        outbox: &Outbox,
+        coming: &mut mpsc::UnboundedReceiver<ForAgent>,
+    ) -> Vec<String> {
+        coming.close();
+        let written = outbox.written();
+        let accepted = self.unwritten.drain(..).filter(|(end, _)| *end > written).map(|(_, session)| session);
+        let mut undelivered: Vec<String> = accepted.collect();
+        undelivered.extend(self.waiting.iter().filter_map(|line| lines::prompted(line)));
+        while let Ok(ForAgent { line, .. }) = coming.try_recv() {
+            undelivered.extend(lines::prompted(&line));
+        }
+        undelivered
     }
 
     fn complain(&mut self, line: StandardErrorLine) {

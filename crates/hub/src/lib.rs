@@ -19,7 +19,7 @@ mod service;
 mod told;
 
 pub use crate::core::{
-    Counts, FolderRefusal, Folders, HubAbout, Identity, NO_HANDSHAKE, QueuedPrompt, SessionState,
+    Counts, END_AGENT, FolderRefusal, Folders, HubAbout, Identity, NO_HANDSHAKE, QueuedPrompt, SessionState,
     SessionSummary,
 };
 pub use crate::log::{JetStream, JetStreamOptions, LogError, SharedLog};
@@ -46,6 +46,8 @@ use crate::service::{Event, Service};
 
 /// How many events may wait for the hub.
 const EVENTS: usize = 1024;
+/// How many logs are kept open at a time, where nobody says how many: as many as the usual limit of 1,024 open files allows.
+const OPEN_LOGS: usize = 256;
 /// How many bytes may be on their way to a client in one session.
 const FLOW: usize = 256 * 1024;
 
@@ -63,6 +65,11 @@ pub struct HubOptions {
     pub idle: Duration,
     /// How long an agent may take to introduce itself.
     pub handshake_timeout: Duration,
+    /// How long an agent has to stop after a cancellation before the hub ends the turn itself.
+    pub cancel_timeout: Duration,
+    /// How many logs are kept open at a time; each has up to three files open. Of more sessions, the logs that were used least
+    /// recently are closed until something is written to them.
+    pub open_logs: usize,
     /// Who is told what an operator wants to know.
     pub tell: Arc<dyn Fn(&str) + Send + Sync>,
     /// Whether the operator is told what agents write to their standard error. The logs have it in any case.
@@ -81,7 +88,7 @@ pub struct HubOptions {
 
 impl HubOptions {
     /// A hub with its logs in the store, which ends an agent after ten minutes without work and clients, gives it 30 seconds
-    /// to introduce itself, tells nobody anything and leaves all questions to clients.
+    /// to introduce itself and 30 seconds to stop after a cancellation, tells nobody anything and leaves all questions to clients.
     pub fn new(store: Store, agents: Vec<(String, Program)>, folders: Folders) -> Self {
         HubOptions {
             store,
@@ -90,6 +97,8 @@ impl HubOptions {
             folders,
             idle: Duration::from_secs(600),
             handshake_timeout: Duration::from_secs(30),
+            cancel_timeout: Duration::from_secs(30),
+            open_logs: OPEN_LOGS,
             tell: Arc::new(|_| ()),
             tells_standard_error: false,
             local_names: Vec::new(),
@@ -127,6 +136,8 @@ impl Hub {
             folders,
             idle,
             handshake_timeout,
+            cancel_timeout,
+            open_logs,
             tell,
             tells_standard_error,
             local_names,
@@ -137,7 +148,7 @@ impl Hub {
         } = options;
         let mut log: Box<dyn SessionLog> = match log {
             Some(SharedLog(log)) => log,
-            None => Box::new(LocalLog::new(store.clone())),
+            None => Box::new(LocalLog::new(store.clone()).with_limit(open_logs)),
         };
         let names: Vec<String> = agents.iter().map(|(name, _)| name.clone()).collect();
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -146,6 +157,7 @@ impl Hub {
             folders,
             idle: millis(idle),
             handshake: millis(handshake_timeout),
+            cancel_timeout: millis(cancel_timeout),
             flow: FLOW,
             tells_standard_error,
             judge,
@@ -182,6 +194,7 @@ impl Hub {
             hurry: Arc::default(),
             inboxes: HashMap::new(),
             held: VecDeque::new(),
+            unsent: HashMap::new(),
         };
         tokio::spawn(service.run(log, receiver));
         Ok(Hub { events, agents: names.into(), metrics, last: Arc::default(), changed })

@@ -16,10 +16,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::connection::{self, ForConnection};
+use crate::core::lines;
 use crate::core::{
     ConnectionId, Core, Counts, HostId, Identity, Kept, Memory, Output, Owned, SessionId, SessionSummary,
 };
-use crate::host::{self, ForAgent, Said};
+use crate::host::{self, Ended, ForAgent, Said};
 use crate::listener::Listener;
 use crate::log::{self, Beginning, Begun, News, SessionLog, blocking};
 use crate::metrics::Metrics;
@@ -68,8 +69,7 @@ pub(crate) enum Event {
     },
     HostEnded {
         host: HostId,
-        reason: String,
-        last_lines: Vec<String>,
+        ended: Ended,
     },
     Created {
         ticket: u64,
@@ -184,6 +184,8 @@ pub(crate) struct Service {
     pub(crate) inboxes: HashMap<String, String>,
     /// What is to be done after what is being made safe.
     pub(crate) held: VecDeque<Output>,
+    /// Prompts that could not be sent to an agent that has ended: the agent's ids of their sessions.
+    pub(crate) unsent: HashMap<HostId, Vec<String>>,
 }
 
 impl Service {
@@ -306,9 +308,23 @@ impl Service {
                     }
                 }
             }
-            Event::HostEnded { host, reason, last_lines } => {
+            Event::HostEnded { host, ended } => {
+                let Ended { reason, last_lines, mut undelivered } = ended;
                 self.hosts.remove(&host);
                 self.ending_hosts = self.ending_hosts.saturating_sub(1);
+                undelivered.extend(self.unsent.remove(&host).unwrap_or_default());
+                // What waits for records to be durable would be sent to nobody.
+                self.held.retain(|output| match output {
+                    Output::ToHost { host: to, line, .. } if *to == host => match lines::prompted(line) {
+                        Some(session) => {
+                            undelivered.push(session);
+                            false
+                        }
+                        None => true,
+                    },
+                    _ => true,
+                });
+                self.core.undelivered(host, &undelivered);
                 self.core.host_ended(host, &reason, &last_lines);
             }
             Event::Loaded { session, memory } => self.core.loaded(&session, *memory),
@@ -428,9 +444,14 @@ impl Service {
             }
             Output::ToHost { host, line, session } => {
                 self.metrics.to_agents.fetch_add(1, Ordering::Relaxed);
-                if let Some(lines) = self.hosts.get(&host) {
-                    // One that has ended says so itself.
-                    let _ = lines.send(ForAgent { line, session });
+                let line = ForAgent { line, session };
+                let unsent = match self.hosts.get(&host) {
+                    Some(lines) => lines.send(line).err().map(|unsent| unsent.0),
+                    None => Some(line),
+                };
+                // An agent that has ended says so itself; until then it is known which prompts it has not got.
+                if let Some(session) = unsent.and_then(|unsent| lines::prompted(&unsent.line)) {
+                    self.unsent.entry(host).or_default().push(session);
                 }
             }
             Output::EndHost { host } => {

@@ -204,6 +204,12 @@ impl Outbox {
         std::future::pending().await
     }
 
+    /// How many bytes were written, with the ends of lines. A line has left this process once this reaches the sum of all
+    /// lines up to it.
+    pub fn written(&self) -> u64 {
+        *self.handle.0.written.borrow()
+    }
+
     /// Waits until nothing can be sent any more, and says why.
     pub async fn closed(&self) -> ClosureCause {
         self.ended().await;

@@ -1,6 +1,7 @@
 //! Plans, commands, options, usage, notices, compactions, and what nobody knows.
 
-use switchboard_acp::{Wire, WireFormat, v1, v2};
+use switchboard_acp::{Field, Wire, WireFormat, v1, v2};
+use switchboard_session::MEMORY_LOST;
 
 use super::Active;
 use crate::LossPolicy;
@@ -11,6 +12,14 @@ use crate::loss::Severity;
 
 /// How many plans of a session are remembered.
 const PLANS: usize = 64;
+
+/// Whether a compaction says that the agent has lost its memory of everything before.
+fn is_memory_loss(update: &v2::CompactionUpdate<'_>) -> bool {
+    match &update.meta {
+        Field::Set(meta) => meta.get(MEMORY_LOST).is_some_and(|mark| mark.as_str() == "true"),
+        _ => false,
+    }
+}
 
 impl Active<'_> {
     pub(super) fn other_update(&mut self, update: v2::SessionUpdate<'_>) {
@@ -27,6 +36,9 @@ impl Active<'_> {
             Update::PlanRemoved(removed) if !self.support.plans => self.plan_removed(&removed),
             Update::ConfigOptionUpdate(update) => self.options_update(update),
             Update::Notice(notice) if !self.support.notices => self.notice(*notice),
+            Update::CompactionUpdate(update) if !self.support.compaction && is_memory_loss(&update) => {
+                self.memory_loss(&update);
+            }
             Update::CompactionUpdate(_) | Update::CompactionSummaryChunk(_) if !self.support.compaction => {
                 let reason = "the client takes no news of compactions";
                 self.lose(&tag, "/params/update", reason, Severity::Minor);
@@ -108,6 +120,17 @@ impl Active<'_> {
             }
         }
         self.tell_plans(plan.rest);
+    }
+
+    /// The agent knows nothing of what was said before, which whoever goes on talking to it must be told.
+    fn memory_loss(&mut self, update: &v2::CompactionUpdate<'_>) {
+        let reason = "the client takes no news of compactions; it is shown as a message";
+        self.lose("compaction_update", "/params/update", reason, Severity::Minor);
+        let summary = match &update.summary {
+            Field::Set(summary) => summary.iter().filter_map(v2::ContentBlock::as_text).collect(),
+            _ => String::new(),
+        };
+        self.say(&format!("[warning] {summary}"), Rest::default());
     }
 
     fn notice(&mut self, notice: v2::Notice<'_>) {

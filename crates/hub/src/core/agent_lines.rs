@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use switchboard_acp::rpc::{Message, Request, RequestId, Response, codes};
 use switchboard_acp::{Raw, Side, WireFormat};
+use switchboard_session::MEMORY_LOST;
 use switchboard_store::Channel;
 use switchboard_transport::SharedText;
 
@@ -17,8 +18,9 @@ use super::{ConnectionId, Core, HostId, Memory, Output, SessionId};
 use crate::host::About;
 use switchboard_bridge::Version;
 
-/// What everybody is told of an agent that has forgotten a session.
-const FORGOTTEN: &str = "The agent does not remember this session: it knows only what comes from here on.";
+/// The divider in a session whose agent has lost it.
+const FORGOTTEN: &str =
+    "The agent has lost its memory of what is above. It knows only what comes from here on.";
 
 /// How often an agent is asked for a session whose id the log does not have yet.
 const RENEWALS: usize = 32;
@@ -130,8 +132,9 @@ impl Core {
     /// The session that an id of the agent belongs to.
     fn session_of(&mut self, host: HostId, session: &str) -> Option<SessionId> {
         let known = self.hosts.get(&host)?;
-        if let Some(id) = known.session(session) {
-            return Some(Arc::clone(id));
+        if let Some(id) = known.session(session).cloned() {
+            self.is_spoken_of(host, &id);
+            return Some(id);
         }
         let is_parent = |memory: &Memory| memory.is_child(session);
         let parent = self
@@ -148,7 +151,21 @@ impl Core {
             let is_waking = self.sessions.get(&id).is_some_and(|session| session.is_waking);
             // What comes before the answer of one that is woken is history, which the log has.
             if !is_waking {
+                if let Message::Notification(late) = message
+                    && self.is_late_state(&id, session, late, line)
+                {
+                    return;
+                }
                 let _ = self.append_read(&id, Channel::ToClient, line, Some(message));
+            }
+            return;
+        }
+        // The session goes on in another process; nothing of it belongs into the logs of those that are still here.
+        if self.hosts.get(&host).is_some_and(|host| host.left.contains(session)) {
+            if self.hosts.get_mut(&host).is_some_and(|host| host.is_new_stranger(session)) {
+                self.tell(format!(
+                    "an agent that did not stop still speaks of its session {session}; that is dropped"
+                ));
             }
             return;
         }
@@ -220,6 +237,10 @@ impl Core {
             };
         };
         let Some(id) = self.session_of(host, &session) else {
+            if self.hosts.get(&host).is_some_and(|host| host.left.contains(&*session)) {
+                let line = lines::answer(&request.id, &cancelled(&request.method));
+                return self.output.push_back(Output::ToHost { host, line, session: None });
+            }
             let kept = self.is_opening(host)
                 && self.hosts.get_mut(&host).is_some_and(|host| host.keep_early(&session, line));
             if !kept {
@@ -243,7 +264,9 @@ impl Core {
             self.keep_noise(host, line);
             return self.refuse_agent(host, &request.id, code, &message);
         }
-        let _ = self.append(id, Channel::ToClient, line);
+        if !self.is_late_question(host, id, request, line) {
+            let _ = self.append(id, Channel::ToClient, line);
+        }
     }
 
     /// The agent answers.
@@ -268,7 +291,7 @@ impl Core {
             }
             Purpose::Wake { session } => self.woken(host, &session, &outcome, line),
             Purpose::Renew { session, tries } => self.renewed(host, &session, &outcome, tries, line),
-            Purpose::Prompt { session, client, operation: _ } => {
+            Purpose::Prompt { session, client, .. } => {
                 let after = self.append(&session, Channel::ToClient, line);
                 // Its work may have been over before the agent answered.
                 let memory = self.sessions.get(&session).and_then(|session| session.memory.as_ref());
@@ -290,6 +313,11 @@ impl Core {
                 self.forked(host, &params, &of, client, &outcome, &response.id, line);
             }
             Purpose::Close => {}
+            // The turn is over for everybody; how the agent took it is kept for who looks closely.
+            Purpose::Abandoned { session } => {
+                let late = json!({"from": Side::Agent, "late": serde_json::from_str::<serde_json::Value>(line).unwrap_or_default()});
+                let _ = self.append(&session, Channel::Diagnostic, late.to_string());
+            }
         }
     }
 
@@ -354,10 +382,17 @@ impl Core {
         if is_old.is_some_and(|memory| memory.is_own(&agent_session)) && tries < RENEWALS {
             return self.renew(host, id, tries + 1);
         }
-        self.note(id, &json!({"hub": "agent session", "id": agent_session}));
-        let _ = self.append(id, Channel::ToClient, line);
-        let notice = json!({"sessionUpdate": "notice", "severity": "warning", "title": FORGOTTEN});
-        let _ = self.append(id, Channel::ToClient, lines::update(&agent_session, &notice.to_string()));
+        let before = self.sessions.get(id).and_then(|session| session.agent_session().map(str::to_owned));
+        // What every reader of the log needs to know before the first word of the new session.
+        self.note(id, &json!({"hub": "agent session", "id": agent_session, "was": before}));
+        let place = self.append(id, Channel::ToClient, line).unwrap_or_default();
+        // An entry of the transcript, so that it stays where it is in history, exports and for who comes later. The number
+        // of the record makes its id one that no other entry has.
+        let divider = json!({
+            "sessionUpdate": "compaction_update", "compactionId": format!("switchboard-memory-lost-{place}"),
+            "status": "completed", "summary": [{"type": "text", "text": FORGOTTEN}], "_meta": {MEMORY_LOST: true},
+        });
+        let _ = self.append(id, Channel::ToClient, lines::update(&agent_session, &divider.to_string()));
         self.output.push_back(Output::Changed { session: Arc::clone(id) });
         self.joined(host, id, &agent_session);
         self.is_awake(id);

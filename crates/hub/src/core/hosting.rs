@@ -1,6 +1,6 @@
 //! Agents: started when somebody needs one, ended when nobody does, and what they say.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +61,12 @@ pub(super) struct Host {
     /// The odd lines that it has written, for who reads the log of the hub and for the logs of the sessions.
     pub(super) odd_told: Oddities,
     pub(super) odd_kept: Oddities,
+    /// Whether one of its sessions has left it because it did not stop after a cancellation: it gets no other ones.
+    pub(super) is_unresponsive: bool,
+    /// The agent's ids of the sessions that have left it and that it may still speak of.
+    pub(super) left: HashSet<String>,
+    /// Why the hub ends it, if for another reason than that no session needs it.
+    pub(super) end_reason: Option<String>,
     pub(super) since: u64,
     pub(super) idle_since: Option<u64>,
 }
@@ -97,6 +103,10 @@ pub(super) enum Purpose {
         session: SessionId,
         client: (ConnectionId, RequestId<'static>),
         operation: Option<String>,
+        /// As the client sent it, should it have to be delivered again.
+        params: Raw<'static>,
+        /// How often it was.
+        redeliveries: usize,
     },
     /// Something else that a client asked for.
     Forwarded {
@@ -110,6 +120,27 @@ pub(super) enum Purpose {
         client: (ConnectionId, RequestId<'static>),
     },
     Close,
+    /// A prompt of a turn that the hub has ended itself.
+    Abandoned {
+        session: SessionId,
+    },
+}
+
+impl Purpose {
+    /// The session that a request is about.
+    pub(super) fn session(&self) -> Option<&SessionId> {
+        match self {
+            Purpose::New { session, .. }
+            | Purpose::Adopt { session, .. }
+            | Purpose::Wake { session }
+            | Purpose::Renew { session, .. }
+            | Purpose::Prompt { session, .. }
+            | Purpose::Abandoned { session }
+            | Purpose::Fork { of: session, .. } => Some(session),
+            Purpose::Forwarded { session, .. } => session.as_ref(),
+            Purpose::Handshake | Purpose::Remembered { .. } | Purpose::Close => None,
+        }
+    }
 }
 
 impl Core {
@@ -117,7 +148,9 @@ impl Core {
 
     /// The agent that runs, or is being started, by its name.
     pub(super) fn host_of(&self, agent: usize) -> Option<HostId> {
-        self.hosts.iter().find_map(|(id, host)| (host.agent == agent && !host.is_ending).then_some(*id))
+        self.hosts.iter().find_map(|(id, host)| {
+            (host.agent == agent && !host.is_ending && !host.is_unresponsive).then_some(*id)
+        })
     }
 
     /// The agent, if it is ready; else it is started, and the message is looked at again when it is.
@@ -154,6 +187,9 @@ impl Core {
             introduction: Vec::new(),
             odd_told: Oddities::shown(),
             odd_kept: Oddities::recorded(),
+            is_unresponsive: false,
+            left: HashSet::new(),
+            end_reason: None,
             since: self.now,
             idle_since: None,
         };
@@ -173,8 +209,15 @@ impl Core {
 
     /// An agent's process is gone, or could not be started. Its sessions come to rest.
     pub(crate) fn host_ended(&mut self, id: HostId, reason: &str, last_lines: &[String]) {
+        if !self.hosts.contains_key(&id) {
+            return;
+        }
+        let unsent = self.take_unsent(id);
+        self.undelivered(id, &unsent);
         let Some(mut host) = self.hosts.remove(&id) else { return };
         self.states += 1;
+        let end_reason = host.end_reason.take();
+        let reason = end_reason.as_deref().unwrap_or(reason);
         let data = (!last_lines.is_empty()).then(|| json!({"stderr": last_lines}));
         let error = || Outcome::error(codes::INTERNAL_ERROR, reason, data.clone());
         let agent = self.options.agents.get(host.agent).cloned().unwrap_or_default();
@@ -186,7 +229,7 @@ impl Core {
         }
         for OpenRequest { about: purpose, .. } in host.open.drain_of(Side::Client) {
             match purpose {
-                Purpose::Handshake | Purpose::Close => {}
+                Purpose::Handshake | Purpose::Close | Purpose::Abandoned { .. } => {}
                 Purpose::Wake { session } | Purpose::Renew { session, .. } => {
                     self.not_awake(&session, &error());
                 }
@@ -194,7 +237,7 @@ impl Core {
                     self.reply(client.0, &client.1, error(), None);
                     self.forget(&session);
                 }
-                Purpose::Prompt { session, client, operation } => {
+                Purpose::Prompt { session, client, operation, .. } => {
                     self.prompt_failed(&session, operation.as_deref(), &error());
                     self.reply(client.0, &client.1, error(), None);
                 }
@@ -213,14 +256,39 @@ impl Core {
         for session in lost {
             let _ = self.append(&session, Channel::Process, reason);
             self.interrupted(&session, reason, data.as_ref());
+            let is_waking = self.sessions.get(&session).is_some_and(|session| session.is_waking);
             if let Some(session) = self.sessions.get_mut(&session) {
                 session.host = None;
                 session.is_waking = false;
+                session.cancelled_at = None;
+                session.is_unresponsive = false;
                 // One that nobody needed has not gone away by itself.
                 session.lost = (!host.is_ending).then(|| in_words(reason, last_lines));
             }
+            // An agent that ends before it has introduced itself would do so again.
+            if is_waking && !host.is_ready {
+                self.not_awake(&session, &error());
+                continue;
+            }
             self.output.push_back(Output::Rest { session: Arc::clone(&session) });
+            let waiting = self.sessions.get_mut(&session).map(|session| std::mem::take(&mut session.waiting));
+            for (connection, message) in waiting.unwrap_or_default() {
+                self.dispatch(connection, &message);
+            }
             // What waits for its turn wakes it again, unless all ends.
+            self.run_next(&session);
+        }
+        let mut parked = Vec::new();
+        for session in self.sessions.values_mut().filter(|session| session.parked == Some(id)) {
+            session.parked = None;
+            if !session.prompts.is_empty() || !session.waiting.is_empty() {
+                parked.push((Arc::clone(session.id()), std::mem::take(&mut session.waiting)));
+            }
+        }
+        for (session, waiting) in parked {
+            for (connection, message) in waiting {
+                self.dispatch(connection, &message);
+            }
             self.run_next(&session);
         }
         for (connection, message) in host.waiting {
@@ -283,6 +351,8 @@ impl Core {
     /// Ends agents that nobody needs any more, or that do not introduce themselves.
     pub(crate) fn tick(&mut self) {
         self.look_at_hubs();
+        self.look_at_cancelled();
+        self.look_at_idle_sessions();
         let ids: Vec<HostId> = self.hosts.keys().copied().collect();
         for id in ids {
             let needs = |session: &Session| {
@@ -293,6 +363,7 @@ impl Core {
             };
             let is_needed = self.sessions.values().any(needs)
                 || self.creating.values().any(|creating| creating.host == id);
+            let is_at_work = !self.at_work_in(id).is_empty();
             let (now, idle, handshake) = (self.now, self.options.idle, self.options.handshake);
             let Some(host) = self.hosts.get_mut(&id) else { continue };
             if host.is_ending {
@@ -308,7 +379,12 @@ impl Core {
                 }
                 continue;
             }
-            if is_needed || !host.open.is_empty() {
+            // Sessions have left it for another process: it is kept only for those that are at work in it.
+            if host.is_unresponsive && !is_at_work {
+                self.end_agent(id, "was ended, because it did not stop after a cancellation");
+                continue;
+            }
+            if is_needed || host.has_open() {
                 host.idle_since = None;
             } else if now.saturating_sub(*host.idle_since.get_or_insert(now)) >= idle {
                 host.is_ending = true;
@@ -431,6 +507,9 @@ impl Core {
         let reason = memory.and_then(|memory| memory.stop_reason());
         let notice = json!({"sessionUpdate": "turn_complete", "stopReason": reason});
         self.notice(id, &notice, None);
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.cancelled_at = None;
+        }
         self.run_next(id);
     }
 
@@ -489,6 +568,7 @@ impl Host {
             | Purpose::Handshake
             | Purpose::Wake { .. }
             | Purpose::Renew { .. }
+            | Purpose::Abandoned { .. }
             | Purpose::Close => None,
         }
     }
@@ -499,6 +579,25 @@ impl Host {
             Purpose::Prompt { session, .. } => Some(session),
             _ => None,
         }
+    }
+
+    /// Whether somebody waits for an answer of the agent.
+    fn has_open(&self) -> bool {
+        self.open.iter().any(|(.., purpose)| !matches!(purpose, Purpose::Abandoned { .. }))
+    }
+
+    /// The prompts of a session that the agent has not answered.
+    pub(super) fn prompts_of(&self, id: &SessionId) -> Vec<RequestId<'static>> {
+        let is_it = |purpose: &Purpose| matches!(purpose, Purpose::Prompt { session, .. } if session == id);
+        self.open.iter().filter(|(.., purpose)| is_it(purpose)).map(|(_, id, _)| id.clone()).collect()
+    }
+
+    /// Nobody wants to know any more what becomes of the abandoned prompts of a session.
+    pub(super) fn forget_abandoned(&mut self, id: &SessionId) {
+        drop(
+            self.open
+                .drain_if(|_, _, purpose| matches!(purpose, Purpose::Abandoned { session } if session == id)),
+        );
     }
 
     /// The session of an id of the agent.

@@ -18,6 +18,8 @@ pub(crate) const QUESTIONS: &str = "switchboard/questions";
 pub(crate) const TURN: &str = "switchboard/turn";
 /// Where an answer to a question says that no person gave it, and what did.
 pub(crate) const DECIDER: &str = "switchboard/decider";
+/// Marks the end of a turn that the agent did not end, and a session whose agent did not stop after a cancellation.
+pub(crate) const UNRESPONSIVE: &str = "switchboard/unresponsive";
 /// Says of a request that it is about what the agent itself remembers, and not about the hub's sessions.
 pub(crate) const REMEMBERED: &str = "switchboard/remembered";
 /// Where the answer to a request that gave a session of the agent a log tells the hub's id of it.
@@ -299,6 +301,19 @@ pub(crate) fn named(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(NAMED) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
         None => text.into(),
+    }
+}
+
+/// The agent's id of the session that a line prompts; `None` where it is something else than a prompt.
+pub(crate) fn prompted(line: &str) -> Option<String> {
+    if !line.contains("session/prompt") {
+        return None;
+    }
+    match Message::decode(line, WireFormat::Any) {
+        Ok(Message::Request(request)) if request.method == "session/prompt" => {
+            text_of(request.params.as_ref(), "sessionId").map(Cow::into_owned)
+        }
+        _ => None,
     }
 }
 

@@ -305,6 +305,16 @@ impl Memory {
                 let request = number("request").map(RequestId::Number);
                 self.operations.push_back(Operation { name, request, outcome: None, ended: None });
             }
+            Some("prompt undelivered") => {
+                let Some(request) = number("request").map(RequestId::Number) else { return };
+                self.conversation.forget_call(&request, true);
+                // Who repeats it finds it among those that wait.
+                let is_it =
+                    |known: &Operation| known.outcome.is_none() && known.request.as_ref() == Some(&request);
+                if let Some(place) = self.operations.iter().rposition(is_it) {
+                    self.operations.remove(place);
+                }
+            }
             Some("unanswered") => {
                 let place = number("question").and_then(|place| u64::try_from(place).ok());
                 if let Some(question) = place.and_then(|place| self.questions.remove(&place)) {

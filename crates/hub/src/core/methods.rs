@@ -284,7 +284,7 @@ impl Core {
         }
         let params = params.map_or_else(|| Raw::from(json!({})), Raw::to_shared);
         let is_held = known.memory.as_ref().is_some_and(Memory::is_busy);
-        known.prompts.push_back(Prompt { connection, id: id.clone(), params, operation });
+        known.prompts.push_back(Prompt { connection, id: id.clone(), params, operation, redeliveries: 0 });
         self.states += u64::from(is_held);
         self.look_on(connection, &session);
         self.run_next(&session);
@@ -373,6 +373,8 @@ impl Core {
         let Some(known) = self.sessions.get_mut(session) else { return };
         known.host = None;
         known.is_waking = false;
+        known.cancelled_at = None;
+        known.is_unresponsive = false;
         self.states += 1;
         let Some(known) = self.sessions.get(session) else { return };
         let attached: Vec<ConnectionId> = known.attached.iter().copied().collect();
@@ -490,7 +492,7 @@ impl Core {
         }
         if !self.awake(&session) {
             if let Some(known) = self.sessions.get_mut(&session)
-                && known.is_waking
+                && (known.is_waking || known.host.is_some() || known.parked.is_some())
                 && known.waiting.len() < WAITING
             {
                 known.waiting.push_back((connection, Arc::clone(line)));

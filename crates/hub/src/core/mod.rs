@@ -10,6 +10,7 @@ mod capabilities;
 mod connection;
 mod delivery;
 mod direct;
+mod dormancy;
 mod hosting;
 pub(crate) mod lines;
 mod listing;
@@ -20,6 +21,7 @@ mod notifications;
 mod opening;
 mod passing;
 mod questions;
+mod redelivery;
 mod requests;
 pub(crate) mod seeking;
 mod session;
@@ -28,8 +30,9 @@ mod sharing;
 // Tests hand `json!` values to small functions; a reference there would only be noise.
 #[allow(clippy::unwrap_used, clippy::needless_pass_by_value, clippy::semicolon_if_nothing_returned)]
 mod tests;
+mod unresponsive;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use switchboard_acp::rpc::{Message, RequestId, codes};
@@ -48,6 +51,7 @@ pub(crate) use memory::Memory;
 use session::Session;
 pub use sharing::HubAbout;
 pub(crate) use sharing::Owned;
+pub use unresponsive::END_AGENT;
 
 /// A client's connection.
 pub(crate) type ConnectionId = u64;
@@ -55,6 +59,9 @@ pub(crate) type ConnectionId = u64;
 pub(crate) type HostId = u64;
 /// A session's id, which is that of its log.
 pub(crate) type SessionId = Arc<str>;
+
+/// How many logs are read at a time after the hub was cut off.
+const RECOVERIES: usize = 4;
 
 /// Error: the role of a token does not allow it.
 pub(crate) const FORBIDDEN: i32 = -32004;
@@ -180,6 +187,8 @@ pub(crate) struct CoreOptions {
     pub(crate) idle: u64,
     /// How many milliseconds an agent may take to introduce itself.
     pub(crate) handshake: u64,
+    /// Milliseconds that an agent has to stop after a cancellation.
+    pub(crate) cancel_timeout: u64,
     /// How many bytes may be on their way to a client in one session.
     pub(crate) flow: usize,
     /// Whether the operator is told what agents write to their standard error.
@@ -218,6 +227,9 @@ pub(crate) struct Core {
     log_problem: Option<String>,
     /// What concerns other hubs.
     sharing: sharing::Sharing,
+    /// Sessions that may have been at work when the hub was cut off, and those of them whose logs are being read.
+    to_recover: VecDeque<SessionId>,
+    recovering: HashSet<SessionId>,
 }
 
 /// What goes on in a session.
@@ -267,6 +279,8 @@ pub struct SessionSummary {
     pub questions: usize,
     /// Why the agent that it had is gone, if it went by itself and none has taken its place.
     pub lost: Option<String>,
+    /// Whether the agent did not stop in time after a cancellation and its process still runs.
+    pub is_unresponsive: bool,
     /// The prompts that wait for their turn, in its order.
     pub queued: Vec<QueuedPrompt>,
 }
@@ -322,6 +336,8 @@ impl Core {
             states: 0,
             log_problem: None,
             sharing: sharing::Sharing::default(),
+            to_recover: VecDeque::new(),
+            recovering: HashSet::new(),
         }
     }
 
@@ -475,9 +491,10 @@ impl Core {
     pub(crate) fn log_failed(&mut self, id: &SessionId, reason: &str) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let attached: Vec<ConnectionId> = session.attached.iter().copied().collect();
-        let host = session.host.take();
+        let host = session.host.take().or(session.parked.take());
         let agent_session = session.agent_session().map(str::to_owned);
         session.is_waking = false;
+        session.is_unresponsive = false;
         // It is read anew before it is used again.
         session.memory = None;
         session.goes_on_at(session.next);
@@ -495,6 +512,29 @@ impl Core {
         }
         for connection in attached {
             self.cut_off(connection, format!("the log of {id} cannot be written: {reason}"));
+        }
+        self.not_opened(id, reason);
+    }
+
+    /// Answers the requests that were to open a session whose log cannot be written, as where no more files can be opened.
+    fn not_opened(&mut self, id: &SessionId, reason: &str) {
+        let is_it = |purpose: &hosting::Purpose| matches!(purpose, hosting::Purpose::New { session, .. } | hosting::Purpose::Adopt { session, .. } if session == id);
+        let mut opening = Vec::new();
+        for host in self.hosts.values_mut() {
+            opening.extend(host.open.drain_if(|_, _, purpose| is_it(purpose)));
+        }
+        let is_new = !opening.is_empty();
+        for request in opening {
+            if let hosting::Purpose::New { client, .. } | hosting::Purpose::Adopt { client, .. } =
+                request.about
+            {
+                let message =
+                    format!("the session cannot be opened, because its log cannot be written: {reason}");
+                self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
+            }
+        }
+        if is_new {
+            self.forget(id);
         }
     }
 
@@ -532,10 +572,27 @@ impl Core {
         }
     }
 
-    /// A session that may have been at work when the hub ended without a goodbye.
+    /// A session that may have been at work when the hub ended without a goodbye. Its log is read when its turn comes, or
+    /// before that when a client wants something of it.
     pub(crate) fn recover(&mut self, id: &str) {
         if let Some(id) = self.sessions.get(id).map(|session| Arc::clone(session.id())) {
-            self.load(&id);
+            self.to_recover.push_back(id);
+            self.recover_next(None);
+        }
+    }
+
+    /// Reads the logs of a few sessions at a time, so that clients of others do not wait for them.
+    fn recover_next(&mut self, done: Option<&SessionId>) {
+        if let Some(done) = done {
+            self.recovering.remove(done);
+        }
+        while self.recovering.len() < RECOVERIES {
+            let Some(id) = self.to_recover.pop_front() else { return };
+            let is_unread = |session: &Session| session.memory.is_none() && !session.is_loading;
+            if self.sessions.get(&id).is_some_and(is_unread) {
+                self.recovering.insert(Arc::clone(&id));
+                self.load(&id);
+            }
         }
     }
 

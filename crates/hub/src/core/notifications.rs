@@ -90,6 +90,7 @@ impl Core {
         if child.is_none() {
             self.cancel_prompts(session);
             self.cancel_questions(session, &by);
+            self.await_stop(session);
         }
     }
 
@@ -110,7 +111,12 @@ impl Core {
         let Some(asked) = client.open.get(Side::Client, &id).cloned() else { return };
         if let Some((host, number)) = asked.at_host {
             let line = lines::cancel(&RequestId::Number(number));
+            let prompted =
+                self.hosts.get(&host).and_then(|host| host.session_of_prompt(&number.into()).cloned());
             self.output.push_back(Output::ToHost { host, line, session: asked.stream });
+            if let Some(session) = prompted {
+                self.await_stop(&session);
+            }
             return;
         }
         if self.cancel_passed(connection, &id) {

@@ -316,9 +316,19 @@ impl Core {
         if session.is_waking {
             return false;
         }
-        if session.host.is_some() {
-            return true;
+        if let Some(host) = session.host {
+            // One that is being ended takes nothing more; what waits for it goes to the next one.
+            return self.hosts.get(&host).is_some_and(|host| !host.is_ending);
         }
+        if let Some(host) = session.parked.filter(|host| self.hosts.contains_key(host)) {
+            if self.hosts.get(&host).is_some_and(|host| host.is_ending) {
+                return false;
+            }
+            if self.unpark(id) {
+                return true;
+            }
+        }
+        let Some(session) = self.sessions.get_mut(id) else { return false };
         let Some(agent) = self.options.agents.iter().position(|agent| *agent == session.known.agent) else {
             let message = format!(
                 "the agent {} is not configured any more; start the hub with it",
@@ -401,6 +411,7 @@ impl Core {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let host = session.host.take();
         session.is_waking = false;
+        session.is_unresponsive = false;
         let waiting = std::mem::take(&mut session.waiting);
         let prompts = std::mem::take(&mut session.prompts);
         if let Some(host) = host.and_then(|host| self.hosts.get_mut(&host)) {
@@ -419,17 +430,28 @@ impl Core {
     pub(super) fn run_next(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
         let is_busy = session.memory.as_ref().is_some_and(Memory::is_busy);
-        if session.prompts.is_empty() || is_busy || self.ending || !self.awake(id) {
+        if session.prompts.is_empty() || is_busy || self.ending {
+            return;
+        }
+        if session.is_unresponsive {
+            return self.replace_agent(id);
+        }
+        if !self.awake(id) {
             return;
         }
         let Some(session) = self.sessions.get_mut(id) else { return };
         let (Some(host), Some(prompt)) = (session.host, session.prompts.pop_front()) else { return };
         let agent_session = session.agent_session().unwrap_or_default().to_owned();
-        let Prompt { connection, id: request, params, operation } = prompt;
+        let Prompt { connection, id: request, params, operation, redeliveries } = prompt;
         let client = (connection, request);
         let by = self.connections.get(&connection).map(super::connection::Connection::signature);
-        let purpose =
-            Purpose::Prompt { session: Arc::clone(id), client: client.clone(), operation: operation.clone() };
+        let purpose = Purpose::Prompt {
+            session: Arc::clone(id),
+            client: client.clone(),
+            operation: operation.clone(),
+            params: params.clone(),
+            redeliveries,
+        };
         let rewrite = Rewrite { session: Some(&agent_session), cursor: None, request: None, drops_own: true };
         let Some((number, line)) = self.ask_host(host, "session/prompt", Some(&params), rewrite, purpose)
         else {

@@ -199,6 +199,7 @@ impl Core {
             "session/close" => self.close(request),
             "session/delete" => self.delete(request),
             "session/set_title" => self.set_title(request),
+            super::END_AGENT => self.end_agent_request(request),
             // The draft has it without an answer; who wants one gets it.
             "stream/resume" => {
                 self.resume_streams(connection, params);
@@ -314,6 +315,16 @@ impl Core {
 
     /// The log of a session was read, up to a place.
     pub(crate) fn loaded(&mut self, id: &str, memory: Result<(Memory, u64), String>) {
+        let Some((id, _)) = self.sessions.get_key_value(id) else {
+            let done: SessionId = id.into();
+            return self.recover_next(Some(&done));
+        };
+        let id = Arc::clone(id);
+        self.was_loaded(&id, memory);
+        self.recover_next(Some(&id));
+    }
+
+    fn was_loaded(&mut self, id: &SessionId, memory: Result<(Memory, u64), String>) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.is_loading = false;
         let id = Arc::clone(session.id());

@@ -33,6 +33,14 @@ pub(super) struct Session {
     pub(super) host: Option<HostId>,
     /// Why the agent that it had is gone, if it went by itself.
     pub(super) lost: Option<String>,
+    /// Since when it has had no work and no subscribers, by the hub's clock.
+    pub(super) idle_since: Option<u64>,
+    /// The process that still has it while it is dormant.
+    pub(super) parked: Option<HostId>,
+    /// When the turn at work was cancelled, by the hub's clock.
+    pub(super) cancelled_at: Option<u64>,
+    /// Whether the agent did not stop after a cancellation, so that the hub has ended the turn itself.
+    pub(super) is_unresponsive: bool,
     /// Whether the agent is being asked to take it up again.
     pub(super) is_waking: bool,
     /// The place of the next record.
@@ -79,6 +87,8 @@ pub(super) struct Prompt {
     pub(super) id: RequestId<'static>,
     pub(super) params: Raw<'static>,
     pub(super) operation: Option<String>,
+    /// How often it was delivered again.
+    pub(super) redeliveries: usize,
 }
 
 impl Prompt {
@@ -106,6 +116,10 @@ impl Session {
             is_loading: false,
             host: None,
             is_waking: false,
+            idle_since: None,
+            parked: None,
+            cancelled_at: None,
+            is_unresponsive: false,
             lost: None,
             window: VecDeque::new(),
             window_bytes: 0,
@@ -208,6 +222,7 @@ impl Session {
             state: self.state(),
             questions,
             lost,
+            is_unresponsive: self.is_unresponsive,
             queued,
         }
     }
@@ -216,11 +231,15 @@ impl Session {
     pub(super) fn information(&self) -> serde_json::Value {
         let state = self.state().as_str();
         let [date, time] = Moment(self.known.changed).date_and_time();
-        json!({
+        let mut information = json!({
             "sessionId": &*self.known.id, "cwd": self.known.folder, "title": self.known.title,
             "updatedAt": format!("{date}T{time}Z"),
             "_meta": {"switchboard/agent": self.known.agent, "switchboard/state": state, "switchboard/owner": self.known.owner},
-        })
+        });
+        if self.is_unresponsive {
+            information["_meta"][super::lines::UNRESPONSIVE] = true.into();
+        }
+        information
     }
 
     /// What the answer to opening it says.

@@ -179,6 +179,7 @@ impl Core {
         }
         // What was answered may not have got into the log.
         self.sharing.served = Answers::default();
+        self.forget_parked(id);
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.is_ours = false;
         session.hub = None;
@@ -269,6 +270,7 @@ impl Core {
             if let Some(session) = self.sessions.get_mut(&id) {
                 session.is_ours = false;
             }
+            self.forget_parked(&id);
             self.output.push_back(Output::Release { session: id });
         }
         for id in orphaned {

@@ -1,11 +1,13 @@
 //! Every order of events in a small world around the core.
 
 mod direct;
+mod dormancy;
 mod forms;
 mod hubs;
 mod listing;
 mod remembered;
 mod seeking;
+mod unresponsive;
 mod world;
 
 use std::collections::{BTreeMap, HashSet};

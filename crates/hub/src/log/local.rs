@@ -2,26 +2,70 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use switchboard_store::{About, Channel, Moment, Record, Recorder, Store, StoreError};
 
+use super::closer::{Closer, Closing};
 use super::{Beginning, Begun, Later, Prepared, SessionLog, blocking, save};
 use crate::core::{Known, SessionId};
 
 /// Writes the logs into the store.
 pub(crate) struct LocalLog {
     store: Store,
-    recorders: HashMap<SessionId, Recorder>,
+    recorders: HashMap<SessionId, Open>,
+    /// How many may be open at a time: each has files open.
+    limit: usize,
+    /// Counts up with every use of a recorder.
+    clock: u64,
     /// Those that have something that is not safe yet.
     unwritten: BTreeSet<SessionId>,
     /// Recorders that are being closed, which may take a moment.
-    closing: HashMap<SessionId, JoinHandle<()>>,
+    closing: HashMap<SessionId, Closing>,
+    closer: Closer,
+}
+
+/// A recorder, and when it was last used.
+struct Open {
+    recorder: Recorder,
+    used: u64,
 }
 
 impl LocalLog {
     pub(crate) fn new(store: Store) -> Self {
-        LocalLog { store, recorders: HashMap::new(), unwritten: BTreeSet::new(), closing: HashMap::new() }
+        LocalLog {
+            store,
+            recorders: HashMap::new(),
+            limit: usize::MAX,
+            clock: 0,
+            unwritten: BTreeSet::new(),
+            closing: HashMap::new(),
+            closer: Closer::default(),
+        }
+    }
+
+    /// Keeps at most so many logs open. Of more, those that were used last are: the others are opened again when something
+    /// is written to them.
+    pub(crate) fn with_limit(mut self, limit: usize) -> Self {
+        self.limit = limit.max(1);
+        self
+    }
+
+    /// Closes the log that was used least recently, if there is no room for another one.
+    fn make_room(&mut self) {
+        if self.recorders.len() < self.limit {
+            return;
+        }
+        let written = self.recorders.iter().filter(|(session, _)| !self.unwritten.contains(*session));
+        if let Some(session) =
+            written.min_by_key(|(_, open)| open.used).map(|(session, _)| Arc::clone(session))
+        {
+            self.rest(&session);
+        }
+    }
+
+    fn insert(&mut self, session: &SessionId, recorder: Recorder) {
+        self.clock += 1;
+        self.recorders.insert(Arc::clone(session), Open { recorder, used: self.clock });
     }
 
     /// Writes everything, and closes all logs so far that anybody can go on with them.
@@ -30,8 +74,8 @@ impl LocalLog {
         if let Some((_, reason)) = self.write().pop() {
             return Err(reason);
         }
-        for (_, recorder) in self.recorders.drain() {
-            recorder.complete().map_err(|error| error.to_string())?;
+        for (_, open) in self.recorders.drain() {
+            open.recorder.complete().map_err(|error| error.to_string())?;
         }
         Ok(())
     }
@@ -49,12 +93,23 @@ impl LocalLog {
 
     fn recorder(&mut self, session: &SessionId) -> Result<&mut Recorder, StoreError> {
         if let Some(closing) = self.closing.remove(session) {
-            // It has nothing to say that was not said.
-            let _ = closing.join();
+            match self.closer.take_back(session) {
+                Some(recorder) => self.insert(session, recorder),
+                None => closing.wait(),
+            }
         }
-        match self.recorders.entry(Arc::clone(session)) {
-            std::collections::hash_map::Entry::Occupied(entry) => Ok(entry.into_mut()),
-            std::collections::hash_map::Entry::Vacant(entry) => Ok(entry.insert(self.store.resume(session)?)),
+        if !self.recorders.contains_key(session) {
+            self.make_room();
+            let recorder = self.store.resume(session)?;
+            self.insert(session, recorder);
+        }
+        self.clock += 1;
+        match self.recorders.get_mut(session) {
+            Some(open) => {
+                open.used = self.clock;
+                Ok(&mut open.recorder)
+            }
+            None => Err(StoreError::UnknownSession { session: session.to_string() }),
         }
     }
 
@@ -95,7 +150,7 @@ impl LocalLog {
     pub(super) fn write(&mut self) -> Vec<(SessionId, String)> {
         let mut failed = Vec::new();
         for session in std::mem::take(&mut self.unwritten) {
-            if let Some(Err(error)) = self.recorders.get_mut(&session).map(Recorder::write) {
+            if let Some(Err(error)) = self.recorders.get_mut(&session).map(|open| open.recorder.write()) {
                 self.give_up(&session);
                 failed.push((session, error.to_string()));
             }
@@ -116,7 +171,8 @@ impl SessionLog for LocalLog {
     }
 
     fn begun(&mut self, Begun { known, recorder }: Begun) -> Known {
-        self.recorders.insert(Arc::clone(&known.id), recorder);
+        self.make_room();
+        self.insert(&known.id, recorder);
         known
     }
 
@@ -145,10 +201,10 @@ impl SessionLog for LocalLog {
     }
 
     fn rest(&mut self, session: &SessionId) {
-        self.closing.retain(|_, closing| !closing.is_finished());
-        if let Some(recorder) = self.recorders.remove(session) {
+        self.closing.retain(|_, closing| !closing.is_done());
+        if let Some(Open { recorder, .. }) = self.recorders.remove(session) {
             self.unwritten.remove(session);
-            let closing = std::thread::spawn(move || drop(recorder.close()));
+            let closing = self.closer.close(session, recorder);
             self.closing.insert(Arc::clone(session), closing);
         }
     }
@@ -159,7 +215,7 @@ impl SessionLog for LocalLog {
         let (store, session) = (self.store.clone(), Arc::clone(session));
         let removed = blocking(move || {
             if let Some(closing) = closing {
-                let _ = closing.join();
+                closing.wait();
             }
             store.delete(&session).map_err(|error| error.to_string())
         });
@@ -168,16 +224,11 @@ impl SessionLog for LocalLog {
     }
 
     fn close(self: Box<Self>) -> Later<'static, ()> {
-        let LocalLog { store: _, recorders, unwritten: _, closing } = *self;
-        let more = recorders.into_values().map(|recorder| std::thread::spawn(move || drop(recorder.close())));
-        let closing: Vec<_> = more.collect::<Vec<_>>().into_iter().chain(closing.into_values()).collect();
+        let LocalLog { recorders, closing, closer, .. } = *self;
+        let recorders = recorders.into_values().map(|open| open.recorder).collect();
         Box::pin(async move {
-            let _ = tokio::task::spawn_blocking(|| {
-                for closing in closing {
-                    let _ = closing.join();
-                }
-            })
-            .await;
+            let finish = move || closer.finish(recorders, closing.into_values().collect());
+            let _ = tokio::task::spawn_blocking(finish).await;
         })
     }
 }

@@ -4,6 +4,7 @@
 
 #[cfg(not(feature = "jetstream"))]
 mod absent;
+mod closer;
 #[cfg(feature = "jetstream")]
 mod jetstream;
 mod local;

@@ -82,6 +82,7 @@ fn hub(number: usize) -> Hub {
         folders: Box::new(|folder| Ok(folder.to_owned())),
         idle: 1_000_000,
         handshake: 1_000_000,
+        cancel_timeout: 30_000,
         flow: 100_000,
         tells_standard_error: true,
         judge: None,

@@ -198,3 +198,51 @@ fn who_answered_without_a_person_is_noted_and_not_told_to_the_agent() {
     let answer: Value = serde_json::from_str(answer).unwrap();
     assert_eq!(answer["result"]["_meta"], json!({"mine": 1}));
 }
+
+#[test]
+fn a_session_that_its_agent_has_lost_goes_on_in_one_transcript_with_a_divider() {
+    let mut world = world(1 << 20);
+    let client = world.connect(Role::Own);
+    world.request(client, "session/new", json!({"cwd": "/w/a"}));
+    world.settle();
+    let said = |text: &str| json!({"sessionUpdate": "agent_message_chunk", "messageId": "m1", "content": {"type": "text", "text": text}});
+    world.update("a1", said("before"));
+    // Twice: each time the agent counts its sessions and messages anew.
+    for text in ["after", "at last"] {
+        let host = world.agent.host.take().unwrap();
+        world.agent.at_work.clear();
+        world.core.host_ended(host, "it died", &[]);
+        world.perform();
+        (world.agent.next, world.agent.refuses) = (0, true);
+        let prompt = json!({"sessionId": "h1", "prompt": [{"type": "text", "text": text}]});
+        world.request(client, "session/prompt", prompt);
+        world.settle();
+        let session = world.agent.at_work[0].clone();
+        world.update(&session, said(text));
+        world.agent.rest(&session);
+        world.perform();
+    }
+    let mut conversation = switchboard_session::Conversation::new(switchboard_acp::WireFormat::Any);
+    for (channel, text) in &world.log["h1"] {
+        match channel.message() {
+            Some((side, _)) => drop(conversation.read(text, Some(side), switchboard_acp::Moment(0))),
+            None if *channel == Channel::Hub => {
+                drop(switchboard_store::apply_hub_note(&mut conversation, text, switchboard_acp::Moment(0)))
+            }
+            None => {}
+        }
+    }
+    let sessions: Vec<_> = conversation.sessions().collect();
+    assert_eq!(sessions.iter().map(|(id, _)| id.unwrap()).collect::<Vec<_>>(), ["a1"]);
+    let entries: Vec<String> = sessions[0]
+        .1
+        .entries()
+        .map(|entry| match entry.as_compaction() {
+            Some(divider) if divider.is_memory_loss() => "---".to_owned(),
+            Some(_) => panic!("{entry:?}"),
+            None => entry.as_message().unwrap().content().text().to_string(),
+        })
+        .collect();
+    assert_eq!(entries, ["before", "---", "after", "---", "at last"]);
+    world.check();
+}

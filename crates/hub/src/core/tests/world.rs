@@ -65,6 +65,8 @@ pub(super) struct Agent {
     /// Whether it answers neither prompts nor what it does not know.
     pub(super) is_slow: bool,
     pub(super) next: i64,
+    /// Whether it works on after a cancellation.
+    pub(super) ignores_cancel: bool,
     /// Whether it has forgotten its sessions.
     pub(super) refuses: bool,
     /// The sessions that it lists.
@@ -96,6 +98,7 @@ pub(super) fn world(flow: usize) -> World {
         }),
         idle: 1000,
         handshake: 1000,
+        cancel_timeout: 30_000,
         flow,
         tells_standard_error: true,
         judge: None,
@@ -447,6 +450,9 @@ impl Agent {
                 let session = message["params"]["sessionId"].as_str().unwrap().to_owned();
                 if !id.is_null() {
                     answer(id, json!({}));
+                }
+                if self.ignores_cancel && method.as_deref() == Some("session/cancel") {
+                    return;
                 }
                 if self.at_work.contains(&session) && method.as_deref() == Some("session/cancel") {
                     self.rest(&session);

@@ -1,0 +1,151 @@
+//! Sessions that go dormant by their own idleness, and those that a hub finds again after it was cut off.
+
+use super::*;
+
+impl World {
+    /// Lets time go by; gives the sessions whose logs were closed.
+    fn idle(&mut self, milliseconds: u64) -> Vec<String> {
+        let now = self.core.now + milliseconds;
+        self.core.at(now, 0);
+        self.core.tick();
+        let outputs: Vec<Output> = std::iter::from_fn(|| self.core.next_output()).collect();
+        outputs
+            .into_iter()
+            .map(|output| match output {
+                Output::Rest { session } => session.to_string(),
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+}
+
+/// Two sessions of one agent, of which the second is at work.
+fn two_sessions() -> (World, ConnectionId) {
+    let mut world = world(1 << 20);
+    let client = world.connect(Role::Own);
+    for _ in 0..2 {
+        world.request(client, "session/new", json!({"cwd": "/w/p"}));
+        world.settle();
+    }
+    let prompt = json!({"sessionId": "h2", "prompt": [{"type": "text", "text": "long"}]});
+    world.request(client, "session/prompt", prompt);
+    world.settle();
+    (world, client)
+}
+
+#[test]
+fn a_session_goes_dormant_by_its_own_idleness_while_its_agent_works_for_others() {
+    let (mut world, client) = two_sessions();
+    assert_eq!(world.idle(5000), [""; 0], "somebody looks at it");
+    world.request(client, "session/detach", json!({"sessionId": "h1"}));
+    assert_eq!(world.idle(1), [""; 0]);
+    assert_eq!(world.idle(999), [""; 0]);
+    assert_eq!(world.idle(1), ["h1"], "its log is closed");
+    assert_eq!(world.core.sessions["h1"].state(), super::super::SessionState::AtRest);
+    assert_eq!(world.core.sessions["h2"].state(), super::super::SessionState::Working);
+    assert_eq!(world.idle(5000), [""; 0]);
+    // The process still has it: nothing has to be resumed.
+    let before = world.log["h1"].len();
+    let prompt = json!({"sessionId": "h1", "prompt": [{"type": "text", "text": "again"}]});
+    world.request(client, "session/prompt", prompt);
+    world.settle();
+    assert_eq!(world.agent.prompts, ["long", "again"]);
+    assert!(!world.log["h1"][before..].iter().any(|(_, text)| text.contains("session/resume")));
+    world.check();
+}
+
+#[test]
+fn what_an_agent_says_of_a_dormant_session_is_kept_and_the_session_goes_dormant_again() {
+    let (mut world, client) = two_sessions();
+    world.request(client, "session/detach", json!({"sessionId": "h1"}));
+    world.idle(1);
+    assert_eq!(world.idle(1000), ["h1"]);
+    let own = world.core.sessions["h1"].agent_session().unwrap().to_owned();
+    world.update(
+        &own,
+        json!({"sessionUpdate": "agent_message_chunk", "messageId": "m", "n": 1,
+        "content": {"type": "text", "text": "by the way"}}),
+    );
+    assert!(world.log["h1"].last().unwrap().1.contains("by the way"));
+    assert_eq!(world.core.sessions["h1"].state(), super::super::SessionState::Idle);
+    world.idle(1);
+    assert_eq!(world.idle(1000), ["h1"]);
+    // When the process is gone, the next prompt has the session resumed.
+    let host = world.agent.host.take().unwrap();
+    world.agent.at_work.clear();
+    world.core.host_ended(host, "died", &[]);
+    world.perform();
+    let prompt = json!({"sessionId": "h1", "prompt": [{"type": "text", "text": "again"}]});
+    world.request(client, "session/prompt", prompt);
+    world.settle();
+    assert!(world.log["h1"].iter().any(|(_, text)| text.contains("session/resume")));
+    assert_eq!(world.agent.prompts, ["long", "again"]);
+    world.check();
+}
+
+#[test]
+fn a_session_that_cannot_be_written_is_refused_and_leaves_nothing() {
+    let mut world = world(1 << 20);
+    let client = world.connect(Role::Own);
+    let line = json!({"jsonrpc": "2.0", "id": 7, "method": "session/new", "params": {"cwd": "/w/p"}});
+    world.core.client_line(client, &line.to_string().into());
+    let known = Known {
+        id: "h1".into(),
+        agent: "one".to_owned(),
+        agent_session: String::new(),
+        owner: String::new(),
+        folder: "/w/p".to_owned(),
+        title: None,
+        changed: 0,
+        length: 0,
+    };
+    world.core.created(1, Ok(known));
+    // No file can be opened for its log.
+    while world.core.next_output().is_some() {}
+    world.core.log_failed(&"h1".into(), "Too many open files");
+    world.perform();
+    let answer = &world.clients[&client].answers[&7][0];
+    assert!(answer["error"]["message"].as_str().unwrap().contains("Too many open files"), "{answer}");
+    assert!(world.core.sessions.is_empty());
+}
+
+#[test]
+fn a_hub_that_was_cut_off_reads_a_few_logs_at_a_time_and_what_is_asked_for_at_once() {
+    let mut world = world(1 << 20);
+    for number in 0..50 {
+        let id = format!("h{number}");
+        world.core.know(Known {
+            id: id.as_str().into(),
+            agent: "one".to_owned(),
+            agent_session: "a".to_owned(),
+            owner: String::new(),
+            folder: "/w/p".to_owned(),
+            title: None,
+            changed: 0,
+            length: 2,
+        });
+        let prompt =
+            r#"{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"a","prompt":[]}}"#;
+        let log = vec![
+            (Channel::Hub, r#"{"hub":"agent session","id":"a"}"#.into()),
+            (Channel::ToAgent, prompt.into()),
+        ];
+        world.log.insert(id.as_str().into(), log);
+        world.core.recover(&id);
+    }
+    world.perform();
+    assert_eq!(world.later.len(), 4);
+    let client = world.connect(Role::Own);
+    let resume = json!({"sessionId": "h40", "cwd": "/w/p"});
+    let asked = world.request(client, "session/resume", resume);
+    assert_eq!(world.later.len(), 5, "it does not wait for its turn");
+    let last = world.later.len() - 1;
+    world.do_later(last);
+    assert_eq!(world.clients[&client].answers[&asked].len(), 1);
+    world.settle();
+    for (id, log) in &world.log {
+        let (_, last) = log.last().unwrap();
+        assert!(last.contains(r#""stopReason":"error""#), "{id}: {last}");
+        assert_eq!(log.len(), 3, "{id}");
+    }
+}

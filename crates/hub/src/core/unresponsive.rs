@@ -1,0 +1,238 @@
+//! Agents that do not stop after a cancellation. The hub gives such an agent a configured time, then ends the turn itself,
+//! so that neither the client's prompt nor the session waits any longer. The agent's process keeps running until a client
+//! ends it, or the next prompt needs a process that listens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use switchboard_acp::rpc::{Notification, Request, RequestId, codes};
+use switchboard_acp::{Raw, Side};
+use switchboard_store::{Channel, Role};
+
+use super::hosting::Purpose;
+use super::lines::{self, Outcome, UNRESPONSIVE};
+use super::memory::Memory;
+use super::questions::cancelled;
+use super::requests::{ClientRequest, Refusal};
+use super::session::Session;
+use super::{ConnectionId, Core, HostId, Output, SessionId};
+
+/// The method by which a client ends the agent process of a session.
+pub const END_AGENT: &str = "_switchboard/end_agent";
+
+impl Core {
+    /// Starts the time that an agent has to stop after a cancellation. A repeated cancellation does not extend it.
+    pub(super) fn await_stop(&mut self, id: &SessionId) {
+        let now = self.now;
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if session.host.is_some() && session.is_busy() {
+            session.cancelled_at.get_or_insert(now);
+        }
+    }
+
+    /// Abandons the turns whose agents have had their time to stop.
+    pub(super) fn look_at_cancelled(&mut self) {
+        let (now, timeout) = (self.now, self.options.cancel_timeout);
+        let mut overdue = Vec::new();
+        for session in self.sessions.values_mut() {
+            let Some(since) = session.cancelled_at else { continue };
+            if session.host.is_none() || !session.is_busy() {
+                session.cancelled_at = None;
+            } else if now.saturating_sub(since) >= timeout && session.is_ours {
+                overdue.push(Arc::clone(session.id()));
+            }
+        }
+        for id in overdue {
+            self.abandon_turn(&id);
+        }
+    }
+
+    /// Ends a turn that the agent did not end: the prompt is answered, and the session is idle and cancelled.
+    fn abandon_turn(&mut self, id: &SessionId) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let (Some(host), Some(agent_session)) = (session.host, session.agent_session().map(str::to_owned))
+        else {
+            return;
+        };
+        session.cancelled_at = None;
+        // Before anything is appended: the end of the turn starts the next prompt, which must not go to this process.
+        session.is_unresponsive = true;
+        self.states += 1;
+        let within = Duration::from_millis(self.options.cancel_timeout);
+        let title = format!("The agent did not stop within {within:?} after the cancellation.");
+        self.cancel_questions(id, &json!({}));
+        let open: Vec<RequestId<'static>> =
+            self.hosts.get(&host).map(|host| host.prompts_of(id)).unwrap_or_default();
+        self.note(id, &json!({"hub": "turn abandoned", "requests": open.len(), "reason": title}));
+        for request in open {
+            let purpose =
+                self.hosts.get_mut(&host).and_then(|host| host.open.get_mut(Side::Client, &request));
+            let Some(purpose) = purpose else { continue };
+            // The request stays open at the agent, so that a late answer is known for what it is.
+            let abandoned = Purpose::Abandoned { session: Arc::clone(id) };
+            let Purpose::Prompt { client, .. } = std::mem::replace(purpose, abandoned) else { continue };
+            let accepted = Outcome::Result("{}".to_owned());
+            // Written down as the agent's answer would be, because every reader of the log waits for one.
+            let after = self.append(id, Channel::ToClient, lines::answer(&request, &accepted));
+            let outcome = self.of_turn(client.0, accepted, None);
+            self.reply(client.0, &client.1, outcome, after.map(|after| (id, after)));
+        }
+        let description = "What it still does is shown. End the agent process, or send the next prompt, which starts it again.";
+        let meta = json!({UNRESPONSIVE: true});
+        let notice = json!({
+            "sessionUpdate": "notice", "severity": "warning", "title": title, "description": description, "_meta": meta,
+        });
+        let _ = self.append(id, Channel::ToClient, lines::update(&agent_session, &notice.to_string()));
+        self.tell(format!("{id}: {title}"));
+        let idle = json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "cancelled", "_meta": meta});
+        let _ = self.append(id, Channel::ToClient, lines::update(&agent_session, &idle.to_string()));
+    }
+
+    /// Takes a late word of an agent about a turn that is over. Says whether that is all that is to be done with it.
+    pub(super) fn is_late_state(
+        &mut self,
+        id: &SessionId,
+        agent_session: &str,
+        late: &Notification<'_>,
+        line: &str,
+    ) -> bool {
+        let Some(session) = self.sessions.get_mut(id) else { return false };
+        // A sub-agent's state is no part of the abandoned turn's.
+        if !session.is_unresponsive || session.agent_session() != Some(agent_session) {
+            return false;
+        }
+        let update = late.params.as_ref().and_then(|params| params.get("update").map(Raw::into_owned));
+        if lines::text_of(update.as_ref(), "sessionUpdate").as_deref() != Some("state_update") {
+            return false;
+        }
+        let has_stopped = lines::text_of(update.as_ref(), "state").as_deref() == Some("idle");
+        session.is_unresponsive &= !has_stopped;
+        self.states += u64::from(has_stopped);
+        // Everybody has been told that the turn is over; the line itself is kept for who looks closely.
+        let late = json!({"from": Side::Agent, "late": parsed(line)});
+        let _ = self.append(id, Channel::Diagnostic, late.to_string());
+        if has_stopped {
+            self.run_next(id);
+        }
+        true
+    }
+
+    /// Answers what an agent asks in a turn that is over: nobody is asked, and no policy decides.
+    pub(super) fn is_late_question(
+        &mut self,
+        host: HostId,
+        id: &SessionId,
+        request: &Request<'_>,
+        line: &str,
+    ) -> bool {
+        if !self.sessions.get(id).is_some_and(|session| session.is_unresponsive) {
+            return false;
+        }
+        let late = json!({"from": Side::Agent, "late": parsed(line)});
+        let _ = self.append(id, Channel::Diagnostic, late.to_string());
+        let line = lines::answer(&request.id, &cancelled(&request.method));
+        self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(id)) });
+        true
+    }
+
+    /// Gives a session whose agent does not listen another process. The old one is ended first, unless other sessions are at
+    /// work in it: these keep it, and this session leaves it.
+    pub(super) fn replace_agent(&mut self, id: &SessionId) {
+        let Some(host) = self.sessions.get(id).and_then(|session| session.host) else { return };
+        if self.at_work_beside(host, id).is_empty() {
+            return self.end_agent(host, "was ended, because it did not stop after a cancellation");
+        }
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let agent_session = session.agent_session().map(str::to_owned);
+        session.host = None;
+        session.is_unresponsive = false;
+        let reason =
+            "the agent did not stop after a cancellation; this session goes on in another process of it";
+        let _ = self.append(id, Channel::Process, reason);
+        self.leave(host, id);
+        if let Some(known) = self.hosts.get_mut(&host) {
+            known.is_unresponsive = true;
+            known.left.extend(agent_session);
+            known.forget_abandoned(id);
+        }
+        self.run_next(id);
+    }
+
+    /// The sessions that would be interrupted if an agent process were ended for another one.
+    fn at_work_beside(&self, host: HostId, id: &SessionId) -> Vec<SessionId> {
+        let mut at_work = self.at_work_in(host);
+        at_work.retain(|other| other != id);
+        at_work
+    }
+
+    /// The sessions that an agent process is at work in, or about to be.
+    pub(super) fn at_work_in(&self, host: HostId) -> Vec<SessionId> {
+        let is_at_work = |session: &&Session| {
+            session.host == Some(host)
+                && (session.is_waking || (session.is_busy() && !session.is_unresponsive))
+        };
+        let mut at_work: Vec<SessionId> =
+            self.sessions.values().filter(is_at_work).map(|session| Arc::clone(session.id())).collect();
+        at_work.sort();
+        at_work
+    }
+
+    /// Ends an agent process. Its sessions become dormant when it is gone, and prompts wait until then.
+    pub(super) fn end_agent(&mut self, host: HostId, reason: &str) {
+        let Some(known) = self.hosts.get_mut(&host) else { return };
+        if !std::mem::replace(&mut known.is_ending, true) {
+            known.end_reason = Some(format!("the agent {reason}"));
+            self.output.push_back(Output::EndHost { host });
+        }
+    }
+
+    /// A client ends the agent process of a session.
+    pub(super) fn end_agent_request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
+        let ClientRequest { connection, id, params, line, .. } = request;
+        self.needs(connection, Role::Own)?;
+        let session = self.named(connection, params)?.root("a sub-agent has no process of its own")?;
+        if !self.is_ours(&session) {
+            return self.elsewhere(&session, connection, line);
+        }
+        let Some(host) = self.sessions.get(&session).and_then(|session| session.host) else {
+            let message = format!("the session {session} has no agent process; the next prompt starts one");
+            return Err((codes::INVALID_PARAMS, message, None));
+        };
+        let interrupted = self.at_work_beside(host, &session);
+        self.may_interrupt(connection, &interrupted)?;
+        let by = self.connections.get(&connection).map(super::connection::Connection::signature);
+        self.note(&session, &json!({"hub": "agent ended", "by": by.unwrap_or_default()}));
+        self.cancel_prompts(&session);
+        self.end_agent(host, "was ended by a client");
+        let interrupted: Vec<&str> = interrupted.iter().map(|session| &**session).collect();
+        self.reply(connection, id, Outcome::Result(json!({"interrupted": interrupted}).to_string()), None);
+        Ok(())
+    }
+
+    /// Whether a client may interrupt the work of other sessions: it must be able to see each of them.
+    fn may_interrupt(&self, connection: ConnectionId, sessions: &[SessionId]) -> Result<(), Refusal> {
+        let Some(client) = self.connections.get(&connection) else { return Ok(()) };
+        let is_hidden = |id: &&SessionId| {
+            !self.sessions.get(*id).is_some_and(|session| session.is_visible_to(&client.who))
+        };
+        let hidden = sessions.iter().filter(is_hidden).count();
+        if hidden > 0 {
+            let message =
+                format!("the agent process is at work in {hidden} sessions that this token may not control");
+            return Err((super::FORBIDDEN, message, Some(json!({"sessions": hidden}))));
+        }
+        Ok(())
+    }
+}
+
+impl Session {
+    pub(super) fn is_busy(&self) -> bool {
+        self.memory.as_ref().is_some_and(Memory::is_busy)
+    }
+}
+
+/// A line as a tree, for diagnostics.
+fn parsed(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|_| line.into())
+}

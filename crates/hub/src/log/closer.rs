@@ -1,0 +1,126 @@
+//! Closes logs beside everything else, by a few threads however many are closed at once. One whose turn has not come can be
+//! taken back.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use switchboard_store::Recorder;
+
+use crate::core::SessionId;
+
+/// How many logs are closed at the same time. Each waits for the one writer of the store.
+const THREADS: usize = 4;
+/// The same when all are closed with the hub: the writer of the store does many at once faster than one after the other.
+const FAREWELL_THREADS: usize = 32;
+/// How long the logs may take that are closed with the hub. What is not in the store's file by then is in the journals.
+const FAREWELL: Duration = Duration::from_millis(1500);
+
+struct Job {
+    session: SessionId,
+    recorder: Recorder,
+    /// Dropped when it is done.
+    _done: SyncSender<()>,
+}
+
+#[derive(Default)]
+struct Work {
+    waiting: VecDeque<Job>,
+    threads: usize,
+}
+
+#[derive(Default)]
+pub(super) struct Closer {
+    work: Arc<Mutex<Work>>,
+}
+
+/// A log that is being closed.
+pub(super) struct Closing(Receiver<()>);
+
+impl Closing {
+    pub(super) fn is_done(&self) -> bool {
+        matches!(self.0.try_recv(), Err(TryRecvError::Disconnected))
+    }
+
+    /// Waits until it is closed.
+    pub(super) fn wait(self) {
+        // Nothing is ever sent: it ends with the job.
+        let _ = self.0.recv();
+    }
+}
+
+fn locked(work: &Mutex<Work>) -> MutexGuard<'_, Work> {
+    work.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Closer {
+    /// Closes a log when its turn comes.
+    pub(super) fn close(&self, session: &SessionId, recorder: Recorder) -> Closing {
+        let (done, closing) = sync_channel(1);
+        let mut work = locked(&self.work);
+        work.waiting.push_back(Job { session: Arc::clone(session), recorder, _done: done });
+        if work.threads < THREADS {
+            let shared = Arc::clone(&self.work);
+            let thread = std::thread::Builder::new().name("log-closer".to_owned());
+            match thread.spawn(move || close_all(&shared)) {
+                Ok(_) => work.threads += 1,
+                // The system has no more threads: it is done here, if nobody else does it.
+                Err(_) if work.threads == 0 => {
+                    work.threads += 1;
+                    drop(work);
+                    close_all(&self.work);
+                }
+                Err(_) => {}
+            }
+        }
+        Closing(closing)
+    }
+
+    /// Takes a log back whose turn has not come.
+    pub(super) fn take_back(&self, session: &SessionId) -> Option<Recorder> {
+        let mut work = locked(&self.work);
+        let place = work.waiting.iter().position(|job| job.session == *session)?;
+        work.waiting.remove(place).map(|job| job.recorder)
+    }
+
+    /// Closes these logs and all that wait, within bounds however many they are.
+    pub(super) fn finish(self, recorders: Vec<Recorder>, closing: Vec<Closing>) {
+        let deadline = Instant::now() + FAREWELL;
+        let waiting = std::mem::take(&mut locked(&self.work).waiting);
+        let all: VecDeque<Recorder> =
+            recorders.into_iter().chain(waiting.into_iter().map(|job| job.recorder)).collect();
+        let all = Mutex::new(all);
+        let close_next = || {
+            let recorder = all.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some(recorder) = recorder else { return false };
+            // What cannot be said here was said when it was written.
+            drop(recorder.close_within(deadline.saturating_duration_since(Instant::now())));
+            true
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..FAREWELL_THREADS {
+                // Where the system has no more threads, this one does it.
+                drop(std::thread::Builder::new().spawn_scoped(scope, || while close_next() {}));
+            }
+            while close_next() {}
+        });
+        closing.into_iter().for_each(Closing::wait);
+    }
+}
+
+fn close_all(work: &Mutex<Work>) {
+    loop {
+        let job = {
+            let mut work = locked(work);
+            match work.waiting.pop_front() {
+                Some(job) => job,
+                None => {
+                    work.threads -= 1;
+                    return;
+                }
+            }
+        };
+        drop(job.recorder.close());
+    }
+}
