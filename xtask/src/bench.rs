@@ -41,7 +41,7 @@ pub(crate) fn log() -> Result<(), String> {
 }
 
 /// Puts load on `switchboard serve`, as it is built for users, and on server and client of the official SDK. Names choose
-/// among the measurements: `flood`, `crowd`, `idle`, `deaf`.
+/// among the measurements: `flood`, `crowd`, `idle`, `deaf`, `restart`.
 pub(crate) fn hub(names: &[&str]) -> Result<(), String> {
     let official = target().join("interop");
     run(Command::new("cargo")

@@ -27,7 +27,7 @@ cargo xtask test --quick  formatting, lints, dependencies and unit tests: what n
 cargo xtask fuzz SECONDS  run each fuzz target for so long
 cargo xtask bench-bridge  compare `switchboard bridge` with a pipe and the official conductor
 cargo xtask bench-hub     put load on `switchboard serve` and on server and client of the official SDK; names (flood, crowd,
-                          idle, deaf) choose among the measurements
+                          idle, deaf, restart) choose among the measurements
 cargo xtask bench-log     compare a log at a NATS server with plain publishes and with the store, and two hubs with one
 cargo xtask recordings    record the conversations of the demo agent in fixtures/recordings anew
 cargo xtask bench-record  compare `switchboard bridge` with and without recording

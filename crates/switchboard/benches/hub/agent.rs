@@ -22,13 +22,18 @@ pub(crate) fn now() -> u64 {
 
 pub(crate) fn run() {
     let mut out = std::io::stdout().lock();
+    let mut sessions = 0;
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let message: Value = serde_json::from_str(&line).unwrap();
         let result = match message["method"].as_str() {
             Some("initialize") => json!({
                 "protocolVersion": 2, "info": {"name": "bench", "version": "1"}, "capabilities": {"session": {}}
             }),
-            Some("session/new") => json!({"sessionId": "s"}),
+            // What it says is about the first one.
+            Some("session/new") => {
+                sessions += 1;
+                json!({"sessionId": if sessions == 1 { "s".to_owned() } else { format!("s{sessions}") }})
+            }
             Some("session/prompt") => json!({"messageId": "u"}),
             _ => continue,
         };

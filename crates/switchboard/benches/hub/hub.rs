@@ -21,7 +21,11 @@ impl Hub {
 
     /// The same with more arguments. Sessions may work in any folder.
     pub(crate) fn start_with(arguments: &[String]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Hub::start_in(tempfile::tempdir().unwrap(), arguments)
+    }
+
+    /// Starts a hub with what another one has left in its folder.
+    fn start_in(folder: tempfile::TempDir, arguments: &[String]) -> Self {
         let (store, file) = (folder.path().join("store.sqlite3"), folder.path().join("token"));
         std::fs::create_dir_all(folder.path().join("switchboard")).unwrap();
         let configuration = folder.path().join("switchboard/config.json");
@@ -46,6 +50,24 @@ impl Hub {
         let address = line.trim().strip_prefix("listening on http://").unwrap().to_owned();
         let token = std::fs::read_to_string(file).unwrap().trim().to_owned();
         Hub { child, address, token, folder }
+    }
+
+    /// Kills it as a power cut would, and starts another one in its place.
+    pub(crate) fn restart(mut self) -> Self {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
+        Hub::start_in(folder, &[])
+    }
+
+    /// How many files it has open.
+    pub(crate) fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+
+    /// How many files there are of sessions that are open, or that were cut off and are not in order yet.
+    pub(crate) fn journals(&self) -> usize {
+        std::fs::read_dir(self.folder.path().join("store.sqlite3-writers")).map_or(0, Iterator::count)
     }
 
     pub(crate) fn folder(&self) -> &str {

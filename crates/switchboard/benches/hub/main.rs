@@ -55,6 +55,9 @@ fn main() {
     if is_wanted("deaf") {
         deaf();
     }
+    if is_wanted("restart") {
+        restart(sockets);
+    }
     // It needs a NATS server, and so is measured by name only.
     if names.iter().any(|wanted| wanted == "cluster") {
         cluster::run();
@@ -401,6 +404,53 @@ fn idle(sockets: usize) {
         }
         println!("  {:.1} kB each after ten updates to all\n", hub.memory("VmRSS") as f64 / count as f64);
     });
+}
+
+// ----- a hub that was killed
+
+/// A hub with many open sessions is killed, and another one takes its place. The limit of open files of the first one is the
+/// usual one, so that it has to raise it or to do with fewer.
+fn restart(files: usize) {
+    let limit = getrlimit(Resource::Nofile);
+    for count in [1000, 5000] {
+        println!("a hub that is killed with {count} open sessions");
+        let usual = Rlimit { current: Some(1024), maximum: limit.maximum };
+        setrlimit(Resource::Nofile, usual).unwrap();
+        let hub = Hub::start();
+        block_on(async {
+            let mut socket = hub.socket().await;
+            let begin = Instant::now();
+            for _ in 0..count {
+                let session = socket.new_session(hub.folder()).await;
+                socket.detach(&session).await;
+            }
+            let each = begin.elapsed().as_secs_f64() * 1000.0 / f64::from(count);
+            println!("  opened in {each:.1} ms each; {} files open, {files} allowed", hub.open_files());
+        });
+        let begin = Instant::now();
+        let hub = hub.restart();
+        block_on(async {
+            let mut socket = hub.socket().await;
+            let listed = socket.count_sessions().await;
+            let listed_after = begin.elapsed();
+            let session = socket.new_session(hub.folder()).await;
+            socket.detach(&session).await;
+            let served = begin.elapsed();
+            println!(
+                "  all {listed} listed after {:.2} s, a new one opened after {:.2} s; target 2: {}",
+                listed_after.as_secs_f64(),
+                served.as_secs_f64(),
+                verdict(listed == usize::try_from(count).unwrap() && served < Duration::from_secs(2))
+            );
+            // The new one is open.
+            while hub.journals() > 2 {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            println!("  all in order after {:.1} s", begin.elapsed().as_secs_f64());
+        });
+    }
+    setrlimit(Resource::Nofile, limit).unwrap();
+    println!();
 }
 
 // ----- a client that does not read

@@ -20,6 +20,7 @@ use super::run::working_directory;
 use super::sessions::exchange::read_in;
 use crate::agents::{self, KnownAgent};
 use crate::arguments::InputArgument;
+use crate::configuration::hub::HubSettings;
 use crate::configuration::{Configuration, chosen_program};
 use crate::ending::Stops;
 use crate::handshake::HandshakeArgument;
@@ -160,6 +161,7 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
     let hub = Hub::start(HubOptions {
         // It is there as long as this is.
         idle: Duration::MAX,
+        cancel_timeout: HubSettings::read_cancel_timeout(),
         handshake_timeout: arguments.handshake.handshake_timeout,
         tell: Arc::new(|what| standard_error::say(format!("switchboard: {what}"))),
         local_names: vec![Arc::clone(&who.name)],

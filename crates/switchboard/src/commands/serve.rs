@@ -123,22 +123,47 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         }
         _ => None,
     };
-    take_open_files();
+    let open_files = raise_open_files();
     let log = arguments.log.place()?;
     let store = log.open_store(store_file::place(arguments.store.as_ref())?)?;
     let logger = Logger::new(arguments.log_format);
+    if open_files.0 < open_files.1 {
+        logger.say(&format!("raised the limit of open files from {} to {}", open_files.0, open_files.1));
+    }
     let settings = HubSettings::read(&folder)?;
     let telemetry = arguments.telemetry.begin()?.map(HubTelemetry::new);
-    let serving = Serving { folder, address, tls, store, log, agents, logger, settings, telemetry };
+    let serving =
+        Serving { folder, address, tls, store, log, agents, logger, settings, telemetry, open_files };
     stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(arguments, serving))
 }
 
-/// Takes as many open files as the system gives: each client is one.
-fn take_open_files() {
+/// Files that are kept for other things than logs: clients, agents, the store.
+const OTHER_FILES: u64 = 256;
+/// Each open log has its lock, its journal and the reader of it.
+const FILES_OF_LOG: u64 = 3;
+/// More open files than a hub needs. Programs that look at each possible descriptor at their start take long with more.
+const MOST_FILES: u64 = 1 << 20;
+
+/// Raises the limit of open files as far as the system allows: each client is one, each open session three. Gives the
+/// limits before and after.
+fn raise_open_files() -> (u64, u64) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Where it is refused there are fewer clients.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let before = current.unwrap_or(u64::MAX);
+    let wanted = maximum.unwrap_or(u64::MAX).min(MOST_FILES);
+    if before >= wanted {
+        return (before, before);
+    }
+    // Where it is refused there are fewer clients, and fewer logs are open at a time.
+    match setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }) {
+        Ok(()) => (before, wanted),
+        Err(_) => (before, before),
+    }
+}
+
+/// How many logs may be open at a time within a limit of open files. Half of what is there is for clients.
+fn open_logs((_, limit): (u64, u64)) -> usize {
+    usize::try_from(limit.saturating_sub(OTHER_FILES) / 2 / FILES_OF_LOG).unwrap_or(usize::MAX).max(16)
 }
 
 struct Serving {
@@ -151,6 +176,8 @@ struct Serving {
     logger: Logger,
     settings: HubSettings,
     telemetry: Option<HubTelemetry>,
+    /// The limits of open files before and after it was raised.
+    open_files: (u64, u64),
 }
 
 fn tls_error(error: &server::TlsError) -> CommandError {
@@ -217,7 +244,8 @@ fn address(arguments: &Arguments) -> Result<SocketAddr, CommandError> {
 }
 
 async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, CommandError> {
-    let Serving { folder, address, tls, store, log, agents, logger, settings, telemetry } = serving;
+    let Serving { folder, address, tls, store, log, agents, logger, settings, telemetry, open_files } =
+        serving;
     let log = log.open(&store, |progress| logger.say(progress)).await?;
     let failed = |error: std::io::Error| CommandError::failed(format!("cannot serve: {error}"));
     let listener = TcpListener::bind(address).await.map_err(|error| {
@@ -262,6 +290,8 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     let hub = Hub::start(HubOptions {
         log,
         idle: settings.idle,
+        cancel_timeout: settings.cancel_timeout,
+        open_logs: open_logs(open_files),
         handshake_timeout: arguments.handshake.handshake_timeout,
         tell: Arc::new(move |what| tell.say(what)),
         tells_standard_error: true,

@@ -12,14 +12,18 @@ use crate::units;
 
 /// How long an agent is kept that has nothing to do and that nobody looks at.
 const IDLE: Duration = Duration::from_secs(30 * 60);
+/// How long an agent has to stop after a cancellation.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// `{"roots": ["~/projects"], "hub": {"idle": "30m", "connections": 100}}`.
+/// `{"roots": ["~/projects"], "hub": {"idle": "30m", "cancel_timeout": "30s", "connections": 100}}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HubSettings {
     /// Where sessions may work.
     pub(crate) roots: Roots,
     /// How long an agent is kept that has nothing to do and that nobody looks at.
     pub(crate) idle: Duration,
+    /// How long an agent has to stop after a cancellation before the hub ends the turn itself.
+    pub(crate) cancel_timeout: Duration,
     /// How many connections there may be, if not as many as usual.
     pub(crate) connections: Option<usize>,
 }
@@ -47,9 +51,18 @@ impl HubSettings {
         }
     }
 
+    /// How long an agent has to stop after a cancellation, for a hub that takes no other settings. Problems are reported by
+    /// [`HubSettings::problems`].
+    pub(crate) fn read_cancel_timeout() -> Duration {
+        let configuration = own_configuration().ok().flatten().unwrap_or_default();
+        let value = configuration.pointer("/hub/cancel_timeout");
+        value.and_then(|value| duration(value).ok()).unwrap_or(CANCEL_TIMEOUT)
+    }
+
     fn parse(configuration: &Value, usual: &Path) -> Result<(Self, Vec<String>), String> {
         let roots = Roots::parse(configuration.get("roots"), usual)?;
-        let mut settings = HubSettings { roots, idle: IDLE, connections: None };
+        let mut settings =
+            HubSettings { roots, idle: IDLE, cancel_timeout: CANCEL_TIMEOUT, connections: None };
         let mut problems = Vec::new();
         match configuration.get("hub") {
             None => {}
@@ -67,14 +80,8 @@ impl HubSettings {
 
     fn take(&mut self, key: &str, value: &Value) -> Result<(), String> {
         match key {
-            "idle" => {
-                let time = value.as_str().and_then(|text| units::duration(text).ok());
-                let time = time.and_then(|milliseconds| u64::try_from(milliseconds).ok());
-                self.idle =
-                    Duration::from_millis(time.ok_or_else(|| {
-                        format!("expected a time such as \"30m\" or \"12h\", found {value}")
-                    })?);
-            }
+            "idle" => self.idle = duration(value)?,
+            "cancel_timeout" => self.cancel_timeout = duration(value)?,
             "connections" => {
                 let number = value.as_u64().and_then(|number| usize::try_from(number).ok());
                 let number = number.filter(|number| *number > 0);
@@ -84,6 +91,14 @@ impl HubSettings {
         }
         Ok(())
     }
+}
+
+/// A length of time with its unit.
+fn duration(value: &Value) -> Result<Duration, String> {
+    let time = value.as_str().and_then(|text| units::duration(text).ok());
+    let time = time.and_then(|milliseconds| u64::try_from(milliseconds).ok());
+    let time = time.ok_or_else(|| format!("expected a time such as \"30m\" or \"12h\", found {value}"))?;
+    Ok(Duration::from_millis(time))
 }
 
 #[cfg(test)]
@@ -100,8 +115,11 @@ mod tests {
     fn settings_are_read_and_the_rest_is_as_usual() {
         let (usual, problems) = parse(&json!({"agent_servers": {}}));
         assert_eq!((usual.idle, usual.connections, problems), (IDLE, None, vec![]));
+        assert_eq!(usual.cancel_timeout.as_secs(), 30);
         assert_eq!(Roots::parse(None, Path::new("/usual")).as_ref(), Ok(&usual.roots));
-        let (settings, problems) = parse(&json!({"roots": ["/a"], "hub": {"idle": "2h", "connections": 9}}));
+        let (settings, problems) =
+            parse(&json!({"roots": ["/a"], "hub": {"idle": "2h", "cancel_timeout": "5s", "connections": 9}}));
+        assert_eq!(settings.cancel_timeout.as_secs(), 5);
         assert_eq!((settings.idle.as_secs(), settings.connections), (7200, Some(9)));
         assert_eq!(problems, [""; 0]);
         assert_ne!(settings.roots, usual.roots);

@@ -94,6 +94,7 @@ pub(crate) async fn act(desk: &Desk, live: Option<Arc<Live>>, request: Request) 
             live.agent.cancel(&live.wire(&session)).await.map_err(|error| error.to_string())?;
             Ok(Value::Null)
         }
+        Request::EndAgent => live.end_agent().await.map(|()| Value::Null),
         Request::CancelToolCall { session, id } => {
             reply(live.agent.cancel_tool_call(&live.wire(&session), &id).await)
         }

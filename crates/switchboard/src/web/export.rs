@@ -204,6 +204,9 @@ fn push_entry(out: &mut String, snapshot: &Snapshot, entry: &Entry) {
         }
         Entry::ToolCall(call) => push_call(out, snapshot, call),
         Entry::Terminal(_) | Entry::Subagent(_) => {}
+        Entry::Compaction(compaction) if compaction.is_memory_loss() => {
+            let _ = writeln!(out, "---\n\n*{}*\n", one_line(&compaction.summary().text()));
+        }
         Entry::Compaction(compaction) => {
             let _ = writeln!(out, "*The conversation was compacted ({}).*\n", compaction.status().as_str());
         }

@@ -14,12 +14,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use switchboard_acp::rpc::{RequestId, RpcError, codes};
 use switchboard_acp::v2::unstable::{AuthState, ForkSessionRequest};
 use switchboard_acp::{AbsolutePath, Raw, Wire, WireFormat, v2};
 use switchboard_peer::{AgentHandle, ElicitationQuestion, PermissionQuestion, Sessions, Steered};
 use switchboard_policy::Scene;
 use switchboard_session::{Conversation, Permission, Snapshot};
+use switchboard_transport::Answer;
 use tokio::sync::oneshot;
 
 use super::asked::Asked;
@@ -187,6 +189,16 @@ impl Live {
         Ok(())
     }
 
+    /// Ends the agent process of the session. The next prompt starts it again.
+    pub(crate) async fn end_agent(&self) -> Result<(), Failure> {
+        let call =
+            self.agent.caller().call(switchboard_hub::END_AGENT, json!({"sessionId": self.session})).await;
+        match call.map_err(|error| error.to_string())? {
+            Answer::Result(_) => Ok(()),
+            Answer::Error(error) => Err(self.refused(&error)),
+        }
+    }
+
     /// Gives the turn at work a message; where none is, it begins one.
     pub(crate) async fn steer(
         &self,
@@ -227,7 +239,7 @@ impl Live {
         session == self.session || self.subagent(session).is_some()
     }
 
-    /// The agent's id of the session: the last one, where it has begun the session anew.
+    /// The session's id in its log: the first that an agent gave it.
     fn root(&self) -> Option<String> {
         self.room.session_ids().into_iter().rev().find(|id| self.is_root(id))
     }

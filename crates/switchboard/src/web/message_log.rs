@@ -422,7 +422,12 @@ impl MessageLog {
     }
 
     fn session_name(&mut self, params: Option<&Raw<'_>>) -> u16 {
-        params.and_then(|params| params.text("sessionId")).map_or(0, |id| self.names.number(&id))
+        params.and_then(|params| params.text("sessionId")).map_or(0, |id| self.session_number(&id))
+    }
+
+    /// The number of a session's id. One that continues under another id keeps its own.
+    fn session_number(&mut self, id: &str) -> u16 {
+        self.names.number(self.fold.conversation.canonical_id(id))
     }
 
     fn fold_message(&mut self, row: &mut Row, number: u32, side: Side, text: &str, at: Moment) {
@@ -445,7 +450,7 @@ impl MessageLog {
         row.shape = Shape::Notification;
         row.method = self.names.number("session/update");
         row.kind = self.names.number(notification.update.tag());
-        row.session = self.names.number(&notification.session_id);
+        row.session = self.session_number(&notification.session_id);
         let decoded = Decoded { message: Expected::Params(notification), left_out };
         let folded = self.fold.conversation.apply(decoded, Some(side), at);
         self.note(row, number, folded);

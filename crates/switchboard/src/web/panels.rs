@@ -412,6 +412,12 @@ fn trouble(subject: &Subject<'_>) -> Markup {
                 @if let Some(reason) = live.ended() {
                     p { "The connection to the session is gone: " (render::visible(reason)) }
                     button type="button" data-action="attach" { "Connect again" }
+                } @else if known.as_ref().is_some_and(|known| known.is_unresponsive) {
+                    p { "The agent did not stop after the cancellation. Its process still runs." }
+                    @if desk.may(Role::Own) {
+                        p class="meta" { "Your next message starts it again." }
+                        button type="button" data-action="end-agent" { "End the agent process" }
+                    }
                 } @else if let Some(reason) = known.and_then(|known| known.lost) {
                     p { "The agent is gone: " (render::visible(&reason)) }
                     p class="meta" { "Your next message starts it again." }

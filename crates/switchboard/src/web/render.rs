@@ -95,6 +95,9 @@ pub(crate) fn frame(entry: &Entry) -> Article {
             ("e e-tool", format!("Tool call: {title}"))
         }
         Entry::Terminal(_) => ("e e-term", "Terminal".to_owned()),
+        Entry::Compaction(compaction) if compaction.is_memory_loss() => {
+            ("e e-compact e-memory-lost", "Memory of the agent lost".to_owned())
+        }
         Entry::Compaction(_) => ("e e-compact", "Compaction of the conversation".to_owned()),
         Entry::Subagent(subagent) => {
             let title = crate::terminal::text::visible_line(subagent.title().unwrap_or_default());

@@ -126,6 +126,8 @@ pub(crate) enum Request {
     Cancel {
         session: String,
     },
+    /// Ends the agent process of the session that is looked at.
+    EndAgent,
     CancelToolCall {
         session: String,
         id: String,

@@ -240,8 +240,17 @@ impl View {
         let Some(room) = &self.room else { return };
         if self.session.is_empty() {
             self.session = latest_root(room);
+            return;
+        }
+        // A link may name the session by an id under which it was continued.
+        let sight = Sight { room, past: None };
+        let canonical = sight.look(|conversation| conversation.canonical_id(&self.session).to_owned());
+        if canonical != self.session {
+            self.session = canonical;
+            self.window = 0..0;
+            self.forget();
         } else if self.at.is_none() && desk.session(&room.id).is_some() && is_root(room, &self.session) {
-            // An agent that has forgotten a session begins it anew, under another id of its own.
+            // A log in which nobody noted that an agent has begun the session anew, under another id of its own.
             let latest = latest_root(room);
             if latest != self.session && !latest.is_empty() {
                 self.session = latest;

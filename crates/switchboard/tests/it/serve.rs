@@ -5,6 +5,7 @@ mod chaos;
 mod cluster;
 mod full_disk;
 pub(crate) mod hub;
+mod lifecycle;
 mod nats;
 mod nats_access;
 mod taken_up;

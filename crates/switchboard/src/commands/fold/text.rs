@@ -147,6 +147,9 @@ fn write_entry(out: &mut impl Write, entry: &Entry, session: &Snapshot) -> io::R
             writeln!(out, "\nterminal {}", shown(terminal.id()))?;
             write_terminal(out, session, terminal.id())
         }
+        Entry::Compaction(compaction) if compaction.is_memory_loss() => {
+            writeln!(out, "\n--- {} ---", shown(&compaction.summary().text()))
+        }
         Entry::Compaction(compaction) => {
             writeln!(out, "\ncompaction [{}]", shown(compaction.status().as_str()))?;
             if let Some(error) = compaction.error() {

@@ -183,6 +183,7 @@ export function actionsOf(page) {
       send({ type: "fold", session, open });
     },
     "cancel-session": ({ session }) => attempt({ type: "cancel", session }),
+    "end-agent": () => attempt({ type: "end-agent" }),
     "cancel-turn": () => attempt({ type: "cancel", session: page.now.session }),
     cancel: ({ toolCall, terminal }, button) =>
       toolCall

@@ -95,6 +95,12 @@ pub(super) fn fold(words: impl Render) -> Markup {
 }
 
 pub(super) fn compaction(compaction: &Compaction, cache: &RenderCache) -> Vec<Part> {
+    if compaction.is_memory_loss() {
+        // Always in sight: whoever reads on must know it.
+        let words = compaction.summary().text();
+        let head = html! { header.p.head data-part="head" { span.who role="separator" { (prose(&words)) } } };
+        return vec![Part::new("head", head)];
+    }
     let words = match compaction.status() {
         v2::CompactionStatus::InProgress => "The conversation is being compacted",
         v2::CompactionStatus::Completed => "The conversation was compacted",

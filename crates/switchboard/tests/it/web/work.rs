@@ -114,7 +114,9 @@ fn an_agent_that_dies_is_started_again() {
     page.press("Enter");
     page.wait_gone("#trouble :: The agent is gone");
     page.wait_for("article.e-agent :: Hello!");
-    page.wait_for("body :: The agent does not remember this session");
+    // What was said before is above a divider that says what the agent knows.
+    page.wait_for(".e-memory-lost :: The agent has lost its memory of what is above");
+    page.wait_for("article.e-agent :: I do not feel well.");
     talk.all_is_well();
 }
 

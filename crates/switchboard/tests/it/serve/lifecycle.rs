@@ -1,0 +1,124 @@
+//! Agents that do not stop, that close their input, and that lose their memory.
+
+use serde_json::json;
+
+use super::hub::Hub;
+use super::{block_on, text};
+use crate::agent_program::Place;
+
+/// An agent of version 1 that cannot load sessions. It tells the id of its process, works on without end when it is told to
+/// `wait`, and does not heed cancellations. Where the file `deaf` is in its folder, it removes it after it has opened a
+/// session, and then closes its input.
+const STUBBORN: &str = r#"#!/bin/sh
+while IFS= read -r line; do
+    id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+    case $line in
+    *'"initialize"'*) result='{"protocolVersion":1,"agentCapabilities":{},"agentInfo":{"name":"stubborn","version":"1"}}' ;;
+    *'"session/new"'*) result="{\"sessionId\":\"s-$$\"}" ;;
+    *'"session/prompt"'*)
+        printf '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s-%s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"I am %s."}}}}\n' $$ $$
+        case $line in *wait*) continue ;; esac
+        result='{"stopReason":"end_turn"}'
+        ;;
+    *) continue ;;
+    esac
+    printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+    case $line in *'"session/new"'*) if [ -e deaf ]; then rm deaf; exec <&-; exec sleep 1000; fi ;; esac
+done
+"#;
+
+fn stubborn(place: &Place) -> Hub {
+    place.write("work/stubborn", STUBBORN);
+    place.write("home/.config/switchboard/config.json", r#"{"hub": {"cancel_timeout": "1s"}}"#);
+    Hub::start(place, &["--", "sh", "stubborn"])
+}
+
+/// The process that an agent told of.
+fn process(said: &str) -> u32 {
+    said.rsplit_once("I am ").unwrap().1.trim_end_matches('.').parse().unwrap()
+}
+
+fn is_running(process: u32) -> bool {
+    std::path::Path::new(&format!("/proc/{process}")).exists()
+}
+
+#[test]
+fn an_agent_that_ignores_cancel_is_given_up_and_started_again_and_the_session_stays_one() {
+    let place = Place::new();
+    let hub = stubborn(&place);
+    let session = block_on(async {
+        let mut client = hub.client(1).await;
+        let opened = client.ask("session/new", json!({"cwd": place.work(), "mcpServers": []})).await;
+        let session = opened["result"]["sessionId"].as_str().unwrap().to_owned();
+        let prompt = |text: &str| json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]});
+        let waiting = client.begin("session/prompt", prompt("wait")).await;
+        let said = client.until(|message| message["params"]["update"]["content"]["text"].is_string()).await;
+        let first = process(&text(&[said]));
+        client
+            .send(json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}))
+            .await;
+        let answer = client.answer(waiting).await;
+        assert_eq!(answer["result"]["stopReason"], "cancelled", "{answer}");
+        // Its process runs until somebody ends it, or needs another one.
+        assert!(is_running(first));
+        let mut other = hub.client(2).await;
+        let list = other.ask("session/list", json!({})).await;
+        let listed = &list["result"]["sessions"][0];
+        assert_eq!(listed["_meta"]["switchboard/unresponsive"], true, "{list}");
+        client.seen.clear();
+        let answer = client.ask("session/prompt", prompt("hello")).await;
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        let said: Vec<_> = client.seen.drain(..).collect();
+        assert!(text(&said).contains("lost its memory of what is above"), "{said:?}");
+        let second = process(&text(&said));
+        assert_ne!(first, second);
+        assert!(!is_running(first), "two would work in the same folder");
+        // Ended by a client, and started again by the next prompt.
+        let waiting = client.begin("session/prompt", prompt("wait again")).await;
+        client.until(|message| message["params"]["update"]["content"]["text"].is_string()).await;
+        let ended = other.ask("_switchboard/end_agent", json!({"sessionId": session})).await;
+        assert!(ended["result"].is_object(), "{ended}");
+        let answer = client.answer(waiting).await;
+        assert!(answer["error"]["message"].as_str().unwrap().contains("ended by a client"), "{answer}");
+        let answer = client.ask("session/prompt", prompt("hello")).await;
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+        session
+    });
+    assert_eq!(hub.end(), Some(0));
+    // One session and one transcript for everybody who comes later.
+    let store = place.home().join("hub.sqlite3");
+    let store = store.to_str().unwrap();
+    let shown = place.run(&["sessions", "show", &session, "--store", store]);
+    assert_eq!(shown.stdout.matches("I am ").count(), 4, "{}", shown.stdout);
+    assert_eq!(shown.stdout.matches("--- The agent has lost its memory").count(), 2, "{}", shown.stdout);
+    let json = place.run(&["sessions", "show", &session, "--json", "--store", store]);
+    assert_eq!(json.stdout.lines().count(), 1, "{}", json.stdout);
+    let listed = place.run(&["sessions", "list", "--store", store]);
+    assert!(listed.stdout.contains("wait"), "the title stays: {}", listed.stdout);
+}
+
+#[test]
+fn a_prompt_to_an_agent_that_has_closed_its_input_goes_to_the_next_one() {
+    let place = Place::new();
+    place.write("work/deaf", "");
+    let hub = stubborn(&place);
+    block_on(async {
+        for version in [1, 2] {
+            place.write("work/deaf", "");
+            let mut client = hub.client(version).await;
+            let opened = client.ask("session/new", json!({"cwd": place.work(), "mcpServers": []})).await;
+            let session =
+                opened["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{opened}")).to_owned();
+            let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]});
+            let answer = client.ask("session/prompt", prompt).await;
+            assert_eq!(answer["error"], serde_json::Value::Null, "{answer}");
+            if version == 2 {
+                client.until_idle().await;
+            }
+            // For the other version the process is another one again.
+            client.ask("_switchboard/end_agent", json!({"sessionId": session})).await;
+            let closed = client.ask("session/close", json!({"sessionId": session})).await;
+            drop(closed);
+        }
+    });
+}
