@@ -441,6 +441,11 @@ impl Bridge {
         self.context_mut().output.drain(..)
     }
 
+    /// Takes the same as one list.
+    pub(crate) fn take_output(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.context_mut().output)
+    }
+
     /// How much is remembered now.
     pub fn remembered(&self) -> Remembered {
         let size = match &self.mode {

@@ -30,6 +30,9 @@ pub enum Output {
     Loss(Loss),
 }
 
+/// Keys of `_meta` with which a hub marks updates.
+const HUB_META: [&str; 2] = ["acp/cursor", "switchboard/questions"];
+
 /// What a bridge has whatever its peers speak. The machine that is at work owns it.
 pub(crate) struct Context {
     pub(crate) options: BridgeOptions,
@@ -124,7 +127,12 @@ impl Context {
     /// It is handled. What was said beside it and went with nothing is lost.
     pub(crate) fn end_update(&mut self) {
         let Some(beside) = self.beside.take() else { return };
-        let Beside { session, meta, extra, envelope } = *beside;
+        let Beside { session, mut meta, extra, envelope } = *beside;
+        if self.options.is_shared {
+            // A hub marks every update with its cursor, which belongs to the connection and not to what the agent said.
+            let is_agents = |key: &str| !HUB_META.contains(&key);
+            meta = meta.filter(|meta| meta.entries().any(|(key, _)| is_agents(&key)));
+        }
         let reason = "the update that it stood beside is told in no update of its own";
         for (root, rest) in [("/params", (meta.as_ref(), &extra)), ("", (None, &envelope))] {
             self.lose_rest(Some(&session), "session/update", root, rest, reason, Side::Client);

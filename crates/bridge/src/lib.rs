@@ -6,6 +6,7 @@
 //! - [`Bridge`] stands between two peers: [`Bridge::pass`] takes a line of either and gives [`Output`]: lines for either
 //!   side, and each [`Loss`]. [`Bridge::handle`] and [`Bridge::drain`] are its two halves. [`BridgeOptions`] say what is known of the peers and
 //!   what to do about losses ([`LossPolicy`]); [`LossReport`] counts them.
+//! - [`Driver`] is a bridge with a clock: what programs use. Lines and losses are delivered to a [`Port`].
 //! - [`Host`] is what surrounds a bridge: files and commands, for agents of version 1 that ask for them.
 //! - [`RecordingBridge`] translates a recorded conversation of both sides.
 //! - [`update_to_v1`], [`update_to_v2`] and [`Stateless`] translate one thing at a time, and fail with an
@@ -38,6 +39,7 @@ mod bridge;
 mod calls;
 mod context;
 mod convert;
+mod driver;
 mod echo;
 mod error;
 mod fingerprint;
@@ -64,6 +66,7 @@ mod v2_to_v1;
 
 pub use bridge::{Bridge, Handled, Remembered};
 pub use context::Output;
+pub use driver::{Driver, Outputs, Port};
 pub use error::Error;
 pub use host::{Host, HostError, NoHost, TerminalStart};
 pub use loss::{Loss, LossReport, Note, Severity};

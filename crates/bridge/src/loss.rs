@@ -39,6 +39,14 @@ pub struct Loss {
     pub toward: Side,
 }
 
+impl Loss {
+    /// Returns the loss as one line of JSON, as logs and reports keep it.
+    pub fn to_json(&self) -> String {
+        // Strings and names of variants alone: writing them cannot fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
 impl fmt::Display for Loss {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}: {}", self.message, self.element, self.reason)

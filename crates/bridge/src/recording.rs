@@ -6,10 +6,10 @@ use switchboard_acp::detect::Handshake;
 use switchboard_acp::rpc::{BATCH_LIMIT, Message, RequestId, batch_entries};
 use switchboard_acp::{DecodeError, SenderTracker, Wire, WireFormat};
 
-use crate::bridge::Handled;
-use crate::context::{Output, session_of};
+use crate::context::session_of;
+use crate::driver::{Driver, Outputs, Port};
 use crate::loss::{Severity, element_of};
-use crate::{Bridge, BridgeOptions, Loss, LossPolicy, Moment, Side, Version};
+use crate::{BridgeOptions, Loss, LossPolicy, Moment, Side, Version};
 
 /// Translates a recorded conversation, in which both sides speak the same version, into the other version.
 ///
@@ -32,9 +32,12 @@ pub struct RecordingBridge {
     to: Version,
     policy: LossPolicy,
     /// Talks to the recorded client.
-    near: Bridge,
+    near: Driver,
     /// Talks to the recorded agent.
-    far: Bridge,
+    far: Driver,
+    /// Lines of either half for the other, in the order in which they are handed over: those of `near` first.
+    from_near: Vec<TranslatedLine>,
+    from_far: Vec<TranslatedLine>,
     /// Whether what comes is in the wanted version already.
     passes: bool,
     undecided: Option<Undecided>,
@@ -80,6 +83,8 @@ impl RecordingBridge {
             policy,
             near,
             far,
+            from_near: Vec::new(),
+            from_far: Vec::new(),
             passes: false,
             undecided: None,
             senders: SenderTracker::default(),
@@ -166,9 +171,7 @@ impl RecordingBridge {
 
     /// A new connection begins.
     fn end_connection(&mut self) {
-        self.near.finish();
-        self.far.finish();
-        self.settle();
+        self.finish_halves();
         (self.near, self.far) = halves(self.to, self.policy);
     }
 
@@ -177,29 +180,31 @@ impl RecordingBridge {
             self.lines.push_back(TranslatedLine { from, text: line.to_owned() });
             return;
         }
-        while let Some(due) = [self.near.next_deadline(), self.far.next_deadline()]
+        while let Some(due) = [&self.near, &self.far]
             .into_iter()
-            .flatten()
+            .filter_map(|half| half.bridge().next_deadline())
             .min()
             .filter(|due| *due <= now)
         {
-            self.near.tick(due);
-            self.far.tick(due);
+            for own in [Side::Client, Side::Agent] {
+                let half = self.half(own);
+                half.advance(due);
+                let outputs = half.tick();
+                self.deliver(own, outputs);
+            }
             self.settle();
         }
-        let bridge = match from {
-            Side::Client => &mut self.near,
-            Side::Agent => &mut self.far,
-        };
-        // Both sides of each half are known, so that nothing is to be forwarded as it is.
-        let _: Handled = bridge.handle(from, line, now);
-        self.settle_after(Message::decode(line, WireFormat::Any).ok().as_ref());
+        let told = self.back.len();
+        let half = self.half(from);
+        half.advance(now);
+        let outputs = half.receive(from, line);
+        self.deliver(from, outputs);
+        self.settle_after(told, Message::decode(line, WireFormat::Any).ok().as_ref());
     }
 
     /// The same after a line of the recording. A request that is answered at once was refused: the other side never gets
     /// it, in whatever words the one who made it was told so.
-    fn settle_after(&mut self, message: Option<&Message<'_>>) {
-        let told = self.back.len();
+    fn settle_after(&mut self, told: usize, message: Option<&Message<'_>>) {
         self.settle();
         let Some(Message::Request(request)) = message else { return };
         let refusals = self.back[told..].iter().filter_map(|line| {
@@ -222,43 +227,59 @@ impl RecordingBridge {
         self.losses.extend(losses.map(|loss| (self.number, loss)));
     }
 
-    /// Carries what the two halves say to each other until they have said everything.
+    /// The half that talks to one side of the recording.
+    fn half(&mut self, own: Side) -> &mut Driver {
+        match own {
+            Side::Client => &mut self.near,
+            Side::Agent => &mut self.far,
+        }
+    }
+
+    /// Sorts what a half produced: for its own side of the recording, or for the other half. Nothing is forwarded as it is,
+    /// because the versions of both sides of each half are known.
+    fn deliver(&mut self, own: Side, outputs: Outputs) {
+        let wire = match own {
+            Side::Client => &mut self.from_near,
+            Side::Agent => &mut self.from_far,
+        };
+        let _ = outputs.deliver(&mut HalfPort {
+            own,
+            number: self.number,
+            back: &mut self.back,
+            losses: &mut self.losses,
+            wire,
+        });
+    }
+
+    /// Carries lines between the two halves until neither has any left.
     fn settle(&mut self) {
         loop {
-            let mut wire = Vec::new();
-            // Each half talks to a side of the recording, and for it to the other half.
-            for (half, own) in [(&mut self.near, Side::Client), (&mut self.far, Side::Agent)] {
-                for output in half.drain() {
-                    match output {
-                        Output::Line { to, line } if to == own => {
-                            self.back.push(TranslatedLine { from: own.other(), text: line });
-                        }
-                        Output::Line { line, .. } => wire.push(TranslatedLine { from: own, text: line }),
-                        Output::Loss(loss) if loss.toward != own => self.losses.push((self.number, loss)),
-                        Output::Loss(_) => {}
-                    }
-                }
-            }
+            let mut wire = std::mem::take(&mut self.from_near);
+            wire.append(&mut self.from_far);
             if wire.is_empty() {
                 return;
             }
             for line in wire {
-                let now = Moment::default();
-                let _: Handled = match line.from {
-                    Side::Client => self.far.handle(Side::Client, &line.text, now),
-                    Side::Agent => self.near.handle(Side::Agent, &line.text, now),
-                };
+                let own = line.from.other();
+                let outputs = self.half(own).receive(line.from, &line.text);
+                self.deliver(own, outputs);
                 self.lines.push_back(line);
             }
         }
     }
 
+    fn finish_halves(&mut self) {
+        for own in [Side::Client, Side::Agent] {
+            let outputs = self.half(own).finish();
+            self.deliver(own, outputs);
+        }
+        self.settle();
+    }
+
     /// Ends the recording: what was held back comes out.
     pub fn finish(&mut self) {
         self.decide(None);
-        self.near.finish();
-        self.far.finish();
-        self.settle();
+        self.finish_halves();
     }
 
     /// Takes the translated messages.
@@ -277,10 +298,37 @@ impl RecordingBridge {
     }
 }
 
-fn halves(to: Version, policy: LossPolicy) -> (Bridge, Bridge) {
+/// Where the output of one half of a recording goes.
+struct HalfPort<'a> {
+    own: Side,
+    number: u64,
+    back: &'a mut Vec<TranslatedLine>,
+    losses: &'a mut Vec<(u64, Loss)>,
+    wire: &'a mut Vec<TranslatedLine>,
+}
+
+impl Port for HalfPort<'_> {
+    fn send(&mut self, to: Side, line: String) {
+        if to == self.own {
+            self.back.push(TranslatedLine { from: to.other(), text: line });
+        } else {
+            self.wire.push(TranslatedLine { from: self.own, text: line });
+        }
+    }
+
+    fn lose(&mut self, loss: Loss) {
+        // What the way back cannot carry is not missing in the translation.
+        if loss.toward != self.own {
+            self.losses.push((self.number, loss));
+        }
+    }
+}
+
+fn halves(to: Version, policy: LossPolicy) -> (Driver, Driver) {
     let source = to.other();
     let half = |client, agent| {
-        Bridge::new(BridgeOptions { keep_ids: true, policy, ..BridgeOptions::between(client, agent) })
+        let options = BridgeOptions { keep_ids: true, policy, ..BridgeOptions::between(client, agent) };
+        Driver::with_manual_clock(options)
     };
     (half(source, to), half(to, source))
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use switchboard_acp::detect::Handshake;
 use switchboard_acp::rpc::{Message, RequestId, codes};
 use switchboard_acp::{Correlator, Raw, Wire, WireFormat};
-use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side, Version};
+use switchboard_bridge::{BridgeOptions, Driver, Handled, Loss, Outputs, Port, Side, Version};
 use switchboard_transport::SharedText;
 use switchboard_transport::server::{
     Flow, Gate, Incoming, Outgoing, OutgoingLine, Refusal, ResumeReply, ResumeRequest, ServerConnection,
@@ -54,8 +54,7 @@ pub(crate) async fn run(
         id,
         outgoing,
         events: events.clone(),
-        bridge: None,
-        begun: Instant::now(),
+        driver: None,
         knows_version: false,
         is_translated: false,
         room: Arc::new(Notify::new()),
@@ -64,6 +63,8 @@ pub(crate) async fn run(
         gate: None,
         resuming: None,
         for_hub: Vec::new(),
+        made: Vec::new(),
+        losses: Vec::new(),
         streams: Correlator::new(REQUESTS),
         cursors: HashMap::new(),
         told: Told::default(),
@@ -79,8 +80,7 @@ struct Client {
     outgoing: Outgoing,
     events: mpsc::Sender<Event>,
     /// For a client of version 1.
-    bridge: Option<Box<Bridge>>,
-    begun: Instant,
+    driver: Option<Box<Driver>>,
     knows_version: bool,
     /// Whether the hub knows that it is of version 1.
     is_translated: bool,
@@ -93,6 +93,10 @@ struct Client {
     resuming: Option<(String, ResumeReply)>,
     /// What the bridge has for the hub.
     for_hub: Vec<String>,
+    /// What the bridge has for the client.
+    made: Vec<SharedText>,
+    /// What the bridge cannot carry to the client, for the session's log.
+    losses: Vec<Loss>,
     /// The sessions that open requests of a version 1 client are about.
     streams: Correlator<Arc<str>>,
     /// The last place in the log that a version 1 client was told of, in each session.
@@ -123,8 +127,7 @@ impl Client {
         mut lines: mpsc::UnboundedReceiver<ForConnection>,
     ) {
         loop {
-            let due = self.bridge.as_ref().and_then(|bridge| bridge.next_deadline());
-            let due = due.map(|at| self.begun + at.after(1).since(Moment::default()));
+            let due = self.driver.as_ref().and_then(|driver| driver.next_deadline());
             let room = Arc::clone(&self.room);
             tokio::select! {
                 came = incoming.recv() => match came {
@@ -156,22 +159,15 @@ impl Client {
                     }
                 }
                 () = until(due) => {
-                    let now = self.now();
-                    if let Some(bridge) = &mut self.bridge {
-                        bridge.tick(now);
-                    }
-                    let made = self.made();
-                    self.send_made(made, None);
+                    let outputs = self.driver.as_mut().map(|driver| driver.tick());
+                    let _ = self.deliver(outputs);
+                    self.send_made(None);
                     if self.flush().await.is_err() {
                         return;
                     }
                 }
             }
         }
-    }
-
-    fn now(&self) -> Moment {
-        self.begun.elapsed().into()
     }
 
     // ----- from the client
@@ -181,7 +177,7 @@ impl Client {
             Incoming::Message(text) => self.message(text).await,
             Incoming::Resume(request) => {
                 let ResumeRequest { session, cursor, reply } = *request;
-                if self.bridge.is_some() {
+                if self.driver.is_some() {
                     match self.told.after(&session, &cursor) {
                         Some(lines) => {
                             reply.send(Ok(()));
@@ -200,7 +196,7 @@ impl Client {
             }
             Incoming::Reconnected(gate) => {
                 self.gate = Some(gate);
-                if self.bridge.is_some() {
+                if self.driver.is_some() {
                     return Ok(());
                 }
                 self.tell(Event::Reconnected { connection: self.id }).await
@@ -219,9 +215,9 @@ impl Client {
             let message = "another request for a stream came before this one was decided";
             earlier.send(Err(Refusal::new(http::StatusCode::CONFLICT, message)));
         }
-        if let Some(bridge) = &mut self.bridge {
-            bridge.reopen(&session);
-        }
+        let outputs = self.driver.as_mut().map(|driver| driver.reopen(&session));
+        let _ = self.deliver(outputs);
+        self.send_made(None);
         self.tell(Event::Continue { connection: self.id, session, cursor }).await
     }
 
@@ -233,7 +229,7 @@ impl Client {
         if !self.knows_version && !self.open(&text) {
             return Ok(());
         }
-        let is_old = self.bridge.is_some();
+        let is_old = self.driver.is_some();
         if is_old && !std::mem::replace(&mut self.is_translated, true) {
             self.tell(Event::Translated { connection: self.id }).await?;
         }
@@ -257,11 +253,9 @@ impl Client {
             // The answer to one too many goes to the stream of the connection.
             drop(self.streams.open(Side::Client, &request.id, (*session).into()));
         }
-        let now = self.now();
-        let Some(bridge) = &mut self.bridge else { return Ok(()) };
-        let handled = bridge.handle(Side::Client, &text, now);
-        let made = self.made();
-        self.send_made(made, None);
+        let outputs = self.driver.as_mut().map(|driver| driver.receive(Side::Client, &text));
+        let handled = self.deliver(outputs);
+        self.send_made(None);
         self.flush().await?;
         if handled == Handled::Forward {
             self.tell(Event::Message { connection: self.id, text: text.into() }).await?;
@@ -309,7 +303,7 @@ impl Client {
         if version == Version::V1 {
             let options =
                 BridgeOptions { is_shared: true, ..BridgeOptions::between(Version::V1, Version::V2) };
-            self.bridge = Some(Box::new(Bridge::new(options)));
+            self.driver = Some(Box::new(Driver::new(options)));
         }
         true
     }
@@ -329,7 +323,7 @@ impl Client {
             }
             ForConnection::Decided(decision) => {
                 if let Some((session, reply)) = self.resuming.take() {
-                    reply.send(decision.map_err(|reason| refusal(&session, reason, self.bridge.is_some())));
+                    reply.send(decision.map_err(|reason| refusal(&session, reason, self.driver.is_some())));
                 }
                 false
             }
@@ -348,24 +342,21 @@ impl Client {
         };
         // What the hub itself adds for those who asked for it is no part of either version.
         let is_notice = || stream.is_some() && cursor.is_none() && lines::is_notice(&text);
-        if self.bridge.is_none() || is_notice() {
+        if self.driver.is_none() || is_notice() {
             self.outgoing.send(OutgoingLine { text, stream, cursor, written });
             return;
         }
         if let (Some(session), Some(cursor)) = (&stream, &cursor) {
             self.cursors.insert(Arc::clone(session), Arc::clone(cursor));
         }
-        let now = self.now();
-        let Some(bridge) = &mut self.bridge else { return };
-        let handled = bridge.handle(Side::Agent, &text, now);
-        let mut made = self.made();
-        if handled == Handled::Forward {
-            made.push(text);
+        let outputs = self.driver.as_mut().map(|driver| driver.receive(Side::Agent, &text));
+        if self.deliver(outputs) == Handled::Forward {
+            self.made.push(text);
         }
         if is_known {
-            made.retain(|made| !is_update(made));
+            self.made.retain(|made| !is_update(made));
         }
-        self.send_made(made, written);
+        self.send_made(written);
     }
 
     fn take(&mut self, session: &SessionId, bytes: usize) -> Written {
@@ -397,24 +388,15 @@ impl Client {
 
     // ----- translation
 
-    /// Takes what the bridge has for the client. What it has for the hub waits for [`Client::flush`].
-    fn made(&mut self) -> Vec<SharedText> {
-        let Some(bridge) = &mut self.bridge else { return Vec::new() };
-        let mut made = Vec::new();
-        for output in bridge.drain() {
-            match output {
-                Output::Line { to: Side::Client, line } => made.push(line.into()),
-                Output::Line { to: Side::Agent, line } => self.for_hub.push(line),
-                // What a person would miss is said in the session by the bridge itself.
-                Output::Loss(_) => {}
-            }
-        }
-        made
+    /// Takes what the bridge has. [`Client::send_made`] sends what is for the client, [`Client::flush`] what is for the hub.
+    fn deliver(&mut self, outputs: Option<Outputs>) -> Handled {
+        outputs.map_or(Handled::Done, |outputs| outputs.deliver(self))
     }
 
     /// Sends lines that the bridge has made, each on the stream that it belongs to. With the last of them goes what they
     /// were made of.
-    fn send_made(&mut self, made: Vec<SharedText>, written: Option<Written>) {
+    fn send_made(&mut self, written: Option<Written>) {
+        let made = std::mem::take(&mut self.made);
         let (mut written, last) = (written, made.len());
         for (place, text) in made.into_iter().enumerate() {
             let (text, stream, is_update) = self.placed(text);
@@ -494,7 +476,23 @@ impl Client {
         for text in std::mem::take(&mut self.for_hub) {
             self.tell(Event::Message { connection: self.id, text: text.into() }).await?;
         }
+        for loss in std::mem::take(&mut self.losses) {
+            self.tell(Event::Lost { connection: self.id, loss }).await?;
+        }
         Ok(())
+    }
+}
+
+impl Port for Client {
+    fn send(&mut self, to: Side, line: String) {
+        match to {
+            Side::Client => self.made.push(line.into()),
+            Side::Agent => self.for_hub.push(line),
+        }
+    }
+
+    fn lose(&mut self, loss: Loss) {
+        self.losses.push(loss);
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use switchboard_acp::rpc::{Message, messages};
 use switchboard_acp::{Correlator, WireFormat};
-use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side, Version};
+use switchboard_bridge::{BridgeOptions, Driver, Handled, Loss, Outputs, Port, Side, Version};
 use switchboard_transport::{
     DEFAULT_MESSAGE_LIMIT, Frame, Grace, LineReader, Outbox, OutboxOptions, Program, SharedText, Spawned,
     StandardErrorLine, Substitute,
@@ -34,7 +34,7 @@ pub(crate) enum Said {
     /// A line as it was on the other side of a translation, and the session that it is about.
     Other { from: Side, text: String, about: About },
     /// What could not be carried over.
-    Loss { session: Option<String>, text: String },
+    Loss(Loss),
     /// On standard error.
     Error(String),
     /// Something on standard output that is no message.
@@ -80,7 +80,7 @@ pub(crate) fn start(
     tokio::spawn(async move {
         let ended = match spawned {
             Ok(spawned) => {
-                Host::new(id, Bridge::new(options), events.clone(), hurry).run(spawned, lines).await
+                Host::new(id, Driver::new(options), events.clone(), hurry).run(spawned, lines).await
             }
             Err(error) => Ended { reason: error.to_string(), ..Ended::default() },
         };
@@ -102,8 +102,7 @@ pub(crate) struct Ended {
 
 struct Host {
     id: HostId,
-    bridge: Bridge,
-    begun: Instant,
+    driver: Driver,
     events: mpsc::Sender<Event>,
     said: Vec<Said>,
     waiting: VecDeque<String>,
@@ -120,11 +119,10 @@ struct Host {
 }
 
 impl Host {
-    fn new(id: HostId, bridge: Bridge, events: mpsc::Sender<Event>, hurry: Arc<OnceLock<Grace>>) -> Self {
+    fn new(id: HostId, driver: Driver, events: mpsc::Sender<Event>, hurry: Arc<OnceLock<Grace>>) -> Self {
         Host {
             id,
-            bridge,
-            begun: Instant::now(),
+            driver,
             events,
             said: Vec::new(),
             waiting: VecDeque::new(),
@@ -155,7 +153,7 @@ impl Host {
             if self.waiting_bytes > UNREAD {
                 break Some("reads nothing of what it is told".to_owned());
             }
-            let due = self.bridge.next_deadline().map(|at| self.begun + at.after(1).since(Moment::default()));
+            let due = self.driver.next_deadline();
             tokio::select! {
                 frame = reader.next() => match frame {
                     Ok(Some(frame)) => {
@@ -196,9 +194,8 @@ impl Host {
                     None => has_errors = false,
                 },
                 () = until(due) => {
-                    let now = self.now();
-                    self.bridge.tick(now);
-                    self.collect(None);
+                    let outputs = self.driver.tick();
+                    let _ = self.deliver(outputs, None);
                 }
             }
         };
@@ -271,12 +268,8 @@ impl Host {
         }));
     }
 
-    fn now(&self) -> Moment {
-        self.begun.elapsed().into()
-    }
-
     fn is_translated(&self) -> bool {
-        self.bridge.versions().is_some_and(|(client, agent)| client != agent)
+        self.driver.bridge().versions().is_some_and(|(client, agent)| client != agent)
     }
 
     fn frame(&mut self, frame: Frame) {
@@ -301,13 +294,12 @@ impl Host {
     }
 
     fn agent_said(&mut self, line: &SharedText) {
-        if self.bridge.is_passthrough(Side::Agent, line.as_bytes()) {
+        if self.driver.bridge().is_passthrough(Side::Agent, line.as_bytes()) {
             return self.said.push(Said::Line(line.clone()));
         }
-        let now = self.now();
-        let handled = self.bridge.handle(Side::Agent, line, now);
+        let outputs = self.driver.receive(Side::Agent, line);
         if !self.has_version
-            && let Some((_, version)) = self.bridge.versions()
+            && let Some((_, version)) = self.driver.bridge().versions()
         {
             self.has_version = true;
             self.said.push(Said::Version(version));
@@ -317,17 +309,14 @@ impl Host {
         {
             self.said.push(Said::Other { from: Side::Agent, text: line.to_string(), about });
         }
-        self.collect(None);
-        if handled == Handled::Forward {
+        if self.deliver(outputs, None) == Handled::Forward {
             self.said.push(Said::Line(line.clone()));
         }
     }
 
     fn pass_on(&mut self, ForAgent { line, session }: ForAgent) {
-        let now = self.now();
-        let handled = self.bridge.handle(Side::Client, &line, now);
-        self.collect(session.as_ref());
-        if handled == Handled::Forward {
+        let outputs = self.driver.receive(Side::Client, &line);
+        if self.deliver(outputs, session.as_ref()) == Handled::Forward {
             self.send(line);
         }
     }
@@ -337,27 +326,9 @@ impl Host {
         self.waiting.push_back(line);
     }
 
-    /// Takes what the bridge has for either side.
-    fn collect(&mut self, session: Option<&SessionId>) {
-        let outputs: Vec<Output> = self.bridge.drain().collect();
-        for output in outputs {
-            match output {
-                Output::Line { to: Side::Client, line } => self.said.push(Said::Line(line.into())),
-                Output::Line { to: Side::Agent, line } => {
-                    if let Some(session) = session {
-                        self.note(&line, session);
-                    }
-                    let about =
-                        session.map_or(About::Introduction, |session| About::Session(session.clone()));
-                    self.said.push(Said::Other { from: Side::Client, text: line.clone(), about });
-                    self.send(line);
-                }
-                Output::Loss(loss) => {
-                    let Ok(text) = serde_json::to_string(&loss) else { continue };
-                    self.said.push(Said::Loss { session: loss.session, text });
-                }
-            }
-        }
+    /// Delivers what the bridge has for either side.
+    fn deliver(&mut self, outputs: Outputs, session: Option<&SessionId>) -> Handled {
+        outputs.deliver(&mut HostPort { host: self, session })
     }
 
     /// Remembers which session a request is about.
@@ -379,6 +350,31 @@ impl Host {
             Message::Notification(notification) => notification.params,
         };
         params?.text("sessionId").map(About::Agents)
+    }
+}
+
+/// Where the output of an agent's bridge goes, for a line about a session.
+struct HostPort<'a> {
+    host: &'a mut Host,
+    session: Option<&'a SessionId>,
+}
+
+impl Port for HostPort<'_> {
+    fn send(&mut self, to: Side, line: String) {
+        let Self { host, session } = self;
+        if to == Side::Client {
+            return host.said.push(Said::Line(line.into()));
+        }
+        if let Some(session) = session {
+            host.note(&line, session);
+        }
+        let about = session.map_or(About::Introduction, |session| About::Session(session.clone()));
+        host.said.push(Said::Other { from: Side::Client, text: line.clone(), about });
+        host.send(line);
+    }
+
+    fn lose(&mut self, loss: Loss) {
+        self.host.said.push(Said::Loss(loss));
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use switchboard_acp::rpc::RequestId;
+use switchboard_bridge::Loss;
 use switchboard_store::{Moment, Role, Store, Token};
 use switchboard_transport::server::ServerConnection;
 use switchboard_transport::{Grace, Program};
@@ -89,6 +90,11 @@ pub(crate) enum Event {
     Found {
         connection: ConnectionId,
         place: Result<Option<u64>, String>,
+    },
+    /// The translation for a client could not carry something.
+    Lost {
+        connection: ConnectionId,
+        loss: Loss,
     },
     /// A client is of version 1.
     Translated {
@@ -301,7 +307,7 @@ impl Service {
                             self.core.host_line(host, &line);
                         }
                         Said::Other { from, text, about } => self.core.other_line(host, &about, from, &text),
-                        Said::Loss { session, text } => self.core.lost(host, session.as_deref(), &text),
+                        Said::Loss(loss) => self.core.lost(host, &loss),
                         Said::Error(text) => self.core.complained(host, &text),
                         Said::Noise(text) => self.core.rambled(host, &text),
                         Said::Version(version) => self.core.speaks(host, version),
@@ -333,6 +339,7 @@ impl Service {
                 Err(reason) => self.core.read_failed(connection, &session, &reason),
             },
             Event::Found { connection, place } => self.core.found(connection, place),
+            Event::Lost { connection, loss } => self.core.client_lost(connection, &loss),
             Event::Translated { connection } => self.core.translated(connection),
             Event::Owned { session, owned } => self.core.owned(&session, *owned),
             Event::Passed { ticket, reply } => self.core.passed(ticket, reply.as_deref()),

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use switchboard_acp::rpc::{Message, Request, RequestId, Response, codes, is_batch};
 use switchboard_acp::{Wire, WireFormat};
-use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side, Version};
+use switchboard_bridge::{BridgeOptions, Driver, Handled, Loss, Output, Outputs, Port, Side, Version};
 use switchboard_transport::{
     Anomaly, Closure, Connection, ConnectionOptions, Event, Inbox, Received, SharedText, Substitute,
 };
@@ -42,8 +42,7 @@ pub(crate) fn to_version_one_agent(
     let mut bridge_options = BridgeOptions::between(Version::V2, Version::V1);
     bridge_options.agent_name = agent_name.to_owned();
     let translation = Translation {
-        bridge: Bridge::new(bridge_options),
-        begun: Instant::now(),
+        driver: Driver::new(bridge_options),
         agent,
         client: far,
         handshake: Some(Handshake { answer, id: None }),
@@ -65,8 +64,7 @@ pub(crate) fn to_version_one_client(
 ) -> Connection {
     let (near, far) = Connection::pair(options, ConnectionOptions::default());
     let translation = Translation {
-        bridge: Bridge::new(BridgeOptions::between(Version::V1, Version::V2)),
-        begun: Instant::now(),
+        driver: Driver::new(BridgeOptions::between(Version::V1, Version::V2)),
         agent: far,
         client,
         handshake: None,
@@ -80,8 +78,7 @@ pub(crate) fn to_version_one_client(
 }
 
 struct Translation {
-    bridge: Bridge,
-    begun: Instant,
+    driver: Driver,
     agent: Connection,
     client: Connection,
     handshake: Option<Handshake>,
@@ -110,14 +107,13 @@ impl Translation {
             return;
         }
         loop {
-            let due = self.bridge.next_deadline().map(|at| self.begun + at.since(Moment::default()));
+            let due = self.driver.next_deadline().map(Instant::from_std);
             let (from, line) = tokio::select! {
                 line = next_line(&mut self.agent.inbox) => (Side::Agent, line),
                 line = next_line(&mut self.client.inbox) => (Side::Client, line),
                 () = until(due) => {
-                    let now = self.now();
-                    self.bridge.tick(now);
-                    if self.send().await.is_none() {
+                    let outputs = self.driver.tick();
+                    if self.send(outputs).await.is_none() {
                         return;
                     }
                     continue;
@@ -139,16 +135,12 @@ impl Translation {
                         // The first to know is the only one to tell.
                         let _ = self.gone.set(closure);
                     }
-                    self.bridge.finish();
-                    let _ = self.send().await;
+                    let outputs = self.driver.finish();
+                    let _ = self.send(outputs).await;
                     return;
                 }
             }
         }
-    }
-
-    fn now(&self) -> Moment {
-        self.begun.elapsed().into()
     }
 
     /// Passes on what the agent should not have sent. Whoever waits for an answer that was too long is told so.
@@ -216,61 +208,64 @@ impl Translation {
 
     /// `None` when a side cannot be reached any more.
     async fn carry(&mut self, from: Side, line: &SharedText) -> Option<()> {
-        let now = self.now();
         let substitute = self.handshake.as_ref().and_then(|handshake| handshake.substitute(from, line));
         if substitute.is_some() {
             self.handshake = None;
         }
         let text = substitute.as_deref().unwrap_or(line.as_str());
-        let handled = self.bridge.handle(from, text, now);
-        let outputs: Vec<Output> = self.bridge.drain().collect();
+        let outputs = self.driver.receive(from, text);
         if from == Side::Agent
-            && let Some(fault) = self.fault(line, &outputs)
+            && let Some(fault) = self.fault(line, outputs.items())
         {
             self.tell(fault).await;
         }
-        self.send_all(outputs).await?;
-        if handled == Handled::Forward {
+        if self.send(outputs).await? == Handled::Forward {
             self.to(from.other(), line.clone()).await?;
         }
         Some(())
     }
 
-    async fn send(&mut self) -> Option<()> {
-        let outputs = self.bridge.drain().collect();
-        self.send_all(outputs).await
-    }
-
-    async fn send_all(&mut self, outputs: Vec<Output>) -> Option<()> {
-        for output in outputs {
-            match output {
-                Output::Line { to, line } => {
-                    if to == Side::Agent
-                        && let Ok(Message::Request(request)) = Message::decode(&line, WireFormat::Any)
-                    {
-                        if let RequestId::Number(number) = request.id {
-                            self.asked = number;
-                        }
-                        if let Some(handshake) = &mut self.handshake {
-                            handshake.note(&request);
-                        }
-                    }
-                    self.to(to, SharedText::from(line)).await?;
+    /// Sends lines to either side and reports losses. `None` when a side cannot be reached any more.
+    async fn send(&mut self, outputs: Outputs) -> Option<Handled> {
+        let mut sorted = Sorted { lines: Vec::new(), observer: self.observer.as_ref() };
+        let handled = outputs.deliver(&mut sorted);
+        for (to, line) in sorted.lines {
+            if to == Side::Agent
+                && let Ok(Message::Request(request)) = Message::decode(&line, WireFormat::Any)
+            {
+                if let RequestId::Number(number) = request.id {
+                    self.asked = number;
                 }
-                // What a person would miss is said in the session by the bridge itself.
-                Output::Loss(loss) => {
-                    if let Some(observer) = &self.observer {
-                        observer.see(Observed::Loss(&loss));
-                    }
+                if let Some(handshake) = &mut self.handshake {
+                    handshake.note(&request);
                 }
             }
+            self.to(to, SharedText::from(line)).await?;
         }
-        Some(())
+        Some(handled)
     }
 
     async fn to(&mut self, side: Side, line: SharedText) -> Option<()> {
         let connection = if side == Side::Agent { &self.agent } else { &self.client };
         connection.caller.forward(&line).await.ok()
+    }
+}
+
+/// Lines that wait to be sent; losses go to the observer.
+struct Sorted<'a> {
+    lines: Vec<(Side, String)>,
+    observer: Option<&'a Observer>,
+}
+
+impl Port for Sorted<'_> {
+    fn send(&mut self, to: Side, line: String) {
+        self.lines.push((to, line));
+    }
+
+    fn lose(&mut self, loss: Loss) {
+        if let Some(observer) = self.observer {
+            observer.see(Observed::Loss(&loss));
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod configuration;
 mod ending;
 mod handshake;
 mod lines;
+mod losses;
 mod oddities;
 mod outbound_queue;
 mod outcome;

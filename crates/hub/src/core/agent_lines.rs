@@ -16,7 +16,7 @@ use super::questions::{ELICITATION, PERMISSION, cancelled};
 use super::session::Session;
 use super::{ConnectionId, Core, HostId, Memory, Output, SessionId};
 use crate::host::About;
-use switchboard_bridge::Version;
+use switchboard_bridge::{Loss, Version};
 
 /// The divider in a session whose agent has lost it.
 const FORGOTTEN: &str =
@@ -68,9 +68,11 @@ impl Core {
     }
 
     /// What could not be carried over to or from an agent.
-    pub(crate) fn lost(&mut self, host: HostId, session: Option<&str>, text: &str) {
-        if let Some(session) = session.and_then(|session| self.session_of(host, session)) {
-            let _ = self.append(&session, Channel::Diagnostic, text);
+    pub(crate) fn lost(&mut self, host: HostId, loss: &Loss) {
+        if let Some(session) = loss.session.as_deref().and_then(|session| self.session_of(host, session)) {
+            let _ = self.append(&session, Channel::Diagnostic, loss.to_json());
+        } else {
+            self.note_beside(host, Channel::Diagnostic, &loss.to_json());
         }
     }
 

@@ -8,6 +8,7 @@ use switchboard_acp::rpc::RequestId;
 
 use super::direct::DirectQuestion;
 use super::lines::Outcome;
+use super::losses::LossCounts;
 use super::seeking::Seeking;
 use super::{Identity, SessionId, ToClient};
 
@@ -102,6 +103,8 @@ pub(super) struct Attachment {
     pub(super) behind_since: Option<u64>,
     /// Whether it goes when it has seen everything, because the session was closed.
     pub(super) leaves: bool,
+    /// What its translation could not carry since it was attached.
+    pub(super) losses: LossCounts,
 }
 
 #[derive(Debug)]
@@ -178,6 +181,7 @@ impl Attachment {
             knows_notices: false,
             behind_since: None,
             leaves: false,
+            losses: LossCounts::default(),
         }
     }
 

@@ -10,6 +10,7 @@ use switchboard_transport::SharedText;
 
 use super::connection::{Attachment, Phase, Start};
 use super::lines::{self, Outcome, Rewrite};
+use super::losses::LossCounts;
 use super::{ConnectionId, Core, Kept, Memory, Output, SessionId, ToClient};
 
 /// Why a client cannot go on at a place.
@@ -57,6 +58,8 @@ impl Core {
                 attachment.is_reading = false;
                 attachment.leaves = false;
                 attachment.phase = phase;
+                // Its history is translated again.
+                attachment.losses = LossCounts::default();
             }
             None => {
                 let attachment = Attachment { known, ..Attachment::new(place, phase) };

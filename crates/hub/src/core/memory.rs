@@ -14,6 +14,7 @@ use switchboard_session::{
 use switchboard_store::Channel;
 
 use super::lines::{self, Outcome, text_of};
+use super::losses::LossCounts;
 use super::questions::ELICITATION;
 
 /// How many prompts are remembered for those who repeat one.
@@ -111,6 +112,8 @@ pub(crate) struct Memory {
     operations: VecDeque<Operation>,
     /// How often the agent was told to stop since it last began to work.
     pub(crate) cancels: usize,
+    /// Losses in the log.
+    pub(super) losses: LossCounts,
 }
 
 impl Default for Memory {
@@ -125,6 +128,7 @@ impl Default for Memory {
             questions: BTreeMap::new(),
             operations: VecDeque::new(),
             cancels: 0,
+            losses: LossCounts::default(),
         }
     }
 }
@@ -156,6 +160,9 @@ impl Memory {
                 }
             }
             Channel::Hub => self.note(text),
+            Channel::Diagnostic => {
+                let _ = self.losses.count(text);
+            }
             _ => {}
         }
         Seen::Nothing

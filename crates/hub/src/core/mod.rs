@@ -14,6 +14,7 @@ mod dormancy;
 mod hosting;
 pub(crate) mod lines;
 mod listing;
+pub(crate) mod losses;
 pub(crate) mod memory;
 mod methods;
 mod notices;
@@ -62,6 +63,9 @@ pub(crate) type SessionId = Arc<str>;
 
 /// How many logs are read at a time after the hub was cut off.
 const RECOVERIES: usize = 4;
+
+/// The notification by which a client that translates for itself reports a loss: `{sessionId, loss}`.
+pub const LOSS_METHOD: &str = "_switchboard/loss";
 
 /// Error: the role of a token does not allow it.
 pub(crate) const FORBIDDEN: i32 = -32004;

@@ -7,6 +7,7 @@ use switchboard_acp::rpc::{Notification, RequestId, codes};
 use switchboard_acp::{Raw, Side};
 use switchboard_store::{Channel, Role};
 
+use super::LOSS_METHOD;
 use super::connection::{ATTACHMENTS, Connection, Phase};
 use super::delivery::NoSuchPlace;
 use super::lines::{self, OPERATION, Outcome, Rewrite};
@@ -28,6 +29,7 @@ impl Core {
         match &*notification.method {
             "stream/resume" => self.resume_streams(connection, params),
             "$/cancel_request" => self.cancel_request(connection, params),
+            LOSS_METHOD => self.loss_reported(connection, params),
             "session/cancel" => {
                 if self.needs(connection, Role::Answer).is_ok()
                     && let Ok(named) = self.named(connection, params)

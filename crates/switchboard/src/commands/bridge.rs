@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use switchboard_bridge::{Bridge, BridgeOptions, Dialect};
+use switchboard_bridge::{BridgeOptions, Dialect, Driver};
 use switchboard_store::About;
 use switchboard_transport::{Child, Program, StandardErrorLine};
 use tokio::sync::mpsc;
@@ -143,7 +143,7 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
     };
     let host = LocalHost::new(arguments.serve_files, events);
     let parts = Parts {
-        bridge: Bridge::with_host(options, Box::new(host)),
+        driver: Driver::with_host(options, Box::new(host)),
         losses,
         record,
         history,

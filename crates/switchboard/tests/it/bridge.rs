@@ -2,6 +2,7 @@
 
 #![allow(clippy::needless_pass_by_value, reason = "values are written in place")]
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
@@ -101,10 +102,15 @@ impl Client {
     }
 
     pub(crate) fn with_agent(arguments: &[&str], script: &str) -> Self {
+        Client::with_command(arguments, &["sh", "-c", script])
+    }
+
+    pub(crate) fn with_command(arguments: &[&str], command: &[impl AsRef<OsStr>]) -> Self {
         let mut process = listening_to_signals()
             .arg("bridge")
             .args(arguments)
-            .args(["--", "sh", "-c", script])
+            .arg("--")
+            .args(command)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

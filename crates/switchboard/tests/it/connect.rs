@@ -1,6 +1,6 @@
 //! An editor on a hub by `switchboard connect`, over a network that breaks and a hub that is killed.
 
-mod editor;
+pub(crate) mod editor;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};

@@ -17,6 +17,7 @@ mod diff;
 mod dist;
 mod doctor;
 mod documentation;
+mod equal_runtimes;
 mod fold;
 mod history;
 mod hub_notes;

@@ -18,7 +18,7 @@ use self::hub::{Client, Hub};
 use crate::agent_program::Place;
 use crate::interop::{SWITCHBOARD, acpx, run_acpx};
 
-fn block_on<T>(work: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 

@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use switchboard_acp::Correlator;
 use switchboard_acp::rpc::Outline;
-use switchboard_bridge::{Bridge, Handled, Loss, Moment, Output, Severity, Side};
+use switchboard_bridge::{Driver, Handled, Loss, Port, Severity, Side};
 use switchboard_store::Channel;
 use switchboard_transport::{
     Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, LineReader, Oddities, Spawned, Substitute, TooLong,
@@ -23,7 +23,7 @@ use crate::ending::{self, Phase, Stop, Stops};
 use crate::outbound_queue::{OutboundLine, OutboundQueue};
 use crate::outcome::{CommandError, Outcome};
 use crate::terminal::text::visible_line;
-use crate::{handshake, standard_error, stdio};
+use crate::{handshake, losses, standard_error, stdio};
 
 /// How many lines, or runs of lines, of one side are handled before the other gets its turn.
 const TURN: usize = 128;
@@ -48,7 +48,7 @@ const UNREAD: Duration = Duration::from_secs(2);
 
 /// What the bridge is made of.
 pub(super) struct Parts {
-    pub(super) bridge: Bridge,
+    pub(super) driver: Driver,
     pub(super) losses: Option<File>,
     pub(super) record: Option<BridgeRecording>,
     pub(super) history: Option<History>,
@@ -59,15 +59,13 @@ pub(super) struct Parts {
 }
 
 pub(super) struct Service {
-    bridge: Bridge,
-    start: Instant,
+    driver: Driver,
     to_client: OutboundQueue,
     to_agent: OutboundQueue,
     losses: Option<File>,
     record: Option<BridgeRecording>,
     history: Option<History>,
     permissions: Option<Permissions>,
-    now: Moment,
     /// The requests of the client that wait for an answer; of a handshake, when it is too late.
     unanswered: Correlator<Option<tokio::time::Instant>>,
     handshake_timeout: Duration,
@@ -92,7 +90,7 @@ enum End {
 impl Service {
     pub(super) async fn run(parts: Parts, spawned: Spawned) -> Result<Outcome, CommandError> {
         let Parts {
-            bridge,
+            driver,
             losses,
             record,
             history,
@@ -104,15 +102,13 @@ impl Service {
         let Spawned { child, input, output } = spawned;
         let holds = record.is_some();
         let mut service = Service {
-            bridge,
-            start: Instant::now(),
+            driver,
             to_client: OutboundQueue::to_client(stdio::output()).holding(holds),
             to_agent: OutboundQueue::to_agent(input).holding(holds),
             losses,
             record,
             history,
             permissions,
-            now: Moment(0),
             unanswered: Correlator::new(UNANSWERED),
             handshake_timeout,
             too_late: None,
@@ -143,12 +139,11 @@ impl Service {
             if self.to_agent.is_closed() && deaf.is_none() {
                 deaf = Some(tokio::time::Instant::now() + LAST_OUTPUT);
             }
-            let deadline = self.bridge.next_deadline().map(|due| self.instant(due));
+            let deadline = self.driver.next_deadline().map(Into::into);
             let too_late = self.too_late;
             tokio::select! {
                 frame = from_agent.next(), if self.to_client.has_room() => match frame {
                     Ok(Some(frame)) => {
-                        self.look_at_clock();
                         deaf = deaf.map(|_| tokio::time::Instant::now() + LAST_OUTPUT);
                         self.frame(Side::Agent, frame);
                         for _ in 0..TURN {
@@ -170,7 +165,6 @@ impl Service {
                 frame = from_client.next(), if farewell.is_none() && deaf.is_none() && self.takes_from_client() => {
                     match frame {
                         Ok(Some(frame)) => {
-                            self.look_at_clock();
                             self.frame(Side::Client, frame);
                         }
                         Ok(None) | Err(_) => farewell = Some(tokio::time::Instant::now() + LAST_ANSWERS),
@@ -188,9 +182,8 @@ impl Service {
                 Some(event) = terminal_events.recv() => self.terminal_event(event),
                 stop = stops.next() => return End::Told(stop),
                 () = stdio::sleep_until(deadline) => {
-                    self.look_at_clock();
-                    self.bridge.tick(self.now);
-                    self.collect();
+                    let outputs = self.driver.tick();
+                    let _ = outputs.deliver(self);
                 }
             }
         }
@@ -210,23 +203,14 @@ impl Service {
         self.to_agent.has_room() && self.to_client.keeps_up()
     }
 
-    /// Looks at the clock. Once for all lines that came together: they came at the same time.
-    fn look_at_clock(&mut self) {
-        self.now = self.start.elapsed().into();
-    }
-
-    fn instant(&self, moment: Moment) -> tokio::time::Instant {
-        // One more, because the clock counts whole milliseconds.
-        (self.start + moment.after(1).since(Moment::default())).into()
-    }
-
     /// Passes on what the agent has said already as far as nobody has to look at it. Tells whether there was something.
     fn pass_run(&mut self, from_agent: &mut LineReader<impl AsyncRead + Unpin>) -> bool {
         // History looks at each line while it waits for something.
         if self.history.as_ref().is_some_and(History::is_at_work) {
             return false;
         }
-        let Service { bridge, to_client, record, permissions, .. } = self;
+        let Service { driver, to_client, record, permissions, .. } = self;
+        let bridge = driver.bridge();
         let room = to_client.room();
         let passes = |line: &[u8]| {
             bridge.is_passthrough(Side::Agent, line)
@@ -270,7 +254,7 @@ impl Service {
     /// Takes a message of one side to the other, unless history or rules know better.
     fn pass(&mut self, from: Side, line: OutboundLine) {
         if let Some(permissions) = self.permissions.as_mut().filter(|_| from == Side::Agent) {
-            permissions.hear_agent(line.text(), self.now);
+            permissions.hear_agent(line.text(), self.driver.now());
         }
         let history = self.history.as_mut().filter(|_| from == Side::Agent);
         match history.and_then(|history| history.take_of_agent(line.text())) {
@@ -362,14 +346,13 @@ impl Service {
 
     /// Takes a line that came from one side.
     fn line(&mut self, from: Side, line: OutboundLine) {
-        let handled = self.bridge.handle(from, line.text(), self.now);
-        if handled == Handled::Done {
+        let outputs = self.driver.receive(from, line.text());
+        if outputs.handled() == Handled::Done {
             self.record(from, from, line.text());
         }
-        self.collect();
-        if handled == Handled::Forward {
+        if outputs.deliver(self) == Handled::Forward {
             if let Some(recorded) = &mut self.record {
-                recorded.forwarded(from, line.text(), self.bridge.versions());
+                recorded.forwarded(from, line.text(), self.driver.bridge().versions());
             }
             self.send(from.other(), line);
         }
@@ -416,58 +399,24 @@ impl Service {
 
     fn push_to_agent(&mut self, line: OutboundLine) {
         if let Some(permissions) = &mut self.permissions {
-            permissions.hear_client(line.text(), self.now);
+            permissions.hear_client(line.text(), self.driver.now());
         }
         self.to_agent.push(line);
     }
 
     fn terminal_event(&mut self, event: TerminalEvent) {
-        self.look_at_clock();
-        let now = self.now;
-        match event {
-            TerminalEvent::Output { terminal_id, bytes } => {
-                self.bridge.terminal_output(&terminal_id, &bytes, now);
-            }
+        let outputs = match event {
+            TerminalEvent::Output { terminal_id, bytes } => self.driver.terminal_output(&terminal_id, &bytes),
             TerminalEvent::Exited { terminal_id, code, signal } => {
-                self.bridge.terminal_exited(&terminal_id, code, signal.as_deref(), now);
+                self.driver.terminal_exited(&terminal_id, code, signal.as_deref())
             }
-        }
-        self.collect();
-    }
-
-    /// Takes what the bridge has to send and to report.
-    fn collect(&mut self) {
-        let outputs: Vec<Output> = self.bridge.drain().collect();
-        for output in outputs {
-            match output {
-                Output::Line { to, line } => {
-                    self.record(to, to.other(), &line);
-                    self.send(to, OutboundLine::Made(line));
-                }
-                Output::Loss(loss) => self.write_loss(&loss),
-            }
-        }
-    }
-
-    fn write_loss(&mut self, loss: &Loss) {
-        let Ok(line) = serde_json::to_string(loss) else { return };
-        if let Some(recorded) = &self.record {
-            recorded.recording.put(Channel::Diagnostic, &line);
-        }
-        if loss.severity == Severity::Guess {
-            return;
-        }
-        if let Some(file) = &mut self.losses
-            && let Err(error) = writeln!(file, "{line}")
-        {
-            standard_error::say(format!("switchboard: losses are no longer written: {error}"));
-            self.losses = None;
-        }
+        };
+        let _ = outputs.deliver(self);
     }
 
     fn record(&mut self, at: Side, from: Side, line: &str) {
         if let Some(recorded) = &mut self.record {
-            recorded.line(at, from, line, self.bridge.versions());
+            recorded.line(at, from, line, self.driver.bridge().versions());
         }
     }
 
@@ -481,7 +430,6 @@ impl Service {
     ) -> Result<Outcome, CommandError> {
         let in_hurry = matches!(end, End::Told(_));
         let failure = self.tell_bridge(&end, child).await;
-        self.collect();
         self.release();
         self.to_agent.close();
         let waits_for_client = failure.is_some();
@@ -509,11 +457,13 @@ impl Service {
     async fn tell_bridge(&mut self, end: &End, child: &Child) -> Option<CommandError> {
         let (did, hint) = match end {
             End::Client => {
-                self.bridge.finish();
+                let outputs = self.driver.finish();
+                let _ = outputs.deliver(self);
                 return None;
             }
             End::Told(stop) => {
-                self.bridge.agent_ended(&format!("the bridge was told to end ({stop})"), &[]);
+                let outputs = self.driver.agent_ended(&format!("the bridge was told to end ({stop})"), &[]);
+                let _ = outputs.deliver(self);
                 return None;
             }
             End::Agent(did) => (did.clone(), None),
@@ -529,7 +479,8 @@ impl Service {
         };
         let last_lines = known.shown_lines();
         let failed = CommandError::failed(&*reason);
-        self.bridge.agent_ended(&with_last_line(reason, &last_lines), &last_lines);
+        let outputs = self.driver.agent_ended(&with_last_line(reason, &last_lines), &last_lines);
+        let _ = outputs.deliver(self);
         Some(match hint {
             Some(hint) => failed.hint(hint),
             None => failed,
@@ -560,7 +511,7 @@ impl Service {
 
     /// Ends the recording, and tells what was odd and what was lost.
     async fn finish(self, exit: Option<Exit>) {
-        let Service { record, losses, bridge, of_client, of_agent, .. } = self;
+        let Service { record, losses, driver, of_client, of_agent, .. } = self;
         if let Some(recorded) = record {
             recorded.finish(exit).await;
         }
@@ -570,7 +521,30 @@ impl Service {
             }
         }
         if losses.is_none() {
-            report(&bridge);
+            losses::report(driver.bridge().losses());
+        }
+    }
+}
+
+impl Port for Service {
+    fn send(&mut self, to: Side, line: String) {
+        self.record(to, to.other(), &line);
+        Service::send(self, to, OutboundLine::Made(line));
+    }
+
+    fn lose(&mut self, loss: Loss) {
+        let line = loss.to_json();
+        if let Some(recorded) = &self.record {
+            recorded.recording.put(Channel::Diagnostic, &line);
+        }
+        if loss.severity == Severity::Guess {
+            return;
+        }
+        if let Some(file) = &mut self.losses
+            && let Err(error) = writeln!(file, "{line}")
+        {
+            standard_error::say(format!("switchboard: losses are no longer written: {error}"));
+            self.losses = None;
         }
     }
 }
@@ -580,20 +554,5 @@ fn with_last_line(reason: String, last_lines: &[String]) -> String {
     match last_lines.iter().rev().find(|line| !line.trim().is_empty()) {
         Some(line) => format!("{reason}: {}", line.trim()),
         None => reason,
-    }
-}
-
-/// What was lost, on standard error.
-fn report(bridge: &Bridge) {
-    let losses = bridge.losses();
-    if losses.total() == 0 {
-        return;
-    }
-    standard_error::say(format!("switchboard: {} things could not be carried over:", losses.total()));
-    for (message, element, count) in losses.counts() {
-        let why =
-            losses.entries().iter().find(|loss| loss.message == message && loss.severity != Severity::Guess);
-        let why = why.map_or("", |loss| &loss.reason);
-        standard_error::say(format!("  {count} x {message} {element}: {why}"));
     }
 }

@@ -2,12 +2,13 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use switchboard_acp::detect::Handshake;
 use switchboard_acp::rpc::{Message, Outline};
 use switchboard_acp::{Correlator, WireFormat};
-use switchboard_bridge::{Bridge, BridgeOptions, Moment, Output, Side, Version};
+use switchboard_bridge::{BridgeOptions, Driver, Loss, Outputs, Port, Side, Version};
+use switchboard_hub::LOSS_METHOD;
 use switchboard_peer::{Connected, ResumableClient, ResumableOutput};
 use switchboard_transport::{Remote, RemoteError, RemoteStream, SharedText};
 use tokio::sync::Notify;
@@ -16,7 +17,7 @@ use super::attempts::{Attempts, within_patience};
 use super::pipe::{Link, LinkEnd, LinkLines, Pipe};
 use crate::outbound_queue::{OutboundLine, OutboundQueue};
 use crate::outcome::{CommandError, Outcome};
-use crate::{standard_error, stdio};
+use crate::{losses, standard_error, stdio};
 
 /// How long the hub may take for answers after the editor has said all that it has to say: it may be a script that still
 /// reads.
@@ -32,8 +33,9 @@ const UNANSWERED: usize = 10_000;
 pub(super) struct HubLink {
     client: ResumableClient,
     /// For an editor of version 1: the hub hears version 2 from us.
-    bridge: Option<Bridge>,
-    start: Instant,
+    driver: Option<Driver>,
+    /// Lines of the bridge that have not been passed on.
+    translated: Vec<(Side, String)>,
     link: Option<Link>,
     taken_up: Arc<Notify>,
     /// What the hub calls the connection that there is, or was.
@@ -65,14 +67,14 @@ impl HubLink {
             _ => Version::V2,
         };
         let options = BridgeOptions { is_shared: true, ..BridgeOptions::between(Version::V1, Version::V2) };
-        let bridge = (version == Version::V1).then(|| Bridge::new(options));
-        if bridge.is_some() {
+        let driver = (version == Version::V1).then(|| Driver::new(options));
+        if driver.is_some() {
             client = client.without_cursors();
         }
         Ok(HubLink {
             client,
-            bridge,
-            start: Instant::now(),
+            driver,
+            translated: Vec::new(),
             link: None,
             taken_up: Arc::default(),
             connection_id: None,
@@ -96,10 +98,12 @@ impl HubLink {
             let reason = error.to_string();
             self.client.give_up(&reason);
             self.carry(pipe);
-            if let Some(bridge) = &mut self.bridge {
-                bridge.agent_ended(&reason, &[]);
-            }
+            let outputs = self.driver.as_mut().map(|driver| driver.agent_ended(&reason, &[]));
+            self.take_translated(outputs);
             self.carry(pipe);
+        }
+        if let Some(driver) = &self.driver {
+            losses::report(driver.bridge().losses());
         }
         // An editor that reads nothing is not waited for.
         let _ = tokio::time::timeout(UNREAD, pipe.to_editor.flush()).await;
@@ -127,7 +131,7 @@ impl HubLink {
             if self.link.is_none() && attempt.is_none() && due.is_none() {
                 due = Some(tokio::time::Instant::now() + attempts.next_pause());
             }
-            let deadline = self.bridge.as_ref().and_then(Bridge::next_deadline).map(|due| self.instant(due));
+            let deadline = self.driver.as_ref().and_then(Driver::next_deadline).map(Into::into);
             let takes_from_editor = farewell.is_none() && self.takes_from_editor(pipe);
             let is_linked = self.link.is_some();
             let (lines, outbound) = match &mut self.link {
@@ -165,10 +169,8 @@ impl HubLink {
                 () = pipe.to_editor.send_first() => {}
                 () = stdio::sleep_until(farewell), if farewell.is_some() => return Ok(()),
                 () = stdio::sleep_until(deadline), if deadline.is_some() => {
-                    let now = self.now();
-                    if let Some(bridge) = &mut self.bridge {
-                        bridge.tick(now);
-                    }
+                    let outputs = self.driver.as_mut().map(Driver::tick);
+                    self.take_translated(outputs);
                 }
             }
         }
@@ -178,15 +180,6 @@ impl HubLink {
     fn takes_from_editor(&self, pipe: &Pipe) -> bool {
         let takes = self.link.as_ref().is_none_or(|link| link.outbound.has_room());
         takes && self.client.has_room() && pipe.to_editor.keeps_up()
-    }
-
-    fn now(&self) -> Moment {
-        self.start.elapsed().into()
-    }
-
-    fn instant(&self, moment: Moment) -> tokio::time::Instant {
-        // One more, because the clock counts whole milliseconds.
-        (self.start + moment.after(1).since(Moment::default())).into()
     }
 
     /// The next attempt; `None` where the settings cannot be used now.
@@ -224,11 +217,10 @@ impl HubLink {
         if let Some(Outline::Request { id, .. }) = Outline::of(line) {
             self.unanswered.open_or_evict(Side::Client, &id, ());
         }
-        let now = self.now();
-        match &mut self.bridge {
-            Some(bridge) => {
-                // Between two versions nothing goes over as it is.
-                let _ = bridge.handle(Side::Client, line, now);
+        match &mut self.driver {
+            Some(driver) => {
+                let outputs = driver.receive(Side::Client, line);
+                self.take_translated(Some(outputs));
             }
             None => self.client.handle(Side::Client, line),
         }
@@ -237,7 +229,6 @@ impl HubLink {
 
     /// Passes on what there is to send, until nobody has anything to say to anybody.
     fn carry(&mut self, pipe: &mut Pipe) {
-        let now = self.now();
         loop {
             let outputs: Vec<ResumableOutput> = self.client.drain().collect();
             let is_quiet = outputs.is_empty();
@@ -250,9 +241,10 @@ impl HubLink {
                     }
                     ResumableOutput::Line { to: Side::Client, line } => {
                         self.is_useful = true;
-                        match &mut self.bridge {
-                            Some(bridge) => {
-                                let _ = bridge.handle(Side::Agent, &line, now);
+                        match &mut self.driver {
+                            Some(driver) => {
+                                let outputs = driver.receive(Side::Agent, &line);
+                                self.take_translated(Some(outputs));
                             }
                             None => self.tell_editor(pipe, line),
                         }
@@ -270,19 +262,24 @@ impl HubLink {
                     _ => {}
                 }
             }
-            let translated: Vec<Output> =
-                self.bridge.as_mut().map(|bridge| bridge.drain().collect()).unwrap_or_default();
+            let translated = std::mem::take(&mut self.translated);
             if is_quiet && translated.is_empty() {
                 return;
             }
-            for output in translated {
-                match output {
-                    Output::Line { to: Side::Client, line } => self.tell_editor(pipe, line),
-                    Output::Line { to: Side::Agent, line } => self.client.handle(Side::Client, &line),
-                    // What a person would miss is said in the session by the bridge itself.
-                    Output::Loss(_) => {}
+            for (to, line) in translated {
+                match to {
+                    Side::Client => self.tell_editor(pipe, line),
+                    Side::Agent => self.client.handle(Side::Client, &line),
                 }
             }
+        }
+    }
+
+    /// Takes what the bridge has for either side; [`HubLink::carry`] passes it on. Nothing goes over as it is, because the two
+    /// versions differ.
+    fn take_translated(&mut self, outputs: Option<Outputs>) {
+        if let Some(outputs) = outputs {
+            let _ = outputs.deliver(self);
         }
     }
 
@@ -291,6 +288,21 @@ impl HubLink {
             self.unanswered.answered(Side::Agent, &id);
         }
         pipe.to_editor.push(OutboundLine::Made(line));
+    }
+}
+
+impl Port for HubLink {
+    fn send(&mut self, to: Side, line: String) {
+        self.translated.push((to, line));
+    }
+
+    fn lose(&mut self, loss: Loss) {
+        // The hub keeps the session's log, so the loss is recorded there.
+        if let Some(session) = &loss.session {
+            let params = serde_json::json!({"sessionId": session, "loss": &loss});
+            let line = serde_json::json!({"jsonrpc": "2.0", "method": LOSS_METHOD, "params": params});
+            self.client.handle(Side::Client, &line.to_string());
+        }
     }
 }
 

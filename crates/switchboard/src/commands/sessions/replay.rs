@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use switchboard_acp::detect::Handshake;
-use switchboard_bridge::{Bridge, BridgeOptions, Handled, Moment, Output, Side};
+use switchboard_bridge::{BridgeOptions, Driver, Handled, Loss, Moment, Port, Side};
 use switchboard_store::{Item, Record, Store, began, parse_line};
 use switchboard_transport::{DEFAULT_MESSAGE_LIMIT, Frame, LineReader, Outbox, OutboxOptions};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -20,8 +20,8 @@ use crate::commands::run::Format;
 use crate::lines::{Line, Lines};
 use crate::outcome::{CommandError, Outcome};
 use crate::script::{Reader, Script};
-use crate::stdio;
 use crate::store_file::store_error;
+use crate::{losses, stdio};
 
 /// Be the agent of a recording, or the client of one
 ///
@@ -220,8 +220,9 @@ async fn serve(
     input: Box<dyn AsyncRead + Send + Unpin>,
     output: Box<dyn AsyncWrite + Send + Unpin>,
 ) -> Result<Outcome, CommandError> {
-    let mut bridge =
-        Bridge::new(BridgeOptions { agent_name: "recording".to_owned(), ..BridgeOptions::default() });
+    let mut driver =
+        Driver::new(BridgeOptions { agent_name: "recording".to_owned(), ..BridgeOptions::default() });
+    let mut port = ReplayPort::default();
     let mut from_client = LineReader::new(input, DEFAULT_MESSAGE_LIMIT);
     let to_client = Outbox::new(output, OutboxOptions::default());
     let start = Instant::now();
@@ -234,19 +235,12 @@ async fn serve(
             let said = player.next(now);
             has_said = said.is_some();
             let forwarded =
-                said.filter(|line| bridge.handle(Side::Agent, line, now.into()) == Handled::Forward);
-            let outputs: Vec<Output> = bridge.drain().collect();
-            let mut lines = Vec::new();
-            for output in outputs {
-                match output {
-                    Output::Line { to: Side::Agent, line } => {
-                        has_said = true;
-                        player.take(&line, now);
-                    }
-                    Output::Line { to: Side::Client, line } => lines.push(line),
-                    Output::Loss(_) => {}
-                }
+                said.filter(|line| driver.receive(Side::Agent, line).deliver(&mut port) == Handled::Forward);
+            for line in std::mem::take(&mut port.to_player) {
+                has_said = true;
+                player.take(&line, now);
             }
+            let lines = std::mem::take(&mut port.to_client);
             for line in lines.into_iter().chain(forwarded) {
                 let parts = if is_introduced { faults.apply(line) } else { vec![Part::Line(line)] };
                 is_introduced = true;
@@ -266,24 +260,44 @@ async fn serve(
         {
             return Ok(Outcome::Fine);
         }
-        // One more, because the bridge's clock counts whole milliseconds.
-        let tick = bridge.next_deadline().map(|due| due.after(1).since(Moment::default()));
-        let deadline = due.into_iter().chain(tick).min().and_then(|due| start.checked_add(due));
+        let due = due.and_then(|due| start.checked_add(due));
+        let deadline = due.into_iter().chain(driver.next_deadline()).min();
         tokio::select! {
             frame = from_client.next() => match frame {
                 Ok(Some(Frame::Message(line))) => {
-                    let now = start.elapsed();
-                    if bridge.handle(Side::Client, &line, now.into()) == Handled::Forward {
-                        player.take(&line, now);
+                    if driver.receive(Side::Client, &line).deliver(&mut port) == Handled::Forward {
+                        port.to_player.push(line.to_string());
                     }
                 }
                 Ok(Some(_)) => eprintln!("switchboard: the client sent something that is no message"),
                 Ok(None) | Err(_) => break,
             },
-            () = stdio::sleep_until(deadline.map(Into::into)) => bridge.tick(start.elapsed().into()),
+            () = stdio::sleep_until(deadline.map(Into::into)) => {
+                let _ = driver.tick().deliver(&mut port);
+            }
         }
     }
     // An error says that the client does not read any more.
     let _ = to_client.flush().await;
+    losses::report(driver.bridge().losses());
     Ok(Outcome::Fine)
+}
+
+/// Where lines of the bridge wait until they are sent or played.
+#[derive(Default)]
+struct ReplayPort {
+    to_player: Vec<String>,
+    to_client: Vec<String>,
+}
+
+impl Port for ReplayPort {
+    fn send(&mut self, to: Side, line: String) {
+        match to {
+            Side::Agent => self.to_player.push(line),
+            Side::Client => self.to_client.push(line),
+        }
+    }
+
+    /// Nothing is recorded here: the bridge counts losses, and they are reported at the end.
+    fn lose(&mut self, _: Loss) {}
 }

@@ -63,7 +63,7 @@ impl Drop for Hub {
 }
 
 /// An editor, which says yes to everything; ended with the test.
-pub(super) struct Editor {
+pub(crate) struct Editor {
     process: Child,
     input: Option<ChildStdin>,
     from_program: Receiver<String>,
@@ -81,7 +81,7 @@ pub(super) struct Editor {
 
 impl Editor {
     /// Starts `connect` and says who it is.
-    pub(super) fn start(place: &Place, url: &str, version: u8) -> Self {
+    pub(crate) fn start(place: &Place, url: &str, version: u8) -> Self {
         let mut editor = Editor::start_unanswered(place, url, version);
         let answer = editor.answer_to(1);
         assert_eq!(answer["result"]["protocolVersion"], version, "{answer}");
@@ -169,7 +169,7 @@ impl Editor {
     }
 
     /// Opens a session.
-    pub(super) fn open(&mut self, place: &Place) -> String {
+    pub(crate) fn open(&mut self, place: &Place) -> String {
         let opened = self.call("session/new", json!({"cwd": place.work(), "mcpServers": []}));
         opened["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{opened}")).to_owned()
     }
@@ -181,7 +181,7 @@ impl Editor {
         id
     }
 
-    pub(super) fn prompt(&mut self, session: &str, text: &str) -> Value {
+    pub(crate) fn prompt(&mut self, session: &str, text: &str) -> Value {
         let id = self.send_prompt(session, text);
         self.answer_to(id)
     }
@@ -196,7 +196,7 @@ impl Editor {
     }
 
     /// Waits until the turn of a prompt is over, and gives the state that says so.
-    pub(super) fn turn_end(&mut self, session: &str, text: &str) -> Value {
+    pub(crate) fn turn_end(&mut self, session: &str, text: &str) -> Value {
         self.until("the end of a turn", |lines| {
             let updates = updates(lines, session);
             let is_prompt = |update: &Value| {
@@ -223,7 +223,7 @@ impl Editor {
     }
 
     /// Ends it, and gives the exit code.
-    pub(super) fn end(mut self) -> i32 {
+    pub(crate) fn end(mut self) -> i32 {
         drop(self.input.take());
         self.exit_code()
     }
