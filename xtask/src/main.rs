@@ -1,5 +1,6 @@
 //! Chores of the repository: `cargo xtask test` installs what the tests need and runs all of them.
 
+mod agents;
 mod api;
 mod bench;
 mod dependencies;
@@ -38,6 +39,7 @@ cargo xtask dist          make an archive of a release build with completions, m
 cargo xtask package       package every crate, build the examples against the packages alone, run them, and check the libraries
                           with the oldest Rust that they promise; --all: every package with its own
 cargo xtask api           compare the public items of the libraries with api/; --bless: write them down
+cargo xtask agents-check  look up every package that the installation hints of the known agents name; needs the network
 cargo xtask windows       compile for Windows what can be
 cargo xtask schema        write the JSON Schema files anew
 cargo xtask screenshots   take the pictures of the README anew";
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         ["package", "--all"] => package::package(true),
         ["api"] => api::check(false),
         ["api", "--bless"] => api::check(true),
+        ["agents-check"] => agents::check(),
         ["windows"] => windows::check(),
         ["schema"] => write_schemas(),
         ["screenshots"] => take_screenshots(),

@@ -188,18 +188,31 @@ fn emacs_package(name: &str) -> Option<PathBuf> {
                 return Some(package);
             }
         }
-        let is_it = |file: &str| {
-            file.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with("-2"))
-        };
         let installed = std::fs::read_dir(folder.join("elpa")).into_iter().flatten().flatten().take(MANY);
-        let found = installed
-            .map(|entry| entry.path())
-            .find(|path| path.is_dir() && path.file_name().and_then(|file| file.to_str()).is_some_and(is_it));
+        let is_it = |path: &PathBuf| {
+            let file = path.file_name().and_then(|file| file.to_str());
+            file.is_some_and(|file| is_emacs_package(file, name)) && path.is_dir()
+        };
+        let found = installed.map(|entry| entry.path()).find(is_it);
         if found.is_some() {
             return found;
         }
     }
     None
+}
+
+/// Returns whether a folder of `package-user-dir` holds a package: `NAME-VERSION`, or `NAME` for a package from version
+/// control. MELPA's versions are dates (`20260101.1712`), those of MELPA Stable and ELPA are numbers (`0.79.2`,
+/// `1.0pre2`).
+fn is_emacs_package(folder: &str, name: &str) -> bool {
+    match folder.strip_prefix(name) {
+        Some("") => true,
+        Some(rest) => rest.strip_prefix('-').is_some_and(|version| {
+            version.starts_with(|first: char| first.is_ascii_digit())
+                && version.chars().all(|character| character.is_ascii_alphanumeric() || character == '.')
+        }),
+        None => false,
+    }
 }
 
 /// How editors start this program: by the place that the user knows it by, where that is the same program.
@@ -213,4 +226,32 @@ pub(crate) fn our_program() -> Result<String, CommandError> {
         CommandError::failed(format!("the path of this program, {}, is no text", path.display()))
             .hint("put it into another folder")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn emacs_packages_of_every_archive_are_recognized_by_their_folders() {
+        for folder in [
+            "agent-shell",
+            "agent-shell-20260101.1712",
+            "agent-shell-0.79.2",
+            "agent-shell-1.0pre2",
+            "agent-shell-3",
+        ] {
+            assert!(is_emacs_package(folder, "agent-shell"), "{folder}");
+        }
+        for folder in [
+            "agent-shell-sidebar-0.1",
+            "agent-shell-",
+            "agent-shell-0.79.2.signed~",
+            "agent-shell-2-go-0.1",
+            "agent-shells",
+            "my-agent-shell-0.1",
+        ] {
+            assert!(!is_emacs_package(folder, "agent-shell"), "{folder}");
+        }
+    }
 }

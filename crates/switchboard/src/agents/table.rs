@@ -75,6 +75,14 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         ..UNSAID
     },
     KnownAgent {
+        name: "codebuddy",
+        title: "CodeBuddy",
+        commands: &[&["codebuddy", "--acp"]],
+        install: "see https://www.codebuddy.ai/cli",
+        login: "run `codebuddy` and sign in",
+        ..UNSAID
+    },
+    KnownAgent {
         name: "codex",
         aliases: &["codex-acp"],
         title: "Codex",
@@ -188,7 +196,8 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         name: "goose",
         title: "goose",
         commands: &[&["goose", "acp"]],
-        install: "see https://block.github.io/goose (the package @aaif/goose on npm brings the program, too)",
+        package: npx("@aaif/goose-acp", &["acp"]),
+        install: "npm install -g @aaif/goose-acp, or see https://block.github.io/goose",
         login: "goose configure",
         versions: &[1],
         seen: "1.34",
@@ -214,7 +223,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         aliases: &["hermes-agent"],
         title: "Hermes",
         commands: &[&["hermes-acp"], &["hermes", "acp"]],
-        install: "uv tool install hermes-agent",
+        install: "uv tool install \"hermes-agent[acp]\"",
         login: "hermes setup",
         ..UNSAID
     },
@@ -277,8 +286,8 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         name: "mux",
         title: "Mux",
         commands: &[&["mux", "acp"]],
-        package: npx("mux@^0.28.0", &["acp"]),
-        install: "npm install -g mux@^0.28.0",
+        // The package `mux` on npm is another project.
+        install: "see https://github.com/coder/mux",
         login: "set up a provider in Mux itself",
         ..UNSAID
     },
@@ -289,6 +298,16 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("@nanocollective/nanocoder", &["--acp"]),
         install: "npm install -g @nanocollective/nanocoder",
         login: "set up a provider in agents.config.json",
+        ..UNSAID
+    },
+    KnownAgent {
+        name: "omp",
+        aliases: &["oh-my-pi"],
+        title: "Oh My Pi",
+        commands: &[&["omp", "acp"]],
+        install: "bun install -g @oh-my-pi/pi-coding-agent",
+        login: "run `omp` and /login",
+        notes: &["runs on Bun, not on Node"],
         ..UNSAID
     },
     KnownAgent {
@@ -319,7 +338,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["pi-acp"]],
         needs: &["pi"],
         package: npx("pi-acp", &[]),
-        install: "npm install -g @mariozechner/pi-coding-agent pi-acp",
+        install: "npm install -g @earendil-works/pi-coding-agent pi-acp",
         login: "run `pi` and /login",
         notes: &["needs the program `pi` beside its adapter `pi-acp`"],
         ..UNSAID
@@ -378,7 +397,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         name: "zeroclaw",
         title: "ZeroClaw",
         commands: &[&["zeroclaw", "acp"]],
-        install: "cargo install zeroclaw, or see the project's page",
+        install: "cargo install zeroclaw, or see https://github.com/zeroclaw-labs/zeroclaw",
         login: "zeroclaw onboard",
         ..UNSAID
     },

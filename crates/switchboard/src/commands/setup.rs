@@ -232,8 +232,22 @@ fn usable(agent: &str) -> Result<String, CommandError> {
         .hint(format!("to log in: {}", known.login))),
         None => {
             Err(CommandError::usage(format!("neither the editor nor Switchboard has an agent \"{agent}\""))
-                .hint("`switchboard setup` shows those of editors, `switchboard agents` the others"))
+                .hint("`switchboard setup` shows those of editors, `switchboard agents` the others")
+                .hint(format!("to add it: switchboard agents add {agent} -- COMMAND...")))
         }
+    }
+}
+
+/// Checks an agent for an editor whose configuration is only printed. A known agent may be installed later, so that it is
+/// enough to say that it is missing; a name that nothing stands for is an error.
+fn check_printed(agent: &str) -> Result<(), CommandError> {
+    match usable(agent) {
+        Ok(_) => Ok(()),
+        Err(error) if agents::find(agent).is_some() => {
+            let _ = error.report();
+            Ok(())
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -286,6 +300,7 @@ fn take_back(
 }
 
 fn print_code(editors: &[Editor], agent: &str, output: &mut Vec<u8>) -> Result<(), CommandError> {
+    check_printed(agent)?;
     let program = setup::our_program()?;
     let found: Vec<Editor> = editors.iter().copied().filter(|editor| editor.found().is_some()).collect();
     // What is named is printed; of those behind a common name, those that are there.

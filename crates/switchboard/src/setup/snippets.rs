@@ -11,27 +11,78 @@ pub(crate) struct Snippet {
     pub(crate) place: &'static str,
 }
 
+/// The adapters that CodeCompanion has, by our names of the agents.
+const CODECOMPANION: &[(&str, &str)] = &[
+    ("auggie", "auggie_cli"),
+    ("cagent", "cagent"),
+    ("claude", "claude_code"),
+    ("cline", "cline_cli"),
+    ("codex", "codex"),
+    ("copilot", "copilot_acp"),
+    ("cursor", "cursor_cli"),
+    ("gemini", "gemini_cli"),
+    ("goose", "goose"),
+    ("kilocode", "kilocode"),
+    ("kimi", "kimi_cli"),
+    ("kiro", "kiro"),
+    ("opencode", "opencode"),
+    ("vibe", "mistral_vibe"),
+];
+/// The adapter of CodeCompanion that others are made of: it sends no login of its own.
+const PLAIN_ADAPTER: &str = "opencode";
+
+/// The names that agent-shell has for agents in `agent-shell-NAME-acp-command`, by ours.
+const AGENT_SHELL: &[(&str, &str)] = &[
+    ("antigravity", "antigravity"),
+    ("auggie", "auggie"),
+    ("claude", "anthropic-claude"),
+    ("cline", "cline"),
+    ("codebuddy", "codebuddy"),
+    ("codex", "openai-codex"),
+    ("copilot", "github"),
+    ("cursor", "cursor"),
+    ("droid", "droid"),
+    ("gemini", "google-gemini"),
+    ("goose", "goose"),
+    ("grok-build", "xai"),
+    ("hermes", "hermes"),
+    ("junie", "junie"),
+    ("kimi", "kimi"),
+    ("kiro", "kiro"),
+    ("omp", "omp"),
+    ("opencode", "opencode"),
+    ("pi", "pi"),
+    ("qoder", "qoder"),
+    ("qwen", "qwen"),
+    ("vibe", "mistral"),
+];
+
+/// The name of an agent in a table.
+fn named_in(table: &[(&str, &'static str)], agent: &str) -> Option<&'static str> {
+    table.iter().find(|(ours, _)| *ours == agent).map(|(_, theirs)| *theirs)
+}
+
 /// The code that lets an editor reach an agent through this program; an error that says why there is none.
 pub(crate) fn snippet(editor: Editor, agent: &str, program: &str) -> Result<Snippet, String> {
-    let agent = agents::find(agent).map_or(agent, |known| known.name);
+    // The bridge gets the name that was typed: a configured agent may have the name of a known one.
     let (program, name) = (quoted(program), quoted(agent));
+    let agent = agents::find(agent).map_or(agent, |known| known.name);
     match editor {
         Editor::CodeCompanion => {
-            let adapter = match agent {
-                "claude" => "claude_code",
-                "gemini" => "gemini_cli",
-                "codex" => "codex",
-                "opencode" => "opencode",
-                "goose" => "goose",
-                "kimi" => "kimi_cli",
-                "auggie" => "auggie_cli",
-                other => return Err(format!("CodeCompanion is not known to have an adapter for {other}")),
+            let known = named_in(CODECOMPANION, agent);
+            let base = known.unwrap_or(PLAIN_ADAPTER);
+            let (key, called) = match known {
+                Some(adapter) => (adapter.to_owned(), String::new()),
+                None => (
+                    format!("[{name}]"),
+                    format!("name = {name},\n          formatted_name = {name},\n          "),
+                ),
             };
             Ok(Snippet {
                 code: format!(
-                    "require(\"codecompanion\").setup({{\n  adapters = {{\n    acp = {{\n      {adapter} = function()\n        \
-                     return require(\"codecompanion.adapters\").extend(\"{adapter}\", {{\n          \
-                     commands = {{ default = {{ {program}, \"bridge\", {name} }} }},\n        }})\n      end,\n    }},\n  }},\n}})\n"
+                    "require(\"codecompanion\").setup({{\n  adapters = {{\n    acp = {{\n      {key} = function()\n        \
+                     return require(\"codecompanion.adapters\").extend(\"{base}\", {{\n          \
+                     {called}commands = {{ default = {{ {program}, \"bridge\", {name} }} }},\n        }})\n      end,\n    }},\n  }},\n}})\n"
                 ),
                 place: "where codecompanion is set up: ~/.config/nvim/init.lua, or the plugin's own file; with lazy.nvim, \
                         the table goes into `opts`",
@@ -49,9 +100,10 @@ pub(crate) fn snippet(editor: Editor, agent: &str, program: &str) -> Result<Snip
                 (_, "opencode") => ("agentic", "opencode-acp"),
                 (_, other) => ("agentic", other),
             };
+            let provider = quoted(provider);
             Ok(Snippet {
                 code: format!(
-                    "require(\"{module}\").setup({{\n  provider = \"{provider}\",\n  acp_providers = {{\n    [\"{provider}\"] = {{\n      \
+                    "require(\"{module}\").setup({{\n  provider = {provider},\n  acp_providers = {{\n    [{provider}] = {{\n      \
                      command = {program},\n      args = {{ \"bridge\", {name} }},\n    }},\n  }},\n}})\n"
                 ),
                 place: "where the plugin is set up: ~/.config/nvim/init.lua, or the plugin's own file; with lazy.nvim, the \
@@ -59,18 +111,13 @@ pub(crate) fn snippet(editor: Editor, agent: &str, program: &str) -> Result<Snip
             })
         }
         Editor::AgentShell => {
-            let variable = match agent {
-                "claude" => "agent-shell-anthropic-claude-acp-command",
-                "codex" => "agent-shell-openai-codex-acp-command",
-                "gemini" => "agent-shell-google-gemini-acp-command",
-                "goose" => "agent-shell-goose-acp-command",
-                "opencode" => "agent-shell-opencode-acp-command",
-                "copilot" => "agent-shell-github-acp-command",
-                "pi" => "agent-shell-pi-acp-command",
-                other => return Err(format!("agent-shell is not known to have a variable for {other}")),
+            let Some(theirs) = named_in(AGENT_SHELL, agent) else {
+                return Err(format!("agent-shell has no variable for the command of {agent}"));
             };
             Ok(Snippet {
-                code: format!("(setq {variable}\n      '({program} \"bridge\" {name}))\n"),
+                code: format!(
+                    "(setq agent-shell-{theirs}-acp-command\n      '({program} \"bridge\" {name}))\n"
+                ),
                 place: "behind the line that loads agent-shell: ~/.emacs.d/init.el, ~/.config/emacs/init.el or \
                         ~/.config/doom/config.el",
             })
@@ -81,7 +128,8 @@ pub(crate) fn snippet(editor: Editor, agent: &str, program: &str) -> Result<Snip
 
 /// A text as Lua and Emacs Lisp both write it.
 fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\r', "\\r");
+    format!("\"{escaped}\"")
 }
 
 #[cfg(test)]
@@ -104,5 +152,47 @@ mod tests {
             "(setq agent-shell-openai-codex-acp-command\n      '(\"/bin/switchboard\" \"bridge\" \"codex\"))\n"
         );
         assert!(snippet(Editor::AgentShell, "mcode", "x").is_err());
+    }
+
+    #[test]
+    fn every_adapter_of_codecompanion_and_every_variable_of_agent_shell_is_known() {
+        // As they are in codecompanion.nvim f1afd02 and agent-shell 0.79.2.
+        let adapters = "auggie_cli cagent claude_code cline_cli codex copilot_acp cursor_cli gemini_cli goose kilocode \
+                        kimi_cli kiro mistral_vibe opencode";
+        let variables = "anthropic-claude antigravity auggie cline codebuddy cursor droid github google-gemini goose hermes \
+                         junie kimi kiro mistral omp openai-codex opencode pi qoder qwen xai";
+        for (table, theirs) in [(CODECOMPANION, adapters), (AGENT_SHELL, variables)] {
+            let mut known: Vec<&str> = table.iter().map(|(_, theirs)| *theirs).collect();
+            known.sort_unstable();
+            assert_eq!(known, theirs.split_whitespace().collect::<Vec<_>>());
+            assert!(table.is_sorted());
+            for (ours, _) in table.iter().filter(|(ours, _)| *ours != "cagent") {
+                assert_eq!(agents::find(ours).map(|known| known.name), Some(*ours), "a known agent");
+            }
+        }
+        for (ours, theirs) in AGENT_SHELL {
+            let code = snippet(Editor::AgentShell, ours, "sb").unwrap().code;
+            assert!(code.starts_with(&format!("(setq agent-shell-{theirs}-acp-command\n")), "{code}");
+        }
+        let code = |agent| snippet(Editor::CodeCompanion, agent, "sb").unwrap().code;
+        assert!(code("mistral-vibe").contains("mistral_vibe = function()\n        return require(\"codecompanion.adapters\").extend(\"mistral_vibe\", {"));
+        // Any other agent has an adapter made for it.
+        let made = code("fast-agent");
+        for part in [
+            "[\"fast-agent\"] = function()",
+            "extend(\"opencode\", {",
+            "name = \"fast-agent\",",
+            "\"bridge\", \"fast-agent\"",
+        ] {
+            assert!(made.contains(part), "{part} in {made}");
+        }
+    }
+
+    #[test]
+    fn a_name_stays_within_its_quotes() {
+        for editor in [Editor::CodeCompanion, Editor::Avante, Editor::Agentic] {
+            let code = snippet(editor, "a\"] = x, [\"b\n", "sb").unwrap().code;
+            assert!(!code.contains("a\"]") && code.contains("a\\\"] = x, [\\\"b\\n"), "{code}");
+        }
     }
 }

@@ -320,3 +320,38 @@ fn for_editors_that_are_configured_by_code_the_code_is_printed() {
     assert_eq!(home.run(&["setup", "neovim", "claude", "--undo"]).code, 2);
     assert_eq!(home.run(&["setup", "emacs", "mcode"]).code, 2);
 }
+
+#[test]
+fn code_is_printed_only_for_agents_that_the_bridge_finds() {
+    let home = EmptyHome::new();
+    for editor in ["avante", "agentic", "codecompanion", "neovim", "emacs"] {
+        let run = home.run(&["setup", editor, "nosuchagent"]);
+        assert_eq!((run.code, &*run.stdout), (2, ""), "{editor}: {}", run.stderr);
+        assert!(run.stderr.contains("has an agent \"nosuchagent\""), "{editor}: {}", run.stderr);
+        assert!(run.stderr.contains("switchboard agents add nosuchagent -- "), "{editor}: {}", run.stderr);
+    }
+    // A known one that is missing is named as that, and one of the configuration needs nothing else.
+    let run = home.run(&["setup", "avante", "codex"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stderr.contains("npm install -g @agentclientprotocol/codex-acp"), "{}", run.stderr);
+    home.install_demo("mine");
+    assert_eq!(home.run(&["agents", "add", "mine", "--", "mine"]).code, 0);
+    let run = home.run(&["setup", "avante", "mine"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(run.stdout.contains("args = { \"bridge\", \"mine\" }"), "{}", run.stdout);
+    assert!(!run.stderr.contains("not installed"), "{}", run.stderr);
+}
+
+#[test]
+fn agent_shell_of_melpa_stable_is_found() {
+    let home = EmptyHome::new();
+    std::fs::create_dir_all(home.place.home().join(".emacs.d/elpa/agent-shell-attention-0.1")).unwrap();
+    assert!(home.run(&["setup"]).stdout.contains("agent-shell    not found"));
+    std::fs::create_dir_all(home.place.home().join(".emacs.d/elpa/agent-shell-0.79.2")).unwrap();
+    let table = home.run(&["setup"]).stdout;
+    assert!(
+        table.contains("agent-shell    Emacs, agent-shell, found by ")
+            && table.contains("agent-shell-0.79.2\n"),
+        "{table}"
+    );
+}

@@ -117,6 +117,8 @@ fn print_json(
             "title": agent.title,
             "command": command,
             "args": args,
+            "commands": agent.commands,
+            "needs": agent.needs,
             "program": row.program,
             "version": row.version,
             "package": agent.package.as_ref().map(agents::Package::command_line),
