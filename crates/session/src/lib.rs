@@ -38,6 +38,7 @@ mod form;
 mod index;
 mod json;
 mod patch;
+mod prompt_title;
 mod references;
 mod replay;
 mod request;
@@ -63,6 +64,7 @@ pub use conversation::{
 pub use entry::{Compaction, Entry, EntryKind, MEMORY_LOST, Message, Origin, Terminal, ToolCall};
 pub use error::SessionError;
 pub use form::{Choice, Form, FormFault, FormField, check_elicitation};
+pub use prompt_title::{prompt_title, prompt_title_in};
 pub use references::{
     StartedSession, may_name_sessions, rename_sessions, sessions_started_by, sessions_started_in,
 };

@@ -6,13 +6,10 @@ use memchr::memmem;
 use switchboard_acp::detect::Handshake;
 use switchboard_acp::rpc::{BATCH_LIMIT, Message, Notification, Request, Response, batch_entries, is_batch};
 use switchboard_acp::{Correlator, Raw, Side, WireFormat};
-use switchboard_session::{may_name_sessions, sessions_started_in};
+use switchboard_session::{may_name_sessions, prompt_title, sessions_started_in};
 
 use crate::record::{About, Record};
-use crate::text::{TextKind, texts};
 
-/// A prompt serves as title until the agent gives one, up to this many characters.
-const TITLE: usize = 80;
 /// Requests without an answer that are remembered.
 const MAX_OPEN: usize = 1000;
 
@@ -81,7 +78,7 @@ impl Observer {
             if is_batch(text) { batch_entries(text, BATCH_LIMIT).unwrap_or_default() } else { vec![text] };
         for message in messages {
             match Message::decode(message, WireFormat::Any) {
-                Ok(Message::Request(request)) => self.request(&request, from, record, observed),
+                Ok(Message::Request(request)) => self.request(&request, from, observed),
                 Ok(Message::Notification(notification)) => self.notification(&notification, from, observed),
                 Ok(Message::Response(response)) => self.answer(&response, from, observed),
                 Err(_) => {}
@@ -113,7 +110,7 @@ impl Observer {
         }
     }
 
-    fn request(&mut self, message: &Request<'_>, from: Side, record: &Record, observed: &mut Observed) {
+    fn request(&mut self, message: &Request<'_>, from: Side, observed: &mut Observed) {
         if from != Side::Client {
             return;
         }
@@ -139,14 +136,14 @@ impl Observer {
             }
             observed.about.project = string(params, "cwd").or_else(|| observed.about.project.take());
         }
-        if message.method == "session/prompt" && !self.has_title {
-            let prompt = texts(record).into_iter().find(|text| text.kind == TextKind::User);
-            if let Some(line) =
-                prompt.as_ref().and_then(|text| text.text.lines().find(|line| !line.trim().is_empty()))
-            {
-                self.has_title = true;
-                observed.about.title = Some(line.trim().chars().take(TITLE).collect());
-            }
+        // A prompt serves as title until the agent gives one.
+        if message.method == "session/prompt"
+            && !self.has_title
+            && let Some(title) =
+                params.and_then(|params| params.get("prompt")).and_then(|prompt| prompt_title(&prompt))
+        {
+            self.has_title = true;
+            observed.about.title = Some(title);
         }
     }
 

@@ -88,6 +88,10 @@ struct Support {
 #[derive(Debug, Default)]
 struct Session {
     roots: Vec<String>,
+    /// The title that its first prompt makes, for the list of an agent that keeps none.
+    title: Option<String>,
+    /// Whether it was opened again, so that it has a history.
+    is_old: bool,
     turn: Option<Turn>,
     waiting: VecDeque<Request<'static>>,
     run: Option<Run>,

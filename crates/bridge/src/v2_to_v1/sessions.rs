@@ -1,7 +1,7 @@
 //! Opening, finding and closing sessions, and their configuration.
 
 use switchboard_acp::rpc::{Request, RequestId, Response, codes};
-use switchboard_acp::{AbsolutePath, Extra, Wire, v1, v2};
+use switchboard_acp::{AbsolutePath, Extra, Text, Wire, v1, v2};
 
 use super::messages::Begun;
 use super::{Active, Journal, Session, ToAgent, V2ToV1, missing};
@@ -157,6 +157,7 @@ impl V2ToV1 {
         }
         let session = self.sessions.open(&session_id);
         session.roots = roots;
+        session.is_old = true;
         session.replays = replays && loads;
         if session.replays {
             session.forget_shown();
@@ -225,12 +226,14 @@ impl V2ToV1 {
         let wanted = |cwd: &str| params.cwd.as_ref().is_none_or(|wanted| wanted.as_str() == cwd);
         let mut known = Vec::new();
         for id in self.sessions.ids() {
-            let Some(cwd) = self.sessions.get(&id).and_then(|session| session.roots.first()) else {
-                continue;
-            };
-            if wanted(cwd) {
-                known.push(v2::SessionInfo::new(id.clone(), AbsolutePath::as_sent(cwd.clone())));
-            }
+            let Some(session) = self.sessions.get(&id) else { continue };
+            // One in which nothing was prompted is empty.
+            let is_empty = session.title.is_none() && !session.is_old;
+            let Some(cwd) = session.roots.first().filter(|cwd| !is_empty && wanted(cwd)) else { continue };
+            known.push(v2::SessionInfo {
+                title: session.title.clone().map(Text::Owned),
+                ..v2::SessionInfo::new(id.clone(), AbsolutePath::as_sent(cwd.clone()))
+            });
         }
         let wire = v2::ListSessionsResponse::new(known);
         let reason = "the agent keeps no list; these are the sessions of this connection";

@@ -3,7 +3,8 @@
 use switchboard_acp::rpc::{
     CancelRequestNotification, Notification, Request, RequestId, Response, RpcError, codes,
 };
-use switchboard_acp::{Extra, Wire, WireFormat, v1, v2};
+use switchboard_acp::{Extra, Raw, Wire, WireFormat, v1, v2};
+use switchboard_session::prompt_title;
 
 use super::{Session, ToAgent, ToClient, V2ToV1};
 use crate::context::Context;
@@ -161,6 +162,10 @@ impl V2ToV1 {
                 session::prompt_to_v1(params, cx)
             })?;
         let session = self.sessions.open(&session_id);
+        if session.title.is_none() {
+            let blocks: Vec<Raw<'_>> = prompt.iter().map(|block| Raw::of(block, WireFormat::Any)).collect();
+            session.title = prompt_title(&Raw::array(blocks));
+        }
         let message_id = session.mint(Role::User);
         session.turn = Some(Turn {
             id: request.id.clone().into_owned(),

@@ -83,10 +83,13 @@ fn an_agent_without_list_and_close_gets_by() {
     let mut bench = with_agent(json!({}));
     open(&mut bench, json!({"sessionId": "s"}));
     bench.client(json!({"id": 2, "method": "session/list", "params": {}}));
-    assert_eq!(bench.take_client()[0]["result"], json!({"sessions": [{"sessionId": "s", "cwd": "/w"}]}));
-    bench.client(json!({"id": 3, "method": "session/prompt", "params": {"sessionId": "s", "prompt": [{"type": "text", "text": "x"}]}}));
+    assert_eq!(bench.take_client()[0]["result"], json!({"sessions": []}), "nothing was prompted");
+    bench.client(json!({"id": 3, "method": "session/prompt", "params": {"sessionId": "s", "prompt": [{"type": "text", "text": "x\ny"}]}}));
     let sent = bench.take_agent().remove(0);
     bench.take_client();
+    bench.client(json!({"id": 2, "method": "session/list", "params": {}}));
+    let listed = json!({"sessions": [{"sessionId": "s", "cwd": "/w", "title": "x"}]});
+    assert_eq!(bench.take_client()[0]["result"], listed);
     bench.client(json!({"id": 4, "method": "session/close", "params": {"sessionId": "s"}}));
     assert_eq!(bench.take_agent()[0]["method"], "session/cancel");
     bench.assert_nothing_for_client("the turn has not ended");

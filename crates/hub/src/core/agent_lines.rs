@@ -12,6 +12,7 @@ use switchboard_transport::SharedText;
 use super::hosting::{Description, Purpose};
 use super::lines::{self, Outcome, Rewrite};
 use super::memory::request_named;
+use super::opening::Fork;
 use super::questions::{ELICITATION, PERMISSION, cancelled};
 use super::session::Session;
 use super::{ConnectionId, Core, HostId, Memory, Output, SessionId};
@@ -426,7 +427,8 @@ impl Core {
         if outcome.is_error() {
             return self.reply(client.0, &client.1, outcome.clone(), None);
         }
-        let Some(folder) = self.sessions.get(of).map(|session| session.known.folder.clone()) else {
+        let original = self.sessions.get(of).map(|session| (session.known.folder.clone(), session.title()));
+        let Some((folder, title)) = original else {
             let message = format!("the session {of} was deleted meanwhile");
             return self.refuse(client.0, &client.1, codes::RESOURCE_NOT_FOUND, message, None);
         };
@@ -436,6 +438,6 @@ impl Core {
             Some(params),
             Rewrite { drops_own: true, ..Rewrite::default() },
         );
-        self.create_forked(host, folder, client, request, line.to_owned());
+        self.create_forked(host, folder, client, Fork { request, answer: line.to_owned(), title });
     }
 }

@@ -1,8 +1,9 @@
-//! The sessions of the hub as `session/list` tells them.
+//! The sessions of the hub as `session/list` tells them. A session in which nothing was prompted is not listed: editors open
+//! one whenever they start.
 
 use std::cmp::Reverse;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use switchboard_acp::rpc::codes;
 
 use super::Core;
@@ -38,7 +39,7 @@ impl Core {
             .filter(|session| session.is_visible_to(&client.who))
             .filter(|session| folder.as_ref().is_none_or(|folder| session.known.folder == *folder))
             .filter(|session| agent.is_none_or(|agent| session.known.agent == *agent))
-            .filter(|session| session.next > 0)
+            .filter(|session| session.next > 0 && session.title().is_some())
             .filter(|session| after.is_none_or(|after| order(session) < after))
             .collect();
         sessions.sort_by_key(|session| Reverse(order(session)));
@@ -48,7 +49,7 @@ impl Core {
             format!("{changed}.{id}")
         });
         let mut result =
-            json!({"sessions": page.iter().map(|session| information(session)).collect::<Vec<_>>()});
+            json!({"sessions": page.iter().map(|session| session.information()).collect::<Vec<_>>()});
         if let (Some(next), Some(result)) = (next, result.as_object_mut()) {
             result.insert("nextCursor".to_owned(), next.into());
         }
@@ -66,16 +67,4 @@ fn order(session: &Session) -> (i64, &str) {
 fn place(cursor: &str) -> Option<(i64, &str)> {
     let (changed, id) = cursor.split_once('.')?;
     Some((changed.parse().ok()?, id))
-}
-
-fn information(session: &Session) -> Value {
-    let mut information = session.information();
-    // What it is called now, if that was told since the hub has known it.
-    if let (Some(title), Some(information)) = (
-        session.memory.as_ref().and_then(|memory| memory.title().map(str::to_owned)),
-        information.as_object_mut(),
-    ) {
-        information.insert("title".to_owned(), title.into());
-    }
-    information
 }

@@ -10,6 +10,7 @@ use switchboard_acp::rpc::{CancelRequestNotification, Message, Request, RequestI
 use switchboard_acp::{Moment, Raw, Side, Wire, WireFormat, v2};
 use switchboard_session::{
     Activity, Change, Conversation, Decider, Folded, MAX_SUBAGENTS, TurnOutcome, check_elicitation,
+    prompt_title_in,
 };
 use switchboard_store::Channel;
 
@@ -107,6 +108,8 @@ pub(crate) struct Memory {
     earlier: Vec<String>,
     /// How often its title changed.
     pub(crate) renamed: u64,
+    /// The title that its first prompt makes, for as long as the agent gives none.
+    prompt_title: Option<String>,
     /// By their place in the log.
     pub(crate) questions: BTreeMap<u64, Question>,
     operations: VecDeque<Operation>,
@@ -125,6 +128,7 @@ impl Default for Memory {
             agent_session: None,
             earlier: Vec::new(),
             renamed: 0,
+            prompt_title: None,
             questions: BTreeMap::new(),
             operations: VecDeque::new(),
             cancels: 0,
@@ -173,6 +177,7 @@ impl Memory {
         match message {
             Message::Notification(notification) => {
                 self.fold(Side::Agent, message);
+                self.note_prompt(message);
                 match &*notification.method {
                     "$/cancel_request" => {
                         let id = notification.params.as_ref().and_then(request_named);
@@ -285,9 +290,22 @@ impl Memory {
             _ => {}
         }
         self.fold(Side::Client, message);
+        self.note_prompt(message);
         let conversation = &self.conversation;
         // One that was cancelled waits for its answer all the same.
         self.questions.retain(|_, question| conversation.question(&question.id).is_some());
+    }
+
+    /// Takes the title from the first prompt. A session that the agent had before the hub knew it begins with the
+    /// agent's replay of what was prompted.
+    fn note_prompt(&mut self, message: &Message<'_>) {
+        if self.prompt_title.is_none()
+            && let Some((session, title)) = prompt_title_in(message)
+            && self.is_own(&session)
+        {
+            self.renamed += u64::from(self.title().is_none());
+            self.prompt_title = Some(title);
+        }
     }
 
     /// Something that the hub wrote down itself.
@@ -368,9 +386,9 @@ impl Memory {
         if self.is_own(id) { hub.into() } else { format!("{hub}{OF_SUBAGENT}{id}").into() }
     }
 
-    /// The session's title.
+    /// The session's title: the agent's, or one made of the first prompt. `None`: nothing was prompted yet.
     pub(crate) fn title(&self) -> Option<&str> {
-        self.session()?.title()
+        self.session().and_then(|session| session.title()).or(self.prompt_title.as_deref())
     }
 
     /// The last known `configOptions` and `availableCommands`.

@@ -468,6 +468,10 @@ impl Core {
             }
             _ => None,
         };
+        if session.known.title.is_none() {
+            // Kept for when the memory is gone.
+            session.known.title = memory.title().map(str::to_owned);
+        }
         session.note(sequence, seen, &text, line);
         self.states += u64::from(is_different || sequence == 0);
         if is_ours {

@@ -29,15 +29,20 @@ enum Opening {
         params: Raw<'static>,
     },
     /// The agent has made it already.
-    Forked {
-        request: String,
-        answer: String,
-    },
+    Forked(Fork),
     /// The agent remembers it.
     Adopted {
         agent_session: String,
         params: Raw<'static>,
     },
+}
+
+/// A copy of a session that the agent has made.
+pub(super) struct Fork {
+    pub(super) request: String,
+    pub(super) answer: String,
+    /// The title of the original.
+    pub(super) title: Option<String>,
 }
 
 impl Core {
@@ -59,10 +64,9 @@ impl Core {
         host: HostId,
         folder: String,
         client: (ConnectionId, RequestId<'static>),
-        request: String,
-        answer: String,
+        fork: Fork,
     ) {
-        self.create(host, folder, client, Opening::Forked { request, answer });
+        self.create(host, folder, client, Opening::Forked(fork));
     }
 
     /// Gives a session that only the agent remembers a log.
@@ -130,9 +134,17 @@ impl Core {
                 let _ = self.append(&id, Channel::ToAgent, line.as_str());
                 self.output.push_back(Output::ToHost { host, line, session: Some(id) });
             }
-            Opening::Forked { request, answer } => {
+            Opening::Forked(Fork { request, answer, title }) => {
                 let _ = self.append(&id, Channel::ToAgent, request);
                 self.opened(host, &id, &client, &answer);
+                // Its log begins without a prompt, but it is not empty: it has the title of its original until it gets
+                // another one.
+                let copy = self.sessions.get(&id).filter(|copy| copy.title().is_none());
+                let own = copy.and_then(|copy| copy.agent_session().map(str::to_owned));
+                if let (Some(own), Some(title)) = (own, title) {
+                    let update = json!({"sessionUpdate": "session_info_update", "title": title}).to_string();
+                    let _ = self.append(&id, Channel::ToClient, lines::update(&own, &update));
+                }
             }
             Opening::Adopted { agent_session, params } => {
                 // Somebody else was faster.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::json;
 use switchboard_acp::Raw;
 use switchboard_acp::rpc::RequestId;
+use switchboard_session::prompt_title;
 
 use super::memory::{Memory, Seen};
 use super::notices::Announced;
@@ -208,7 +209,7 @@ impl Session {
     pub(super) fn summary(&self) -> SessionSummary {
         let Known { id, agent, agent_session: _, owner, folder, title, changed, length: _ } =
             self.known.clone();
-        let title = self.memory.as_ref().and_then(|memory| memory.title().map(str::to_owned)).or(title);
+        let title = self.title().or(title);
         let questions = self.memory.as_ref().map_or(0, |memory| memory.questions.len());
         let lost = self.lost.clone();
         let queued = self.prompts.iter().map(Prompt::summary).collect();
@@ -227,17 +228,29 @@ impl Session {
         }
     }
 
+    /// The title: the agent's, or one made of the first prompt, also of one that waits for its turn. `None`: the session
+    /// is empty.
+    pub(super) fn title(&self) -> Option<String> {
+        let remembered = self.memory.as_ref().and_then(|memory| memory.title().map(str::to_owned));
+        let queued = || prompt_title(&self.prompts.front()?.params.get("prompt")?);
+        remembered.or_else(|| self.known.title.clone()).or_else(queued)
+    }
+
     /// What `session/list` says of it.
     pub(super) fn information(&self) -> serde_json::Value {
         let state = self.state().as_str();
         let [date, time] = Moment(self.known.changed).date_and_time();
         let mut information = json!({
-            "sessionId": &*self.known.id, "cwd": self.known.folder, "title": self.known.title,
+            "sessionId": &*self.known.id, "cwd": self.known.folder,
             "updatedAt": format!("{date}T{time}Z"),
             "_meta": {"switchboard/agent": self.known.agent, "switchboard/state": state, "switchboard/owner": self.known.owner},
         });
         if self.is_unresponsive {
             information["_meta"][super::lines::UNRESPONSIVE] = true.into();
+        }
+        // The key is optional, and some clients fail on `null`.
+        if let Some(title) = self.title() {
+            information["title"] = title.into();
         }
         information
     }

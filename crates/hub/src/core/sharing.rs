@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
-use switchboard_acp::rpc::codes;
+use switchboard_acp::WireFormat;
+use switchboard_acp::rpc::{Message, codes};
+use switchboard_session::prompt_title_in;
 use switchboard_store::Channel;
 
 use super::connection::Answers;
@@ -159,7 +161,13 @@ impl Core {
                 self.states += u64::from(session.next == 0);
                 session.goes_on_at(sequence + 1);
                 session.known.changed = self.time;
-                if session.memory.take().is_some() {
+                let is_nameless = session.known.title.is_none();
+                if is_nameless && let Some((_, title)) = title_in(*channel, text) {
+                    session.known.title = Some(title);
+                    self.states += 1;
+                }
+                // The prompt that names it may be among the records that were missed.
+                if session.memory.take().is_some() || (is_nameless && !is_next) {
                     self.load(&id);
                 }
             } else {
@@ -294,4 +302,12 @@ impl Core {
 
 fn is_unneeded(session: &Session) -> bool {
     session.host.is_none() && !session.is_waking && session.prompts.is_empty() && session.waiting.is_empty()
+}
+
+/// The title that a record of another hub makes, if it is a prompt.
+fn title_in(channel: Channel, text: &str) -> Option<(String, String)> {
+    if channel != Channel::ToAgent || !text.contains("\"session/prompt\"") {
+        return None;
+    }
+    prompt_title_in(&Message::decode(text, WireFormat::Any).ok()?)
 }

@@ -7,6 +7,7 @@ use switchboard_acp::detect::Handshake;
 use switchboard_acp::rpc::{Message, RpcError, codes};
 use switchboard_acp::v2::unstable::SessionArchiveFilter;
 use switchboard_acp::{AbsolutePath, Raw, Version, Wire, WireFormat, v2};
+use switchboard_session::{Entry, EntryKind, Session, prompt_title};
 use switchboard_transport::{
     Caller, Connection, Event, IncomingNotification, IncomingRequest, Json, Received, SharedText,
 };
@@ -435,14 +436,26 @@ async fn list(sessions: &Sessions, params: &v2::ListSessionsRequest<'_>) -> Answ
     cores.sort_by(|left, right| (left.id.len(), &left.id).cmp(&(right.id.len(), &right.id)));
     let mut infos = Vec::new();
     for core in cores {
-        let title = core.writer().await.history.title().map(|title| title.to_owned().into());
+        // One in which nothing was prompted is not worth listing: clients open one whenever they start.
+        let Some(title) = title(&core.writer().await.history) else { continue };
         infos.push(v2::SessionInfo {
-            title,
+            title: Some(title.into()),
             archived: core.is_archived().then_some(true),
             ..v2::SessionInfo::new(core.id.to_string(), AbsolutePath::as_sent(core.cwd.clone()))
         });
     }
     Ok(json(&v2::ListSessionsResponse::new(infos)))
+}
+
+/// The title of a session: its own, or one made of the first prompt. `None`: nothing was prompted.
+fn title(history: &Session) -> Option<String> {
+    history.title().map(str::to_owned).or_else(|| {
+        let message = history.entries().filter_map(Entry::as_message);
+        let prompt = message.into_iter().find(|message| message.kind() == EntryKind::UserMessage)?;
+        let blocks: Vec<_> =
+            prompt.content().blocks().map(|block| Raw::of(&block, WireFormat::Any)).collect();
+        prompt_title(&Raw::array(blocks))
+    })
 }
 
 /// Cancels all work and waits for its end.

@@ -15,7 +15,7 @@ while read -r line; do
   session=$(printf '%s' "$line" | sed -n 's/.*"sessionId":"\([^"]*\)".*/\1/p')
   case "$line" in
     *'"initialize"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"protocolVersion":1,"agentInfo":{"name":"forgetful","version":"1"},"agentCapabilities":{},"authMethods":[]}}' ;;
-    *'"session/new"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"sessionId":"agent-'$$'"}}' ;;
+    *'"session/new"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"sessionId":"agent-'$$-$id'"}}' ;;
     *'"session/prompt"'*)
       say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"'"$session"'","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"heard in '"$session"'"}}}}'
       say '{"jsonrpc":"2.0","id":'"$id"',"result":{"stopReason":"end_turn"}}' ;;
@@ -138,6 +138,35 @@ impl Client {
 fn words(updates: &[Value], kind: &str) -> Vec<String> {
     let of_kind = updates.iter().map(|line| &line["params"]["update"]).filter(|u| u["sessionUpdate"] == kind);
     of_kind.map(|update| update["content"]["text"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn of_several_sessions_in_one_recording_each_is_listed_by_its_own_prompt_and_empty_ones_are_not() {
+    for version in [1, 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store.sqlite3");
+        let store = store.to_str().unwrap();
+        let (mut client, _) = Client::start(store, VERSION_1, version);
+        let sessions: Vec<String> = (0..3).map(|_| client.new_session()).collect();
+        client.prompt(&sessions[0], "first");
+        client.prompt(&sessions[2], "third");
+        client.prompt(&sessions[2], "later");
+        client.end();
+        let (mut client, _) = Client::start(store, VERSION_1, version);
+        // An editor opens one at its start, and nobody says anything in it.
+        client.new_session();
+        for _ in 0..2 {
+            let mut listed: Vec<(String, Value)> = client
+                .listed()
+                .iter()
+                .map(|session| (session["sessionId"].as_str().unwrap().to_owned(), session["title"].clone()))
+                .collect();
+            listed.sort_by_key(|(_, title)| title.to_string());
+            let expected = [(sessions[0].clone(), json!("first")), (sessions[2].clone(), json!("third"))];
+            assert_eq!(listed, expected, "version {version}");
+        }
+        client.end();
+    }
 }
 
 #[test]

@@ -212,7 +212,7 @@ fn recorded_sessions_are_listed_and_loaded_with_their_history() {
     let mut client = Client::start(&place, &["old.jsonl", "--instant"]);
     client.initialize(1);
     let (_, list) = client.ask("session/list", json!({"cwd": "/p"}));
-    assert_eq!(list["result"]["sessions"], json!([{"sessionId": "old", "cwd": "/p"}]));
+    assert_eq!(list["result"]["sessions"], json!([{"sessionId": "old", "cwd": "/p", "title": "first"}]));
     let (history, answer) =
         client.ask("session/load", json!({"sessionId": "old", "cwd": "/p", "mcpServers": []}));
     assert!(answer["result"].is_object(), "{answer}");

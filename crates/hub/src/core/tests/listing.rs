@@ -9,7 +9,7 @@ fn known(number: usize) -> Known {
         agent_session: String::new(),
         owner: "somebody".to_owned(),
         folder: "/w/p".to_owned(),
-        title: None,
+        title: Some(format!("title {number}")),
         changed: (number / 2) as i64,
         length: 1,
     }
@@ -47,6 +47,43 @@ fn pages_go_on_where_the_last_one_ended_whatever_becomes_of_its_last_session() {
         let answer = &world.clients[&client].answers[&id][0];
         assert_eq!(answer["error"]["code"], codes::INVALID_PARAMS, "{cursor}: {answer}");
     }
+}
+
+fn listed(world: &mut World, client: ConnectionId) -> Vec<Value> {
+    let id = world.request(client, "session/list", json!({}));
+    world.clients[&client].answers[&id][0]["result"]["sessions"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_session_is_listed_by_its_first_prompt_as_soon_as_it_has_one_and_never_before() {
+    let mut world = world(100_000);
+    let client = world.connect(Role::Own);
+    world.request(client, "session/new", json!({"cwd": "/w/p"}));
+    world.settle();
+    assert_eq!(listed(&mut world, client), [] as [Value; 0], "it is empty");
+    world.core.know(Known { title: None, ..known(7) });
+    assert_eq!(listed(&mut world, client), [] as [Value; 0], "so is one of an earlier time");
+
+    world.agent.is_slow = true;
+    let session = world.session_of(0).unwrap();
+    for text in ["\n Fix the build\nnow", "And the tests"] {
+        let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]});
+        world.request(client, "session/prompt", prompt);
+        world.settle();
+        let listed = listed(&mut world, client);
+        assert_eq!((listed.len(), &listed[0]["title"]), (1, &json!("Fix the build")), "{listed:?}");
+    }
+    // The log says the same to whoever reads it later.
+    let mut memory = Memory::default();
+    for (place, (channel, text)) in world.log[&*session].iter().enumerate() {
+        memory.see(place as u64, *channel, text);
+    }
+    assert_eq!(memory.title(), Some("Fix the build"));
+    // It keeps its name while its log is read anew.
+    world.core.log_failed(&std::sync::Arc::from(&*session), "no room");
+    world.perform();
+    let other = world.connect(Role::Own);
+    assert_eq!(listed(&mut world, other)[0]["title"], "Fix the build");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use switchboard_acp::detect::Handshake;
 use switchboard_acp::rpc::{Message, Request, RequestId, Response, RpcError, codes};
 use switchboard_acp::{Correlator, Raw, Side, Version, Wire, WireFormat};
+use switchboard_session::prompt_title_in;
 use switchboard_store::{Channel, Filter, Item, Store, Summary};
 
 use crate::recording::Recording;
@@ -18,6 +19,8 @@ use crate::script::{MOMENTARY, Reader, update_line, wants_history};
 const MAX_ASKED: usize = 1024;
 /// The most sessions that are listed, the latest first.
 const MAX_LISTED: usize = 500;
+/// The most bytes of recordings that are read for one list.
+const MAX_READ: u64 = 64 * 1024 * 1024;
 /// What is said when an old session is opened that the agent does not know.
 const FORGOTTEN: &str = "The agent does not remember this session: it sees only what comes from here on. \
                          What is above was recorded by Switchboard.";
@@ -42,7 +45,12 @@ pub(super) struct History {
     asked: Correlator<OpenCall>,
     /// Sessions that the agent has under another id: the client's, and the agent's.
     renamed: Vec<(String, String)>,
+    /// Titles of the sessions in recordings that hold several, by recording, with the length that was read.
+    titles: HashMap<String, (u64, Titles)>,
 }
+
+/// The titles of sessions, by their ids. A session without one is empty.
+type Titles = HashMap<String, String>;
 
 /// What is known of the agent from its handshake.
 #[derive(Default)]
@@ -89,6 +97,17 @@ fn changed(object: &Raw<'_>, without: &[&str], with: Option<(&str, &Value)>) -> 
     Raw::parse(text).unwrap_or_else(|_| json!({}).into())
 }
 
+/// The title that an agent gives a session, with the session's id.
+fn own_title(message: &Message<'_>) -> Option<(String, String)> {
+    let Message::Notification(notification) = message else { return None };
+    let params = notification.params.as_ref()?;
+    let update = params.get("update")?;
+    let title = update.text("title").filter(|title| !title.is_empty())?;
+    (update.text("sessionUpdate").as_deref() == Some("session_info_update"))
+        .then(|| Some((params.text("sessionId")?, title)))
+        .flatten()
+}
+
 fn answer(id: RequestId<'static>, result: Raw<'static>) -> Redirect {
     Redirect::FromAgent(Message::response(id, Ok(result)).encode(WireFormat::Any))
 }
@@ -98,7 +117,8 @@ impl History {
     pub(super) fn new(recording: Recording, name: Option<String>) -> Option<Self> {
         let store = recording.store()?.clone();
         let (agent, asked, renamed) = (Agent::default(), Correlator::new(MAX_ASKED), Vec::new());
-        Some(History { store, recording, name, agent, knows_children: false, asked, renamed })
+        let titles = HashMap::new();
+        Some(History { store, recording, name, agent, knows_children: false, asked, renamed, titles })
     }
 
     /// A line on its way to the agent; `None`: it goes as it is.
@@ -307,26 +327,76 @@ impl History {
         sessions
     }
 
-    fn list(&self, id: RequestId<'static>, cwd: Option<&str>) -> Redirect {
+    /// Lists the sessions in which something was prompted: editors open an empty one whenever they start.
+    fn list(&mut self, id: RequestId<'static>, cwd: Option<&str>) -> Redirect {
+        // Sessions of this conversation are among them.
+        self.recording.settle();
         let mut places: HashMap<String, usize> = HashMap::new();
         let mut listed: Vec<Value> = Vec::new();
+        let (mut room, mut titles) = (MAX_READ, HashMap::new());
         for session in self.sessions() {
-            let project = session.about.project.filter(|project| cwd.is_none_or(|cwd| cwd == project));
-            let Some(project) = project else { continue };
+            let project = session.about.project.as_ref();
+            let Some(project) = project.filter(|project| cwd.is_none_or(|cwd| cwd == **project)) else {
+                continue;
+            };
+            let own = self.titles_in(&session, &mut room);
             // Those of sub-agents are not among them: nobody opened them, so that nobody opens them again.
-            for wire_id in session.wire_ids {
+            for wire_id in &session.wire_ids {
+                let Some(title) = own.get(wire_id) else { continue };
                 let place = *places.entry(wire_id.clone()).or_insert(listed.len());
                 if place == listed.len() && place < MAX_LISTED {
                     let updated = format!("{}Z", session.changed.to_string().replace(' ', "T"));
                     listed.push(json!({"sessionId": wire_id, "cwd": project, "updatedAt": updated}));
                 }
                 // Its first recording knows best what it is about.
-                if let (Some(info), Some(title)) = (listed.get_mut(place), &session.about.title) {
+                if let Some(info) = listed.get_mut(place) {
                     info["title"] = Value::from(title.as_str());
                 }
             }
+            titles.insert(session.id, (session.length, own));
         }
+        self.titles = titles;
         answer(id, json!({ "sessions": listed }).into())
+    }
+
+    /// The titles of the sessions in a recording. The store has one for a whole recording, and none where nothing was
+    /// prompted, so that one with several sessions or without a title is read, as far as there is room for that.
+    fn titles_in(&self, session: &Summary, room: &mut u64) -> Titles {
+        if let Some((length, titles)) = self.titles.get(&session.id)
+            && *length == session.length
+        {
+            return titles.clone();
+        }
+        let title = session.about.title.iter();
+        let of_recording =
+            || title.flat_map(|title| session.wire_ids.iter().map(|id| (id.clone(), title.clone())));
+        let is_clear = session.wire_ids.len() < 2 && session.about.title.is_some();
+        if is_clear || session.bytes > *room {
+            return of_recording().collect();
+        }
+        *room -= session.bytes;
+        let Ok(items) = self.store.read(&session.id, 0) else { return of_recording().collect() };
+        let (mut prompted, mut named) = (Titles::new(), Titles::new());
+        for item in items {
+            let Ok(Item::Record(record)) = item else { continue };
+            let needles: &[&[u8]] = match record.channel {
+                Channel::ToAgent => &[b"\"session/prompt\""],
+                Channel::ToClient => &[b"\"session_info_update\"", b"\"user_message"],
+                _ => continue,
+            };
+            if !needles.iter().any(|needle| memmem::find(&record.bytes, needle).is_some()) {
+                continue;
+            }
+            let Ok(text) = std::str::from_utf8(&record.bytes) else { continue };
+            let Ok(message) = Message::decode(text, WireFormat::Any) else { continue };
+            if let Some((id, title)) = prompt_title_in(&message) {
+                prompted.entry(id).or_insert(title);
+            } else if let Some((id, title)) = own_title(&message) {
+                named.insert(id, title);
+            }
+        }
+        prompted.extend(named);
+        prompted
     }
 
     /// What was recorded last of a session, and of its sub-agents behind it.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use switchboard_acp::rpc::{Message, Notification, Request, RequestId, Response, RpcError, codes};
 use switchboard_acp::{Correlator, Raw, Side, Wire, WireFormat};
+use switchboard_session::{prompt_title, prompt_title_in};
 
 use crate::script::{Action, RecordedAnswer, Script, SessionScript, update_line, wants_history};
 
@@ -399,9 +400,22 @@ fn state(notification: &Notification<'_>) -> Option<String> {
     if update.text("sessionUpdate")? == "state_update" { update.text("state") } else { None }
 }
 
+/// A session as it is listed; `None` for one of another folder, or in which nothing was prompted.
 fn listed(session: &SessionScript, cwd: Option<&str>) -> Option<Value> {
     let own = session.cwd.as_deref().unwrap_or("/");
-    cwd.is_none_or(|cwd| cwd == own).then(|| json!({"sessionId": session.id, "cwd": own}))
+    let title = session.steps.iter().find_map(|step| match &step.action {
+        Action::AwaitPrompt { prompt, .. } => Some(prompt.as_ref().and_then(prompt_title)),
+        // A session that was opened again begins with what was prompted before.
+        Action::Notify(notification) if session.is_own(notification) => {
+            prompt_title_in(&Message::Notification(notification.clone())).map(|(_, title)| Some(title))
+        }
+        _ => None,
+    })?;
+    let mut info = json!({"sessionId": session.id, "cwd": own});
+    if let Some(title) = title {
+        info["title"] = title.into();
+    }
+    cwd.is_none_or(|cwd| cwd == own).then_some(info)
 }
 
 #[cfg(test)]
