@@ -24,6 +24,8 @@ const OPERATIONS: usize = 256;
 const QUESTIONS: usize = 1024;
 /// How many bytes they may have together: as long as the longest message of one.
 const QUESTION_BYTES: usize = 32 * 1024 * 1024;
+/// How many characters of a question a notice repeats.
+const TITLE: usize = 200;
 /// How many faults of an answer are told.
 const FAULTS: usize = 5;
 /// Why a question is refused whose id another one has.
@@ -61,6 +63,12 @@ impl Question {
                 self.params = params;
             }
         }
+    }
+
+    /// What is asked, in the agent's words.
+    pub(crate) fn title(&self) -> String {
+        let words = text_of(Some(&self.params), "title").or_else(|| text_of(Some(&self.params), "message"));
+        words.unwrap_or_default().chars().take(TITLE).collect()
     }
 
     /// Why an answer does not fit, in words.

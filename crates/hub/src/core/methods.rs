@@ -269,6 +269,7 @@ impl Core {
         }
         if !self.is_ours(&session) {
             self.look_on(connection, &session);
+            self.ask_at_prompt(connection, &session);
             return self.elsewhere(&session, connection, line);
         }
         let operation = lines::meta_text(params, OPERATION);
@@ -287,6 +288,7 @@ impl Core {
         known.prompts.push_back(Prompt { connection, id: id.clone(), params, operation, redeliveries: 0 });
         self.states += u64::from(is_held);
         self.look_on(connection, &session);
+        self.ask_at_prompt(connection, &session);
         self.run_next(&session);
         Ok(())
     }

@@ -7,7 +7,7 @@ use switchboard_acp::rpc::{RequestId, Response, codes};
 use switchboard_acp::{Raw, Side, Wire, WireFormat};
 use switchboard_store::{Channel, Role};
 
-use super::connection::{About, Topic};
+use super::connection::{About, Attachment, Phase, Topic};
 use super::lines::{self, Outcome, Rewrite};
 use super::memory::Question;
 use super::notices::resolved;
@@ -202,6 +202,41 @@ impl Core {
             client.asked.close(Side::Agent, &number.into());
         }
         self.ask_after(connection, id, place, misfits);
+    }
+
+    /// Asks a version 1 client again what it has not answered, because it prompts: some of these clients drop requests that
+    /// arrive outside of a prompt, such as at `session/load`, and would then wait for this one without a word. The earlier
+    /// request is cancelled, so that a client that did show it has one question and not two.
+    pub(super) fn ask_at_prompt(&mut self, connection: ConnectionId, id: &SessionId) {
+        let Some(memory) = self.sessions.get(id).and_then(|session| session.memory.as_ref()) else { return };
+        let titles: Vec<String> = memory.questions.values().map(Question::title).collect();
+        let places: Vec<u64> = memory.questions.keys().copied().collect();
+        let Some(client) = self.connections.get(&connection).filter(|client| client.is_translated) else {
+            return;
+        };
+        let reached = match client.attachments.get(id) {
+            Some(Attachment { place, phase: Phase::Live, .. }) => *place,
+            _ => 0,
+        };
+        let Some(first) = titles.first() else { return };
+        let more = match titles.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        let title =
+            format!("This prompt waits: the agent has asked \"{first}\"{more}, which needs an answer first");
+        let update = json!({"sessionUpdate": "notice", "severity": "info", "title": title});
+        self.send(connection, lines::update(id, &update.to_string()), Some(id));
+        // A question that the client has not come to yet is asked when it has.
+        for place in places.into_iter().filter(|place| *place < reached) {
+            let Some(client) = self.connections.get_mut(&connection) else { return };
+            let Some(attachment) = client.attachments.get_mut(id) else { return };
+            if let Some(number) = attachment.asked.remove(&place) {
+                client.asked.close(Side::Agent, &number.into());
+                self.send(connection, lines::cancel(&RequestId::Number(number)), Some(id));
+            }
+            self.ask(connection, id, place);
+        }
     }
 
     /// A question has its answer: it is written down with who gave it, the agent gets it, the others are told.

@@ -5,6 +5,7 @@ mod dormancy;
 mod forms;
 mod hubs;
 mod listing;
+mod prompting;
 mod remembered;
 mod seeking;
 mod unresponsive;

@@ -3,6 +3,7 @@
 mod behind;
 mod chaos;
 mod cluster;
+mod editors;
 mod full_disk;
 pub(crate) mod hub;
 mod lifecycle;
@@ -402,6 +403,8 @@ fn roles_and_sharing_are_kept() {
     block_on(async {
         let mut own = hub.client(2).await;
         let session = own.new_session(&place).await;
+        own.prompt(&session, "hello").await;
+        own.until_idle().await;
         let mut viewer = hub.client_as(&view, 2).await;
         let resume = json!({"sessionId": session, "cwd": place.work(), "replayFrom": {"type": "start"}});
         let refused = viewer.ask("session/resume", resume.clone()).await;
