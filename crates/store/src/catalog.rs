@@ -11,6 +11,7 @@ use crate::error::{Result, StoreError};
 use crate::live::failure;
 use crate::read::{self, Records, Tail};
 use crate::record::{About, Filter, Summary};
+use crate::removal;
 use crate::segment::{self, Cursor, Folder};
 use crate::store::Store;
 
@@ -175,6 +176,11 @@ impl Store {
                 candidates: found.into_iter().map(|(_, id)| id).collect(),
             }),
         }
+    }
+
+    /// Bytes of the file that are in use, as [`Sizes::used`], which are known at once.
+    pub fn used(&self) -> Result<u64> {
+        self.with_reader(removal::used)
     }
 
     /// What the store takes up on the disk.

@@ -81,6 +81,16 @@ pub enum StoreError {
         /// What was asked for.
         session: String,
     },
+    /// A session was deleted, and is not listed any more, but not all of its room could be given back.
+    #[error(
+        "session {session} is deleted, but not all of its room is given back: {reason}; the next command that writes to the store continues"
+    )]
+    Unfinished {
+        /// The session.
+        session: String,
+        /// Why.
+        reason: String,
+    },
     /// The beginning of an id that several sessions share.
     #[error("{prefix} may be any of {} sessions; write more of the id", candidates.len())]
     AmbiguousSession {

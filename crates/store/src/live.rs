@@ -94,7 +94,7 @@ impl Live {
             moved: 0,
             moved_here: 0,
             cleared: 0,
-            cursor: Cursor::new(folder, id, 0),
+            cursor: writer_cursor(folder, id, 0),
             pending: Vec::new(),
             pending_bytes: 0,
             observer: Observer::default(),
@@ -109,10 +109,12 @@ impl Live {
     }
 
     pub(crate) fn close(&mut self, lock: SessionLock, deadline: Option<Instant>, reply: Reply<()>) {
+        self.cursor.set_complete(true);
         self.closing = Some(Closing { _lock: lock, deadline, end: Ending::Closed(reply) });
     }
 
     pub(crate) fn recover(&mut self, lock: SessionLock, reply: Option<Reply<u64>>) {
+        self.cursor.set_complete(true);
         self.closing = Some(Closing { _lock: lock, deadline: None, end: Ending::Recovered(reply) });
     }
 
@@ -188,20 +190,28 @@ impl Live {
         self.number = Some(number);
         if length > 0 {
             self.moved = length;
-            self.cursor = Cursor::new(&self.folder, &self.id, length);
+            self.cursor = self.cursor_at(length);
         }
         Ok(())
+    }
+
+    fn cursor_at(&self, next: u64) -> Cursor {
+        let mut cursor = writer_cursor(&self.folder, &self.id, next);
+        cursor.set_complete(self.closing.is_some());
+        cursor
     }
 
     /// Who takes part and since when: as the recorder said, or the journal that it left.
     fn what_is_known(&mut self) -> (About, Moment) {
         if self.progress.is_none() {
-            let first = self.folder.segments(&self.id).ok().and_then(|segments| segments.first().copied());
-            let mut cursor = Cursor::new(&self.folder, &self.id, first.unwrap_or(0));
-            if cursor.read(1).is_ok()
-                && let Some(head) = cursor.head
-            {
-                return (head.about(), Moment(head.began));
+            // The first that can be read: each segment has the same.
+            for first in self.folder.segments(&self.id).unwrap_or_default() {
+                let mut cursor = self.cursor_at(first);
+                if cursor.read(1).is_ok()
+                    && let Some(head) = cursor.head
+                {
+                    return (head.about(), Moment(head.began));
+                }
             }
         }
         (self.about.clone(), self.began)
@@ -210,6 +220,8 @@ impl Live {
     /// Puts everything in order so that a recorder can go on. Gives the length and the bytes.
     pub(crate) fn resume(&mut self, connection: &mut Connection) -> rusqlite::Result<(u64, u64)> {
         self.find_or_begin(connection)?;
+        // Nobody appends to the journal that the last recorder left.
+        self.cursor.set_complete(true);
         while self.transfer(connection, true)? {}
         let Some(number) = self.number else { return Err(rusqlite::Error::QueryReturnedNoRows) };
         let bytes = transact(connection, |transaction| {
@@ -220,7 +232,7 @@ impl Live {
         })?;
         // Should one stay, then its records are passed over.
         drop(self.folder.remove(&self.id, None));
-        self.cursor = Cursor::new(&self.folder, &self.id, self.moved);
+        self.cursor = self.cursor_at(self.moved);
         Ok((self.moved, bytes.unsigned_abs()))
     }
 
@@ -285,7 +297,11 @@ impl Live {
                     self.pending.extend(records);
                 }
                 Found::End => break,
-                Found::Missing { to } => {
+                Found::Missing { to, damaged } => {
+                    if let Some(first) = damaged {
+                        // Before the records that follow are moved: the segment is removed afterwards.
+                        self.folder.keep_damaged(&self.id, first).map_err(|error| failure(error.into()))?;
+                    }
                     gap = Some(to);
                     break;
                 }
@@ -343,6 +359,13 @@ impl Live {
         }
         Ok(taken > 0 || gap.is_some())
     }
+}
+
+/// A cursor of the session's writer, which knows that the journal may grow.
+fn writer_cursor(folder: &Folder, id: &str, next: u64) -> Cursor {
+    let mut cursor = Cursor::new(folder, id, next);
+    cursor.set_complete(false);
+    cursor
 }
 
 pub(crate) fn failure(error: Box<dyn std::error::Error + Send + Sync>) -> rusqlite::Error {

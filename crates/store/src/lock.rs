@@ -43,7 +43,12 @@ impl SessionLock {
 
     /// Whether somebody has the lock of a session.
     pub(crate) fn is_taken(store: &Path, session: &str) -> bool {
-        let path = Folder::beside(store).path().join(session);
+        SessionLock::is_taken_in(&Folder::beside(store), session)
+    }
+
+    /// Whether somebody has the lock of a session whose journal is in a folder.
+    pub(crate) fn is_taken_in(folder: &Folder, session: &str) -> bool {
+        let path = folder.path().join(session);
         // One that is not there, or that we may not look at, is at least none of ours.
         File::open(&path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
     }

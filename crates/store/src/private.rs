@@ -31,6 +31,19 @@ pub(crate) fn create_folder(path: &Path) -> std::io::Result<()> {
     builder.create(path)
 }
 
+/// Copies a file so that only its owner can read the copy. A copy that cannot be completed is removed.
+pub(crate) fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    let copied = File::open(from).and_then(|mut from| {
+        let mut to = options().write(true).create(true).truncate(true).open(to)?;
+        std::io::copy(&mut from, &mut to)?;
+        to.sync_data()
+    });
+    if copied.is_err() {
+        drop(std::fs::remove_file(to));
+    }
+    copied
+}
+
 /// Takes away what others may do with a file or folder. Tells when there was anything.
 #[cfg(unix)]
 pub(crate) fn tighten(path: &Path) -> Option<Exposed> {

@@ -1,7 +1,8 @@
 //! Reading a session from a sequence number on.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension};
@@ -10,8 +11,9 @@ use crate::block;
 use crate::contents;
 use crate::error::{Result, StoreError};
 use crate::live::failure;
+use crate::lock::SessionLock;
 use crate::record::{Item, Record};
-use crate::segment::{Cursor, Found};
+use crate::segment::{self, Cursor, Folder, Found};
 use crate::store::Store;
 
 /// How many bytes of a journal are read at once.
@@ -52,8 +54,12 @@ pub(crate) fn batch(
                 return Ok(Batch::Records(records));
             }
             Found::End if looked_again => return Ok(Batch::End),
-            Found::Missing { to } if looked_again => {
-                return Ok(Batch::Gap { to: to.min(end), reason: MISSING.to_owned() });
+            Found::Missing { to, damaged } if looked_again => {
+                let reason = match damaged {
+                    Some(first) => format!("the journal {} is damaged here", journal.path(first).display()),
+                    None => MISSING.to_owned(),
+                };
+                return Ok(Batch::Gap { to: to.min(end), reason });
             }
             Found::End | Found::Missing { .. } => looked_again = true,
         }
@@ -67,6 +73,110 @@ pub(crate) fn stored_length(connection: &Connection, session: i64) -> rusqlite::
         .query_row([session], |row| row.get::<_, i64>(0))
         .optional()?;
     Ok(length.unwrap_or(0).unsigned_abs())
+}
+
+/// A part of a session that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Gap {
+    /// The session's id.
+    pub session: String,
+    /// The first record that is missing.
+    pub from: u64,
+    /// The first record after the gap.
+    pub to: u64,
+    /// Why they are missing.
+    pub reason: String,
+}
+
+impl Store {
+    /// Returns the gaps in the journals and in the rows of blocks, of one session or of all of them. Blocks are not
+    /// unpacked: one that is damaged itself is found when its session is read.
+    pub fn gaps(&self, id: Option<&str>) -> Result<Vec<Gap>> {
+        let only = id.map(|id| self.number(id)).transpose()?.map(|(number, _)| number);
+        // First the journals: what is moved out of them meanwhile is then seen in the store.
+        let journals: HashMap<String, Vec<u64>> = self
+            .with_reader(|_| self.folder().journals().map_err(|error| failure(error.into())))?
+            .into_iter()
+            .collect();
+        let mut gaps = Vec::new();
+        let sessions: Vec<(i64, String, u64)> = self.with_reader(|connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT number, id, length FROM sessions WHERE closed < 3 AND (?1 IS NULL OR number = ?1)
+                 ORDER BY number",
+            )?;
+            let row = |row: &rusqlite::Row<'_>| {
+                Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?.unsigned_abs()))
+            };
+            statement.query_map([only], row)?.collect()
+        })?;
+        for (number, id, length) in &sessions {
+            self.with_reader(|connection| {
+                let mut next = 0;
+                let mut add = |from: u64, to: u64| -> rusqlite::Result<()> {
+                    if let Batch::Gap { to, reason } = stored(connection, *number, from, to)? {
+                        gaps.push(Gap { session: id.clone(), from, to, reason });
+                    }
+                    Ok(())
+                };
+                let mut statement = connection
+                    .prepare_cached("SELECT first, count FROM blocks WHERE session = ?1 ORDER BY first")?;
+                let mut rows = statement.query([number])?;
+                while let Some(row) = rows.next()? {
+                    let (first, count) = (row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, i64>(1)?);
+                    if first > next {
+                        add(next, first)?;
+                    }
+                    next = next.max(first + count.unsigned_abs());
+                }
+                if next < *length { add(next, *length) } else { Ok(()) }
+            })?;
+            if let Some(segments) = journals.get(id) {
+                let mut at = *length;
+                let mut journal = Cursor::listed(self.folder(), id, at, segments);
+                loop {
+                    match self
+                        .with_reader(|connection| batch(connection, *number, &mut journal, at, u64::MAX))?
+                    {
+                        Batch::Records(records) => {
+                            at = records.last().map_or(at + 1, |record| record.sequence + 1);
+                        }
+                        Batch::Gap { to, reason } => {
+                            gaps.push(Gap { session: id.clone(), from: at, to, reason });
+                            at = to.max(at + 1);
+                        }
+                        Batch::End => break,
+                    }
+                }
+            }
+        }
+        if only.is_none() {
+            let listed: HashSet<&str> = sessions.iter().map(|(_, id, _)| &**id).collect();
+            for (id, segments) in journals {
+                let last = segments.last().copied().unwrap_or(0);
+                let is_listed = listed.contains(&*id);
+                // One that has only begun is not in the list yet, and one that is being deleted is not any more.
+                if !is_listed && !SessionLock::is_taken_in(self.folder(), &id) && self.is_unknown(&id)? {
+                    let end = self.with_reader(|_| {
+                        segment::end_in(self.folder(), &id, last).map_err(|error| failure(error.into()))
+                    })?;
+                    let reason =
+                        "the session is not in the list of sessions, but has a journal; any command \
+                        that writes to the store puts it back"
+                            .to_owned();
+                    gaps.push(Gap { session: id, from: 0, to: end.map_or(0, |end| end.next), reason });
+                }
+            }
+        }
+        Ok(gaps)
+    }
+
+    fn is_unknown(&self, id: &str) -> Result<bool> {
+        self.with_reader(|connection| {
+            let is_known = connection.prepare_cached("SELECT 1 FROM sessions WHERE id = ?1")?.exists([id])?;
+            Ok(!is_known)
+        })
+    }
 }
 
 /// The records that stand at a place, as far as they are in blocks.
@@ -95,8 +205,24 @@ pub(crate) fn stored(connection: &Connection, session: i64, from: u64, end: u64)
         .prepare_cached("SELECT min(first) FROM blocks WHERE session = ?1 AND first > ?2")?
         .query_row([session, from as i64], |row| row.get(0))?;
     let to = next.map_or(end, i64::unsigned_abs).min(end);
-    let reason = if to == end { "the session is cut off here" } else { MISSING };
-    Ok(Batch::Gap { to, reason: reason.to_owned() })
+    let reason = match kept_journal(connection, session, from)? {
+        Some(path) => format!("the journal was damaged here; the damaged file is kept as {}", path.display()),
+        None if to == end => "the session is cut off here".to_owned(),
+        None => MISSING.to_owned(),
+    };
+    Ok(Batch::Gap { to, reason })
+}
+
+/// The damaged journal that was kept of the part of a session with a record.
+fn kept_journal(connection: &Connection, session: i64, at: u64) -> rusqlite::Result<Option<PathBuf>> {
+    let id: Option<String> = connection
+        .prepare_cached("SELECT id FROM sessions WHERE number = ?1")?
+        .query_row([session], |row| row.get(0))
+        .optional()?;
+    let (Some(id), Some(store)) = (id, connection.path()) else { return Ok(None) };
+    // One that cannot be listed is not named; the gap is reported all the same.
+    let kept = Folder::beside(Path::new(store)).kept(&id).unwrap_or_default();
+    Ok(kept.into_iter().rev().find(|(first, _)| *first <= at).map(|(_, path)| path))
 }
 
 /// The block that a record is in: its first record and how many there are.

@@ -158,6 +158,7 @@ impl Recorder {
         let count = self.frame.count();
         if let Err(error) = self.write_frame(rest) {
             let error = self.disk(&error);
+            self.shared.note_shortage(&error);
             self.frame.clear();
             self.progress.fail(error.clone());
             return Err(error);

@@ -8,6 +8,7 @@ use rusqlite::{Connection, Transaction, params};
 
 use crate::access;
 use crate::error::{Result, StoreError, database};
+use crate::lock::SessionLock;
 use crate::private;
 use crate::queue::Queue;
 use crate::search;
@@ -30,7 +31,7 @@ const RESERVE: usize = 1024 * 1024;
 const SMALLEST: i64 = 64;
 
 /// The file that keeps some room.
-fn reserve(path: &Path) -> PathBuf {
+pub(crate) fn reserve(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-reserve");
     name.into()
@@ -98,10 +99,16 @@ pub(crate) fn delete(writer: &mut Writer, queue: &Queue<Command>, session: i64, 
         }
         Ok(!std::mem::replace(&mut is_marked, true))
     })?;
-    writer.folder.remove(id, None).map_err(|error| StoreError::Disk { reason: error.to_string() })?;
-    in_steps(writer, queue, &mut share, |connection, share| {
-        transact(connection, |transaction| delete_some(transaction, session, share))
-    })
+    // From here on the session is gone for everybody, whatever becomes of its room.
+    let removed = writer.folder.remove(id, None).and_then(|()| writer.folder.remove_kept(id));
+    removed
+        .map_err(|error| StoreError::Disk { reason: error.to_string() })
+        .and_then(|()| {
+            in_steps(writer, queue, &mut share, |connection, share| {
+                transact(connection, |transaction| delete_some(transaction, session, share))
+            })
+        })
+        .map_err(|error| StoreError::Unfinished { session: id.to_owned(), reason: error.to_string() })
 }
 
 /// Deletes a part of a session. Says whether there was anything.
@@ -151,20 +158,75 @@ fn delete_some(transaction: &Transaction<'_>, session: i64, share: i64) -> rusql
     Ok(false)
 }
 
-/// Gives the room of what was deleted back to the file system.
-pub(crate) fn shrink(writer: &mut Writer, queue: &Queue<Command>) -> Result<()> {
-    // What is left of deleted words goes when parts of the index are put together.
-    let (mut share, mut merges) = (1, 0);
-    let merged = in_steps(writer, queue, &mut share, |connection, share| {
+/// Bytes of the file that are in use.
+pub(crate) fn used(connection: &Connection) -> rusqlite::Result<u64> {
+    let used = "SELECT (page_count - freelist_count) * page_size
+         FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()";
+    connection.prepare_cached(used)?.query_row([], |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)
+}
+
+/// Deletes the oldest sessions that nobody records while the file has more bytes than this in use. Returns their ids.
+pub(crate) fn make_room(writer: &mut Writer, queue: &Queue<Command>, most: u64) -> Result<Vec<String>> {
+    let mut deleted = Vec::new();
+    let is_too_full = |writer: &mut Writer| {
+        writer.patiently(queue, |writer| {
+            used(&writer.connection).map(|used| used > most).map_err(|error| database(&writer.path, &error))
+        })
+    };
+    if !is_too_full(writer)? {
+        return Ok(deleted);
+    }
+    // What sessions that were deleted before have left in the index takes room, too.
+    merge_index(writer, queue, &mut 1)?;
+    let oldest: Vec<(i64, String)> = writer.patiently(queue, |writer| {
+        let list = |connection: &Connection| {
+            connection
+                .prepare_cached("SELECT number, id FROM sessions WHERE closed < 3 ORDER BY changed, number")?
+                .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+                .collect::<rusqlite::Result<_>>()
+        };
+        list(&writer.connection).map_err(|error| database(&writer.path, &error))
+    })?;
+    for (session, id) in oldest {
+        if !is_too_full(writer)? {
+            break;
+        }
+        if writer.is_live(&id) {
+            continue;
+        }
+        // A lock that is taken belongs to a recorder.
+        let Ok(_lock) = SessionLock::take(&writer.path, &id) else { continue };
+        match delete(writer, queue, session, &id) {
+            // What is left of it goes later; it is not listed any more.
+            Ok(()) | Err(StoreError::Unfinished { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        merge_index(writer, queue, &mut 1)?;
+        deleted.push(id);
+    }
+    Ok(deleted)
+}
+
+/// Puts parts of the index together, which takes out what is left in it of deleted words. Where it has no room for that,
+/// they stay.
+pub(crate) fn merge_index(writer: &mut Writer, queue: &Queue<Command>, share: &mut i64) -> Result<()> {
+    let mut merges = 0;
+    let merged = in_steps(writer, queue, share, |connection, share| {
         merges += 1;
         let pages = (MERGE / share).max(1);
         Ok(merges < 1000 && transact(connection, |transaction| search::merge_some(transaction, pages))?)
     });
     match merged {
         // It makes the index smaller in the end, and may need room before that.
-        Ok(()) | Err(StoreError::Full { .. }) => {}
-        Err(error) => return Err(error),
+        Ok(()) | Err(StoreError::Full { .. }) => Ok(()),
+        Err(error) => Err(error),
     }
+}
+
+/// Gives the room of what was deleted back to the file system.
+pub(crate) fn shrink(writer: &mut Writer, queue: &Queue<Command>) -> Result<()> {
+    let mut share = 1;
+    merge_index(writer, queue, &mut share)?;
     let number = |connection: &Connection, pragma: &str| {
         connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0))
     };

@@ -16,6 +16,7 @@ use crate::record::{Channel, Record};
 use crate::removal;
 use crate::segment::Folder;
 use crate::store::Settings;
+use crate::wal::{self, LogDamage};
 use crate::writer::ATTEMPT;
 
 /// "SwBd": tells a store from any other database.
@@ -24,6 +25,9 @@ const APPLICATION: i32 = 0x5377_4264;
 const VERSION: i32 = 3;
 /// The earliest version that can be read as it is, where it cannot be written.
 const READABLE: i32 = 2;
+
+/// How the names of damaged logs begin that are kept, followed by the time in Unix milliseconds.
+pub(crate) const KEPT_LOG: &str = "wal-";
 
 /// How long a reader waits, and who opens the store: another process may hold the file for a transaction.
 const BUSY: Duration = Duration::from_secs(30);
@@ -112,6 +116,8 @@ pub(crate) struct Opened {
     pub(crate) exposed: Vec<Exposed>,
     /// What its name stood for.
     pub(crate) identity: Option<Identity>,
+    /// Damage to SQLite's log.
+    pub(crate) log_damage: Option<LogDamage>,
 }
 
 /// A file of SQLite beside the store.
@@ -126,7 +132,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 /// `synchronous=FULL` makes SQLite wait for the disk at the end of each transaction: in WAL mode `NORMAL` would
 /// keep the file whole after a power cut, but could lose the last transactions, whose journals are gone by then.
 pub(crate) fn open_writer(path: &Path, settings: &Settings) -> Result<Opened> {
-    let Settings { max_bytes, owns_folder } = settings;
+    let Settings { max_bytes, owns_folder, makes_room: _ } = settings;
     let fail = |error: rusqlite::Error| database(path, &error);
     let cannot =
         |error: std::io::Error| StoreError::Open { path: path.to_owned(), reason: error.to_string() };
@@ -138,7 +144,9 @@ pub(crate) fn open_writer(path: &Path, settings: &Settings) -> Result<Opened> {
         path.to_owned(),
         beside(path, "-wal"),
         beside(path, "-shm"),
+        removal::reserve(path),
         Folder::beside(path).path().to_owned(),
+        Folder::beside(path).damaged(),
     ];
     ours.extend(folder.filter(|_| *owns_folder).map(Path::to_owned));
     let exposed = ours.iter().filter_map(|path| private::tighten(path)).collect();
@@ -152,6 +160,7 @@ pub(crate) fn open_writer(path: &Path, settings: &Settings) -> Result<Opened> {
         return Err(StoreError::ReadOnly { path: path.to_owned() });
     }
     let version = judge(path, &connection)?;
+    let log_damage = keep_damaged_log(path, &mut connection)?;
     let mode: String =
         connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(fail)?;
     if mode != "wal" {
@@ -174,7 +183,36 @@ pub(crate) fn open_writer(path: &Path, settings: &Settings) -> Result<Opened> {
     // From here on the writer asks again itself, and does other things in between.
     connection.busy_timeout(ATTEMPT).map_err(fail)?;
     removal::keep_reserve(path);
-    Ok(Opened { connection, exposed, identity: Identity::of(path).ok() })
+    Ok(Opened { connection, exposed, identity: Identity::of(path).ok(), log_damage })
+}
+
+/// Looks for damage in SQLite's log, and keeps a copy of a damaged one before it is overwritten.
+fn keep_damaged_log(path: &Path, connection: &mut Connection) -> Result<Option<LogDamage>> {
+    let log = log(path);
+    if !wal::seems_damaged(&log) {
+        return Ok(None);
+    }
+    // A frame that is being written looks the same. While this transaction lasts nobody writes.
+    let fail = |error: rusqlite::Error| database(path, &error);
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)?;
+    let Some(mut damage) = wal::look_alone(&log) else { return Ok(None) };
+    let folder = Folder::beside(path).damaged();
+    let copy = folder.join(format!("{KEPT_LOG}{}", Moment::now().0));
+    match private::create_folder(&folder).and_then(|()| private::copy(&log, &copy)) {
+        Ok(()) => damage.kept = Some(copy),
+        Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {}
+        Err(error) => {
+            let reason = format!("cannot keep the damaged log {}: {error}", log.display());
+            return Err(StoreError::Open { path: path.to_owned(), reason });
+        }
+    }
+    transaction.rollback().map_err(fail)?;
+    Ok(Some(damage))
+}
+
+/// SQLite's log of a store.
+pub(crate) fn log(path: &Path) -> PathBuf {
+    beside(path, "-wal")
 }
 
 /// Makes a store under another name and gives it its own when it is complete, so that nobody ever sees half of one.

@@ -4,7 +4,11 @@
 //! A journal is a row of segments, `ID.N` in the folder beside the store, where `N` is the number of the first record.
 //! A segment is a row of frames: 24 bytes of length, number of records, number of the first record and checksum, and
 //! then the records. Lines that came together stand there as they came, with one head for all of them. What is in the
-//! kernel survives the process; a frame that is cut off or wrong ends its segment.
+//! kernel survives the process.
+//!
+//! A frame that is incomplete at the end of the last segment was cut off while it was written. Any other frame that does
+//! not match its checksum is damaged: it is skipped, reported as a gap, and reading continues with the next frame that
+//! matches its checksum. The writer keeps a link to a damaged segment in the folder `-damaged` beside the store.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -16,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use switchboard_acp::Moment;
 
 use crate::block::{Input, put, unzigzag, zigzag};
+use crate::lock::SessionLock;
 use crate::private;
 use crate::record::{About, Channel, MAX_MESSAGE, Record};
 
@@ -25,8 +30,15 @@ pub(crate) const SEGMENT: u64 = 4 * 1024 * 1024;
 pub(crate) const FRAME: usize = 256 * 1024;
 /// Length, count, first, checksum.
 const HEADER: usize = 24;
+/// The largest payload of a frame.
+const MAX_PAYLOAD: usize = MAX_MESSAGE + 4 * FRAME;
 /// How much is read at once.
 const READ: u64 = 256 * 1024;
+/// The largest part of a segment that is searched for the next frame after damage: a full segment and a largest frame.
+const MAX_SEARCH: u64 = SEGMENT + (2 * HEADER + MAX_PAYLOAD) as u64;
+/// How many bytes are hashed in the search for the next frame, for each byte that is searched. Messages may contain bytes
+/// that look like headers of large frames; without a limit each of them would be hashed to the end of the segment.
+const MAX_HASHED: usize = 8;
 /// Beside the code of a channel: the bytes are several records, with a line's end between two of them.
 const LINES: u8 = 0x80;
 
@@ -87,6 +99,32 @@ impl Folder {
         self.0.join(format!("{id}.{first}"))
     }
 
+    /// The folder for damaged files: `-damaged` beside the store.
+    pub(crate) fn damaged(&self) -> PathBuf {
+        let name = self.0.as_os_str().to_string_lossy();
+        PathBuf::from(format!("{}-damaged", name.strip_suffix("-writers").unwrap_or(&name)))
+    }
+
+    /// Links or copies a damaged segment into the folder for damaged files, so that it remains when the segment is removed.
+    pub(crate) fn keep_damaged(&self, id: &str, first: u64) -> std::io::Result<()> {
+        let folder = self.damaged();
+        private::create_folder(&folder)?;
+        let (from, to) = (self.segment(id, first), folder.join(format!("{id}.{first}")));
+        match std::fs::hard_link(&from, &to) {
+            Ok(()) => Ok(()),
+            // Kept before, perhaps by a process that died before it had moved the records.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            Err(_) => private::copy(&from, &to),
+        }
+    }
+
+    /// The damaged segments of a session that were kept, by the number of their first record.
+    pub(crate) fn kept(&self, id: &str) -> std::io::Result<Vec<(u64, PathBuf)>> {
+        let kept = Folder(self.damaged().into());
+        let segments = kept.segments(id)?;
+        Ok(segments.into_iter().map(|first| (first, kept.segment(id, first))).collect())
+    }
+
     /// Makes a segment.
     pub(crate) fn create(&self, id: &str, first: u64) -> std::io::Result<File> {
         private::create_folder(&self.0)?;
@@ -106,6 +144,11 @@ impl Folder {
             }
         }
         Ok(())
+    }
+
+    /// Removes the damaged segments of a session that were kept.
+    pub(crate) fn remove_kept(&self, id: &str) -> std::io::Result<()> {
+        self.kept(id)?.into_iter().try_for_each(|(_, path)| std::fs::remove_file(path))
     }
 }
 
@@ -232,30 +275,133 @@ fn checksum(parts: &[&[u8]]) -> [u8; 8] {
 
 /// What a frame holds.
 enum Content<'a> {
-    Records { first: u64, payload: &'a [u8] },
+    Records { count: u32, payload: &'a [u8] },
     Note(Note),
 }
 
-/// The frame at the beginning of some bytes, with its length. `Err` says how many bytes it would need.
-fn frame(bytes: &[u8]) -> Result<(Content<'_>, usize), Option<usize>> {
-    let field = |range: std::ops::Range<usize>| bytes.get(range).ok_or(Some(HEADER));
-    let length = field(0..4)?.iter().rev().fold(0_usize, |number, byte| number << 8 | usize::from(*byte));
-    let count = field(4..8)?.iter().rev().fold(0_u32, |number, byte| number << 8 | u32::from(*byte));
-    let first = field(8..16)?.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
-    let check = field(16..HEADER)?;
-    if length > MAX_MESSAGE + 4 * FRAME {
-        return Err(None);
+/// The fields of a frame's header.
+#[derive(Clone, Copy)]
+struct Header {
+    length: usize,
+    count: u32,
+    first: u64,
+}
+
+impl Header {
+    /// Reads the header at the beginning of some bytes, whether or not its checksum matches.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let field = |range: std::ops::Range<usize>| bytes.get(range)?.try_into().ok();
+        Some(Header {
+            length: u32::from_le_bytes(bytes.get(..4)?.try_into().ok()?) as usize,
+            count: u32::from_le_bytes(bytes.get(4..8)?.try_into().ok()?),
+            first: u64::from_le_bytes(field(8..16)?),
+        })
+        .filter(|_| bytes.len() >= HEADER)
     }
-    let payload = bytes.get(HEADER..HEADER + length).ok_or(Some(HEADER + length))?;
-    if checksum(&[&bytes[..16], payload]) != check {
-        return Err(None);
+
+    /// Whether a payload belongs to this header according to the checksum in `bytes`, which begin with a header.
+    fn matches(self, bytes: &[u8], payload: &[u8]) -> bool {
+        let mut fields = [0; 16];
+        fields[..4].copy_from_slice(&(self.length as u32).to_le_bytes());
+        fields[4..8].copy_from_slice(&self.count.to_le_bytes());
+        fields[8..].copy_from_slice(&self.first.to_le_bytes());
+        bytes.get(16..HEADER).is_some_and(|check| checksum(&[&fields, payload]) == check)
     }
-    let content = if count == 0 {
-        Content::Note(serde_json::from_slice(payload).map_err(|_| None)?)
-    } else {
-        Content::Records { first, payload }
+}
+
+/// Why there is no frame at a place.
+enum Fault {
+    /// The frame needs so many bytes, which is more than there are.
+    Incomplete(usize),
+    /// The bytes are not those that were written.
+    Damaged,
+}
+
+/// The frame at the beginning of some bytes: the number of its first record, what it holds, and its length.
+fn frame(bytes: &[u8]) -> Result<(u64, Content<'_>, usize), Fault> {
+    let header = Header::read(bytes).ok_or(Fault::Incomplete(HEADER))?;
+    if header.length > MAX_PAYLOAD {
+        return Err(Fault::Damaged);
+    }
+    let end = HEADER + header.length;
+    let payload = bytes.get(HEADER..end).ok_or(Fault::Incomplete(end))?;
+    if !header.matches(bytes, payload) {
+        return Err(Fault::Damaged);
+    }
+    let content = match header.count {
+        0 => Content::Note(serde_json::from_slice(payload).map_err(|_| Fault::Damaged)?),
+        count => Content::Records { count, payload },
     };
-    Ok((content, HEADER + length))
+    Ok((header.first, content, end))
+}
+
+/// Finds the next intact frame in bytes that begin with a damaged one, in which a record with the number `expected` should
+/// follow.
+fn next_frame(bytes: &[u8], expected: u64) -> Option<usize> {
+    let is_plausible = |at: usize| {
+        let header = bytes.get(at..).and_then(Header::read)?;
+        let is_near = header.first.checked_sub(expected).is_some_and(|ahead| ahead <= bytes.len() as u64);
+        let is_small = header.length <= MAX_PAYLOAD && header.count as usize <= header.length + 1;
+        (is_near && is_small && at + HEADER + header.length <= bytes.len()).then_some(header.length)
+    };
+    // Most damage leaves the length intact. The bytes of the damaged frame are then skipped as a whole, because an agent
+    // may have sent a message that contains a frame.
+    let end = Header::read(bytes).map_or(0, |header| HEADER + header.length);
+    if end > 0 && is_plausible(end).is_some() && frame(&bytes[end..]).is_ok() {
+        return Some(end);
+    }
+    let mut budget = MAX_HASHED * bytes.len();
+    for at in 1..bytes.len() {
+        let Some(length) = is_plausible(at) else { continue };
+        budget = budget.checked_sub(length)?;
+        if frame(&bytes[at..]).is_ok() {
+            // Within what seems to be one frame up to the end, only whole frames up to the end are believed.
+            return Some(at).filter(|at| end != bytes.len() || is_row_of_frames(&bytes[*at..]));
+        }
+    }
+    None
+}
+
+/// Whether bytes are intact frames and nothing else.
+fn is_row_of_frames(mut bytes: &[u8]) -> bool {
+    while let Ok((_, _, length)) = frame(bytes) {
+        bytes = &bytes[length..];
+    }
+    bytes.is_empty()
+}
+
+/// How many records are lost in the bytes after the last intact frame of a journal that is not written any more. Bytes that
+/// a write has left when it was cut off are none: nobody has got those records.
+fn lost_records(bytes: &[u8]) -> u64 {
+    let (mut lost, mut rest) = (0, bytes);
+    // Zeros are blocks that never got to the disk.
+    while let Some(header) = Header::read(rest).filter(|_| rest.iter().any(|byte| *byte != 0)) {
+        let Some(payload) = rest.get(HEADER..HEADER.saturating_add(header.length)) else {
+            // Cut off, unless the checksum matches once the length is that of the bytes that are there.
+            let payload = &rest[HEADER..];
+            let is_damaged = Header { length: payload.len(), ..header }.matches(rest, payload);
+            return lost + if is_damaged { u64::from(header.count) } else { 0 };
+        };
+        let counted = count(payload);
+        let is_counted = Header { count: counted, ..header }.matches(rest, payload);
+        lost += match header.count {
+            _ if is_counted => u64::from(counted),
+            likely if likely as usize <= payload.len() => u64::from(likely),
+            _ => u64::from(counted.max(1)),
+        };
+        rest = &rest[HEADER + header.length..];
+    }
+    lost
+}
+
+/// Counts the records of a payload, as far as it can be read.
+fn count(payload: &[u8]) -> u32 {
+    let mut count = 0;
+    let mut input = Input(payload);
+    while let Some((_, is_lines, bytes)) = piece(&mut input) {
+        count += 1 + if is_lines { memchr::memchr_iter(b'\n', bytes).count() as u32 } else { 0 };
+    }
+    count
 }
 
 /// Gives the records of a payload whose first one has a number, from another number on.
@@ -298,9 +444,11 @@ pub(crate) enum Found {
     Records(Vec<Record>),
     /// Nothing, so far.
     End,
-    /// Nothing before this number, which is there.
+    /// No record before this number.
     Missing {
         to: u64,
+        /// The first record of the segment whose damage is the reason.
+        damaged: Option<u64>,
     },
 }
 
@@ -317,6 +465,10 @@ pub(crate) struct Cursor {
     pub(crate) head: Option<Head>,
     /// Whether the recorder has said goodbye.
     pub(crate) closed: bool,
+    /// The segments that there are, for who reads many journals and needs no news.
+    listed: Option<Arc<[u64]>>,
+    /// Whether nothing is appended any more. The writer knows; readers look at the session's lock when they need to know.
+    complete: Option<bool>,
 }
 
 #[derive(Debug)]
@@ -324,12 +476,60 @@ struct Open {
     first: u64,
     file: File,
     offset: u64,
+    /// The number of the record that follows the last frame that was read.
+    next: u64,
+    /// The number of the record that the next frame begins with, where it is not the wanted one.
+    jump: Option<u64>,
+    /// Whether a damaged frame was skipped.
+    is_damaged: bool,
+    /// Where and at which length of the file no intact frame was found after a damaged one.
+    searched: Option<(u64, u64)>,
+}
+
+/// Why reading frames ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// Enough was read.
+    Limit,
+    /// The segment ends here, so far.
+    End,
+    /// The bytes that follow are not a frame.
+    Fault,
+    /// The next frame begins with this record, which is not the wanted one.
+    Jump(u64),
 }
 
 impl Cursor {
     pub(crate) fn new(folder: &Folder, id: &str, next: u64) -> Self {
         let folder = folder.clone();
-        Cursor { folder, id: id.into(), next, segment: None, has_looked: false, head: None, closed: false }
+        Cursor {
+            folder,
+            id: id.into(),
+            next,
+            segment: None,
+            has_looked: false,
+            head: None,
+            closed: false,
+            listed: None,
+            complete: None,
+        }
+    }
+
+    /// A place in a journal whose segments are known, so that the folder need not be read for each of many journals.
+    pub(crate) fn listed(folder: &Folder, id: &str, next: u64, segments: &[u64]) -> Self {
+        Cursor { listed: Some(segments.into()), ..Cursor::new(folder, id, next) }
+    }
+
+    fn segments(&self) -> std::io::Result<Vec<u64>> {
+        match &self.listed {
+            Some(listed) => Ok(listed.to_vec()),
+            None => self.folder.segments(&self.id),
+        }
+    }
+
+    /// Says whether something may still be appended, for the writer of the session.
+    pub(crate) fn set_complete(&mut self, is_complete: bool) {
+        self.complete = Some(is_complete);
     }
 
     /// Whether it has found its place.
@@ -344,6 +544,7 @@ impl Cursor {
             id: Arc::clone(&self.id),
             segment: self.segment.take(),
             head: self.head.take(),
+            listed: self.listed.take(),
             ..*self
         }
     }
@@ -351,6 +552,11 @@ impl Cursor {
     /// The number of the record that is read next.
     pub(crate) fn next(&self) -> u64 {
         self.next
+    }
+
+    /// The file of the segment that begins with a record.
+    pub(crate) fn path(&self, first: u64) -> PathBuf {
+        self.folder.segment(&self.id, first)
     }
 
     /// The number of the first record of the segment that is being read.
@@ -364,18 +570,29 @@ impl Cursor {
         let mut looked_again = false;
         loop {
             if self.segment.is_none() && !self.open()? {
-                let segments = self.folder.segments(&self.id)?;
+                let segments = self.segments()?;
                 let behind = segments.into_iter().find(|first| *first > self.next);
-                return Ok(behind.map_or(Found::End, |to| Found::Missing { to }));
+                return Ok(behind.map_or(Found::End, |to| Found::Missing { to, damaged: None }));
             }
-            let records = self.frames(limit)?;
+            let (records, stop) = self.frames(limit)?;
             if !records.is_empty() {
                 self.has_looked = false;
                 return Ok(Found::Records(records));
             }
+            match stop {
+                Stop::Jump(to) => return Ok(self.missing(to, stop)),
+                Stop::Fault if self.skip_damage()? => continue,
+                Stop::Limit | Stop::End | Stop::Fault => {}
+            }
             match self.successor()? {
                 None => {
-                    self.has_looked = true;
+                    if stop == Stop::Fault
+                        && let Some(to) = self.damaged_end()?
+                    {
+                        return Ok(self.missing(to, stop));
+                    }
+                    // Behind damage the next segment has another number than the next record.
+                    self.has_looked = stop != Stop::Fault;
                     return Ok(Found::End);
                 }
                 Some(_) if !looked_again => looked_again = true,
@@ -383,9 +600,57 @@ impl Cursor {
                     self.segment = None;
                     looked_again = false;
                 }
-                Some(to) => return Ok(Found::Missing { to }),
+                Some(to) => return Ok(self.missing(to, stop)),
             }
         }
+    }
+
+    fn missing(&self, to: u64, stop: Stop) -> Found {
+        let damaged = self.segment.as_ref().filter(|open| open.is_damaged || stop == Stop::Fault);
+        Found::Missing { to, damaged: damaged.map(|open| open.first) }
+    }
+
+    /// Reads what follows the last frame of the open segment, within bounds.
+    fn rest(open: &Open) -> std::io::Result<Vec<u8>> {
+        let mut rest = Vec::new();
+        (&open.file).seek(SeekFrom::Start(open.offset))?;
+        (&open.file).take(MAX_SEARCH).read_to_end(&mut rest)?;
+        Ok(rest)
+    }
+
+    /// Moves to the next intact frame of the segment. Returns whether there is one.
+    fn skip_damage(&mut self) -> std::io::Result<bool> {
+        let Some(open) = &mut self.segment else { return Ok(false) };
+        let at = (open.offset, open.file.metadata()?.len());
+        if open.searched == Some(at) {
+            return Ok(false);
+        }
+        let rest = Cursor::rest(open)?;
+        // It may have been written completely by now.
+        if frame(&rest).is_ok() {
+            return Ok(true);
+        }
+        let Some(found) = next_frame(&rest, open.next) else {
+            open.searched = Some(at);
+            return Ok(false);
+        };
+        open.offset += found as u64;
+        open.is_damaged = true;
+        Ok(true)
+    }
+
+    /// The number after the records that are lost at the end of the last segment. `None` where none are, or where the
+    /// recorder may be writing at this moment.
+    fn damaged_end(&self) -> std::io::Result<Option<u64>> {
+        let Some(open) = &self.segment else { return Ok(None) };
+        let is_complete = self.complete.unwrap_or_else(|| !SessionLock::is_taken_in(&self.folder, &self.id));
+        if !is_complete {
+            return Ok(None);
+        }
+        let rest = Cursor::rest(open)?;
+        // It may have been written completely by now, and be read with the next look.
+        let lost = if frame(&rest).is_ok() { 0 } else { lost_records(&rest) };
+        Ok(Some(open.next + lost).filter(|to| *to > self.next))
     }
 
     /// The segment behind the open one. Who looks again and again, as a writer of many sessions does, looks for the one that
@@ -396,24 +661,37 @@ impl Cursor {
             let follows = self.next > open.first && self.folder.segment(&self.id, self.next).try_exists()?;
             return Ok(follows.then_some(self.next));
         }
-        Ok(self.folder.segments(&self.id)?.into_iter().find(|first| *first > open.first))
+        Ok(self.segments()?.into_iter().find(|first| *first > open.first))
     }
 
     /// Goes on behind what is missing.
     pub(crate) fn skip_to(&mut self, next: u64) {
         self.next = next;
-        self.segment = None;
+        // After damage the open segment is at the right place already.
+        if self.segment.as_ref().is_none_or(|open| open.jump != Some(next)) {
+            self.segment = None;
+        }
     }
 
     /// Opens the segment that the next record is in. Says whether there is one.
     fn open(&mut self) -> std::io::Result<bool> {
         self.has_looked = false;
-        let segments = self.folder.segments(&self.id)?;
+        let segments = self.segments()?;
         let Some(first) = segments.into_iter().rev().find(|first| *first <= self.next) else {
             return Ok(false);
         };
         match File::open(self.folder.segment(&self.id, first)) {
-            Ok(file) => self.segment = Some(Open { first, file, offset: 0 }),
+            Ok(file) => {
+                self.segment = Some(Open {
+                    first,
+                    file,
+                    offset: 0,
+                    next: first,
+                    jump: None,
+                    is_damaged: false,
+                    searched: None,
+                });
+            }
             // It was moved into the store at this moment.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
@@ -421,26 +699,38 @@ impl Cursor {
         Ok(true)
     }
 
-    fn frames(&mut self, limit: usize) -> std::io::Result<Vec<Record>> {
-        let Some(open) = &mut self.segment else { return Ok(Vec::new()) };
+    fn frames(&mut self, limit: usize) -> std::io::Result<(Vec<Record>, Stop)> {
+        let Some(open) = &mut self.segment else { return Ok((Vec::new(), Stop::End)) };
         let mut records = Vec::new();
         let (mut buffer, mut wanted, mut taken) = (Vec::new(), READ, 0);
         while taken < limit {
             buffer.clear();
             open.file.seek(SeekFrom::Start(open.offset))?;
             (&open.file).take(wanted).read_to_end(&mut buffer)?;
+            if buffer.is_empty() {
+                return Ok((records, Stop::End));
+            }
             let mut at = 0;
-            let needed = loop {
-                let (content, length) = match frame(&buffer[at..]) {
+            let fault = loop {
+                if at == buffer.len() {
+                    break None;
+                }
+                let (first, content, length) = match frame(&buffer[at..]) {
                     Ok(found) => found,
-                    Err(needed) => break needed,
+                    Err(fault) => break Some(fault),
                 };
+                if first > self.next {
+                    open.offset += at as u64;
+                    open.jump = Some(first);
+                    return Ok((records, Stop::Jump(first)));
+                }
                 at += length;
                 match content {
                     Content::Note(Note::Head(head)) => self.head = Some(head),
                     Content::Note(Note::Closed) => self.closed = true,
-                    Content::Records { first, payload } => {
+                    Content::Records { count, payload } => {
                         self.closed = false;
+                        open.next = open.next.max(first + u64::from(count));
                         unpack(payload, first, self.next, |record| {
                             if record.sequence == self.next {
                                 taken += record.bytes.len() + 1;
@@ -455,14 +745,14 @@ impl Cursor {
                 }
             };
             open.offset += at as u64;
-            match needed {
+            match fault {
                 _ if at > 0 => wanted = READ,
                 // The frame goes on behind what was read, if the file does.
-                Some(needed) if buffer.len() as u64 == wanted => wanted = needed as u64,
-                _ => break,
+                Some(Fault::Incomplete(needed)) if buffer.len() as u64 == wanted => wanted = needed as u64,
+                _ => return Ok((records, Stop::Fault)),
             }
         }
-        Ok(records)
+        Ok((records, Stop::Limit))
     }
 }
 
@@ -490,27 +780,29 @@ pub(crate) fn end(folder: &Folder, id: &str) -> std::io::Result<Option<End>> {
 /// The same where it is known which segment is the last. It looks at no other file: who asks about each of many sessions
 /// has listed them all at once.
 pub(crate) fn end_in(folder: &Folder, id: &str, first: u64) -> std::io::Result<Option<End>> {
-    let mut cursor = Cursor::new(folder, id, first);
-    match File::open(folder.segment(id, first)) {
-        Ok(file) => cursor.segment = Some(Open { first, file, offset: 0 }),
+    let mut cursor = Cursor::listed(folder, id, first, &[first]);
+    if !cursor.open()? {
         // It was moved into the store at this moment.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
+        return Ok(None);
     }
     let mut end = End { next: first, bytes: 0, latest: None, closed: false };
     loop {
-        let records = cursor.frames(FRAME)?;
-        if records.is_empty() {
-            break;
-        }
-        for record in records {
-            end.next = record.sequence + 1;
-            end.bytes += record.bytes.len() as u64;
-            end.latest = end.latest.max(Some(record.time));
+        match cursor.read(FRAME)? {
+            Found::Records(records) => {
+                for record in records {
+                    end.next = record.sequence + 1;
+                    end.bytes += record.bytes.len() as u64;
+                    end.latest = end.latest.max(Some(record.time));
+                }
+            }
+            Found::Missing { to, .. } => {
+                end.next = to;
+                cursor.skip_to(to);
+            }
+            Found::End => break,
         }
     }
-    let Some(head) = &cursor.head else { return Ok(None) };
-    end.bytes += head.bytes;
+    end.bytes += cursor.head.as_ref().map_or(0, |head| head.bytes);
     end.closed = cursor.closed;
     Ok(Some(end))
 }

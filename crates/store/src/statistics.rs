@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use switchboard_acp::Raw;
 
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 use crate::record::{Filter, Item, Record};
 use crate::store::Store;
 use crate::text::texts;
@@ -45,6 +45,8 @@ pub struct Statistics {
     pub agents: BTreeMap<String, Share>,
     /// By agent and kind of message: the method, the kind of an update, or the kind of a tool.
     pub kinds: BTreeMap<(String, String), Share>,
+    /// How many records could not be read.
+    pub unreadable: u64,
 }
 
 /// What a record counts as. `calls` remembers the tools of tool calls.
@@ -71,14 +73,36 @@ fn kind(record: &Record, calls: &mut HashMap<String, String>) -> String {
 }
 
 impl Store {
-    /// Reads everything that fits, and adds up.
+    fn is_listed(&self, id: &str) -> Result<bool> {
+        match self.number(id) {
+            Ok((_, found)) => Ok(found == id),
+            Err(StoreError::UnknownSession { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads everything that fits, and adds up. Sessions that are deleted meanwhile are left out from then on.
     pub fn statistics(&self, filter: &Filter) -> Result<Statistics> {
         let mut statistics = Statistics::default();
         for session in self.sessions(filter)? {
             let agent = session.about.agent.unwrap_or_else(|| "(unknown)".to_owned());
             let mut calls = HashMap::new();
-            for item in self.read(&session.id, 0)? {
-                let Item::Record(record) = item? else { continue };
+            let items = match self.read(&session.id, 0) {
+                Ok(items) => items,
+                // Deleted since the list was made.
+                Err(StoreError::UnknownSession { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            for item in items {
+                let record = match item? {
+                    Item::Record(record) => record,
+                    // A session that is being deleted loses its records under the reader.
+                    Item::Gap { .. } if !self.is_listed(&session.id)? => break,
+                    Item::Gap { from, to, .. } => {
+                        statistics.unreadable += to - from;
+                        continue;
+                    }
+                };
                 if record.channel.is_other_side() {
                     continue;
                 }

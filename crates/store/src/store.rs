@@ -21,7 +21,9 @@ use crate::record::About;
 use crate::recorder::Recorder;
 use crate::schema;
 use crate::segment::{self, Folder};
+use crate::shortage::Shortage;
 use crate::signal::Signal;
+use crate::wal::{self, LogDamage};
 use crate::writer::{Command, Recovering, Reply, Writer};
 
 /// How long the beginning of a recording waits for other processes that use the store. What is recorded then is in the
@@ -37,6 +39,9 @@ const FEW: usize = 8;
 pub struct Settings {
     /// The file may not grow beyond this; appends then fail with [`StoreError::Full`].
     pub max_bytes: Option<u64>,
+    /// Whether the oldest sessions that nobody records are deleted while the file is fuller than nine tenths of
+    /// [`max_bytes`](Settings::max_bytes). [`Store::take_deleted`] tells which.
+    pub makes_room: bool,
     /// Whether the folder of the file is the store's own, so that it may be closed to others, too.
     pub owns_folder: bool,
 }
@@ -51,6 +56,9 @@ pub struct Repair {
     pub records: u64,
     /// Why it could not be put in order; its readable records are still there.
     pub problem: Option<String>,
+    /// Damaged files of its journal, which are kept until the user removes them. The records that were in the damaged parts
+    /// are gaps.
+    pub damaged: Vec<PathBuf>,
 }
 
 /// A file of sessions.
@@ -74,9 +82,12 @@ pub(crate) struct StoreInner {
     ticker: Arc<Ticker>,
     ticking: Mutex<Option<JoinHandle<()>>>,
     traffic: Arc<AtomicU64>,
+    shortage: Arc<Shortage>,
+    max_bytes: Option<u64>,
     repairs: Vec<Repair>,
     recovering: Recovering,
     exposed: Vec<Exposed>,
+    log_damage: Option<LogDamage>,
 }
 
 impl std::fmt::Debug for StoreInner {
@@ -99,15 +110,23 @@ impl StoreInner {
             ticker: Ticker::new(path.clone(), identity),
             ticking: Mutex::default(),
             traffic: Arc::default(),
+            shortage: Arc::default(),
+            max_bytes: None,
             repairs: Vec::new(),
             recovering: Recovering::default(),
             exposed: Vec::new(),
+            log_damage: None,
             path,
         }
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Notes a failure to record, if it is for lack of room.
+    pub(crate) fn note_shortage(&self, error: &StoreError) {
+        self.shortage.note(error);
     }
 
     /// Gives the writer something to do. Says whether it will.
@@ -206,18 +225,22 @@ impl Store {
     /// Opens a store with settings.
     pub fn open_with(path: impl Into<PathBuf>, settings: &Settings) -> Result<Self> {
         let path = path.into();
-        let schema::Opened { connection, exposed, identity } = schema::open_writer(&path, settings)?;
+        let schema::Opened { connection, exposed, identity, log_damage } =
+            schema::open_writer(&path, settings)?;
         let reader = schema::open_reader(&path)?;
         let mut shared = StoreInner::new(path, reader, identity);
         shared.exposed = exposed;
+        shared.max_bytes = settings.max_bytes;
+        shared.log_damage = log_damage;
         let mut writer = Writer::new(
             connection,
             shared.path.clone(),
             Arc::clone(&shared.signal),
             Arc::clone(&shared.ticker),
             Arc::clone(&shared.traffic),
-            settings.max_bytes,
+            Arc::clone(&shared.shortage),
             Arc::clone(&shared.recovering),
+            settings,
         );
         let waiting = Arc::clone(&shared.queue);
         let run = move || {
@@ -244,8 +267,11 @@ impl Store {
     /// Opens a store that is there already, only to read it.
     pub fn open_read_only(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
+        // Before the reader can be the one who recovers the log.
+        let log_damage = wal::look(&schema::log(&path));
         let reader = schema::open_reader(&path)?;
-        let shared = StoreInner::new(path, reader, None);
+        let mut shared = StoreInner::new(path, reader, None);
+        shared.log_damage = log_damage;
         Ok(Store { shared: Arc::new(shared) })
     }
 
@@ -257,6 +283,32 @@ impl Store {
     /// What opening put in order.
     pub fn repairs(&self) -> &[Repair] {
         &self.shared.repairs
+    }
+
+    /// Damage to the write-ahead log, found when the store was opened.
+    pub fn log_damage(&self) -> Option<&LogDamage> {
+        self.shared.log_damage.as_ref()
+    }
+
+    /// The damaged files that are kept in the folder `-damaged` beside the store until the user removes them, in the order
+    /// of their names.
+    pub fn kept_files(&self) -> Result<Vec<PathBuf>> {
+        let folder = self.shared.folder.damaged();
+        let fail = |error: std::io::Error| StoreError::Open {
+            path: self.shared.path.clone(),
+            reason: format!("cannot read {}: {error}", folder.display()),
+        };
+        let entries = match std::fs::read_dir(&folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(fail(error)),
+        };
+        let mut files = entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<std::io::Result<Vec<_>>>()
+            .map_err(fail)?;
+        files.sort();
+        Ok(files)
     }
 
     /// What others could read of it when it was opened, and why they still can, if so.
@@ -391,6 +443,27 @@ impl Store {
         self.shared.ask(|reply| Command::CatchUp { reply })
     }
 
+    /// Takes what is left of deleted sessions out of the index, so that [`sizes`](Store::sizes) tells how much is in use
+    /// without them.
+    pub fn clean_index(&self) -> Result<()> {
+        self.shared.ask(|reply| Command::CleanIndex { reply })
+    }
+
+    /// Returns [`StoreError::Full`] after a recording has failed for lack of room, until there is room again.
+    pub fn shortage(&self) -> Option<StoreError> {
+        let is_below_limit = || {
+            let limit = self.shared.max_bytes;
+            limit.is_none_or(|limit| self.used().is_ok_and(|used| used < limit / 20 * 19))
+        };
+        let lasts = self.shared.shortage.lasts(&self.shared.path, is_below_limit);
+        lasts.then(|| StoreError::Full { path: self.shared.path.clone() })
+    }
+
+    /// Returns the sessions that were deleted to make room since this was last called.
+    pub fn take_deleted(&self) -> Vec<String> {
+        self.shared.shortage.take_deleted()
+    }
+
     /// Gives the room of deleted sessions back to the file system.
     pub fn shrink(&self) -> Result<()> {
         self.shared.ask(|reply| Command::Shrink { reply })
@@ -431,18 +504,27 @@ fn repair(shared: &StoreInner) -> Result<Vec<Repair>> {
             shared.push(Command::Recover { id, lock, reply: None });
             if let Some(end) = end.filter(|end| !end.closed) {
                 let records = end.next.saturating_sub(before.map_or(0, |(_, length)| length));
-                repairs.push(Repair { session, records, problem: None });
+                // Damage is found in the background, and reported as gaps.
+                repairs.push(Repair { session, records, problem: None, damaged: Vec::new() });
             }
             continue;
         }
+        let kept = |session: &str| shared.folder.kept(session).unwrap_or_default();
+        let kept_before = kept(&session);
         let (records, problem) = match shared.ask(|reply| Command::Recover { id, lock, reply: Some(reply) }) {
             Ok(records) => (records, None),
             Err(error) => (0, Some(error.to_string())),
         };
         // One that ended well, and was only not moved, is nothing to tell of.
         let is_cut_off = shared.row(&session)?.is_some_and(|(closed, _)| closed == 2);
-        if problem.is_some() || is_cut_off && before.is_none_or(|(closed, _)| closed == 0) {
-            repairs.push(Repair { session, records, problem });
+        let damaged: Vec<_> = kept(&session)
+            .into_iter()
+            .filter(|file| !kept_before.contains(file))
+            .map(|(_, path)| path)
+            .collect();
+        let is_news = problem.is_some() || !damaged.is_empty();
+        if is_news || is_cut_off && before.is_none_or(|(closed, _)| closed == 0) {
+            repairs.push(Repair { session, records, problem, damaged });
         }
     }
     remove_deleted(shared)?;
@@ -471,7 +553,8 @@ fn repair_later(
         // One that ended well, and was only not moved, is nothing to tell of.
         if closed == 0 && !end.as_ref().is_some_and(|end| end.closed) {
             let records = end.map_or(0, |end| end.next.saturating_sub(length));
-            repairs.push(Repair { session: session.clone(), records, problem: None });
+            // Damage is found in the background, and reported as gaps.
+            repairs.push(Repair { session: session.clone(), records, problem: None, damaged: Vec::new() });
         }
         ids.push_back(Arc::from(session));
     }

@@ -8,6 +8,7 @@
 //! messages of the entries wanted, those that hold anything else, and all since the last checkpoint.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,9 @@ struct Checkpoint {
     refused: u64,
     /// Messages since the checkpoint before that have changed anything but entries.
     rest: Vec<Kept>,
+    /// What could not be read since the checkpoint before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    gaps: Vec<(u64, u64, String)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -164,7 +168,12 @@ impl Store {
         self.with_reader(|connection| {
             let at = at.unwrap_or(u64::MAX).min(length(connection, self.folder(), session, &id)?);
             let mut journal = Cursor::new(self.folder(), &id, 0);
-            Ok(Fold::of_end(connection, session, Some(&mut journal), at, entries)?.into_state(at))
+            match Fold::of_end(connection, session, Some(&mut journal), at, Scope::Entries(entries))? {
+                Ending::Folded(fold) => Ok(fold.into_state(at)),
+                Ending::Postponed { .. } => {
+                    Ok(Fold::of_all(connection, session, Some(&mut journal), at)?.into_state(at))
+                }
+            }
         })
     }
 }
@@ -207,6 +216,8 @@ struct Fold {
     loaded: Vec<(Vec<usize>, usize)>,
     /// The first of the checkpoints that it stands upon.
     base: Option<u64>,
+    /// Bytes that were folded again, where these are more than were new.
+    surplus: u64,
     gaps: Vec<(u64, u64, String)>,
     refused: u64,
     /// Whether history was replayed, which takes the place of what was there, and moves it.
@@ -223,12 +234,36 @@ struct Notes {
     rest: Vec<Kept>,
 }
 
+/// What of the end of a session is folded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    /// So many of the last entries, and those that changed since the last checkpoint.
+    Entries(usize),
+    /// Only the entries that changed since the last checkpoint, for the next one. A long message that still grows has to be
+    /// folded from its beginning each time: it is postponed until as much has come as has to be folded again. So what
+    /// checkpoints cost in all grows with the length of the session, and not with its square.
+    Checkpoint,
+}
+
+/// What came of folding the end of a session.
+enum Ending {
+    Folded(Box<Fold>),
+    /// Too many messages would have to be folded again; so many bytes have come since the last checkpoint.
+    Postponed {
+        bytes: u64,
+    },
+}
+
+/// Messages that are folded again for a checkpoint without being weighed against those that are new.
+const FEW: u64 = 1000;
+
 impl Fold {
     fn new() -> Self {
         Fold {
             conversation: Conversation::new(DIALECT),
             loaded: Vec::new(),
             base: None,
+            surplus: 0,
             gaps: Vec::new(),
             refused: 0,
             is_replayed: false,
@@ -254,10 +289,11 @@ impl Fold {
         session: i64,
         mut journal: Option<&mut Cursor>,
         at: u64,
-        entries: usize,
-    ) -> rusqlite::Result<Self> {
+        scope: Scope,
+    ) -> rusqlite::Result<Ending> {
+        let all = |journal| Fold::of_all(connection, session, journal, at).map(Box::new).map(Ending::Folded);
         let Some(points) = checkpoints(connection, session, at)? else {
-            return Fold::of_all(connection, session, journal, at);
+            return all(journal);
         };
         // A fold without what was there before shows which of it the new messages touch.
         let mut scratch = Fold::new();
@@ -271,28 +307,63 @@ impl Fold {
             tail.push(record.clone());
         })?;
         if scratch.is_replayed {
-            return Fold::of_all(connection, session, journal, at);
+            return all(journal);
         }
+        let tail_bytes: u64 = tail.iter().map(|record| record.bytes.len() as u64).sum();
+        let mut again = 0;
+        let entries = match scope {
+            Scope::Entries(entries) => entries,
+            Scope::Checkpoint => 0,
+        };
         let mut wanted = points.pinned.clone();
+        // Those that the new messages have not changed, and that are not the last ones when there are new entries.
+        let mut is_passed = vec![false; wanted.len()];
         for (place, (count, positions)) in points.counts.iter().zip(&mut wanted).enumerate() {
-            positions.extend(count.saturating_sub(entries.max(1))..*count);
             // Sessions have the same ids in both, but not the same places.
             let id = points.ids.get(place).map(|id| id.as_deref());
             if let Some(touched) = id.and_then(|id| scratch.conversation.session(id)) {
                 for entry in touched.entries() {
-                    positions.extend(position_of(connection, session, place, entry, &points)?);
+                    match position_of(connection, session, place, entry, &points)? {
+                        Some(position) => drop(positions.insert(position)),
+                        None => is_passed[place] = true,
+                    }
                 }
+            }
+            is_passed[place] &= !positions.contains(&count.saturating_sub(1));
+            positions.extend(count.saturating_sub(entries.max(1))..*count);
+        }
+        if scope == Scope::Checkpoint {
+            let mut growing = 0;
+            for (place, positions) in wanted.iter().enumerate() {
+                for position in positions {
+                    let is_last = *position + 1 == points.counts[place];
+                    each_run(connection, session, (place, *position), &points, |run| {
+                        let count = run.end - run.start;
+                        again += count;
+                        growing += if is_last && is_passed[place] { 0 } else { count };
+                    })?;
+                }
+            }
+            if growing > FEW + tail.len() as u64 {
+                return Ok(Ending::Postponed { bytes: tail_bytes });
             }
         }
         let Some(mut fold) = Fold::upon(connection, session, &points, &wanted)? else {
             // A checkpoint only saves work: where it does not fit what is there, it is as good as none.
-            return Fold::of_all(connection, session, journal, at);
+            return all(journal);
         };
-        fold.gaps = gaps;
+        // A checkpoint has those since the one before, a reader wants all.
+        fold.gaps = match scope {
+            Scope::Entries(_) => points.gaps.into_iter().chain(gaps).collect(),
+            Scope::Checkpoint => gaps,
+        };
         for record in &tail {
             fold.read(record);
         }
-        Ok(fold)
+        if again > FEW + tail.len() as u64 {
+            fold.surplus = again * (tail_bytes / (tail.len() as u64).max(1));
+        }
+        Ok(Ending::Folded(Box::new(fold)))
     }
 
     /// Folds the wanted entries of a checkpoint, and all that is not an entry; `None` where that cannot be read.
@@ -350,6 +421,8 @@ impl Fold {
     /// Reads a record, and takes note of what it did. An update that changed nothing but entries can be left out where
     /// nobody wants them; everything else is kept.
     fn read(&mut self, record: &Record) {
+        #[cfg(test)]
+        tests::FOLDED.with(|folded| folded.set(folded.get() + 1));
         let Ok(text) = std::str::from_utf8(&record.bytes) else {
             self.refused += 1;
             return;
@@ -481,6 +554,7 @@ struct Points {
     pinned: Vec<BTreeSet<usize>>,
     refused: u64,
     rest: Vec<Kept>,
+    gaps: Vec<(u64, u64, String)>,
 }
 
 fn checkpoints(connection: &Connection, session: i64, at: u64) -> rusqlite::Result<Option<Points>> {
@@ -507,9 +581,10 @@ fn checkpoints(connection: &Connection, session: i64, at: u64) -> rusqlite::Resu
         return Ok(None);
     }
     let (ids, counts, pinned, rest) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut points = Points { base, sequence, ids, counts, pinned, refused: 0, rest };
+    let mut points = Points { base, sequence, ids, counts, pinned, refused: 0, rest, gaps: Vec::new() };
     for (_, checkpoint) in found.into_iter().rev() {
-        let Checkpoint { base: _, sessions, refused, rest } = checkpoint;
+        let Checkpoint { base: _, sessions, refused, rest, gaps } = checkpoint;
+        points.gaps.extend(gaps);
         points.refused = refused;
         points.rest.extend(rest);
         for (place, SessionPoint { id, entries, pinned }) in sessions.into_iter().enumerate() {
@@ -557,9 +632,20 @@ fn position_of(
 fn load_touches(
     connection: &Connection,
     session: i64,
-    (place, position): (usize, usize),
+    entry: (usize, usize),
     points: &Points,
     touches: &mut BTreeSet<u64>,
+) -> rusqlite::Result<()> {
+    each_run(connection, session, entry, points, |run| touches.extend(run))
+}
+
+/// Gives the messages that have changed an entry, as runs that follow each other.
+fn each_run(
+    connection: &Connection,
+    session: i64,
+    (place, position): (usize, usize),
+    points: &Points,
+    mut take: impl FnMut(Range<u64>),
 ) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(
         "SELECT data FROM entries WHERE session = ?1 AND place = ?2 AND position = ?3
@@ -575,7 +661,7 @@ fn load_touches(
         while let (Some(gap), Some(count)) = (input.number(), input.number()) {
             at = at.saturating_add(gap);
             let end = at.saturating_add(count).min(points.sequence);
-            touches.extend(at..end);
+            take(at.min(end)..end);
             at = end;
         }
     }
@@ -616,15 +702,29 @@ pub(crate) fn checkpoint_if_due(
     if bytes < last.map_or(INTERVAL, i64::unsigned_abs) {
         return Ok(());
     }
-    let mut fold = Fold::of_end(transaction, session, None, at, 0)?;
-    if !fold.gaps.is_empty() || fold.conversation.sessions().any(|(_, folded)| folded.is_replaying()) {
+    let mut fold = match Fold::of_end(transaction, session, None, at, Scope::Checkpoint)? {
+        Ending::Folded(fold) => fold,
+        Ending::Postponed { bytes: tail } => {
+            let due = bytes + tail.max(INTERVAL);
+            transaction
+                .prepare_cached(
+                    "UPDATE checkpoints SET size = ?2 WHERE session = ?1 AND sequence =
+                     (SELECT max(sequence) FROM checkpoints WHERE session = ?1)",
+                )?
+                .execute(params![session, due as i64])?;
+            return Ok(());
+        }
+    };
+    if fold.conversation.sessions().any(|(_, folded)| folded.is_replaying()) {
         return Ok(());
     }
     leave_out_superseded(&mut fold.notes.rest);
     let base = fold.base.unwrap_or(at);
     let mut sessions: Vec<SessionPoint> = Vec::new();
+    let mut has_grown = false;
     for (place, (id, folded)) in fold.conversation.sessions().enumerate() {
         let (there, count) = fold.loaded.get(place).map_or((0, 0), |(there, count)| (there.len(), *count));
+        has_grown |= folded.len() > there;
         let pinned = fold.notes.pinned.iter().filter(|(of, _)| *of == place);
         sessions.push(SessionPoint {
             id: id.map(str::to_owned),
@@ -638,12 +738,15 @@ pub(crate) fn checkpoint_if_due(
             }
         }
     }
-    let checkpoint = Checkpoint { base, sessions, refused: fold.refused, rest: fold.notes.rest };
+    let checkpoint =
+        Checkpoint { base, sessions, refused: fold.refused, rest: fold.notes.rest, gaps: fold.gaps };
     let plain = serde_json::to_vec(&checkpoint).map_err(|error| failure(error.into()))?;
     let data = compress(&plain).map_err(|error| failure(error.into()))?;
     // Where everything had to be folded, that must not happen again too soon.
     let due = bytes + if fold.base.is_none() { bytes.max(INTERVAL) } else { INTERVAL };
     let due = if base == at && last.is_none() { bytes + INTERVAL } else { due };
+    // A last entry that stays the last one must not be folded again too soon, either.
+    let due = if has_grown { due } else { due + fold.surplus };
     transaction
         .prepare_cached(
             "INSERT OR REPLACE INTO checkpoints (session, sequence, size, data) VALUES (?1, ?2, ?3, ?4)",
@@ -674,4 +777,63 @@ fn save_entry(
             data
         ])?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::indexing;
+    use crate::live;
+    use crate::record::About;
+    use crate::schema;
+    use crate::store::Settings;
+    use crate::writer::{insert_session, transact};
+
+    thread_local! {
+        /// How many records were folded by this thread.
+        pub(super) static FOLDED: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// Indexes a session of one message in so many chunks, and returns how many records were folded for that.
+    fn folded_for_one_message(chunks: u64) -> u64 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.sqlite3");
+        let mut connection = schema::open_writer(&path, &Settings::default()).unwrap().connection;
+        let text = "word ".repeat(200);
+        let records: Vec<Record> = (0..chunks)
+            .map(|sequence| {
+                let chunk = format!(
+                    r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{{"type":"text","text":"{text}"}}}}}}}}"#
+                );
+                Record { sequence, ..Record::new(Channel::ToClient, chunk) }
+            })
+            .collect();
+        let session = transact(&mut connection, |transaction| {
+            let session = insert_session(transaction, "s", &About::default(), Moment(0))?;
+            let ends: Vec<usize> = (1..=records.len()).filter(|end| end % 200 == 0).collect();
+            live::pack(transaction, session, &records, &ends)?;
+            let bytes: usize = records.iter().map(|record| record.bytes.len()).sum();
+            transaction.execute(
+                "UPDATE sessions SET length = ?2, bytes = ?3 WHERE number = ?1",
+                params![session, chunks as i64, bytes as i64],
+            )?;
+            Ok(session)
+        })
+        .unwrap();
+        FOLDED.with(|folded| folded.set(0));
+        while indexing::step(&mut connection, session).unwrap() {}
+        let made: i64 =
+            connection.query_row("SELECT count(*) FROM checkpoints", [], |row| row.get(0)).unwrap();
+        assert!(made >= 2, "{made} checkpoints");
+        FOLDED.with(Cell::get)
+    }
+
+    #[test]
+    fn checkpoints_of_one_long_message_cost_in_proportion_to_its_length() {
+        let (short, long) = (folded_for_one_message(4_000), folded_for_one_message(16_000));
+        assert!(long < 6 * short, "{short} records were folded, then {long}");
+        assert!(long < 6 * 16_000, "{long} records were folded");
+    }
 }

@@ -23,7 +23,9 @@ use crate::queue::{Queue, Taken, locked};
 use crate::record::About;
 use crate::removal;
 use crate::segment::Folder;
+use crate::shortage::Shortage;
 use crate::signal::Signal;
+use crate::store::Settings;
 
 /// How long one attempt waits for other processes.
 pub(crate) const ATTEMPT: Duration = Duration::from_millis(100);
@@ -98,6 +100,10 @@ pub(crate) enum Command {
     Shrink {
         reply: Reply<()>,
     },
+    /// Takes what is left of deleted sessions out of the index.
+    CleanIndex {
+        reply: Reply<()>,
+    },
     /// Has a look at all journals.
     Settle {
         reply: Reply<()>,
@@ -125,6 +131,11 @@ pub(crate) struct Writer {
     moved_traffic: u64,
     /// How much may be in journals while everything else waits: never more than the store may hold.
     held_back: u64,
+    /// The most bytes the file may have, where the oldest sessions are deleted before it gets there.
+    makes_room: Option<u64>,
+    /// Whether sessions are being deleted to make room, so that this does not begin within itself.
+    is_making_room: bool,
+    shortage: Arc<Shortage>,
     live: HashMap<Arc<str>, Live>,
     /// Sessions that are to be put in order, and those that are being so.
     to_recover: VecDeque<Arc<str>>,
@@ -144,8 +155,9 @@ impl Writer {
         signal: Arc<Signal>,
         ticker: Arc<Ticker>,
         traffic: Arc<AtomicU64>,
-        max_bytes: Option<u64>,
+        shortage: Arc<Shortage>,
         recovering: Recovering,
+        settings: &Settings,
     ) -> Self {
         Writer {
             connection,
@@ -156,7 +168,10 @@ impl Writer {
             traffic,
             seen_traffic: (Instant::now(), 0, false),
             moved_traffic: 0,
-            held_back: max_bytes.unwrap_or(HELD_BACK).min(HELD_BACK),
+            held_back: settings.max_bytes.unwrap_or(HELD_BACK).min(HELD_BACK),
+            makes_room: settings.max_bytes.filter(|_| settings.makes_room),
+            is_making_room: false,
+            shortage,
             live: HashMap::new(),
             to_recover: VecDeque::new(),
             in_recovery: Vec::new(),
@@ -201,13 +216,16 @@ impl Writer {
                 Command::Begin { id, about, began, progress, reply } => {
                     let live = Live::new(&self.folder, &id, about, began, Some(progress));
                     self.live.insert(Arc::clone(&id), live);
-                    let begun = self.patiently(queue, |writer| writer.with_live(&id, Live::find_or_begin));
+                    let begun = self.with_room(queue, |writer| writer.with_live(&id, Live::find_or_begin));
+                    if let Err(error) = &begun {
+                        self.shortage.note(error);
+                    }
                     drop(reply.send(begun));
                 }
                 Command::Resume { id, reply } => {
                     let live = Live::new(&self.folder, &id, About::default(), Moment::now(), None);
                     self.live.insert(Arc::clone(&id), live);
-                    let resumed = self.patiently(queue, |writer| writer.with_live(&id, Live::resume));
+                    let resumed = self.with_room(queue, |writer| writer.with_live(&id, Live::resume));
                     if resumed.is_err() {
                         self.live.remove(&id);
                     }
@@ -233,6 +251,9 @@ impl Writer {
                     drop(reply.send(result));
                 }
                 Command::Shrink { reply } => drop(reply.send(removal::shrink(self, queue))),
+                Command::CleanIndex { reply } => {
+                    drop(reply.send(removal::merge_index(self, queue, &mut 1)));
+                }
                 Command::Settle { reply } => {
                     self.pump(queue);
                     drop(reply.send(Ok(())));
@@ -325,6 +346,18 @@ impl Writer {
         }
     }
 
+    /// The same, and once more when there was no room and some could be made.
+    fn with_room<T>(
+        &mut self,
+        queue: &Queue<Command>,
+        mut work: impl FnMut(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        match self.patiently(queue, &mut work) {
+            Err(StoreError::Full { .. }) if self.make_room(queue)? => self.patiently(queue, work),
+            result => result,
+        }
+    }
+
     /// Moves what the journals have. Says whether something waits for another attempt.
     pub(crate) fn pump(&mut self, queue: &Queue<Command>) -> bool {
         let replaced = if self.live.is_empty() { None } else { self.ticker.replaced() };
@@ -342,6 +375,8 @@ impl Writer {
                         self.is_behind = true;
                         self.signal.raise();
                         let is_closing = live.is_closing();
+                        // What cannot be made room for shows when the limit is reached.
+                        drop(self.make_room(queue));
                         if !is_closing && (queue.is_wanted() || self.holds_back()) {
                             is_waiting = true;
                             break;
@@ -361,7 +396,15 @@ impl Writer {
                             self.closed(live, session);
                         }
                     }
+                    // Sessions are being deleted to make room for it.
+                    Outcome::Failed(StoreError::Full { .. }) if self.is_making_room => {
+                        is_waiting = true;
+                        break;
+                    }
+                    // Nothing of the transaction was written, so it can be tried again.
+                    Outcome::Failed(StoreError::Full { .. }) if self.make_room(queue).unwrap_or(false) => {}
                     Outcome::Failed(error) => {
+                        self.shortage.note(&error);
                         self.live.remove(&id).into_iter().for_each(|live| live.fail(&error));
                     }
                 }
@@ -369,6 +412,24 @@ impl Writer {
             self.signal.raise();
         }
         is_waiting
+    }
+
+    /// Deletes the oldest sessions that nobody records while the file is fuller than nine tenths of its limit. Returns
+    /// whether any were deleted.
+    fn make_room(&mut self, queue: &Queue<Command>) -> Result<bool> {
+        let Some(limit) = self.makes_room.filter(|_| !self.is_making_room) else { return Ok(false) };
+        self.is_making_room = true;
+        let deleted = removal::make_room(self, queue, limit / 10 * 9);
+        self.is_making_room = false;
+        let deleted = deleted?;
+        let has_deleted = !deleted.is_empty();
+        self.shortage.deleted(deleted);
+        Ok(has_deleted)
+    }
+
+    /// Whether a session is being moved into the store by this writer, or is to be.
+    pub(crate) fn is_live(&self, id: &str) -> bool {
+        self.live.contains_key(id) || self.to_recover.iter().any(|waiting| **waiting == *id)
     }
 
     /// The rest of a session stays in its journal, where the next program finds it. What is in SQLite's log can then stay

@@ -4,6 +4,7 @@
 
 mod access;
 mod crashes;
+mod damage;
 mod faults;
 mod files;
 mod migration;

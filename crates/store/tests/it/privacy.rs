@@ -63,6 +63,13 @@ fn what_was_open_to_others_is_closed_and_told_but_not_a_folder_of_others() {
     assert_eq!(told, [(path.clone(), 0o644), (writers.clone(), 0o755)]);
     assert!(shared.exposed().iter().all(|found| found.problem.is_none()));
     assert_eq!((mode(&path), mode(&writers), mode(path.parent().unwrap())), (0o600, 0o700, 0o755));
+    // The file that keeps room is one of them.
+    let reserve = path.with_file_name(format!("{}-reserve", path.file_name().unwrap().to_string_lossy()));
+    std::fs::set_permissions(&reserve, Permissions::from_mode(0o644)).unwrap();
+    let reopened = Store::open(&path).unwrap();
+    assert_eq!(reserve.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(reopened.exposed().iter().any(|exposed| exposed.path == reserve));
+    drop(reopened);
     let own = Store::open_with(&path, &Settings { owns_folder: true, ..Settings::default() }).unwrap();
     assert_eq!(own.exposed().len(), 1);
     assert_eq!(mode(path.parent().unwrap()), 0o700);
