@@ -4,7 +4,7 @@ use switchboard_acp::detect::Handshake;
 use switchboard_acp::rpc::{
     BATCH_LIMIT, BatchFault, Message, RequestId, Response, RpcError, batch_entries, codes,
 };
-use switchboard_acp::{Raw, Wire, WireFormat};
+use switchboard_acp::{Raw, Wire, WireFormat, v2};
 
 use crate::context::{Context, Output};
 use crate::host::{Host, NoHost};
@@ -420,6 +420,20 @@ impl Bridge {
         if let Mode::Different(machine) = &mut self.mode {
             machine.terminal_output(terminal_id, bytes);
         }
+    }
+
+    /// A terminal of the client in a recording has changed.
+    pub(crate) fn recorded_terminal(
+        &mut self,
+        session: &str,
+        update: v2::TerminalUpdate<'static>,
+        now: Moment,
+    ) {
+        self.at(now);
+        if let Mode::Different(machine) = &mut self.mode {
+            machine.recorded_terminal(session, update);
+        }
+        self.settle();
     }
 
     /// A command that the host runs has ended.

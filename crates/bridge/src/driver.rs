@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use switchboard_acp::v2;
+
 use crate::bridge::Handled;
 use crate::context::Output;
 use crate::host::Host;
@@ -141,6 +143,17 @@ impl Driver {
     pub fn terminal_output(&mut self, terminal_id: &str, bytes: &[u8]) -> Outputs {
         let now = self.refresh();
         self.bridge.terminal_output(terminal_id, bytes, now);
+        self.outputs(Handled::Done)
+    }
+
+    /// Takes a change of a terminal of the client in a recording.
+    pub(crate) fn recorded_terminal(
+        &mut self,
+        session: &str,
+        update: v2::TerminalUpdate<'static>,
+    ) -> Outputs {
+        let now = self.refresh();
+        self.bridge.recorded_terminal(session, update, now);
         self.outputs(Handled::Done)
     }
 

@@ -55,6 +55,7 @@ mod own_ids;
 mod passthrough;
 mod peers;
 mod plain;
+mod recorded_terminals;
 mod recording;
 mod role;
 mod sessions;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use switchboard_acp::rpc::{Message, Notification, Request, Response, RpcError};
+use switchboard_acp::v2;
 
 use crate::context::Context;
 use crate::options::Limits;
@@ -69,6 +70,9 @@ pub(crate) trait Machine: Turns + Memory + fmt::Debug + Send {
 
     /// A command that the host runs has put something out.
     fn terminal_output(&mut self, _terminal_id: &str, _bytes: &[u8]) {}
+
+    /// A terminal of the client in a recording has changed.
+    fn recorded_terminal(&mut self, _session: &str, _update: v2::TerminalUpdate<'static>) {}
 
     /// A command that the host runs has ended.
     fn terminal_exited(&mut self, _terminal_id: &str, _exit_code: Option<i64>, _signal: Option<&str>) {}

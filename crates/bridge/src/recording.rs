@@ -9,6 +9,7 @@ use switchboard_acp::{DecodeError, SenderTracker, Wire, WireFormat};
 use crate::context::session_of;
 use crate::driver::{Driver, Outputs, Port};
 use crate::loss::{Severity, element_of};
+use crate::recorded_terminals::{RecordedTerminals, Told};
 use crate::{BridgeOptions, Loss, LossPolicy, Moment, Side, Version};
 
 /// Translates a recorded conversation, in which both sides speak the same version, into the other version.
@@ -42,6 +43,7 @@ pub struct RecordingBridge {
     passes: bool,
     undecided: Option<Undecided>,
     senders: SenderTracker,
+    terminals: RecordedTerminals,
     lines: VecDeque<TranslatedLine>,
     /// The number of the line that is being translated, and of the last that came.
     number: u64,
@@ -88,6 +90,7 @@ impl RecordingBridge {
             passes: false,
             undecided: None,
             senders: SenderTracker::default(),
+            terminals: RecordedTerminals::default(),
             lines: VecDeque::new(),
             number: 0,
             taken: 0,
@@ -173,6 +176,7 @@ impl RecordingBridge {
     fn end_connection(&mut self) {
         self.finish_halves();
         (self.near, self.far) = halves(self.to, self.policy);
+        self.terminals = RecordedTerminals::default();
     }
 
     fn convert(&mut self, from: Side, line: &str, now: Moment) {
@@ -194,12 +198,43 @@ impl RecordingBridge {
             }
             self.settle();
         }
+        let message = Message::decode(line, WireFormat::Any).ok();
+        if self.to == Version::V2
+            && let Some(told) = message.as_ref().and_then(|message| self.terminals.take(from, message))
+        {
+            return self.tell_terminal(told, message.as_ref(), now);
+        }
         let told = self.back.len();
         let half = self.half(from);
         half.advance(now);
         let outputs = half.receive(from, line);
         self.deliver(from, outputs);
-        self.settle_after(told, Message::decode(line, WireFormat::Any).ok().as_ref());
+        self.settle_after(told, message.as_ref());
+    }
+
+    /// Tells what became of a terminal of the client.
+    fn tell_terminal(&mut self, told: Told, message: Option<&Message<'_>>, now: Moment) {
+        let session = match message {
+            Some(Message::Request(request)) => session_of(request.params.as_ref()),
+            _ => told.update.as_ref().map(|(session, _)| session.clone()),
+        };
+        let toward = if matches!(message, Some(Message::Request(_))) { Side::Client } else { Side::Agent };
+        let losses = told.losses.into_iter().map(|(pointer, reason)| Loss {
+            session: session.clone(),
+            message: told.method.clone(),
+            element: element_of(&pointer),
+            pointer,
+            reason: reason.to_owned(),
+            severity: Severity::Minor,
+            toward,
+        });
+        self.losses.extend(losses.map(|loss| (self.number, loss)));
+        if let Some((session, update)) = told.update {
+            self.far.advance(now);
+            let outputs = self.far.recorded_terminal(&session, update);
+            self.deliver(Side::Agent, outputs);
+            self.settle();
+        }
     }
 
     /// The same after a line of the recording. A request that is answered at once was refused: the other side never gets

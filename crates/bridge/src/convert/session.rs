@@ -427,23 +427,28 @@ pub(crate) fn idle_to_v1<'a>(
     if background.is_some() {
         cx.key("background").lose(Severity::Minor, "version 1 has no work in the background")?;
     }
-    let mut meta = meta::join(meta, accepted.meta, cx)?;
-    let extra = meta::join_extra(extra, accepted.extra, cx)?;
+    // Of two values of one key the first one is kept, which the answer to the prompt has: `cx` is where the other one is, so
+    // that the report names the one that is dropped.
     if stop_reason == Some(v2::StopReason::Error) {
         let mut failed = match error {
             Some(error) => *error,
             None => RpcError::new(codes::INTERNAL_ERROR, "the agent failed"),
         };
         let own = failed.extra.remove("_meta").and_then(|own| Meta::parse(own.as_str().to_owned()).ok());
-        if let Some(meta) = meta::join(own, meta, cx)? {
+        let joined = meta::join(accepted.meta, own, &mut cx.key("error"))?;
+        let joined = meta::join(joined, meta, cx)?;
+        let own = meta::join_extra(accepted.extra, failed.extra, &mut cx.key("error"))?;
+        failed.extra = meta::join_extra(own, extra, cx)?;
+        if let Some(meta) = joined {
             failed.extra.insert("_meta", meta.as_raw().clone());
         }
-        failed.extra = meta::join_extra(failed.extra, extra, cx)?;
         if usage.is_some() {
             cx.key("usage").lose(Severity::Minor, "version 1 tells no usage with an error")?;
         }
         return Ok(Err(failed));
     }
+    let mut meta = meta::join(accepted.meta, meta, cx)?;
+    let extra = meta::join_extra(accepted.extra, extra, cx)?;
     if error.is_some() {
         cx.key("error").lose(Severity::Minor, "an error of work that did not fail")?;
     }

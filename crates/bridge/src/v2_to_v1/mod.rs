@@ -411,6 +411,11 @@ impl Machine for V2ToV1 {
         self.output_of(terminal_id, bytes);
     }
 
+    fn recorded_terminal(&mut self, session: &str, update: v2::TerminalUpdate<'static>) {
+        self.sign_of_life(session);
+        self.active(session).recorded_terminal(update);
+    }
+
     fn terminal_exited(&mut self, terminal_id: &str, exit_code: Option<i64>, signal: Option<&str>) {
         self.exit_of(terminal_id, exit_code, signal);
     }

@@ -295,6 +295,13 @@ impl Active<'_> {
         }
     }
 
+    /// Tells of a terminal of the client, which the calls that show it may name from then on.
+    pub(super) fn recorded_terminal(&mut self, update: v2::TerminalUpdate<'static>) {
+        let limit = self.context.options.limits.entries;
+        remember(&mut self.session.terminals, update.terminal_id.clone().into_owned(), limit);
+        self.tell(update.into());
+    }
+
     /// Tells what terminals that the agent runs by itself put out.
     fn display(&mut self, call_id: &str, displayed: Displayed) {
         for (terminal_id, data) in displayed.output {

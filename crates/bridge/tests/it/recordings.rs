@@ -352,3 +352,89 @@ fn who_says_what_shows_where_nobody_tells() {
     }
     assert!(compared >= 10, "only {compared} recordings were compared");
 }
+
+/// An agent of version 1 that runs a command in a terminal of its client: it looks at the output twice, and then waits for
+/// the end.
+fn with_terminal() -> Vec<(Side, Value)> {
+    let ask = |id: u32, method: &str, mut params: Value| {
+        params["sessionId"] = json!("s");
+        (Side::Agent, json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+    };
+    let answer =
+        |id: u32, result: Value| (Side::Client, json!({"jsonrpc": "2.0", "id": id, "result": result}));
+    let terminal = json!({"terminalId": "term-1"});
+    let update = |update: Value| {
+        (
+            Side::Agent,
+            json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}}),
+        )
+    };
+    vec![
+        ask(
+            1,
+            "terminal/create",
+            json!({"command": "make", "args": ["-j", "all"], "cwd": "/w", "env": [{"name": "A", "value": "b"}]}),
+        ),
+        answer(1, terminal.clone()),
+        update(
+            json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Build", "status": "in_progress",
+            "content": [{"type": "terminal", "terminalId": "term-1"}]}),
+        ),
+        ask(2, "terminal/output", terminal.clone()),
+        answer(2, json!({"output": "one\n", "truncated": false})),
+        ask(3, "terminal/output", terminal.clone()),
+        answer(3, json!({"output": "one\ntwo\n", "truncated": false})),
+        ask(4, "terminal/output", terminal.clone()),
+        answer(4, json!({"output": "one\ntwo\n", "truncated": false})),
+        ask(5, "terminal/wait_for_exit", terminal.clone()),
+        answer(5, json!({"exitCode": 3})),
+        ask(6, "terminal/release", terminal),
+        answer(6, json!({})),
+        update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed"})),
+    ]
+}
+
+#[test]
+fn the_output_of_a_terminal_of_the_client_is_folded_from_its_answers() {
+    for is_told in [true, false] {
+        let mut bridge = RecordingBridge::new(Version::V2);
+        for (index, (from, message)) in with_terminal().into_iter().enumerate() {
+            bridge.take(is_told.then_some(from), &message.to_string(), Moment(index as i64 * 20));
+        }
+        bridge.finish();
+        let lines: Vec<TranslatedLine> = bridge.drain().collect();
+        assert_eq!(check("terminal", &lines, WireFormat::Any), [] as [String; 0]);
+        let mut conversation = Conversation::new(WireFormat::Any);
+        for line in &lines {
+            let side = if line.from == Side::Agent { SessionSide::Agent } else { SessionSide::Client };
+            conversation.read(&line.text, Some(side), SessionMoment(0)).unwrap();
+        }
+        let session = conversation.session(Some("s")).unwrap();
+        let terminal = session.terminal("term-1").unwrap();
+        assert_eq!(terminal.command(), Some("make -j all"));
+        assert_eq!(terminal.output().to_vec(), b"one\ntwo\n");
+        assert_eq!(terminal.exit_status().unwrap().exit_code, Some(3));
+        assert_eq!(session.tool_call("c").unwrap().terminal_ids().collect::<Vec<_>>(), ["term-1"]);
+        // The same output is not told twice, and what has no place is reported.
+        let outputs = lines.iter().filter(|line| line.text.contains(r#""output":"#)).count();
+        assert_eq!(outputs, 2);
+        let lost: Vec<_> = losses(&mut bridge).into_iter().map(|loss| (loss.message, loss.pointer)).collect();
+        assert_eq!(lost, [("terminal/create".to_owned(), "/params/env".to_owned())]);
+    }
+}
+
+#[test]
+fn a_terminal_that_the_client_refuses_or_an_answer_that_is_no_output_changes_nothing() {
+    let mut messages = with_terminal();
+    messages[1].1 = json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "no"}});
+    messages[4].1 = json!({"jsonrpc": "2.0", "id": 2, "result": {"output": 7}});
+    messages.truncate(5);
+    let mut bridge = RecordingBridge::new(Version::V2);
+    for (index, (from, message)) in messages.into_iter().enumerate() {
+        bridge.take(Some(from), &message.to_string(), Moment(index as i64 * 20));
+    }
+    bridge.finish();
+    let lines: Vec<TranslatedLine> = bridge.drain().collect();
+    assert!(lines.iter().all(|line| !line.text.contains("terminal_update")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.text.contains("[terminal term-1: not found]")), "{lines:?}");
+}

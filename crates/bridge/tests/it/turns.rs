@@ -425,3 +425,25 @@ fn what_stands_beside_a_prompt_that_is_taken_back_goes_with_its_cancellation() {
         assert_eq!(told["params"], json!({"sessionId": "s", "_meta": {"a": 1}, "key": 2}), "{client:?}");
     }
 }
+
+#[test]
+fn of_metadata_that_the_answer_and_the_end_of_a_turn_both_have_the_report_names_what_is_dropped() {
+    for (end, place) in [
+        (json!({"state": "idle", "stopReason": "end_turn", "_meta": {"k": "end", "e": 1}}), "result"),
+        (
+            json!({"state": "idle", "stopReason": "error", "error": {"code": -7, "message": "no"}, "_meta": {"k": "end", "e": 1}}),
+            "error",
+        ),
+    ] {
+        let mut bench = Bench::v1_client();
+        bench.client(prompt(1, "hi"));
+        let id = bench.take_agent()[0]["id"].clone();
+        bench.agent(json!({"id": id, "result": {"_meta": {"k": "answer", "a": 1}}}));
+        bench.update(state(json!({"state": "running"})));
+        bench.update(state(end));
+        let answer = bench.take_client().remove(0);
+        assert_eq!(answer[place]["_meta"], json!({"k": "answer", "a": 1, "e": 1}), "{answer}");
+        let lost: Vec<_> = bench.losses.iter().map(|loss| (&*loss.message, &*loss.pointer)).collect();
+        assert_eq!(lost, [("state_update", "/params/update/_meta/k")]);
+    }
+}
