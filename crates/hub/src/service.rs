@@ -208,6 +208,7 @@ impl Service {
                     self.look_at_clock();
                     self.core.log_has(log.problem());
                     self.look_at_access();
+                    self.tell_deleted();
                     self.look_at_others(&mut *log);
                     self.core.tick();
                     self.perform(&mut *log, Some(&mut events)).await;
@@ -239,6 +240,15 @@ impl Service {
                 self.take(event, &mut *log).await;
             }
             self.perform(&mut *log, Some(&mut events)).await;
+        }
+    }
+
+    /// Tells which sessions the store has deleted to make room. The core notices by itself that they are gone.
+    fn tell_deleted(&mut self) {
+        let deleted = self.store.take_deleted();
+        if !deleted.is_empty() {
+            let ids = deleted.join(", ");
+            (self.tell)(&format!("the store is nearly full: the oldest sessions were deleted: {ids}"));
         }
     }
 

@@ -125,6 +125,8 @@ pub(crate) struct Memory {
     pub(crate) cancels: usize,
     /// Losses in the log.
     pub(super) losses: LossCounts,
+    /// How many records of the log cannot be read, and the first of them with the reason.
+    pub(crate) gaps: Option<(u64, String)>,
 }
 
 impl Default for Memory {
@@ -141,7 +143,16 @@ impl Default for Memory {
             operations: VecDeque::new(),
             cancels: 0,
             losses: LossCounts::default(),
+            gaps: None,
         }
+    }
+}
+
+impl Memory {
+    /// Notes records that cannot be read.
+    pub(crate) fn note_gap(&mut self, from: u64, to: u64, reason: &str) {
+        let (count, _) = self.gaps.get_or_insert_with(|| (0, format!("record {from}: {reason}")));
+        *count += to.saturating_sub(from);
     }
 }
 

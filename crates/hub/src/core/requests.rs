@@ -182,7 +182,7 @@ impl Core {
     fn request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, method, params, .. } = request;
         if let Some(problem) = self.log_problem.as_ref().filter(|_| is_written_down(method)) {
-            let message = format!("{problem}; it goes on by itself when the log is back");
+            let message = format!("{problem}; the hub continues by itself when the log can be written");
             return Err((codes::INTERNAL_ERROR, message, Some(json!({"log": problem}))));
         }
         match method {
@@ -336,6 +336,7 @@ impl Core {
         let waiting = std::mem::take(&mut session.waiting);
         match memory {
             Ok((memory, length)) => {
+                let gaps = memory.gaps.clone().filter(|_| session.memory.is_none());
                 if session.memory.is_none() {
                     session.memory = Some(memory);
                     // It may have less than was to be written, when that has failed.
@@ -345,6 +346,11 @@ impl Core {
                 if session.host.is_none() && session.is_ours && self.log_problem.is_none() {
                     self.interrupted(&id, "the hub was ended while the agent was at work", None);
                     self.output.push_back(Output::Rest { session: Arc::clone(&id) });
+                }
+                if let Some((count, first)) = gaps {
+                    self.tell(format!(
+                        "{count} records of session {id} cannot be read, beginning with {first}"
+                    ));
                 }
                 for (connection, line) in waiting {
                     self.dispatch(connection, &line);

@@ -186,6 +186,10 @@ impl SessionLog for LocalLog {
         self.put(session, sequence, Record::new(channel, text).with_protocol(2))
     }
 
+    fn problem(&self) -> Option<String> {
+        self.store.shortage().map(|error| error.to_string())
+    }
+
     fn commit(&mut self) -> Later<'_, Vec<(SessionId, String)>> {
         Box::pin(std::future::ready(self.write()))
     }

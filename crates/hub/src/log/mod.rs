@@ -214,7 +214,10 @@ pub(crate) fn load(store: &Store, session: &str) -> Result<(Memory, u64), String
                     let _ = memory.see(record.sequence, record.channel, text);
                 }
             }
-            Item::Gap { to, .. } => length = to,
+            Item::Gap { from, to, reason } => {
+                length = to;
+                memory.note_gap(from, to, &reason);
+            }
         }
     }
     Ok((memory, length))

@@ -246,3 +246,26 @@ fn a_session_that_its_agent_has_lost_goes_on_in_one_transcript_with_a_divider() 
     assert_eq!(entries, ["before", "---", "after", "---", "at last"]);
     world.check();
 }
+
+#[test]
+fn records_of_a_log_that_cannot_be_read_are_told_when_it_is_read() {
+    let mut world = world(1 << 20);
+    let client = world.connect(Role::Own);
+    world.request(client, "session/new", json!({"cwd": "/w/a"}));
+    world.settle();
+    let id: SessionId = "h1".into();
+    world.core.log_failed(&id, "no room");
+    world.core.output.clear();
+    let mut memory = crate::core::memory::Memory::default();
+    memory.note_gap(3, 5, "the journal is damaged here");
+    memory.note_gap(9, 10, "the journal is damaged here");
+    let length = world.log["h1"].len() as u64;
+    world.core.loaded("h1", Ok((memory, length)));
+    let told = world.core.output.iter().find_map(|output| match output {
+        Output::Tell(told) => Some(told.clone()),
+        _ => None,
+    });
+    let expected =
+        "3 records of session h1 cannot be read, beginning with record 3: the journal is damaged here";
+    assert_eq!(told.as_deref(), Some(expected));
+}
