@@ -18,6 +18,16 @@ use crate::outcome::CommandError;
 use crate::recording::Recording;
 use crate::stdio;
 
+/// Takes care that a write beyond the limit of a file's size (`ulimit -f`) fails, as on a full disk, instead of ending the
+/// process: the recording then ends with a message, and the conversation goes on. Programs that are started have the usual
+/// behaviour.
+pub(crate) fn outlive_file_size_limit() {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
+    let _inside = runtime.enter();
+    // The handler stays when its receiver and its runtime are gone. Without one the signal ends the process, as before.
+    drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())));
+}
+
 /// Why the program is to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {

@@ -44,6 +44,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    ending::outlive_file_size_limit();
     let code = match commands::run(arguments.command) {
         Ok(outcome) => outcome.into(),
         Err(error) => error.report(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use switchboard_store::{Exposed, Filter, Moment, Settings, Store, StoreError};
 
 use crate::configuration;
-use crate::outcome::CommandError;
+use crate::outcome::{CommandError, Outcome};
 use crate::units;
 
 /// The environment variable that names the store.
@@ -104,16 +104,25 @@ fn prune_by(
     }
     let mut sessions = store.sessions(&Filter::default()).map_err(store_error)?;
     sessions.reverse();
+    let is_over = |limit: u64| store.used().map(|used| used > limit).map_err(store_error);
     for session in sessions {
         let is_old = limits.older_than.is_some_and(|limit| session.changed < limit);
-        let is_too_much = match limits.max_bytes {
-            Some(limit) => store.sizes().map_err(store_error)?.used > limit,
-            None => false,
+        let is_too_much = match limits.max_bytes.filter(|_| !is_old) {
+            // What deleted sessions have left in the index must not cost another session.
+            Some(limit) if is_over(limit)? => {
+                store.clean_index().map_err(store_error)?;
+                is_over(limit)?
+            }
+            _ => false,
         };
         if !is_old && !is_too_much {
             break;
         }
-        if !store.is_recording(&session.id).map_err(store_error)? && delete(&session.id)? {
+        let is_recording = match store.is_recording(&session.id) {
+            Err(StoreError::UnknownSession { .. }) => continue,
+            is_recording => is_recording.map_err(store_error)?,
+        };
+        if !is_recording && delete(&session.id)? {
             tell(&session.id);
         } else {
             eprintln!("session {} is being written, and is kept", session.id);
@@ -123,29 +132,92 @@ fn prune_by(
 }
 
 fn delete(store: &Store, id: &str) -> Result<bool, CommandError> {
-    store.delete(id).map(|()| true).map_err(store_error)
+    match store.delete(id) {
+        Ok(()) => Ok(true),
+        Err(error @ StoreError::Unfinished { .. }) => {
+            eprintln!("switchboard: {error}");
+            Ok(true)
+        }
+        // Another program was faster.
+        Err(StoreError::UnknownSession { .. }) => Ok(true),
+        Err(StoreError::SessionInUse { .. }) => Ok(false),
+        Err(error) => Err(store_error(error)),
+    }
+}
+
+/// Opens the store of a hub: what is beyond the limits of the configuration is deleted first, and the oldest sessions that
+/// nobody records make room while it runs.
+pub(crate) fn open_for_hub(place: PathBuf) -> Result<Store, CommandError> {
+    let store = open_within(place, &limits(), true)?;
+    prune_old(&store)?;
+    Ok(store)
+}
+
+/// Opens the store to delete sessions. No limit applies, so that a store that is full can be made smaller.
+pub(crate) fn open_to_delete(place: PathBuf) -> Result<Store, CommandError> {
+    open_within(place, &Limits::default(), false)
 }
 
 /// Opens the store for recording: what is beyond the limits of the configuration is deleted first.
 pub(crate) fn open_to_record(place: PathBuf) -> Result<Store, CommandError> {
     let store = open(place)?;
-    let deleted = prune_for_more(&store, |id| delete(&store, id))?;
+    prune_old(&store)?;
+    Ok(store)
+}
+
+fn prune_old(store: &Store) -> Result<(), CommandError> {
+    let deleted = prune_for_more(store, |id| delete(store, id))?;
     if deleted > 0 {
         eprintln!("switchboard: {deleted} old sessions were deleted, as the configuration says");
     }
-    Ok(store)
+    Ok(())
+}
+
+/// Says on standard error that the store's log is damaged, if it is.
+pub(crate) fn report_log_damage(store: &Store) -> Outcome {
+    match store.log_damage() {
+        Some(damage) => {
+            eprintln!("switchboard: {damage}");
+            Outcome::Problems
+        }
+        None => Outcome::Fine,
+    }
+}
+
+/// Says on standard error which records of a session, or of all sessions, cannot be read.
+pub(crate) fn report_gaps(store: &Store, id: Option<&str>) -> Result<Outcome, CommandError> {
+    let mut outcome = Outcome::Fine;
+    for gap in store.gaps(id).map_err(store_error)? {
+        outcome = Outcome::Problems;
+        eprintln!("session {}: records {} to {}: {}", gap.session, gap.from, gap.to.max(1) - 1, gap.reason);
+    }
+    Ok(outcome)
+}
+
+/// Says on standard error which damaged files are kept.
+pub(crate) fn report_kept_files(store: &Store) -> Result<(), CommandError> {
+    let kept = store.kept_files().map_err(store_error)?;
+    if let Some(folder) = kept.first().and_then(|file| file.parent()) {
+        eprintln!(
+            "switchboard: {} damaged files of the store are kept in {}; remove them when you do not need them any more",
+            kept.len(),
+            folder.display()
+        );
+    }
+    Ok(())
 }
 
 /// Opens the store for writing, and says what that put in order.
 pub(crate) fn open(place: PathBuf) -> Result<Store, CommandError> {
-    open_within(place, &limits())
+    open_within(place, &limits(), false)
 }
 
-fn open_within(place: PathBuf, limits: &Limits) -> Result<Store, CommandError> {
+fn open_within(place: PathBuf, limits: &Limits, makes_room: bool) -> Result<Store, CommandError> {
     // Only a folder of our own name is ours: the store may be in one that others use, too.
     let owns_folder = place.parent().and_then(Path::file_name).is_some_and(|name| name == "switchboard");
-    let settings = Settings { max_bytes: limits.max_bytes, owns_folder };
+    let settings = Settings { max_bytes: limits.max_bytes, makes_room, owns_folder };
     let store = Store::open_with(place, &settings).map_err(store_error)?;
+    report_log_damage(&store);
     for Exposed { path, mode, problem } in store.exposed() {
         let path = path.display();
         match problem {
@@ -164,6 +236,13 @@ fn open_within(place: PathBuf, limits: &Limits) -> Result<Store, CommandError> {
                 repair.session, repair.records
             ),
             Some(problem) => eprintln!("session {}: {problem}", repair.session),
+        }
+        for file in &repair.damaged {
+            eprintln!(
+                "session {}: its journal is damaged, and records are missing; the damaged file is kept as {}",
+                repair.session,
+                file.display()
+            );
         }
     }
     Ok(store)
@@ -197,7 +276,8 @@ mod tests {
     #[test]
     fn a_store_that_is_not_kept_is_for_nobody_else_either() {
         let folder = temporary_folder().unwrap();
-        let store = open_within(folder.path().join("sessions.sqlite3"), &super::Limits::default()).unwrap();
+        let store =
+            open_within(folder.path().join("sessions.sqlite3"), &super::Limits::default(), false).unwrap();
         let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(folder.path()), mode(store.path())), (0o700, 0o600));
     }

@@ -65,7 +65,7 @@ impl LogPlace {
     pub(crate) fn open_store(&self, place: PathBuf) -> Result<Store, CommandError> {
         match &self.0 {
             Some(_) => store_file::open(place),
-            None => store_file::open_to_record(place),
+            None => store_file::open_for_hub(place),
         }
     }
 

@@ -9,7 +9,8 @@ pub(crate) mod show;
 mod stats;
 mod version_2;
 
-use std::path::PathBuf;
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
 
 use switchboard_store::Store;
 
@@ -17,6 +18,9 @@ use crate::outcome::{CommandError, Outcome};
 use crate::store_file::{self, store_error};
 
 /// List, show, search and exchange recorded sessions
+///
+/// Where records cannot be read because a file is damaged, standard error says which, everything else is read, and the exit
+/// code is 1.
 ///
 /// A session is named by its id, the beginning of it, or the id that the agent gave it, which means the latest
 /// recording that has it. The store is the file in --store, else in the environment variable SWITCHBOARD_STORE, else
@@ -48,18 +52,36 @@ enum SessionsCommand {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let place = store_file::place(arguments.store.as_ref())?;
-    let read = || Store::open_read_only(&place).map_err(store_error);
+    let damage = Cell::new(Outcome::Fine);
+    let read = || {
+        let store = Store::open_read_only(&place).map_err(store_error)?;
+        damage.set(store_file::report_log_damage(&store));
+        Ok(store)
+    };
     let write = || store_file::open(place.clone());
+    let delete = || store_file::open_to_delete(place.clone());
+    // What could be read is shown; that something is missing shows in the exit code.
+    let outcome = run_with(arguments, &place, read, write, delete)?;
+    Ok(if outcome == Outcome::Fine { damage.get() } else { outcome })
+}
+
+fn run_with(
+    arguments: &Arguments,
+    place: &Path,
+    read: impl Fn() -> Result<Store, CommandError>,
+    write: impl Fn() -> Result<Store, CommandError>,
+    delete: impl Fn() -> Result<Store, CommandError>,
+) -> Result<Outcome, CommandError> {
     match &arguments.command {
-        SessionsCommand::List(_) if !store_file::is_there(&place)? => Ok(Outcome::Fine),
+        SessionsCommand::List(_) if !store_file::is_there(place)? => Ok(Outcome::Fine),
         SessionsCommand::List(arguments) => list::run(&read()?, arguments),
         SessionsCommand::Show(arguments) => show::run(&read()?, arguments),
         SessionsCommand::Search(arguments) => search::run(&read()?, arguments),
         SessionsCommand::Export(arguments) => exchange::export(&read()?, arguments),
         SessionsCommand::Import(arguments) => exchange::import(&write()?, arguments),
         SessionsCommand::Replay(arguments) => replay::run(read, arguments),
-        SessionsCommand::Delete(arguments) => remove::delete(&write()?, arguments),
-        SessionsCommand::Prune(arguments) => remove::prune(&write()?, arguments),
+        SessionsCommand::Delete(arguments) => remove::delete(&delete()?, arguments),
+        SessionsCommand::Prune(arguments) => remove::prune(&delete()?, arguments),
         SessionsCommand::Stats(arguments) => stats::run(&read()?, arguments),
     }
 }

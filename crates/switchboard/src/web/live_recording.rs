@@ -42,6 +42,8 @@ pub(crate) struct LiveRecording {
     pub(crate) about: About,
     /// Why no more can be read, where that is so.
     failure: Mutex<Option<String>>,
+    /// How many records cannot be read, and why the first of them cannot.
+    gaps: Mutex<Option<(u64, String)>>,
 }
 
 impl LiveRecording {
@@ -80,6 +82,7 @@ impl LiveRecording {
             changed: watch::Sender::new(0),
             about,
             failure: Mutex::new(None),
+            gaps: Mutex::new(None),
         }
     }
 
@@ -135,6 +138,20 @@ impl LiveRecording {
     fn fail(&self, reason: String) {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
         self.touch();
+    }
+
+    /// Counts records that cannot be read, and keeps the first reason.
+    fn note_gap(&self, from: u64, to: u64, reason: &str) {
+        let mut gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, _) = gaps.get_or_insert_with(|| (0, reason.to_owned()));
+        *count += to.saturating_sub(from);
+        drop(gaps);
+        self.touch();
+    }
+
+    /// How many records cannot be read, and why the first of them cannot.
+    pub(crate) fn gaps(&self) -> Option<(u64, String)> {
+        self.gaps.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Why no more can be read, where that is so.
@@ -223,6 +240,11 @@ fn follow(room: &Weak<LiveRecording>, store: &Store, summary: &Summary) -> Resul
     }
     let mut next = 0;
     let mut batch = Vec::with_capacity(BATCH);
+    let note_gap = |item: &Item| {
+        if let (Item::Gap { from, to, reason }, Some(room)) = (item, room.upgrade()) {
+            room.note_gap(*from, *to, reason);
+        }
+    };
     let take = |batch: &mut Vec<Record>| -> bool {
         let Some(room) = room.upgrade() else { return false };
         let mut log = room.log();
@@ -234,7 +256,9 @@ fn follow(room: &Weak<LiveRecording>, store: &Store, summary: &Summary) -> Resul
         true
     };
     for item in store.read(id, 0)? {
-        match sequence_after(item?, &mut batch) {
+        let item = item?;
+        note_gap(&item);
+        match sequence_after(item, &mut batch) {
             Some(after) => next = after,
             None => {
                 damaged(room);
@@ -258,6 +282,7 @@ fn follow(room: &Weak<LiveRecording>, store: &Store, summary: &Summary) -> Resul
         let mut item = tail.next(POLL)?;
         // What has come at once is shown at once.
         while let Some(new) = item.take() {
+            note_gap(&new);
             if sequence_after(new, &mut batch).is_none() {
                 damaged(room);
                 return Ok(());
@@ -395,5 +420,34 @@ mod tests {
         assert!(shown.contains("by &lt;b&gt;anna (phone 2)"), "{shown}");
         let detail = crate::web::wire::message(&room, 1).unwrap().into_string();
         assert!(detail.contains("hub · beside the messages") && !detail.contains("problem"), "{detail}");
+    }
+
+    #[test]
+    fn records_that_cannot_be_read_are_counted_for_the_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.sqlite3");
+        let store = Store::open(&path).unwrap();
+        let mut recorder = store.begin(&About::default()).unwrap();
+        for number in 0..50 {
+            drop(recorder.append(Record::new(Channel::ToClient, chunk(number))).unwrap());
+        }
+        recorder.sync().unwrap();
+        let journal = folder.path().join(format!("s.sqlite3-writers/{}.0", recorder.id()));
+        let mut bytes = std::fs::read(&journal).unwrap();
+        let wrong = bytes.windows(6).position(|text| text == b"\"20 \"}").unwrap();
+        bytes[wrong + 1] ^= 1;
+        // Another program finds it so: what this one has read is in its memory.
+        let copy = tempfile::tempdir().unwrap();
+        for name in ["s.sqlite3", "s.sqlite3-wal"] {
+            std::fs::copy(folder.path().join(name), copy.path().join(name)).unwrap();
+        }
+        std::fs::create_dir(copy.path().join("s.sqlite3-writers")).unwrap();
+        let name = format!("s.sqlite3-writers/{}.0", recorder.id());
+        std::fs::write(copy.path().join(name), bytes).unwrap();
+        let damaged = Store::open_read_only(copy.path().join("s.sqlite3")).unwrap();
+        let room = LiveRecording::stored(recorder.id(), &damaged).unwrap();
+        wait_for(&room, 50);
+        let (count, reason) = room.gaps().unwrap();
+        assert!(count == 1 && reason.contains("is damaged here"), "{count} {reason}");
     }
 }

@@ -396,6 +396,12 @@ fn trouble(subject: &Subject<'_>) -> Markup {
     let here = subject.room().map(|room| &*room.id);
     let others: Vec<_> = desk.asking().into_iter().filter(|asking| Some(&*asking.id) != here).collect();
     html! {
+        @if let Some((count, reason)) = subject.room().and_then(LiveRecording::gaps) {
+            p {
+                (count) @if count == 1 { " record" } @else { " records" }
+                " of this session cannot be read: " (render::visible(&reason))
+            }
+        }
         @if let Some(failure) = failure { p { "The recording cannot be read on: " (render::visible(&failure)) } }
         @for asking in others.iter().take(MOST_ASKING) {
             p {

@@ -130,7 +130,7 @@ pub(crate) fn entry(
         Entry::ToolCall(call) => tool_call::tool_call(snapshot, call, waits, place, cache),
         // It is shown with the tool call that it belongs to.
         Entry::Terminal(terminal) if has_tool_call(snapshot, terminal.id()) => Vec::new(),
-        Entry::Terminal(terminal) => vec![terminal::part("screen", terminal, cache)],
+        Entry::Terminal(terminal) => vec![terminal::part("screen", snapshot, terminal, cache)],
         Entry::Compaction(compaction) => message::compaction(compaction, cache),
         // So is it, or here with its work.
         Entry::Subagent(subagent) if (place.is_shown_here)(subagent.session_id()) => Vec::new(),

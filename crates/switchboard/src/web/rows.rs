@@ -187,6 +187,13 @@ impl Rows {
         let mut settled = settled(snapshot, &window);
         let waiting: HashSet<&str> =
             snapshot.pending_permissions().filter_map(Permission::tool_call_id).collect();
+        let asked: HashSet<&str> = snapshot
+            .pending_permissions()
+            .filter_map(|permission| match permission.subject() {
+                Some(v2::RequestPermissionSubject::Command(command)) => command.terminal_id.as_deref(),
+                _ => None,
+            })
+            .collect();
         let mut seen = self.sessions.remove(&session.id).unwrap_or_default();
         seen.frame = self.frame;
         seen.entries.retain(|position, _| window.contains(position));
@@ -194,7 +201,12 @@ impl Rows {
         for position in window.start..window.end.min(snapshot.len()) {
             let Some(entry) = snapshot.entry(position) else { break };
             let settled = settled.remove(&position).unwrap_or_default();
-            let waits = entry.as_tool_call().is_some_and(|call| waiting.contains(call.id()));
+            let waits = match entry {
+                Entry::ToolCall(call) => waiting.contains(call.id()),
+                // Its command is not shown as running before it is allowed.
+                Entry::Terminal(terminal) => asked.contains(terminal.id()),
+                _ => false,
+            };
             let is_new = !seen.entries.contains_key(&position);
             let known = seen.entries.entry(position).or_default();
             let failure = session.failure(position);

@@ -3,6 +3,7 @@
 mod behind;
 mod chaos;
 mod cluster;
+mod damage;
 mod editors;
 mod full_disk;
 pub(crate) mod hub;

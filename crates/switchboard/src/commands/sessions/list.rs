@@ -5,7 +5,7 @@ use switchboard_store::{Filter, Moment, Store, Summary};
 
 use crate::commands::fold::text::shown;
 use crate::outcome::{CommandError, Outcome, write_error};
-use crate::store_file::store_error;
+use crate::store_file::{self, store_error};
 use crate::units::{moment, size};
 
 /// Which sessions are meant.
@@ -73,7 +73,8 @@ pub(super) fn run(store: &Store, arguments: &Arguments) -> Result<Outcome, Comma
         writeln!(output, "{line}").map_err(write_error)?;
     }
     output.flush().map_err(write_error)?;
-    Ok(Outcome::Fine)
+    store_file::report_kept_files(store)?;
+    store_file::report_gaps(store, None)
 }
 
 fn to_json(session: &Summary) -> String {

@@ -1,4 +1,4 @@
-use switchboard_store::{Moment, Store};
+use switchboard_store::{Moment, Store, StoreError};
 
 use crate::outcome::{CommandError, Outcome};
 use crate::store_file::{self, Limits, store_error};
@@ -21,6 +21,7 @@ pub(super) fn delete(store: &Store, arguments: &DeleteArguments) -> Result<Outco
 }
 
 fn delete_all(store: &Store, ids: &[String]) -> Result<(), CommandError> {
+    let mut unfinished = Ok(());
     for id in ids {
         let session = store.session(id).map_err(store_error)?;
         // Several recordings may have the id that an agent gave, and only one of them would go.
@@ -28,10 +29,17 @@ fn delete_all(store: &Store, ids: &[String]) -> Result<(), CommandError> {
             return Err(CommandError::usage(format!("{id} is the agent's id of a session"))
                 .hint(format!("the latest recording that has it is {}", session.id)));
         }
-        store.delete(&session.id).map_err(store_error)?;
-        println!("{}", session.id);
+        match store.delete(&session.id) {
+            Ok(()) => println!("{}", session.id),
+            // It is gone, which is what was asked for.
+            Err(error @ StoreError::Unfinished { .. }) => {
+                println!("{}", session.id);
+                unfinished = Err(store_error(error));
+            }
+            Err(error) => return Err(store_error(error)),
+        }
     }
-    Ok(())
+    unfinished
 }
 
 /// Delete old sessions
@@ -76,7 +84,11 @@ pub(super) fn prune(store: &Store, arguments: &PruneArguments) -> Result<Outcome
     pruned?;
     given_back?;
     // The time for everything that recordings have left to do.
-    store.catch_up().map_err(store_error)?;
+    store.catch_up().map_err(|error| {
+        CommandError::failed(format!(
+            "{deleted} sessions are deleted, but not everything can be searched yet: {error}"
+        ))
+    })?;
     Ok(Outcome::Fine)
 }
 

@@ -126,6 +126,7 @@ fn from_store(store: &Store, id: &str) -> Result<Recording, CommandError> {
         match item.map_err(store_error)? {
             Item::Record(record) if record.channel.is_message() => messages.push(record),
             Item::Record(_) => {}
+            // The agent that is replayed has no part of them; that is all that can be said here.
             Item::Gap { from, to, reason } => eprintln!("records {from} to {}: {reason}", to - 1),
         }
     }

@@ -8,14 +8,14 @@ use switchboard_store::{Hit, Item, Moment, Search, Store, TextKind};
 
 use crate::commands::fold::text::shown;
 use crate::outcome::{CommandError, Outcome, write_error};
-use crate::store_file::store_error;
+use crate::store_file::{self, store_error};
 use crate::units::moment;
 
 /// Search all sessions, the latest texts first
 ///
 /// All words must be there, in any order; "words in quotation marks" must follow each other; word* stands for all
 /// words that begin so. Case and accents do not matter. What was replaced or emptied later, and is not in the message any
-/// more, is found and marked. The exit code is 1 when nothing is found.
+/// more, is found and marked. The exit code is 1 when nothing is found, or when a part could not be searched.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// What to look for
@@ -94,7 +94,8 @@ pub(super) fn run(store: &Store, arguments: &Arguments) -> Result<Outcome, Comma
         writeln!(output, "{line}").map_err(write_error)?;
     }
     output.flush().map_err(write_error)?;
-    Ok(if hits.is_empty() { Outcome::Problems } else { Outcome::Fine })
+    let outcome = store_file::report_gaps(store, arguments.session.as_deref())?;
+    Ok(if hits.is_empty() { Outcome::Problems } else { outcome })
 }
 
 /// Tells whose the texts are that were found.

@@ -52,6 +52,10 @@ pub(super) fn run(store: &Store, arguments: &Arguments) -> Result<Outcome, Comma
         .map_err(write_error)?;
     }
     output.flush().map_err(write_error)?;
+    if statistics.unreadable > 0 {
+        eprintln!("{} records cannot be read, and are not counted", statistics.unreadable);
+        return Ok(Outcome::Problems);
+    }
     Ok(Outcome::Fine)
 }
 

@@ -180,7 +180,7 @@ fn command_subject(
     };
     let mut parts = vec![Part::new("subject", html)];
     if let Some(terminal) = subject.terminal_id.as_deref().and_then(|id| snapshot.terminal(id)) {
-        parts.push(terminal::part("terminal", terminal, cache));
+        parts.push(terminal::part("terminal", snapshot, terminal, cache));
     }
     parts
 }

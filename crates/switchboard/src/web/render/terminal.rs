@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::num::NonZeroU16;
 
 use maud::{Markup, PreEscaped, html};
-use switchboard_session::{Bytes, Terminal};
+use switchboard_acp::v2;
+use switchboard_session::{Bytes, Permission, Snapshot, Terminal};
 use vt100::{Cell, Color, Parser, Screen};
 
 use super::text::{push_visible, size, survives, visible, visible_line};
@@ -25,14 +26,45 @@ const DEFAULT_SIZE: (u16, u16) = (24, 160);
 /// A larger screen is made smaller: somebody may ask for billions of cells.
 const LARGEST_SIZE: (u16, u16) = (100, 300);
 
+/// How far the command of a terminal without an exit status is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Progress {
+    /// Somebody is asked whether it may run.
+    Asked,
+    /// It was not allowed to run.
+    Refused,
+    Running,
+}
+
+impl Progress {
+    /// Reads it off the latest permission that was asked for the terminal or for a tool call that shows it.
+    fn of(snapshot: &Snapshot, terminal: &Terminal) -> Self {
+        let is_about = |permission: &&Permission| {
+            let command = match permission.subject() {
+                Some(v2::RequestPermissionSubject::Command(command)) => command.terminal_id.as_deref(),
+                _ => None,
+            };
+            let call = permission.tool_call_id().and_then(|id| snapshot.tool_call(id));
+            command == Some(terminal.id())
+                || call.is_some_and(|call| call.terminal_ids().any(|id| id == terminal.id()))
+        };
+        match snapshot.permissions().filter(is_about).last() {
+            Some(permission) if permission.settlement().is_pending() => Progress::Asked,
+            Some(permission) if !permission.is_granted() => Progress::Refused,
+            _ => Progress::Running,
+        }
+    }
+}
+
 /// A terminal as a part.
-pub(super) fn part(key: &str, terminal: &Terminal, cache: &RenderCache) -> Part {
+pub(super) fn part(key: &str, snapshot: &Snapshot, terminal: &Terminal, cache: &RenderCache) -> Part {
+    let progress = Progress::of(snapshot, terminal);
     let size = terminal.size().map_or(DEFAULT_SIZE, |size| (size.rows.get(), size.cols.get()));
     let size = (size.0.min(LARGEST_SIZE.0), size.1.min(LARGEST_SIZE.1));
     let (skipped, output) = end_of(terminal.output());
     let facts =
         (terminal.id(), terminal.command(), terminal.cwd(), terminal.exit_status(), terminal.capabilities());
-    cache.part(key, ("terminal", facts, size, skipped, &output), || {
+    cache.part(key, ("terminal", facts, size, skipped, &output, progress), || {
         let expensive = expensive_length(&output, size);
         let (skipped, output) = (skipped + expensive, &output[expensive..]);
         let screen = screen(output, size);
@@ -45,7 +77,7 @@ pub(super) fn part(key: &str, terminal: &Terminal, cache: &RenderCache) -> Part 
                 @if !screen.is_empty() {
                     pre.screen tabindex="0" { code { (PreEscaped(screen)) } }
                 }
-                (ending(terminal))
+                (ending(terminal, progress))
             }
         }
     })
@@ -73,9 +105,13 @@ fn heading(terminal: &Terminal) -> Markup {
     }
 }
 
-fn ending(terminal: &Terminal) -> Markup {
+fn ending(terminal: &Terminal, progress: Progress) -> Markup {
     let Some(status) = terminal.exit_status() else {
-        return html! { p.st.st-run { span aria-hidden="true" { "◐ " } "running" } };
+        return match progress {
+            Progress::Asked => html! { p.st.st-wait { span aria-hidden="true" { "! " } "not allowed yet" } },
+            Progress::Refused => html! { p.st.st-off { span aria-hidden="true" { "∅ " } "not allowed" } },
+            Progress::Running => html! { p.st.st-run { span aria-hidden="true" { "◐ " } "running" } },
+        };
     };
     html! {
         @match (status.exit_code, status.signal.as_deref()) {
@@ -365,8 +401,8 @@ mod tests {
         let mut starts = Vec::new();
         for number in 0..30_000 {
             let data = switchboard_acp::Base64::from_bytes(format!("line {number}\n").as_bytes());
-            let chunk = switchboard_acp::v2::TerminalOutputChunk::new("t", data);
-            session.apply(&switchboard_acp::v2::SessionUpdate::TerminalOutputChunk(chunk));
+            let chunk = v2::TerminalOutputChunk::new("t", data);
+            session.apply(&v2::SessionUpdate::TerminalOutputChunk(chunk));
             let Some(terminal) = session.terminal("t").filter(|_| number % 100 == 0) else { continue };
             let (skipped, output) = end_of(terminal.output());
             assert!(output.len() <= SHOWN_BYTES && output.starts_with(b"line "));

@@ -85,7 +85,7 @@ fn item(
         v2::ToolCallContent::Content(content) => content::part(key, &content.content, cache),
         v2::ToolCallContent::Diff(diff) => diff::part(key, diff, cache),
         v2::ToolCallContent::Terminal(reference) => match snapshot.terminal(&reference.terminal_id) {
-            Some(terminal) => terminal::part(key, terminal, cache),
+            Some(terminal) => terminal::part(key, snapshot, terminal, cache),
             None => Part::new(
                 key,
                 html! {

@@ -57,8 +57,28 @@ fn child_on_a_small_disk() {
         let message = refused["error"]["message"].as_str().unwrap_or_default().to_owned();
         assert!(message.contains("no room"), "{refused}");
 
-        std::fs::remove_file(&filler).unwrap();
+        // What was cut off can be looked at, again and again, and nobody is cut off by that.
         let resume = json!({"sessionId": session, "cwd": place.work(), "replayFrom": {"type": "start"}});
+        for _ in 0..2 {
+            let resumed = other.ask("session/resume", resume.clone()).await;
+            assert!(resumed.get("error").is_none(), "{resumed}");
+            let seen: Vec<Value> = other.seen.drain(..).collect();
+            assert!(!text(&seen).is_empty());
+            let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]});
+            let refused = other.ask("session/prompt", prompt).await;
+            let message = refused["error"]["message"].as_str().unwrap_or_default().to_owned();
+            assert!(message.contains("no room"), "{refused}");
+        }
+
+        std::fs::remove_file(&filler).unwrap();
+        // It is noticed without a restart.
+        loop {
+            let created = other.ask("session/new", json!({"cwd": place.work(), "mcpServers": []})).await;
+            if created.get("error").is_none() {
+                break;
+            }
+        }
+        other.seen.clear();
         let resumed = other.ask("session/resume", resume).await;
         assert!(resumed.get("error").is_none(), "{resumed}");
         let kept: Vec<Value> = other.seen.drain(..).collect();
@@ -71,4 +91,44 @@ fn child_on_a_small_disk() {
     });
     assert_eq!(hub.end(), Some(0));
     println!("it goes on");
+}
+
+#[test]
+fn a_running_hub_deletes_the_oldest_dormant_sessions_before_its_store_is_full() {
+    let place = Place::new();
+    place.write("home/.config/switchboard/config.json", r#"{"store": {"max_size": "700kB"}}"#);
+    let hub = Hub::start(&place, &["demo"]);
+    let mut sessions = Vec::new();
+    block_on(async {
+        let mut client = hub.client(2).await;
+        // Many times what has room.
+        for number in 0..6 {
+            let session = client.new_session(&place).await;
+            for turn in 0..2 {
+                client.prompt(&session, "flood 10000").await;
+                let told = client.until_idle_or_end().await;
+                assert!(told.is_ok(), "session {number}, turn {turn}");
+            }
+            let closed = client.ask("session/close", json!({"sessionId": session})).await;
+            assert!(closed.get("error").is_none(), "{closed}");
+            sessions.push(session);
+        }
+        let list = client.ask("session/list", json!({})).await;
+        let listed: Vec<String> = list["result"]["sessions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|session| session["sessionId"].as_str().unwrap().to_owned())
+            .collect();
+        assert!(listed.contains(sessions.last().unwrap()), "{listed:?}");
+    });
+    let store = hub.store().to_owned();
+    assert_eq!(hub.end(), Some(0));
+    let list = place.run(&["sessions", "--store", &store, "list", "--json"]);
+    assert_eq!(list.code, 0, "{}", list.stderr);
+    let left: Vec<Value> = list.json_lines();
+    assert!(left.len() < sessions.len() && !left.is_empty(), "{} of {}", left.len(), sessions.len());
+    // The oldest are gone, and the newest are whole.
+    let is_left = |id: &String| left.iter().any(|session| session["id"] == *id);
+    assert!(!is_left(&sessions[0]) && is_left(sessions.last().unwrap()), "{left:?}");
 }

@@ -445,3 +445,37 @@ fn entries_say_what_they_are() {
     let expected = [("e e-tool", "Tool call: Look<U+202E>␊here"), ("e e-user", "Message of the user")];
     assert_eq!(frames, expected.map(|(class, label)| (class, label.to_owned())));
 }
+
+#[test]
+fn a_command_that_nobody_has_allowed_is_not_shown_as_running() {
+    let terminal =
+        update(json!({"sessionUpdate": "terminal_update", "terminalId": "t", "command": "rm", "cwd": "/w"}));
+    let call = tool_call(
+        "c",
+        json!({"title": "t", "status": "in_progress", "content": [{"type": "terminal", "terminalId": "t"}]}),
+    );
+    let command = json!({"type": "command", "command": "rm", "cwd": "/w", "terminalId": "t"});
+    let of_call = json!({"type": "tool_call", "toolCall": {"toolCallId": "c"}});
+    for subject in [command, of_call] {
+        let fields = json!({
+            "title": "Run it?", "subject": subject,
+            "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}, {"optionId": "n", "name": "No", "kind": "reject_once"}],
+        });
+        let asked = [terminal.clone(), call.clone(), permission("p".into(), fields)];
+        let screens = |session: &switchboard_session::Session| {
+            let parts = everything(session, &RenderCache::default());
+            let screens = parts.into_iter().map(|part| part.html);
+            screens.filter(|html| html.contains("aria-label=\"Terminal\"")).collect::<Vec<_>>().join("\n")
+        };
+        let id = switchboard_acp::rpc::RequestId::Text("p".into());
+        let mut pending = session(&asked);
+        let shown = screens(&pending);
+        assert!(shown.contains("not allowed yet") && !shown.contains("running"), "{shown}");
+        pending.answer_permission(&id, "n", "user", Moment(5)).unwrap();
+        let shown = screens(&pending);
+        assert!(shown.contains("not allowed") && !shown.contains("running"), "{shown}");
+        let mut allowed = session(&asked);
+        allowed.answer_permission(&id, "y", "user", Moment(5)).unwrap();
+        assert!(screens(&allowed).contains("running"), "{}", screens(&allowed));
+    }
+}
