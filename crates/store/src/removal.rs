@@ -37,6 +37,11 @@ pub(crate) fn reserve(path: &Path) -> PathBuf {
     name.into()
 }
 
+/// Gives up the room that is kept. Returns whether there was any.
+pub(crate) fn release_reserve(path: &Path) -> bool {
+    std::fs::remove_file(reserve(path)).is_ok()
+}
+
 /// Keeps some room on the disk, as far as there is any.
 pub(crate) fn keep_reserve(path: &Path) {
     let path = reserve(path);

@@ -15,6 +15,7 @@ use crate::private::{self, Exposed, Identity};
 use crate::record::{Channel, Record};
 use crate::removal;
 use crate::segment::Folder;
+use crate::shortage;
 use crate::store::Settings;
 use crate::wal::{self, LogDamage};
 use crate::writer::ATTEMPT;
@@ -132,6 +133,23 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 /// `synchronous=FULL` makes SQLite wait for the disk at the end of each transaction: in WAL mode `NORMAL` would
 /// keep the file whole after a power cut, but could lose the last transactions, whose journals are gone by then.
 pub(crate) fn open_writer(path: &Path, settings: &Settings) -> Result<Opened> {
+    with_reserve(path, || open_writer_once(path, settings))
+}
+
+/// Opens a store, and once more in the room that was kept, where the disk is too full: SQLite needs some for its index of
+/// the log, also to read.
+fn with_reserve<T>(path: &Path, open: impl Fn() -> Result<T>) -> Result<T> {
+    match open() {
+        Err(StoreError::Full { .. } | StoreError::Database { .. } | StoreError::Open { .. })
+            if path.exists() && !shortage::can_write(path) && removal::release_reserve(path) =>
+        {
+            open()
+        }
+        opened => opened,
+    }
+}
+
+fn open_writer_once(path: &Path, settings: &Settings) -> Result<Opened> {
     let Settings { max_bytes, owns_folder, makes_room: _ } = settings;
     let fail = |error: rusqlite::Error| database(path, &error);
     let cannot =
@@ -327,6 +345,10 @@ fn add_journals(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
 
 /// A connection that only reads. In a folder that cannot be written it needs a store that was closed well.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
+    with_reserve(path, || open_reader_once(path))
+}
+
+fn open_reader_once(path: &Path) -> Result<Connection> {
     let fail = |error: rusqlite::Error| database(path, &error);
     let reason = match path.try_exists() {
         Ok(true) => None,
@@ -353,7 +375,12 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
     };
     let first = Connection::open_with_flags(path, flags).map_err(fail).and_then(usable);
     match first {
-        Err(StoreError::Open { .. } | StoreError::ReadOnly { .. }) => {
+        Err(
+            StoreError::Open { .. }
+            | StoreError::ReadOnly { .. }
+            | StoreError::Full { .. }
+            | StoreError::Database { .. },
+        ) => {
             let log = beside(path, "-wal");
             if log.metadata().is_ok_and(|log| log.len() > 0) {
                 return first;

@@ -67,7 +67,7 @@ impl Shortage {
 }
 
 /// Tries to write a file beside the store.
-fn can_write(store: &Path) -> bool {
+pub(crate) fn can_write(store: &Path) -> bool {
     let mut name = store.as_os_str().to_owned();
     name.push("-probe");
     let path = PathBuf::from(name);
