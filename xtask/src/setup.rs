@@ -9,6 +9,10 @@ use crate::{root, run};
 const PROGRAMS: &[(&[&str], &str)] = &[
     (&["git"], "git"),
     (&["c++"], "g++"),
+    // The shells that judge how the policy reads command lines.
+    (&["bash"], "bash"),
+    (&["dash"], "dash"),
+    (&["busybox"], "busybox"),
     // Debian has it where only root looks.
     (&["nats-server", "/usr/sbin/nats-server"], "nats-server"),
     (&["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"], "chromium"),
@@ -38,7 +42,7 @@ pub(crate) fn install_programs() -> Result<(), String> {
                 "firefox-esr" => std::env::var_os("FIREFOX").is_some(),
                 _ => false,
             };
-            !named && !names.iter().any(|name| exists(name, &["--version"]))
+            !named && !names.iter().any(|name| exists(name, version_arguments(name)))
         })
         .collect();
     if !missing.is_empty() {
@@ -92,6 +96,15 @@ fn install_official_sdks() -> Result<(), String> {
         installed?;
     }
     Ok(())
+}
+
+/// The arguments by which a program shows that it is there. Not all know `--version`.
+fn version_arguments(program: &str) -> &'static [&'static str] {
+    match program {
+        "dash" => &["-c", ":"],
+        "busybox" => &["true"],
+        _ => &["--version"],
+    }
 }
 
 /// Whether a program answers.

@@ -1,7 +1,7 @@
 //! What a command line runs: through wrappers and inner shells, for those who forbid and for those who allow.
 
-use crate::program::Program;
-use crate::shell::{Cwd, Doubt, Part, Redirection, Script, Word, is_private};
+use crate::program::{HARMLESS_GIT, Origin, Program, arguments};
+use crate::shell::{Cwd, DirectoryChange, Doubt, Part, Redirection, Script, Word, is_private};
 use crate::sketch::Sketch;
 
 /// How deep wrappers may be nested.
@@ -32,17 +32,53 @@ pub(crate) struct Run {
     pub(crate) tries: Vec<(Vec<Word>, Cwd)>,
     /// What exactly is run by it, where it is nothing but a harmless wrapper; for those who allow.
     pub(crate) inner: Vec<Run>,
+    /// Whether that is run by a login shell, which reads the user's files first.
+    pub(crate) is_login: bool,
+    /// Whether its input comes from another command or from the line itself.
+    pub(crate) is_fed: bool,
 }
 
 /// An argument that may name a file.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Argument {
+    pub(crate) name: FileName,
+    pub(crate) writes: bool,
+}
+
+/// The name of a file as a command has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct FileName {
     pub(crate) text: String,
     /// Whether it is what the command gets.
     pub(crate) is_known: bool,
     /// Whether the shell puts the home directory in the place of its tilde.
     pub(crate) has_tilde: bool,
-    pub(crate) writes: bool,
+    /// Whether the shell puts in the files that it stands for, and nothing else.
+    pub(crate) is_glob: bool,
+    /// Whether the shell splits their names at blanks.
+    pub(crate) splits: bool,
+    /// Whether it is what a program searches for rather than a file; only good for rules that forbid.
+    pub(crate) is_pattern: bool,
+    pub(crate) origin: Origin,
+}
+
+impl FileName {
+    /// A name that is a whole word.
+    pub(crate) fn of(word: &Word) -> FileName {
+        FileName {
+            text: word.text.clone(),
+            is_known: word.is_plain(),
+            has_tilde: word.has_tilde,
+            is_glob: word.is_glob && !word.has_brace && !word.is_undecoded,
+            splits: word.splits,
+            ..FileName::default()
+        }
+    }
+
+    /// A name that is written out.
+    pub(crate) fn known(text: &str) -> FileName {
+        FileName { text: text.to_owned(), is_known: true, ..FileName::default() }
+    }
 }
 
 impl Reading {
@@ -140,9 +176,13 @@ impl Unfolding {
         assignments.iter().for_each(|word| self.assign(word.variable()));
         let mut tries = Vec::new();
         self.unfold(&words, &cwd, is_fed, depth, &mut tries);
-        let inner =
-            if depth < MAX_DEPTH { self.inner(&words, &redirections, &cwd, depth) } else { Vec::new() };
-        Run { words, redirections, cwd, tries, inner }
+        let inner = if depth < MAX_DEPTH {
+            self.inner(&words, &redirections, &cwd, is_fed, depth)
+        } else {
+            Vec::new()
+        };
+        let is_login = login_script(&words).is_some();
+        Run { words, redirections, cwd, tries, inner, is_login, is_fed }
     }
 
     fn assign(&mut self, name: Option<&str>) {
@@ -197,6 +237,11 @@ impl Unfolding {
             }
             "let" | "hash" | "enable" => self.assign(None),
             "test" | "[" | "[[" | "unset" | "wait" => self.evaluate(words),
+            "git" => {
+                if let Some(found) = git_command(words, cwd) {
+                    tries.push(found);
+                }
+            }
             "find" => {
                 let mut rest = words;
                 while let Some(at) = rest
@@ -359,24 +404,32 @@ impl Unfolding {
     }
 
     /// What a wrapper runs that changes nothing about it. Of a shell, it is the script.
-    fn inner(&mut self, words: &[Word], redirections: &[Redirection], cwd: &Cwd, depth: usize) -> Vec<Run> {
+    fn inner(
+        &mut self,
+        words: &[Word],
+        redirections: &[Redirection],
+        cwd: &Cwd,
+        is_fed: bool,
+        depth: usize,
+    ) -> Vec<Run> {
         let plain = |at: usize| words.get(at).filter(|word| word.is_plain()).map(|word| &*word.text);
+        let is_script = plain(0).is_some_and(is_shell) && words.len() == 3 && plain(1) == Some("-c");
+        let script = if is_script { plain(2) } else { login_script(words) };
+        if let Some(script) = script {
+            let parts = self.script(script, cwd, depth + 1, &mut Vec::new());
+            let inside = parts.into_iter().map(|mut part| {
+                part.redirections.extend(redirections.iter().cloned());
+                part.is_fed |= is_fed;
+                self.run(part, depth + 1)
+            });
+            return inside.collect();
+        }
+        if plain(0) == Some("git") {
+            let Some((words, cwd)) = git_command(words, cwd) else { return Vec::new() };
+            let redirections = redirections.to_vec();
+            return vec![self.run(Part { words, redirections, cwd, is_fed, ..Part::default() }, depth + 1)];
+        }
         let start = match plain(0) {
-            Some(shell) if is_shell(shell) => {
-                if words.len() != 3 || plain(1) != Some("-c") {
-                    return Vec::new();
-                }
-                let Some(script) = plain(2) else { return Vec::new() };
-                let mut unseen = Vec::new();
-                let parts = self.script(script, cwd, depth + 1, &mut unseen);
-                return parts
-                    .into_iter()
-                    .map(|mut part| {
-                        part.redirections.extend(redirections.iter().cloned());
-                        self.run(part, depth + 1)
-                    })
-                    .collect();
-            }
             Some("env") => {
                 let is_set = |word: &&Word| !word.is_option() && crate::shell::is_assignment(&word.text);
                 1 + words[1..].iter().take_while(is_set).count()
@@ -413,6 +466,7 @@ impl Unfolding {
                     words: words[start..].to_vec(),
                     redirections: redirections.to_vec(),
                     cwd: cwd.clone(),
+                    is_fed,
                     ..Part::default()
                 };
                 vec![self.run(part, depth + 1)]
@@ -420,6 +474,43 @@ impl Unfolding {
             _ => Vec::new(),
         }
     }
+}
+
+/// The script of a login shell: `bash -lc SCRIPT`.
+fn login_script(words: &[Word]) -> Option<&str> {
+    let plain = |at: usize| words.get(at).filter(|word| word.is_plain()).map(|word| &*word.text);
+    let shell = plain(0)?;
+    let name = ["/bin/", "/usr/bin/", ""].iter().find_map(|folder| shell.strip_prefix(folder))?;
+    let (script, is_login) = match (plain(1)?, plain(2)?) {
+        ("-lc" | "-cl", _) => (2, true),
+        ("-l" | "--login", "-c") => (3, true),
+        // The same shell, by its place.
+        ("-c", _) => (2, shell != name),
+        _ => return None,
+    };
+    (is_shell(name) && is_login && words.len() == script + 1).then(|| plain(script)).flatten()
+}
+
+/// What git does behind options that change nothing about it, and where: `git --no-pager -C src log`.
+fn git_command(words: &[Word], cwd: &Cwd) -> Option<(Vec<Word>, Cwd)> {
+    let (mut at, mut cwd) = (1, cwd.clone());
+    loop {
+        let word = words.get(at).filter(|word| word.is_plain())?;
+        match &*word.text {
+            text if HARMLESS_GIT.contains(&text) => at += 1,
+            "-C" => {
+                let folder = words.get(at + 1)?;
+                if !folder.is_plain() || folder.has_tilde || folder.text.is_empty() {
+                    return None;
+                }
+                cwd.step(DirectoryChange::To(folder.text.clone()));
+                at += 2;
+            }
+            _ => break,
+        }
+    }
+    let is_changed = at > 1 && words.get(at).is_some_and(|word| !word.is_option());
+    is_changed.then(|| (words[..1].iter().chain(&words[at..]).cloned().collect(), cwd))
 }
 
 fn is_number(text: &str) -> bool {
@@ -435,54 +526,21 @@ fn behind(outer: &Cwd, inner: &Cwd) -> Cwd {
     }
 }
 
-/// The arguments of a command that may be files: all but options, and what follows the `=` of anything.
-pub(crate) fn arguments(words: &[Word]) -> Vec<Argument> {
-    let mut arguments = Vec::new();
-    let mut options_end = false;
-    for word in words.iter().skip(1) {
-        let argument = |text: &str, has_tilde: bool| Argument {
-            text: text.to_owned(),
-            is_known: word.is_plain(),
-            has_tilde,
-            writes: false,
-        };
-        let is_option = word.text.starts_with('-') && !options_end;
-        options_end |= word.text == "--";
-        if !is_option && !word.text.is_empty() {
-            arguments.push(argument(&word.text, word.has_tilde));
-        }
-        if is_option {
-            arguments.extend(attached(&word.text).map(|value| argument(value, false)));
-        }
-        if let Some((_, value)) = word.text.split_once('=').filter(|(_, value)| !value.is_empty()) {
-            arguments.push(argument(value, false));
-        }
-    }
-    arguments
-}
-
-/// What may be a file that is written directly behind the letter of an option: `-f/etc/x`, `-vf../x`.
-fn attached(option: &str) -> impl Iterator<Item = &str> {
-    const MAX_LETTERS: usize = 3;
-    let cluster = option.strip_prefix('-').filter(|cluster| !cluster.starts_with('-')).unwrap_or_default();
-    let letters = cluster.find(|letter: char| !letter.is_ascii_alphabetic()).unwrap_or(cluster.len());
-    let behind_letters =
-        cluster.get(letters..).filter(|rest| letters <= MAX_LETTERS && rest.starts_with(['/', '.', '~']));
-    let behind_first = cluster.get(1..).filter(|rest| rest.contains('/') && Some(*rest) != behind_letters);
-    behind_letters.into_iter().chain(behind_first)
-}
-
 impl Run {
-    /// The files that a command names, for those who allow.
+    /// The files that a command names.
     pub(crate) fn arguments(&self) -> Vec<Argument> {
-        let mut all = arguments(&self.words);
+        let mut all: Vec<Argument> =
+            arguments(&self.words).into_iter().map(|name| Argument { name, writes: false }).collect();
         all.extend(self.redirections.iter().map(|redirection| Argument {
-            text: redirection.target.text.clone(),
-            is_known: redirection.target.is_plain(),
-            has_tilde: redirection.target.has_tilde,
+            name: FileName::of(&redirection.target),
             writes: redirection.writes,
         }));
         all
+    }
+
+    /// Whether it writes a file by redirection.
+    pub(crate) fn writes(&self) -> bool {
+        self.redirections.iter().any(|redirection| redirection.writes)
     }
 }
 
@@ -506,6 +564,11 @@ impl Pattern {
     /// The names that it may begin with.
     pub(crate) fn names(&self) -> &[String] {
         self.words.first().map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// How many words it has.
+    pub(crate) fn len(&self) -> usize {
+        self.words.len()
     }
 
     /// Whether one of the names in a sketch may be one that this begins with.

@@ -58,6 +58,19 @@ pub(crate) struct Anchors {
     pub(crate) homes: Vec<Vec<Name>>,
 }
 
+impl Anchors {
+    /// Whether a path is the root or below it.
+    pub(crate) fn are_above(&self, path: &Names, ignores_case: bool) -> bool {
+        self.roots.iter().any(|root| {
+            path.len() >= root.len()
+                && root.iter().zip(path).all(|(name, found)| match name {
+                    Name::Plain(plain) => same(plain, found, ignores_case),
+                    Name::Any | Name::Wild(_) => false,
+                })
+        })
+    }
+}
+
 impl PathPattern {
     pub(crate) fn parse(text: &str, host: &dyn Host) -> Result<PathPattern, String> {
         let (anchor, rest) = if let Some(rest) = text.strip_prefix("$root") {

@@ -30,6 +30,12 @@ pub trait Host {
 
     /// Whether names that differ only in case are the same below this folder.
     fn ignores_case(&self, folder: &str) -> bool;
+
+    /// Returns the names in a folder, given as an absolute path without links: none where there is no such folder, and
+    /// `None` where not all of them are known. Rules with `path` do not allow a wildcard in a folder whose names are not known.
+    fn list(&self, _folder: &str) -> Option<Vec<String>> {
+        None
+    }
 }
 
 impl<H: Host + ?Sized> Host for &H {
@@ -43,6 +49,10 @@ impl<H: Host + ?Sized> Host for &H {
 
     fn ignores_case(&self, folder: &str) -> bool {
         (**self).ignores_case(folder)
+    }
+
+    fn list(&self, folder: &str) -> Option<Vec<String>> {
+        (**self).list(folder)
     }
 }
 

@@ -10,18 +10,20 @@ use std::rc::Rc;
 
 use switchboard_acp::v2::ToolKind;
 
-use crate::command::{Argument, Match, Reading, Run, allows, arguments, forbids};
+use crate::command::{Argument, FileName, Match, Reading, Run, allows, forbids};
 use crate::glob::wildcard;
 use crate::host::{Host, NoFiles};
 use crate::policy::{Decision, Policy, Remember, Verdict};
+use crate::program::{Origin, arguments, has_options, reaches_further, reads_input};
 use crate::rule::Rule;
+use crate::shell::Word;
 use crate::sketch::Sketch;
-use crate::subject::{Operation, Scene, Subject, SubjectPath};
+use crate::subject::{Mention, Operation, Scene, Subject, SubjectPath};
 use files::{Files, View};
 
 /// What a request comes to.
 pub(crate) fn judge(policy: &Policy, subject: &Subject, host: &dyn Host) -> Decision {
-    let case = Case::new(subject, host);
+    let case = Case::new(subject, host, policy.login_shells());
     let mut perhaps = None;
     for rule in policy.rules.iter().filter(|rule| rule.decision == Verdict::Deny) {
         match case.forbidden(rule) {
@@ -60,11 +62,11 @@ fn by_rule(rule: &Rule, verdict: Verdict, reason: impl FnOnce() -> String) -> De
 }
 
 /// Whether a rule by itself is about a command line, as its examples say.
-pub(crate) fn matches_alone(rule: &Rule, line: &str, host: &dyn Host) -> bool {
+pub(crate) fn matches_alone(rule: &Rule, line: &str, login_shells: bool, host: &dyn Host) -> bool {
     let host = NoFiles { home: host.home().map(str::to_owned) };
     let scene = Scene { root: "/project".to_owned(), ..Scene::default() };
     let subject = Subject::of_line(line, &scene);
-    let case = Case::new(&subject, &host);
+    let case = Case::new(&subject, &host, login_shells);
     let alone =
         Rule { agents: Vec::new(), kinds: Vec::new(), tools: Vec::new(), cwd: Vec::new(), ..rule.clone() };
     match rule.decision {
@@ -88,7 +90,11 @@ struct Case<'s> {
     subject: &'s Subject,
     files: Files<'s>,
     paths: Vec<(&'s SubjectPath, Rc<View>)>,
+    /// What else may be a file.
+    mentions: Vec<(&'s Mention, SubjectPath, Rc<View>)>,
     doubt: Option<Cow<'s, str>>,
+    /// Whether the script of a login shell is allowed by what it runs.
+    login_shells: bool,
     /// What was found out of commands, by where they are kept.
     commands: RefCell<HashMap<*const Run, Rc<Command>>>,
     /// All commands that rules which forbid are tried on, in their order.
@@ -109,19 +115,25 @@ struct Command {
 }
 
 impl<'s> Case<'s> {
-    fn new(subject: &'s Subject, host: &'s dyn Host) -> Self {
+    fn new(subject: &'s Subject, host: &'s dyn Host, login_shells: bool) -> Self {
         let files = Files::new(subject, host);
         let cwd = files.start().map(str::to_owned);
-        let paths: Vec<_> = subject
-            .paths
-            .iter()
-            .map(|path| (path, files.view(&path.path, false, true, cwd.as_deref())))
-            .collect();
+        let paths: Vec<_> =
+            subject.paths.iter().map(|path| (path, files.path(&path.path, cwd.as_deref()))).collect();
+        let mentions = subject.mentions.iter().map(|mention| {
+            let origin = if mention.is_search { Origin::Pathspec } else { Origin::Folder };
+            let name = FileName { origin, ..FileName::known(&mention.text) };
+            let path = SubjectPath { path: mention.text.clone(), operations: Vec::new(), needs_cover: true };
+            (mention, path, files.view(&name, cwd.as_deref()))
+        });
+        let mentions = mentions.collect();
         let mut case = Case {
             subject,
             files,
             paths,
+            mentions,
             doubt: None,
+            login_shells,
             commands: RefCell::default(),
             tried: Vec::new(),
             names: Sketch::default(),
@@ -146,7 +158,8 @@ impl<'s> Case<'s> {
             .tried
             .iter()
             .flat_map(|(_, command)| command.files.iter().map(|(_, view)| view).chain(&command.tried));
-        let views = self.paths.iter().map(|(_, view)| view).chain(files);
+        let mentions = self.mentions.iter().map(|(_, _, view)| view);
+        let views = self.paths.iter().map(|(_, view)| view).chain(mentions).chain(files);
         views.for_each(|view| self.named.join(&view.sketch));
     }
 
@@ -179,7 +192,10 @@ impl<'s> Case<'s> {
                     return Some(Cow::Borrowed(doubt.as_str()));
                 }
                 if argument.writes && self.files.has_other_names(view) {
-                    return Some(Cow::Owned(format!("{} has several names (hard links)", argument.text)));
+                    return Some(Cow::Owned(format!(
+                        "{} has several names (hard links)",
+                        argument.name.text
+                    )));
                 }
             }
         }
@@ -192,18 +208,15 @@ impl<'s> Case<'s> {
         if let Some(known) = self.commands.borrow().get(&place) {
             return Rc::clone(known);
         }
-        let view = |argument: &Argument, cwd: Option<&str>| {
-            self.files.view(&argument.text, argument.has_tilde, argument.is_known, cwd)
-        };
         let cwd = self.files.cwd(&run.cwd);
         let files = run.arguments().into_iter().map(|argument| {
-            let view = view(&argument, cwd.as_deref());
+            let view = self.files.view(&argument.name, cwd.as_deref());
             (argument, view)
         });
         let files = files.collect();
         let tried = run.tries.iter().skip(1).flat_map(|(words, cwd)| {
             let cwd = self.files.cwd(cwd);
-            arguments(words).into_iter().map(move |argument| view(&argument, cwd.as_deref()))
+            arguments(words).into_iter().map(move |name| self.files.view(&name, cwd.as_deref()))
         });
         let tried = tried.collect();
         let known = Rc::new(Command { cwd, files, tried });
@@ -226,7 +239,13 @@ impl<'s> Case<'s> {
         }
         let runs = self.tried.iter().map(|(run, command)| self.forbidden_run(rule, run, command));
         let paths = self.paths.iter().map(|(path, view)| self.forbidden_path(rule, path, view));
-        runs.chain(paths).chain([self.forbidden_whole(rule)]).max().unwrap_or(Match::No)
+        let mentions = self.mentions.iter().map(|(mention, path, view)| {
+            let found = self.forbidden_path(rule, path, view);
+            // A rule about everything is no rule about this.
+            let most = if mention.is_words { Match::Maybe } else { Match::Yes };
+            if rule.paths.is_empty() { Match::No } else { found.min(most) }
+        });
+        runs.chain(paths).chain(mentions).chain([self.forbidden_whole(rule)]).max().unwrap_or(Match::No)
     }
 
     fn forbidden_unit(&self, rule: &Rule, unit: &Unit<'_>) -> Match {
@@ -324,6 +343,19 @@ impl<'s> Case<'s> {
         let mut units: Vec<Unit<'_>> = self.runs().map(Unit::Run).collect();
         let covered = self.paths.iter().filter(|(path, _)| path.needs_cover);
         units.extend(covered.map(|(path, view)| Unit::Path(path, view)));
+        // A word need not be a file, unless there is one of that name.
+        let is_file = |mention: &Mention, view: &View| {
+            !mention.is_words && (mention.is_path || self.files.is_there(view))
+        };
+        let is_named = |text: &str, view: &View| {
+            let is_same = |named: &View| named.resolved.is_some() && named.resolved == view.resolved;
+            self.paths.iter().any(|(path, named)| path.needs_cover && (path.path == text || is_same(named)))
+        };
+        let mentioned = self
+            .mentions
+            .iter()
+            .filter(|(mention, path, view)| is_file(mention, view) && !is_named(&path.path, view));
+        units.extend(mentioned.map(|(_, path, view)| Unit::Path(path, view)));
         if units.is_empty() {
             units.push(Unit::Whole);
         }
@@ -429,6 +461,9 @@ impl<'s> Case<'s> {
         if let Some(rule) = rules.iter().find(|rule| self.allows_run(rule, run, cwd)) {
             return Some(Allowed::By(rule));
         }
+        if run.is_login && !self.login_shells {
+            return None;
+        }
         let mut inner = run.inner.iter();
         let first = self.allowed_run(inner.next()?, rules)?;
         inner.all(|run| self.allowed_run(run, rules).is_some()).then_some(first)
@@ -439,8 +474,24 @@ impl<'s> Case<'s> {
         if !allows(pattern, &run.words) || !self.is_in_cwd(rule, Some(cwd), false) {
             return false;
         }
+        let named = pattern.len();
+        let program = run.words.first().map_or("", |word| &word.text);
+        // A word that is not written out may be an option as well.
+        let may_be_option = |word: &Word| {
+            !word.is_plain()
+                && word.text.starts_with(['$', '`', '*', '?', '['])
+                && !(word.is_glob && self.files.is_expanded(&FileName::of(word), cwd))
+        };
+        if reaches_further(&run.words, named)
+            || has_options(program) && run.words[named..].iter().any(may_be_option)
+            || run.writes() && !rule.allows_writing()
+            || program == "git" && rule.cwd.is_empty() && !self.files.is_own_repository(cwd)
+        {
+            return false;
+        }
         let command = self.command(run);
-        let views = || command.files.iter().map(|(_, view)| view);
+        let views =
+            || command.files.iter().filter(|(argument, _)| !argument.name.is_pattern).map(|(_, view)| view);
         if let Some(limit) = rule.max_files {
             let files: std::collections::HashSet<_> = views().map(|view| &view.forms).collect();
             if files.len() > limit {
@@ -448,9 +499,14 @@ impl<'s> Case<'s> {
             }
         }
         if rule.paths.is_empty() {
-            return run.redirections.is_empty();
+            // What git is told to read is in the project, unless a rule says more.
+            let stays = program != "git" || views().all(|view| self.files.is_in_root(view));
+            return stays && run.redirections.is_empty();
         }
-        views().len() > 0 && views().all(|view| self.files.is_allowed(&rule.paths, view))
+        match views().count() {
+            0 => run.is_fed && reads_input(&run.words),
+            _ => views().all(|view| self.files.is_allowed(&rule.paths, view)),
+        }
     }
 
     fn allowed_path<'r>(&self, path: &SubjectPath, view: &View, rules: &[&'r Rule]) -> Option<Allowed<'r>> {

@@ -169,12 +169,13 @@ pub struct Policy {
     hash: String,
     has_default: bool,
     has_mode: bool,
+    login_shells: Option<bool>,
 }
 
 impl Policy {
     /// Reads a file of rules and tries the examples in it.
     pub fn parse(text: &str, host: &dyn Host) -> Result<Policy, PolicyError> {
-        let File { default, mode, rules, examples } = File::parse(text, host)?;
+        let File { default, mode, login_shells, rules, examples } = File::parse(text, host)?;
         let policy = Policy {
             default: default.unwrap_or(Verdict::Ask),
             mode: mode.unwrap_or_default(),
@@ -183,10 +184,11 @@ impl Policy {
             hash: blake3::hash(text.as_bytes()).to_hex().to_string(),
             has_default: default.is_some(),
             has_mode: mode.is_some(),
+            login_shells,
         };
         for example in examples {
             let Some(rule) = policy.rules.get(example.rule) else { continue };
-            let is_match = crate::judge::matches_alone(rule, &example.line, host);
+            let is_match = crate::judge::matches_alone(rule, &example.line, policy.login_shells(), host);
             if is_match != example.is_match {
                 let should = if example.is_match { "does not match" } else { "matches" };
                 let message = format!("the rule {:?} {should} its example {:?}", rule.id, example.line);
@@ -205,6 +207,7 @@ impl Policy {
             hash: blake3::hash(name.as_bytes()).to_hex().to_string(),
             has_default: true,
             has_mode: true,
+            login_shells: None,
         }
     }
 
@@ -245,7 +248,19 @@ impl Policy {
         let hash = blake3::hash(format!("{}{}", self.hash, project.hash).as_bytes()).to_hex().to_string();
         let has_mode = self.has_mode || project.has_mode && is_trusted;
         let has_default = self.has_default || project.has_default;
-        Policy { default, mode, rules, approves_all: self.approves_all, hash, has_default, has_mode }
+        // Like a rule that allows, it counts only from a project that is trusted; taking it back makes things stricter.
+        let login_shells = match project.login_shells {
+            Some(allowed) if is_trusted || !allowed => Some(allowed),
+            _ => self.login_shells,
+        };
+        let approves_all = self.approves_all;
+        Policy { default, mode, rules, approves_all, hash, has_default, has_mode, login_shells }
+    }
+
+    /// Whether the script of a login shell (`bash -lc '...'`), or of a shell that is named by its path, is allowed by what it
+    /// runs.
+    pub fn login_shells(&self) -> bool {
+        self.login_shells.unwrap_or_default()
     }
 
     /// Whether it answers.

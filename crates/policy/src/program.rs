@@ -1,5 +1,11 @@
 //! What is known of programs by their names.
 
+mod files;
+mod options;
+
+pub(crate) use files::{Origin, arguments, reads_input};
+pub(crate) use options::{HARMLESS_GIT, has_options, reaches_further};
+
 /// What a program does with what it is given, as far as that matters to who makes or reads rules.
 ///
 /// ```

@@ -55,6 +55,13 @@ impl Rule {
     }
 }
 
+impl Rule {
+    /// Whether it covers files that a command writes by redirection: they may be new or be there already.
+    pub(crate) fn allows_writing(&self) -> bool {
+        [Operation::Add, Operation::Modify].iter().all(|operation| self.operations.contains(operation))
+    }
+}
+
 /// A command line that a rule must match, or must not.
 #[derive(Debug)]
 pub(crate) struct Example {
@@ -69,11 +76,12 @@ pub(crate) struct Example {
 pub(crate) struct File {
     pub(crate) default: Option<Verdict>,
     pub(crate) mode: Option<Mode>,
+    pub(crate) login_shells: Option<bool>,
     pub(crate) rules: Vec<Rule>,
     pub(crate) examples: Vec<Example>,
 }
 
-const TOP: [&str; 3] = ["default", "mode", "rule"];
+const TOP: [&str; 4] = ["default", "login_shells", "mode", "rule"];
 const KEYS: [&str; 14] = [
     "id",
     "decision",
@@ -117,7 +125,8 @@ impl Reader<'_> {
     }
 
     fn file(&self, table: &DeTable<'_>) -> Result<File, PolicyError> {
-        let mut file = File { default: None, mode: None, rules: Vec::new(), examples: Vec::new() };
+        let mut file =
+            File { default: None, mode: None, login_shells: None, rules: Vec::new(), examples: Vec::new() };
         // In the order of the file, so that the first fault is told.
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
@@ -136,6 +145,10 @@ impl Reader<'_> {
                         }
                     });
                 }
+                "login_shells" => match value.get_ref().as_bool() {
+                    Some(allowed) => file.login_shells = Some(allowed),
+                    None => return self.fault(value.span(), "login_shells must be true or false"),
+                },
                 "rule" => self.rules(value, &mut file)?,
                 other => {
                     return self.fault(key.span(), format!("unknown key {other:?}{}", nearest(other, &TOP)));
@@ -260,10 +273,15 @@ impl Reader<'_> {
                 "the rule can never match: files are allowed by path; add one, as \"$root/**\"",
             );
         }
-        if is_allow && !rule.operations.is_empty() && rule.command.is_some() {
+        let is_written = |operation| matches!(operation, &Operation::Add | &Operation::Modify);
+        if is_allow
+            && !rule.operations.is_empty()
+            && rule.command.is_some()
+            && !(rule.allows_writing() && rule.operations.iter().all(is_written))
+        {
             return self.fault(
                 place("operations"),
-                "the rule can never match: a command does not tell what it does to files",
+                "the only operation known of a command is writing by redirection, to a new or an existing file; write [\"add\", \"modify\"]",
             );
         }
         if is_allow && rule.command.is_none() && !rule.kinds.is_empty() {

@@ -32,6 +32,8 @@ const MAX_LINE: usize = 64 * 1024;
 const MAX_PARTS: usize = 500;
 /// How many changes of the working directory are followed.
 const MAX_STEPS: usize = 16;
+/// How many rounds of loops over literal words are followed in a line.
+const MAX_ROUNDS: usize = 200;
 
 /// Why it is open what a line would do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,6 +48,7 @@ pub(crate) enum Doubt {
     Evaluates,
     FedShell,
     WordsOfArgv,
+    ShellsDiffer,
 }
 
 impl Doubt {
@@ -61,6 +64,7 @@ impl Doubt {
             Doubt::Evaluates => "the command line has eval, trap or alias",
             Doubt::FedShell => "a shell reads its commands from elsewhere",
             Doubt::WordsOfArgv => "the arguments would be other commands if a shell read them",
+            Doubt::ShellsDiffer => "bash, dash and busybox sh do not read the command line in the same way",
         }
     }
 }
@@ -148,7 +152,15 @@ pub(crate) struct Redirection {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Cwd {
     Unknown,
-    After(Vec<DirectoryChange>),
+    After(Vec<DirectoryStep>),
+}
+
+/// One change of the working directory.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct DirectoryStep {
+    pub(crate) change: DirectoryChange,
+    /// Whether the command runs also if the change fails, as after `cd x;`: then it runs in the directory before.
+    pub(crate) may_fail: bool,
 }
 
 impl Default for Cwd {
@@ -167,10 +179,19 @@ pub(crate) enum DirectoryChange {
 }
 
 impl Cwd {
-    fn step(&mut self, step: DirectoryChange) {
+    pub(crate) fn step(&mut self, change: DirectoryChange) {
         match self {
-            Cwd::After(steps) if steps.len() < MAX_STEPS => steps.push(step),
+            Cwd::After(steps) if steps.len() < MAX_STEPS => {
+                steps.push(DirectoryStep { change, may_fail: false });
+            }
             _ => *self = Cwd::Unknown,
+        }
+    }
+
+    /// Marks all changes so far as ones that may have failed: the next command does not depend on their success.
+    fn any_may_fail(&mut self) {
+        if let Cwd::After(steps) = self {
+            steps.iter_mut().for_each(|step| step.may_fail = true);
         }
     }
 }

@@ -9,9 +9,10 @@ use switchboard_acp::v2;
 use switchboard_session::{Item, Permission, Snapshot, ToolCall};
 
 use crate::command::{Reading, Run};
-use crate::path::join;
+use crate::path::{join, tidy};
 use crate::shell::Doubt;
 use input::Input;
+pub(crate) use input::Mention;
 
 /// How many files of a request are looked at.
 const MAX_PATHS: usize = 1000;
@@ -117,8 +118,11 @@ pub struct Subject {
     /// Whether there is a command, known or not.
     pub(crate) has_command: bool,
     pub(crate) source: Source,
-    pub(crate) cwd: Option<String>,
+    /// The folders that it is told to begin in; where these are several, nobody knows.
+    cwds: Vec<String>,
     pub(crate) paths: Vec<SubjectPath>,
+    /// What else in the tool's input may be the name of a file.
+    pub(crate) mentions: Vec<Mention>,
     pub(crate) kind: Option<v2::ToolKind>,
     /// Kinds that it is too, whatever it says: only good for rules that forbid.
     pub(crate) other_kinds: Vec<v2::ToolKind>,
@@ -138,6 +142,8 @@ const DIFFERENT: &str = "it names different commands in different places";
 const ONLY_TEXT: &str = "the command is told only in a text for people";
 const CUT_OFF: &str = "the command is cut off";
 const TOO_MANY: &str = "it names too many files";
+const DIFFERENT_FOLDERS: &str = "it names different folders to run in";
+const UNCLEAR_FOLDER: &str = "it does not say clearly which folder the command runs in";
 const NOT_READ: &str = "a part of it is malformed and was left out";
 
 impl Subject {
@@ -174,7 +180,7 @@ impl Subject {
             }
             Some(v2::RequestPermissionSubject::Command(about)) => {
                 subject.kind = Some(v2::ToolKind::Execute);
-                subject.cwd = Some(about.cwd.as_str().to_owned());
+                subject.cwds.push(about.cwd.as_str().to_owned());
                 subject.add_command(Reading::of_line(&about.command), Source::Structured);
                 let call = about.tool_call_id.as_deref().and_then(|id| snapshot.tool_call(id));
                 if let Some(call) = call {
@@ -194,8 +200,8 @@ impl Subject {
         subject
     }
 
-    /// A command line alone, as in the examples of a rule.
-    pub(crate) fn of_line(line: &str, scene: &Scene) -> Subject {
+    /// Returns the subject of a command line alone, as in the examples of a rule.
+    pub fn of_line(line: &str, scene: &Scene) -> Subject {
         let mut subject = Subject::empty(scene);
         subject.add_command(Reading::of_line(line), Source::Structured);
         subject.finish();
@@ -214,8 +220,9 @@ impl Subject {
             readings: Vec::new(),
             has_command: false,
             source: Source::None,
-            cwd: None,
+            cwds: Vec::new(),
             paths: Vec::new(),
+            mentions: Vec::new(),
             kind: None,
             other_kinds: Vec::new(),
             tool: None,
@@ -246,6 +253,7 @@ impl Subject {
         fn add<'s>(runs: &'s [Run], commands: &mut Vec<Vec<&'s str>>) {
             for run in runs {
                 match &*run.inner {
+                    _ if run.is_login => commands.push(run.words.iter().map(|word| &*word.text).collect()),
                     [] => commands.push(run.words.iter().map(|word| &*word.text).collect()),
                     inner => add(inner, commands),
                 }
@@ -293,7 +301,11 @@ impl Subject {
 
     /// The directory in which a command would begin.
     pub fn cwd(&self) -> &str {
-        self.cwd.as_deref().or(self.scene.cwd.as_deref()).unwrap_or(&self.scene.root)
+        self.cwds.first().map_or_else(|| self.session_cwd(), String::as_str)
+    }
+
+    fn session_cwd(&self) -> &str {
+        self.scene.cwd.as_deref().unwrap_or(&self.scene.root)
     }
 
     /// Why nobody can know what would be done, where that is so.
@@ -318,7 +330,11 @@ impl Subject {
 
     /// A command that is only good for finding what is forbidden.
     fn suspect(&mut self, line: &str) {
-        self.readings.push(Reading::of_line(line));
+        let mut reading = Reading::of_line(line);
+        let runs = std::mem::take(&mut reading.runs);
+        reading.guesses.extend(runs);
+        reading.sets_variables = false;
+        self.readings.push(reading);
     }
 
     fn add_path(&mut self, path: &str, operation: Option<Operation>, needs_cover: bool) {
@@ -349,10 +365,20 @@ impl Subject {
         let input = Input::read(call.raw_input());
         self.other_tools.extend(input.tool_names.iter().cloned());
         self.network = input.network.clone();
-        self.cwd = self.cwd.take().or_else(|| input.cwd.clone());
+        self.cwds.extend(input.cwds.iter().cloned());
         if input.is_odd {
             self.doubt(NOT_READ);
         }
+        if let Some(key) = &input.unknown_key {
+            self.doubt(format!("it has {key:?}, which may change what runs or with which rights"));
+        }
+        // Some agents write the folder behind the command, for people.
+        let behind =
+            title.and_then(|title| input.command_text().and_then(|command| title.strip_prefix(command)));
+        if let Some(Folder::Told(folder)) = behind.map(Folder::of) {
+            self.cwds.push(folder.to_owned());
+        }
+        self.mentions.extend(input.mentions.iter().cloned());
         for reading in input.commands() {
             self.add_command(reading, Source::Structured);
         }
@@ -384,10 +410,10 @@ impl Subject {
                     diff.changes.iter().for_each(|change| self.take_change(change));
                 }
                 v2::ToolCallContent::Terminal(terminal) => {
-                    let known =
-                        snapshot.terminal(&terminal.terminal_id).and_then(|terminal| terminal.command());
-                    if let Some(line) = known {
+                    let known = snapshot.terminal(&terminal.terminal_id);
+                    if let Some(line) = known.and_then(|terminal| terminal.command()) {
                         self.add_command(Reading::of_line(line), Source::Structured);
+                        self.cwds.extend(known.and_then(|terminal| terminal.cwd()).map(str::to_owned));
                     }
                 }
                 v2::ToolCallContent::Content(content) => {
@@ -440,10 +466,26 @@ impl Subject {
         let text = call.content().items().find_map(Item::text).map(str::to_owned);
         match (title, text) {
             (Some(title), _) if has_no_input => {
-                let is_cut = is_cut(title);
-                self.add_command(Reading::of_line(title), if is_cut { Source::Cut } else { Source::Title });
+                let (line, folder) = Folder::split(title);
+                let is_cut = is_cut(line) || is_cut(title);
+                self.add_command(Reading::of_line(line), if is_cut { Source::Cut } else { Source::Title });
                 if is_cut {
                     self.doubt(CUT_OFF);
+                }
+                match folder {
+                    Folder::NotTold => {}
+                    Folder::Told(folder) => {
+                        // It may be a part of the command after all.
+                        self.suspect(title);
+                        let is_known = !folder.contains(char::is_whitespace)
+                            || self.session_cwd() == folder
+                            || self.scene.root == folder;
+                        if !is_known {
+                            self.doubt(UNCLEAR_FOLDER);
+                        }
+                        self.cwds.push(folder.to_owned());
+                    }
+                    Folder::Unclear => self.doubt(UNCLEAR_FOLDER),
                 }
             }
             (None, Some(text)) if has_no_input => {
@@ -465,9 +507,14 @@ impl Subject {
 
     fn finish(&mut self) {
         // A directory that is told from another one.
-        let is_relative = |cwd: &String| !cwd.starts_with(['/', '~', '$']);
-        if let Some(cwd) = self.cwd.take_if(|cwd| is_relative(cwd)) {
-            self.cwd = Some(join(self.cwd(), &cwd));
+        let session = self.session_cwd().to_owned();
+        for cwd in self.cwds.iter_mut().filter(|cwd| !cwd.starts_with(['~', '$'])) {
+            // Its links are followed where it is looked at, so that `..` stays.
+            let absolute = join(&session, cwd);
+            *cwd = if absolute.split('/').any(|name| name == "..") { absolute } else { tidy(&absolute) };
+        }
+        if self.cwds.iter().any(|cwd| *cwd != self.cwds[0]) {
+            self.doubt(DIFFERENT_FOLDERS);
         }
         let from_kind = match self.kind {
             Some(v2::ToolKind::Delete) => Some(Operation::Delete),
@@ -506,6 +553,48 @@ impl Subject {
 
     pub(crate) fn has_diff(&self) -> bool {
         self.paths.iter().any(|path| !path.operations.is_empty())
+    }
+}
+
+/// The folder in which a command runs, as some agents write it behind the command: `[in DIR]` or `[current working directory
+/// DIR]`, and then perhaps what it is for, in parentheses.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Folder<'t> {
+    NotTold,
+    Told(&'t str),
+    /// There is something of the kind, but where it begins and ends can be read in more than one way.
+    Unclear,
+}
+
+impl<'t> Folder<'t> {
+    const MARKS: [&'static str; 2] = ["[in ", "[current working directory "];
+
+    /// The folder in what stands behind a command.
+    fn of(behind: &'t str) -> Folder<'t> {
+        Folder::split(behind).1
+    }
+
+    /// The command of a title, and its folder.
+    fn split(title: &'t str) -> (&'t str, Folder<'t>) {
+        let lower = title.to_ascii_lowercase();
+        let mut found = Folder::MARKS.iter().flat_map(|mark| lower.match_indices(mark));
+        let (at, mark) = match (found.next(), found.next()) {
+            (None, _) => return (title, Folder::NotTold),
+            (Some(found), None) => found,
+            (Some(_), Some(_)) => return (title, Folder::Unclear),
+        };
+        let (command, rest) = (title[..at].trim_end(), &title[at + mark.len()..]);
+        let rest = rest.trim_end();
+        let rest = rest.strip_suffix("[background]").unwrap_or(rest).trim_end();
+        let Some((folder, behind)) = rest.split_once(']') else { return (title, Folder::Unclear) };
+        let behind = behind.trim();
+        let is_for_people = behind.is_empty() || behind.starts_with('(') && behind.ends_with(')');
+        let is_clear = is_for_people
+            && !behind.contains(['[', ']'])
+            && !folder.is_empty()
+            && !folder.contains(|letter: char| letter.is_control() || letter == '[')
+            && (at == 0 || title[..at].ends_with(' '));
+        if is_clear { (command, Folder::Told(folder)) } else { (title, Folder::Unclear) }
     }
 }
 

@@ -15,6 +15,9 @@ pub(crate) const NAME: &str = "switchboard-policy.toml";
 /// The largest file of rules.
 const MAX_FILE: u64 = 4 * 1024 * 1024;
 
+/// How many names of a folder are looked at to find what a wildcard stands for.
+const MAX_NAMES: usize = 20_000;
+
 /// This machine.
 #[derive(Debug, Clone)]
 pub(crate) struct SystemFiles {
@@ -52,6 +55,24 @@ impl Host for SystemFiles {
 
     fn ignores_case(&self, _: &str) -> bool {
         cfg!(any(target_os = "macos", target_os = "ios", windows))
+    }
+
+    fn list(&self, folder: &str) -> Option<Vec<String>> {
+        let entries = match std::fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) if configuration::is_missing(&error) => return Some(Vec::new()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => return Some(Vec::new()),
+            Err(_) => return None,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            // One more that is not seen could be any file, and so could one whose name is no text.
+            if names.len() >= MAX_NAMES {
+                return None;
+            }
+            names.push(entry.ok()?.file_name().into_string().ok()?);
+        }
+        Some(names)
     }
 }
 

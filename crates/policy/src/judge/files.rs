@@ -5,16 +5,23 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::open::Possible;
-use crate::command::Match;
-use crate::glob::{Anchors, Names, PathPattern, exactly, names};
+use crate::command::{FileName, Match};
+use crate::glob::{Anchors, Names, PathPattern, exactly, names, wildcard};
 use crate::host::{Host, Node};
 use crate::path::{PathDoubt, decoded, is_uri, join, resolve, tidy};
-use crate::shell::{Cwd, DirectoryChange};
+use crate::program::Origin;
+use crate::shell::{Cwd, DirectoryChange, DirectoryStep};
 use crate::sketch::Sketch;
 use crate::subject::Subject;
 
 /// How many files are looked up; more are taken as they are written.
 const MAX_LOOKUPS: usize = 2000;
+/// How many folders are listed to find what wildcards stand for.
+const MAX_LISTED: usize = 200;
+/// How many files one word with wildcards may stand for.
+const MAX_EXPANDED: usize = 500;
+/// How many folders above a directory are looked at for git's own.
+const MAX_PARENTS: usize = 64;
 
 /// A path in all the forms that rules are tried on.
 #[derive(Debug, Clone, Default)]
@@ -27,6 +34,8 @@ pub(super) struct View {
     pub(super) resolved: Option<String>,
     /// The names in that.
     certain: Option<Names>,
+    /// All files that a word with wildcards stands for, where they are known.
+    files: Option<Vec<Rc<View>>>,
     pub(super) doubt: Option<PathDoubt>,
     /// Of all names in all forms.
     pub(super) sketch: Sketch,
@@ -38,11 +47,11 @@ pub(super) struct Files<'s> {
     ignores_case: bool,
     /// The directory that the request begins in, as it is written.
     start: Option<String>,
-    known: RefCell<HashMap<Key, Rc<View>>>,
+    root: String,
+    known: RefCell<HashMap<(FileName, Option<String>), Rc<View>>>,
+    listed: RefCell<HashMap<String, Option<Rc<Vec<String>>>>>,
     directories: RefCell<Vec<(Cwd, Option<String>)>>,
 }
-
-type Key = (String, bool, bool, Option<String>);
 
 impl<'s> Files<'s> {
     pub(super) fn new(subject: &'s Subject, host: &'s dyn Host) -> Self {
@@ -64,7 +73,9 @@ impl<'s> Files<'s> {
             anchors,
             ignores_case: host.ignores_case(root.unwrap_or("/")),
             start: start.map(str::to_owned),
+            root: subject.scene.root.clone(),
             known: RefCell::default(),
+            listed: RefCell::default(),
             directories: RefCell::default(),
         }
     }
@@ -88,10 +99,10 @@ impl<'s> Files<'s> {
         found
     }
 
-    fn walk(&self, steps: &[DirectoryChange]) -> Option<String> {
+    fn walk(&self, steps: &[DirectoryStep]) -> Option<String> {
         let mut here = self.start.clone()?;
         for step in steps {
-            let there = match step {
+            let there = match &step.change {
                 DirectoryChange::Home => self.host.home()?.to_owned(),
                 DirectoryChange::InHome(rest) => join(self.host.home()?, rest.trim_start_matches('/')),
                 DirectoryChange::To(target) => join(&here, target),
@@ -102,23 +113,75 @@ impl<'s> Files<'s> {
             if by_shell != by_system {
                 return None;
             }
+            // If there is no such folder, the command runs in the one before.
+            if step.may_fail && self.host.look(&by_system) != Node::Folder {
+                return None;
+            }
             here = tidy(&there);
         }
         Some(here)
     }
 
-    /// A path as it was told, in a directory that may not be known.
-    pub(super) fn view(&self, text: &str, has_tilde: bool, is_known: bool, cwd: Option<&str>) -> Rc<View> {
-        let key = (text.to_owned(), has_tilde, is_known, cwd.map(str::to_owned));
+    /// The top of the working tree of git that a directory is in; where none is found, it is the root.
+    fn top(&self, cwd: &str) -> String {
+        let mut folder = tidy(cwd);
+        for _ in 0..MAX_PARENTS {
+            if self.host.look(&join(&folder, ".git")) != Node::Missing {
+                return folder;
+            }
+            match folder.rfind('/') {
+                Some(at) if folder.len() > 1 => folder.truncate(at.max(1)),
+                _ => break,
+            }
+        }
+        if self.root.starts_with('/') { self.root.clone() } else { cwd.to_owned() }
+    }
+
+    /// Whether git would work with the project's own repository in a directory: one in a folder between could have been put
+    /// there with a configuration that runs programs.
+    pub(super) fn is_own_repository(&self, cwd: &str) -> bool {
+        let Ok(mut folder) = resolve(cwd, self.host) else { return false };
+        let is_there = |folder: &str, name: &str| self.host.look(&join(folder, name)) != Node::Missing;
+        for _ in 0..MAX_PARENTS {
+            let names = names(&folder);
+            if !self.anchors.are_above(&names, self.ignores_case) {
+                return false;
+            }
+            if self.anchors.roots.iter().any(|root| root.len() == names.len()) {
+                return true;
+            }
+            let is_bare = ["HEAD", "objects", "refs"].iter().all(|name| is_there(&folder, name));
+            if is_bare || is_there(&folder, ".git") {
+                return false;
+            }
+            folder.truncate(folder.rfind('/').unwrap_or(0).max(1));
+        }
+        false
+    }
+
+    /// The file of a path as it was told, in a directory that may not be known.
+    pub(super) fn path(&self, text: &str, cwd: Option<&str>) -> Rc<View> {
+        self.view(&FileName::known(text), cwd)
+    }
+
+    /// The file that a command names, in a directory that may not be known.
+    pub(super) fn view(&self, name: &FileName, cwd: Option<&str>) -> Rc<View> {
+        let key = (name.clone(), cwd.map(str::to_owned));
         if let Some(view) = self.known.borrow().get(&key) {
             return Rc::clone(view);
         }
-        let view = Rc::new(self.look(text, has_tilde, is_known, cwd));
+        let view = Rc::new(self.look(name, cwd));
         self.known.borrow_mut().insert(key, Rc::clone(&view));
         view
     }
 
-    fn look(&self, text: &str, has_tilde: bool, is_known: bool, cwd: Option<&str>) -> View {
+    fn look(&self, name: &FileName, cwd: Option<&str>) -> View {
+        let top = match name.origin {
+            Origin::Tree | Origin::TreePathspec => cwd.map(|cwd| self.top(cwd)),
+            Origin::Folder | Origin::Pathspec => None,
+        };
+        let cwd = top.as_deref().or(cwd);
+        let (text, has_tilde, is_known) = (&*name.text, name.has_tilde, name.is_known);
         let mut view = View { forms: vec![names(text)], ..View::default() };
         let may_look = self.known.borrow().len() < MAX_LOOKUPS;
         let home = |text: &str| {
@@ -133,6 +196,12 @@ impl<'s> Files<'s> {
             let possible = Possible::of(text, cwd, self.host.home());
             meant.extend(possible.certain);
             view.open = possible.open.iter().map(|form| names(&tidy(form))).collect();
+        }
+        let is_pathspec = matches!(name.origin, Origin::Pathspec | Origin::TreePathspec);
+        let is_search = is_pathspec && text.contains(['*', '?', '[']);
+        if is_search {
+            let possible = Possible::of_pathspec(text, cwd);
+            view.open.extend(possible.iter().map(|form| names(&tidy(form))));
         }
         let expanded: Vec<String> = meant.iter().filter_map(|text| home(text)).collect();
         meant.extend(expanded.iter().cloned());
@@ -149,7 +218,15 @@ impl<'s> Files<'s> {
                 Err(PathDoubt::Unreadable) => {}
             }
         }
+        if name.is_glob && may_look {
+            let pattern = if has_tilde { expanded.first().map(String::as_str) } else { Some(text) };
+            view.files = pattern.and_then(|pattern| self.expand(pattern, name.splits, cwd));
+            let doubts = view.files.iter().flatten().filter_map(|file| file.doubt);
+            view.doubt = view.doubt.or(doubts.last());
+        }
         let is_odd = text.is_empty() || text.contains(['$', '\0']) || is_uri(text);
+        // Of what git looks for, the folder that it looks in.
+        let text = if is_search { Possible::folder_of(text) } else { text };
         let certain = match text.starts_with('~') {
             true if has_tilde => expanded.first().cloned(),
             true => None,
@@ -159,21 +236,82 @@ impl<'s> Files<'s> {
         let certain = certain.filter(|_| is_known && !is_odd && may_look);
         view.resolved = certain.and_then(|path| resolve(&path, &Lasting(self.host)).ok());
         view.certain = view.resolved.as_deref().map(names);
-        match view.open.is_empty() {
+        match view.open.is_empty() && view.files.is_none() {
             true => view.forms.iter().chain(&view.certain).flatten().for_each(|name| view.sketch.add(name)),
             false => view.sketch = Sketch::ANYTHING,
         }
         view
     }
 
-    pub(super) fn is_forbidden(&self, patterns: &[PathPattern], view: &View) -> Match {
+    /// The files that a word with wildcards may stand for, or the word itself where there is none: all that any shell may
+    /// put in its place, and perhaps more. `None` where that is not known, and where one of them would be an option.
+    fn expand(&self, pattern: &str, splits: bool, cwd: Option<&str>) -> Option<Vec<Rc<View>>> {
+        let mut found = vec![String::new()];
+        let mut is_first = true;
+        for component in pattern.split('/') {
+            let mut next = Vec::new();
+            for before in &found {
+                let written =
+                    |name: &str| if is_first { name.to_owned() } else { format!("{before}/{name}") };
+                if !component.contains(['*', '?', '[']) {
+                    next.push(written(component));
+                    continue;
+                }
+                let folder = match before.as_str() {
+                    "" if is_first => cwd?.to_owned(),
+                    "" => "/".to_owned(),
+                    before if before.starts_with('/') => before.to_owned(),
+                    before => join(cwd?, before),
+                };
+                let listed = self.list(&folder)?;
+                let fits = |name: &&str| {
+                    wildcard(&without_sets(component), name)
+                        && (component.starts_with('.') || !name.starts_with('.'))
+                };
+                next.extend(listed.iter().map(String::as_str).chain([".", ".."]).filter(fits).map(written));
+                if next.len() > MAX_EXPANDED {
+                    return None;
+                }
+            }
+            found = next;
+            is_first = false;
+        }
+        if found.is_empty() {
+            found.push(pattern.to_owned());
+        }
+        let is_option = |name: &String| name.starts_with('-');
+        let is_split =
+            |name: &String| name.contains(|letter: char| letter.is_whitespace() || "*?[\\".contains(letter));
+        if found.iter().any(is_option) || splits && found.iter().any(is_split) {
+            return None;
+        }
+        Some(found.iter().map(|name| self.path(name, cwd)).collect())
+    }
+
+    /// The names in a folder; nothing where there is no such folder.
+    fn list(&self, folder: &str) -> Option<Rc<Vec<String>>> {
+        if let Some(known) = self.listed.borrow().get(folder) {
+            return known.clone();
+        }
+        if self.listed.borrow().len() >= MAX_LISTED {
+            return None;
+        }
+        let resolved = resolve(folder, &Lasting(self.host)).ok();
+        let names = resolved.and_then(|folder| self.host.list(&folder)).map(Rc::new);
+        self.listed.borrow_mut().insert(folder.to_owned(), names.clone());
+        names
+    }
+
+    pub(super) fn is_forbidden(&self, all: &[PathPattern], view: &View) -> Match {
         let is_meant =
             |pattern: &PathPattern, form: &Names| pattern.matches(form, &self.anchors, self.ignores_case);
         let may_be =
             |pattern: &PathPattern, form: &Names| pattern.may_match(form, &self.anchors, self.ignores_case);
-        let patterns = || patterns.iter().filter(|pattern| view.sketch.may_have(pattern.needed()));
+        let patterns = || all.iter().filter(|pattern| view.sketch.may_have(pattern.needed()));
         if patterns().any(|pattern| view.forms.iter().any(|form| is_meant(pattern, form))) {
             Match::Yes
+        } else if let Some(files) = &view.files {
+            files.iter().map(|file| self.is_forbidden(all, file)).max().unwrap_or(Match::No)
         } else if patterns().any(|pattern| view.open.iter().any(|form| may_be(pattern, form))) {
             Match::Maybe
         } else {
@@ -182,15 +320,35 @@ impl<'s> Files<'s> {
     }
 
     pub(super) fn is_allowed(&self, patterns: &[PathPattern], view: &View) -> bool {
+        if let Some(files) = &view.files {
+            return files.iter().all(|file| self.is_allowed(patterns, file));
+        }
         let Some(path) = &view.certain else { return false };
         let mut patterns = patterns.iter().filter(|pattern| view.sketch.may_have(pattern.needed()));
         patterns.any(|pattern| pattern.matches(path, &self.anchors, self.ignores_case))
     }
 
+    /// Whether a file is certainly below the root.
+    pub(super) fn is_in_root(&self, view: &View) -> bool {
+        match &view.files {
+            Some(files) => files.iter().all(|file| self.is_in_root(file)),
+            None => view.certain.as_ref().is_some_and(|path| self.anchors.are_above(path, self.ignores_case)),
+        }
+    }
+
+    /// Whether it is known which files a word with wildcards stands for, and that none of them is an option.
+    pub(super) fn is_expanded(&self, name: &FileName, cwd: &str) -> bool {
+        self.view(name, Some(cwd)).files.is_some()
+    }
+
     /// Whether a directory is one of these, with its links followed.
     pub(super) fn is_in(&self, patterns: &[PathPattern], cwd: &str) -> bool {
-        let view = self.view(cwd, false, true, None);
-        self.is_allowed(patterns, &view)
+        self.is_allowed(patterns, &self.path(cwd, None))
+    }
+
+    /// Whether there is a file, as far as is known.
+    pub(super) fn is_there(&self, view: &View) -> bool {
+        view.resolved.as_deref().is_some_and(|path| self.host.look(path) != Node::Missing)
     }
 
     /// Whether a file has other names, so that writing to it changes what they name as well.
@@ -220,6 +378,24 @@ impl Host for Lasting<'_> {
     }
 }
 
+/// A pattern of a shell in which each set of letters stands for anything: not all shells read sets in the same way, and one
+/// that is quoted is itself.
+fn without_sets(pattern: &str) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    let mut rest = pattern;
+    while let Some((before, behind)) = rest.split_once('[') {
+        out.push_str(before);
+        out.push('*');
+        // Without an end, or with one that is a letter of the set, it may go on to the end of the name.
+        match behind.get(1..).and_then(|inner| inner.split_once(']')) {
+            Some((_, after)) if !after.contains(']') => rest = after,
+            _ => return out,
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
 impl View {
     fn add(&mut self, form: Names) {
         if !self.forms.contains(&form) {
@@ -232,7 +408,7 @@ impl Subject {
     /// The file that a path of the request names, with links followed as far as they can be.
     pub(crate) fn located(&self, path: &str, host: &dyn Host) -> String {
         let files = Files::new(self, host);
-        let view = files.view(path, false, true, files.start());
+        let view = files.path(path, files.start());
         view.resolved.clone().unwrap_or_else(|| path.to_owned())
     }
 }

@@ -45,6 +45,35 @@ impl Possible {
     }
 }
 
+impl Possible {
+    /// The paths that git may find by a pattern: there `*` also stands for folders, and for names that begin with a dot.
+    pub(super) fn of_pathspec(text: &str, cwd: Option<&str>) -> Vec<String> {
+        let Some(cwd) = cwd else { return Vec::new() };
+        let open = without_variables(&text.replace('$', "?"), None, None).replace('*', "\0");
+        let mut forms = vec![join(cwd, &open)];
+        for (at, _) in open.match_indices(ANYTHING).take(MAX_STARS) {
+            let (before, after) = open.split_at(at);
+            let deeper = (1..=MAX_FOLDERS).map(|count| format!("{before}{}{after}", "\0/".repeat(count)));
+            forms.extend(deeper.map(|form| join(cwd, &form)));
+        }
+        forms
+    }
+
+    /// The folder that git looks in for a pattern.
+    pub(super) fn folder_of(text: &str) -> &str {
+        let end = text.find(['*', '?', '[']).unwrap_or(text.len());
+        match text[..end].rfind('/') {
+            Some(0) => "/",
+            Some(at) => &text[..at],
+            None => ".",
+        }
+    }
+}
+
+/// How many stars of a pattern are taken for folders, and for how many.
+const MAX_STARS: usize = 4;
+const MAX_FOLDERS: usize = 4;
+
 /// The words that are made of one with braces.
 fn braces(text: &str) -> Vec<String> {
     let (mut done, mut open) = (Vec::new(), vec![text.to_owned()]);

@@ -23,6 +23,11 @@ pub(super) fn parts(line: &str) -> Vec<Part> {
             })
             .count();
         words.drain(..leading);
+        let is_redirected = piece.trim_start().trim_start_matches(|first: char| first.is_ascii_digit());
+        if is_redirected.starts_with(['<', '>']) && words.len() > 1 {
+            // The command stands behind the file.
+            parts.push(Part { words: words[1..].to_vec(), cwd: Cwd::Unknown, ..Part::default() });
+        }
         if !words.is_empty() {
             parts.push(Part { words, cwd: Cwd::Unknown, ..Part::default() });
         }

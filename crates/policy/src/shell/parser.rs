@@ -2,7 +2,10 @@
 
 mod lexer;
 
-use super::{Cwd, DirectoryChange, Doubt, MAX_DEPTH, MAX_PARTS, Part, Redirection, Script, Word, is_private};
+use super::{
+    Cwd, DirectoryChange, Doubt, MAX_DEPTH, MAX_PARTS, MAX_ROUNDS, Part, Redirection, Script, Word,
+    is_private,
+};
 use lexer::{Lexer, Token};
 
 /// It is no line that a shell would take, or one that is not understood here.
@@ -13,8 +16,16 @@ type Parsed<T> = Result<T, Fault>;
 
 /// Takes a line apart into a script; what was found before a fault stays there.
 pub(super) fn parse(line: &str, depth: usize, script: &mut Script) -> Parsed<()> {
-    let mut parser =
-        Parser { lexer: Lexer::new(line), next: None, depth, nested: 0, script, cwd: Cwd::default() };
+    let mut parser = Parser {
+        lexer: Lexer::new(line),
+        next: None,
+        depth,
+        nested: 0,
+        script,
+        cwd: Cwd::default(),
+        variables: Vec::new(),
+        rounds: 0,
+    };
     parser.list(&[])?;
     match parser.peek()? {
         Token::End => Ok(()),
@@ -33,7 +44,33 @@ struct Parser<'t, 's> {
     nested: usize,
     script: &'s mut Script,
     cwd: Cwd,
+    /// The variables of the loops around, each with its value in this round.
+    variables: Vec<(String, Word)>,
+    /// How many rounds of loops were followed.
+    rounds: usize,
 }
+
+/// Builtins that may give a variable another value, or read commands that do.
+const SETTING: [&str; 18] = [
+    ".",
+    "declare",
+    "exec",
+    "export",
+    "getopts",
+    "let",
+    "local",
+    "mapfile",
+    "printf",
+    "read",
+    "readarray",
+    "readonly",
+    "set",
+    "shift",
+    "source",
+    "typeset",
+    "unset",
+    "wait",
+];
 
 impl Parser<'_, '_> {
     fn peek(&mut self) -> Parsed<&Token> {
@@ -113,7 +150,7 @@ impl Parser<'_, '_> {
                 return Ok(count);
             }
             match self.advance()? {
-                Token::Operator(";") | Token::Newline => {}
+                Token::Operator(";") | Token::Newline => self.cwd.any_may_fail(),
                 // It changes its own directory alone.
                 Token::Operator("&") => self.cwd = before,
                 _ => return Err(Fault),
@@ -168,12 +205,24 @@ impl Parser<'_, '_> {
     }
 
     fn pipeline(&mut self) -> Parsed<()> {
+        let mut negations = 0;
         while self.is_reserved("!")? {
             self.advance()?;
+            negations += 1;
+        }
+        if negations > 1 {
+            self.script.doubt(Doubt::ShellsDiffer);
         }
         let before = self.cwd.clone();
         self.command()?;
-        while matches!(self.peek()?, Token::Operator("|" | "|&")) {
+        if negations > 0 {
+            // What follows `&&` runs if the directory was not changed.
+            self.unless_same(&before);
+        }
+        while let Token::Operator(operator @ ("|" | "|&")) = *self.peek()? {
+            if operator == "|&" {
+                self.script.doubt(Doubt::ShellsDiffer);
+            }
             self.advance()?;
             self.skip_newlines()?;
             // On a line of its own it is a word of the language here, which no shell takes; elsewhere a program.
@@ -201,10 +250,14 @@ impl Parser<'_, '_> {
                 "{" => "{",
                 "if" => "if",
                 "while" | "until" => "while",
-                "for" | "select" => "for",
+                "for" => "for",
                 "case" => "case",
                 "function" => "function",
-                "[[" => "[[",
+                text @ ("select" | "[[") => {
+                    let reserved = if text == "[[" { "[[" } else { "for" };
+                    self.script.doubt(Doubt::ShellsDiffer);
+                    reserved
+                }
                 "coproc" => return Err(Fault),
                 text if CLOSING.contains(&text) => return Err(Fault),
                 _ => return self.simple(),
@@ -237,10 +290,7 @@ impl Parser<'_, '_> {
                 self.some(&["do"])?;
                 self.body(first, &before)?;
             }
-            "for" => {
-                self.for_words()?;
-                self.body(first, &before)?;
-            }
+            "for" => self.for_loop(first, &before)?,
             "case" => self.case(&before)?,
             "function" => {
                 self.advance()?;
@@ -289,10 +339,57 @@ impl Parser<'_, '_> {
         Ok(())
     }
 
-    /// `for NAME in WORD...;`, up to the `do`.
-    fn for_words(&mut self) -> Parsed<()> {
+    /// A loop over words. Where these are written out, each round is read with its own, as if it stood there.
+    fn for_loop(&mut self, first: usize, before: &Cwd) -> Parsed<()> {
+        let (name, words) = self.for_words()?;
+        if self.variables.iter().any(|(bound, _)| *bound == name.text) {
+            // Behind the inner loop it has another value than in this round.
+            self.script.doubt(Doubt::Substitution);
+        }
+        let is_followed = |word: &Word| word.is_plain() && !word.has_tilde || word.is_glob;
+        let Some(words) = words.filter(|words| {
+            !words.is_empty() && name.is_plain() && is_private(&name.text) && words.iter().all(is_followed)
+        }) else {
+            return self.body(first, before);
+        };
+        let (start, next, tokens) = (self.lexer.clone(), self.next.clone(), self.script.tokens.len());
+        for (place, word) in words.into_iter().enumerate() {
+            self.rounds += 1;
+            if self.rounds > MAX_ROUNDS {
+                self.script.doubt(Doubt::TooLong);
+                return Err(Fault);
+            }
+            if place > 0 {
+                (self.lexer, self.next) = (start.clone(), next.clone());
+                self.script.tokens.truncate(tokens);
+            }
+            self.variables.push((name.text.clone(), word));
+            let outcome = self.body(first, before);
+            self.variables.pop();
+            outcome?;
+        }
+        Ok(())
+    }
+
+    /// Whether a command leaves the variables of the loops around as they are.
+    fn keeps_variables(&self, part: &Part) -> bool {
+        let prints = part.words.first().is_some_and(|word| word.text == "printf")
+            && part.words.get(1).is_some_and(|word| word.is_plain() && !word.is_option());
+        self.variables.is_empty() || prints || !part.words.iter().any(|word| SETTING.contains(&&*word.text))
+    }
+
+    /// The value of a variable in this round of a loop around.
+    fn value_of(&self, name: &str) -> Option<Word> {
+        self.variables.iter().rev().find(|(bound, _)| bound == name).map(|(_, value)| value.clone())
+    }
+
+    /// `for NAME in WORD...;`, up to the `do`. Gives the variable and, where they stand there, its words.
+    fn for_words(&mut self) -> Parsed<(Word, Option<Vec<Word>>)> {
         self.advance()?;
         let Token::Word(name) = self.advance()? else { return Err(Fault) };
+        if name.text.starts_with(|first: char| first.is_ascii_digit()) {
+            return Err(Fault);
+        }
         if !name.is_plain() || !is_private(&name.text) {
             // It is set like any other: `for PATH in ...`.
             let value_at = Some(name.text.len() + 1);
@@ -300,18 +397,22 @@ impl Parser<'_, '_> {
             self.add(Part { assignments: vec![set], cwd: self.cwd.clone(), ..Part::default() })?;
         }
         self.skip_newlines()?;
+        let mut words = None;
         if self.is_reserved("in")? {
             self.advance()?;
+            let mut found = Vec::new();
             while let Token::Word(_) = self.peek()? {
-                self.advance()?;
+                let Token::Word(word) = self.advance()? else { return Err(Fault) };
+                found.push(word);
             }
+            words = Some(found);
         }
         match self.peek()? {
             Token::Operator(";") | Token::Newline => drop(self.advance()?),
-            Token::Word(word) if word.is_reserved("do") => {}
+            Token::Word(word) if word.is_reserved("do") && words.is_none() => {}
             _ => return Err(Fault),
         }
-        Ok(())
+        Ok((name, words))
     }
 
     fn case(&mut self, before: &Cwd) -> Parsed<()> {
@@ -339,7 +440,11 @@ impl Parser<'_, '_> {
             self.list(&["esac"])?;
             self.unless_same(before);
             match self.peek()? {
-                Token::Operator(";;" | ";&" | ";;&") => drop(self.advance()?),
+                Token::Operator(";;") => drop(self.advance()?),
+                Token::Operator(";&" | ";;&") => {
+                    self.script.doubt(Doubt::ShellsDiffer);
+                    self.advance()?;
+                }
                 Token::Word(word) if word.is_reserved("esac") => {}
                 _ => return Err(Fault),
             }
@@ -374,8 +479,12 @@ impl Parser<'_, '_> {
 
     /// Redirections behind a compound command are those of everything in it.
     fn redirections_of_all(&mut self, first: usize) -> Parsed<()> {
-        let mut part = Part::default();
+        let mut part = Part { cwd: self.cwd.clone(), ..Part::default() };
         while self.redirection(&mut part)? {}
+        if self.script.parts.len() == first && !part.redirections.is_empty() {
+            // Nothing in it runs, as in `case x in esac > file`, but the file is written.
+            return self.add(part);
+        }
         for target in self.script.parts.iter_mut().skip(first) {
             target.redirections.extend(part.redirections.iter().cloned());
             target.is_fed |= part.is_fed;
@@ -389,6 +498,10 @@ impl Parser<'_, '_> {
             match self.peek()? {
                 Token::Word(word) if part.words.is_empty() && word.value_at.is_some() => {
                     let Token::Word(word) = self.advance()? else { return Err(Fault) };
+                    let is_common = word.text.find(['=', '+', '[']) == word.value_at.map(|at| at - 1);
+                    if !is_common {
+                        self.script.doubt(Doubt::ShellsDiffer);
+                    }
                     part.assignments.push(word);
                 }
                 Token::Word(_) => {
@@ -416,6 +529,9 @@ impl Parser<'_, '_> {
         }
         part.cwd = self.cwd.clone();
         self.change_directory(&part);
+        if !self.keeps_variables(&part) {
+            self.script.doubt(Doubt::Substitution);
+        }
         self.add(part)
     }
 
@@ -443,6 +559,13 @@ impl Parser<'_, '_> {
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let is_copy = matches!(operator, "<&" | ">&")
             && (target.text == "-" || is_number(target.text.strip_suffix('-').unwrap_or(&target.text)));
+        let is_common = match operator {
+            "<&" | ">&" => target.is_plain() && !target.is_quoted && is_copy && target.text.len() == 1,
+            _ => !matches!(operator, "&>" | "&>>" | "<<<"),
+        };
+        if !is_common || number.len() > 1 {
+            self.script.doubt(Doubt::ShellsDiffer);
+        }
         match operator {
             "<<<" => part.is_fed = true,
             _ if is_copy => {}
@@ -468,11 +591,12 @@ impl Parser<'_, '_> {
         let mut words = part.words.iter().skip(through);
         let Some(command) = words.next() else { return };
         match &*command.text {
-            "cd" | "chdir" => {}
-            "pushd" | "popd" | "source" | "." | "eval" => return self.cwd = Cwd::Unknown,
+            "cd" if part.words.iter().take(through).all(|word| word.text == "command") => {}
+            // Not all shells know these.
+            "cd" | "chdir" | "pushd" | "popd" | "source" | "." | "eval" => return self.cwd = Cwd::Unknown,
             _ => return,
         }
-        let options = ["-P", "-L", "-e", "-@", "--"];
+        let options = ["-P", "-L", "--"];
         let mut targets = words.skip_while(|word| options.contains(&&*word.text));
         match (targets.next(), targets.next()) {
             (None, _) => self.cwd.step(DirectoryChange::Home),

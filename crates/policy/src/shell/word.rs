@@ -7,6 +7,10 @@ pub(crate) struct Word {
     pub(crate) text: String,
     /// Whether a shell would put something in its place: the value of a variable, what a command prints, file names.
     pub(crate) is_open: bool,
+    /// Whether what a shell puts in are the names of files alone: it has wildcards, and nothing else is open in it.
+    pub(crate) is_glob: bool,
+    /// Whether a shell splits at blanks what it puts in.
+    pub(crate) splits: bool,
     /// Whether it is a brace that makes several words.
     pub(crate) has_brace: bool,
     /// Whether an escape in it could not be read.

@@ -3,6 +3,7 @@
 use switchboard_acp::{Raw, Text};
 
 use crate::command::Reading;
+use crate::path::is_uri;
 
 const COMMANDS: [&str; 3] = ["command", "cmd", "script"];
 const PATHS: [&str; 8] =
@@ -24,6 +25,95 @@ const PERHAPS_PATHS: [&str; 11] = [
 const DIRECTORIES: [&str; 7] =
     ["cwd", "workdir", "working_directory", "workingDirectory", "working_dir", "directory", "dir_path"];
 const ADDRESSES: [&str; 3] = ["url", "uri", "host"];
+/// Keys whose values are words or the content of files, not names of files.
+const TEXTS: [&str; 34] = [
+    "body",
+    "content",
+    "contents",
+    "description",
+    "diff",
+    "explanation",
+    "file_text",
+    "fileText",
+    "insert_text",
+    "instruction",
+    "instructions",
+    "justification",
+    "message",
+    "new_str",
+    "new_string",
+    "new_text",
+    "newString",
+    "newText",
+    "old_str",
+    "old_string",
+    "old_text",
+    "oldString",
+    "oldText",
+    "patch",
+    "prompt",
+    "query",
+    "reason",
+    "replacement",
+    "summary",
+    "text",
+    "thought",
+    "title",
+    "todos",
+    "unified_diff",
+];
+/// Keys beside a command that change nothing about what runs.
+const BESIDE_COMMAND: [&str; 32] = [
+    "approval_id",
+    "args",
+    "background",
+    "call_id",
+    "callId",
+    "command_actions",
+    "commandActions",
+    "id",
+    "is_background",
+    "isBackground",
+    "item_id",
+    "itemId",
+    "max_output_tokens",
+    "parsed_cmd",
+    "parsedCmd",
+    "process_id",
+    "processId",
+    "proposed_execpolicy_amendment",
+    "proposedExecpolicyAmendment",
+    "run_in_background",
+    "runInBackground",
+    "thread_id",
+    "threadId",
+    "timeout",
+    "timeout_ms",
+    "timeout_seconds",
+    "timeoutMs",
+    "turn_id",
+    "turnId",
+    "type",
+    "yield_time_ms",
+    "yieldTimeMs",
+];
+/// Keys that lift restrictions, whatever the call is.
+const LIFTING: [&str; 9] = [
+    "additional_permissions",
+    "additionalPermissions",
+    "dangerouslyDisableSandbox",
+    "dangerously_disable_sandbox",
+    "disable_sandbox",
+    "sandbox_permissions",
+    "sandboxPermissions",
+    "with_escalated_permissions",
+    "withEscalatedPermissions",
+];
+/// How deep values are looked through for names of files, and how many are found at most.
+const MAX_DEPTH: usize = 12;
+const MAX_MENTIONS: usize = 1000;
+/// The longest name of a file.
+const MAX_NAME: usize = 4096;
 const TOOLS: [&str; 4] = ["tool", "tool_name", "toolName", "name"];
 
 /// What could be found in it.
@@ -33,13 +123,30 @@ pub(super) struct Input {
     /// Commands in a place that is not for them.
     pub(super) hidden_commands: Vec<String>,
     pub(super) paths: Vec<String>,
-    pub(super) cwd: Option<String>,
+    /// Everything else that may be the name of a file.
+    pub(super) mentions: Vec<Mention>,
+    /// The folders that it is told to work in.
+    pub(super) cwds: Vec<String>,
+    /// A key that may change what runs, or with which rights.
+    pub(super) unknown_key: Option<String>,
     pub(super) network: Option<String>,
     pub(super) tool_names: Vec<String>,
     /// Whether there is nothing in it.
     pub(super) is_empty: bool,
     /// Whether something in it is not what it should be.
     pub(super) is_odd: bool,
+}
+
+/// A text in the input that may be the name of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Mention {
+    pub(crate) text: String,
+    /// Whether it looks like a path, wherever it leads.
+    pub(crate) is_path: bool,
+    /// Whether it stands where there are words or the content of files.
+    pub(crate) is_words: bool,
+    /// Whether files are looked for by it.
+    pub(crate) is_search: bool,
 }
 
 #[derive(Debug)]
@@ -60,13 +167,7 @@ impl Input {
             let value = value.borrowed();
             match &*key {
                 key if COMMANDS.contains(&key) => input.take_command(&value, &arguments),
-                key if DIRECTORIES.contains(&key) => {
-                    if let Some(text) = value.as_text()
-                        && (input.cwd.is_none() || key == "cwd")
-                    {
-                        input.cwd = Some(text.into_owned());
-                    }
-                }
+                key if DIRECTORIES.contains(&key) => input.take_directory(&value),
                 key if ADDRESSES.contains(&key) => input.network = value.as_text().map(Text::into_owned),
                 key if TOOLS.contains(&key) => input.tool_names.extend(value.as_text().map(Text::into_owned)),
                 "arguments" => match value.as_text().map(|text| Raw::parse(text.into_owned())) {
@@ -78,7 +179,72 @@ impl Input {
             }
             input.take_paths(&key, &value);
         }
+        let has_command = !input.lines.is_empty();
+        for (key, value) in raw.entries() {
+            if !is_nothing(&value) {
+                input.check_key(&key, &value, has_command);
+            }
+            let is_known = has_command && (key == "args" || DIRECTORIES.contains(&&*key));
+            if !is_known && !COMMANDS.contains(&&*key) {
+                // What an agent tells of its own command is for people.
+                let is_words = has_command && BESIDE_COMMAND.contains(&&*key);
+                input.mention(if is_words { "text" } else { &key }, &value, 0);
+            }
+        }
         input
+    }
+
+    /// Takes a folder in which the tool is to work.
+    fn take_directory(&mut self, value: &Raw<'_>) {
+        match value.as_text() {
+            Some(text) if text.is_empty() => {}
+            Some(text) => self.cwds.push(text.into_owned()),
+            None => self.is_odd |= !is_nothing(value),
+        }
+    }
+
+    /// Notes a key that may change what runs, or with which rights.
+    fn check_key(&mut self, key: &str, value: &Raw<'_>, has_command: bool) {
+        let is_default = value.as_text().is_some_and(|text| matches!(&*text, "use_default" | "default"));
+        let known: [&[&str]; 8] = [
+            &COMMANDS,
+            &PATHS,
+            &PERHAPS_PATHS,
+            &DIRECTORIES,
+            &TEXTS,
+            &TOOLS,
+            &BESIDE_COMMAND,
+            &["arguments", "changes"],
+        ];
+        let is_unknown = has_command && !known.iter().any(|keys| keys.contains(&key));
+        if LIFTING.contains(&key) && !is_default || is_unknown && !(LIFTING.contains(&key) && is_default) {
+            self.unknown_key.get_or_insert_with(|| key.to_owned());
+        }
+    }
+
+    /// Looks through a value for what may be names of files.
+    fn mention(&mut self, key: &str, value: &Raw<'_>, depth: usize) {
+        if depth > MAX_DEPTH || self.mentions.len() > MAX_MENTIONS {
+            self.is_odd = true;
+        } else if let Some(text) = value.as_text() {
+            // Some tools get their arguments as a text.
+            let inner = text.trim_start().starts_with('{').then(|| Raw::parse(text.trim().to_owned()));
+            match inner {
+                Some(Ok(inner)) if !TEXTS.contains(&key) => self.mention(key, &inner, depth + 1),
+                _ => self.mentions.extend(Mention::of(key, &text)),
+            }
+        } else if value.is_object() {
+            for (inner, value) in value.entries() {
+                let name = Mention::of(key, &inner).filter(|mention| mention.is_path);
+                self.mentions.extend(name.map(|mention| Mention { is_search: false, ..mention }));
+                // Within words, everything is one of them.
+                self.mention(if TEXTS.contains(&key) { key } else { &inner }, &value, depth + 1);
+            }
+        } else {
+            for item in value.items() {
+                self.mention(key, &item, depth + 1);
+            }
+        }
     }
 
     /// The arguments that stand apart from the command.
@@ -150,6 +316,12 @@ impl Input {
     fn take_arguments(&mut self, arguments: &Raw<'_>) {
         for (key, value) in arguments.entries() {
             self.take_paths(&key, &value);
+            if LIFTING.contains(&&*key) && !is_nothing(&value) {
+                self.unknown_key.get_or_insert_with(|| key.to_string());
+            }
+            if DIRECTORIES.contains(&&*key) {
+                self.take_directory(&value);
+            }
             if COMMANDS.contains(&&*key) {
                 let words = strings(&value).map(|words| words.join(" "));
                 self.hidden_commands.extend(value.as_text().map(Text::into_owned).or(words));
@@ -171,6 +343,14 @@ impl Input {
         }
     }
 
+    /// The command, where it is one text.
+    pub(super) fn command_text(&self) -> Option<&str> {
+        match &*self.lines {
+            [CommandLine::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
     /// The commands, each as it is understood.
     pub(super) fn commands(&self) -> impl Iterator<Item = Reading> {
         self.lines.iter().map(|line| match line {
@@ -178,6 +358,39 @@ impl Input {
             CommandLine::Words(words) => Reading::of_words(words.clone()),
         })
     }
+}
+
+impl Mention {
+    fn of(key: &str, text: &str) -> Option<Mention> {
+        let is_words = TEXTS.contains(&key);
+        if text.is_empty() || text.len() > MAX_NAME || text.contains(['\n', '\0']) {
+            return None;
+        }
+        let is_file_uri = text.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("file:"));
+        if is_uri(text) && !is_file_uri || ADDRESSES.contains(&key) && !is_file_uri && !text.starts_with('/')
+        {
+            return None;
+        }
+        let is_path = is_file_uri
+            || text.starts_with(['/', '~'])
+            || text.split('/').any(|name| name == "..")
+            || text.starts_with("./")
+            || text.starts_with("$HOME")
+            || text.starts_with("${HOME}");
+        let is_name = PATHS.contains(&key) || PERHAPS_PATHS.contains(&key) || DIRECTORIES.contains(&key);
+        let is_search = !is_name
+            && text.contains(['*', '?', '['])
+            && (text.contains('/') || ["glob", "globs", "include", "includes"].contains(&key));
+        let has_blank = text.contains(char::is_whitespace);
+        (is_path || !has_blank).then(|| Mention { text: text.to_owned(), is_path, is_words, is_search })
+    }
+}
+
+/// Whether a value says nothing.
+fn is_nothing(value: &Raw<'_>) -> bool {
+    matches!(value.as_str().trim(), "null" | "false" | "\"\"")
+        || value.is_object() && value.entries().next().is_none()
+        || value.as_str().trim_start().starts_with('[') && value.items().next().is_none()
 }
 
 /// The items of a list of texts.

@@ -3,13 +3,14 @@
 // Values made on the spot read better without an ampersand.
 #![allow(clippy::needless_pass_by_value)]
 
-mod against_bash;
-mod bash;
+mod against_shells;
 mod commands;
 mod paths;
+mod recipes;
 mod recordings;
 mod requests;
 mod rules;
+mod shells;
 mod support;
 
 #[test]

@@ -488,3 +488,229 @@ fn the_named_policies_do_what_they_say() {
         );
     }
 }
+
+/// Gemini writes the folder behind the command, for people to read.
+#[test]
+fn the_folder_of_a_command_is_read_or_the_command_is_asked() {
+    let policy = policy(
+        "[[rule]]\ndecision = \"allow\"\ncommand = [\"cargo\", \"test\"]\ncwd = \"$root\"\n\
+         [[rule]]\ndecision = \"allow\"\ncommand = [\"cat\"]\npath = [\"$root/**\"]\n\
+         [[rule]]\ndecision = \"deny\"\npath = [\"/project/deep/key\", \"**/.env*\"]\n",
+    );
+    let title = |title: &str| json!({ "kind": "execute", "title": title });
+    for (call, expected) in [
+        (title("cargo test"), "allow"),
+        (title("cargo test [current working directory /project]"), "allow"),
+        (title("cargo test [current working directory /project] (Run the tests [now])"), "ask"),
+        (title("cargo test [current working directory /project] (Run the tests)"), "allow"),
+        (title("cargo test [in .]"), "allow"),
+        (title("cargo test [in /project] (Run the tests) [background]"), "allow"),
+        (title("cargo test [in src]"), "ask"),
+        (title("cargo test [in /etc]"), "ask"),
+        (title("cargo test [current working directory /etc] (Run the tests)"), "ask"),
+        (title("cargo test [current working directory /project/src]"), "ask"),
+        (title("cargo test [Current Working Directory /etc]"), "ask"),
+        // Which of two it is, nobody knows.
+        (title("cargo test [in /project] [in /etc]"), "ask"),
+        (title("cargo test [in /etc] (x) [in /project] (y)"), "ask"),
+        (title("cargo test # [in /project] [current working directory /etc]"), "ask"),
+        (title("cargo test [in /project] (a)] (b)"), "ask"),
+        (title("cargo test [in /project"), "ask"),
+        (title("cargo test [in /project] && make"), "ask"),
+        (title("cargo test[in /project]"), "ask"),
+        (title("cargo test [in ]"), "ask"),
+        (title("cat a [in src /etc/passwd ]"), "ask"),
+        (title("make [in /project]"), "ask"),
+        (title("cat a [in src]"), "allow"),
+        (title("cat ../a [in src]"), "allow"),
+        (title("cat ../../a [in src]"), "ask"),
+        (title("cat a [in ..]"), "ask"),
+        (title("cat key [in deep]"), "deny"),
+        (title("cat .env [in src] (Look)"), "deny"),
+        // Folders that disagree.
+        (
+            json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cwd": "/project", "workdir": "/etc" } }),
+            "ask",
+        ),
+        (
+            json!({ "kind": "execute", "rawInput": { "command": "cargo test", "workdir": "/etc", "cwd": "/project" } }),
+            "ask",
+        ),
+        (
+            json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cwd": "/project", "workdir": "." } }),
+            "allow",
+        ),
+        (
+            json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cwd": "/project/", "dir_path": "/project" } }),
+            "allow",
+        ),
+        (json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cwd": "src/.." } }), "allow"),
+        (json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cwd": "" } }), "allow"),
+        (json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cwd": null } }), "allow"),
+        (json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cwd": 5 } }), "ask"),
+        (json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cwd": ["/etc"] } }), "ask"),
+        (
+            json!({ "kind": "execute", "title": "cargo test [in /etc]", "rawInput": { "command": "cargo test" } }),
+            "ask",
+        ),
+        (
+            json!({ "kind": "execute", "title": "cargo test [in /etc]", "rawInput": { "command": "cargo test", "cwd": "/project" } }),
+            "ask",
+        ),
+        (
+            json!({ "kind": "execute", "title": "cargo test [in .]", "rawInput": { "command": "cargo test", "cwd": "/project" } }),
+            "allow",
+        ),
+    ] {
+        assert_eq!(judged(&policy, &[v1(call.clone())]).0, expected, "{call}");
+        assert_eq!(judged(&policy, &[v2(call.clone())]).0, expected, "{call}");
+    }
+    // The subject of version 2 names a folder, and its call another one.
+    let subject = |cwd: &str| {
+        let told = update(json!({
+            "sessionUpdate": "tool_call_update", "toolCallId": "c", "kind": "execute", "title": "Run it now",
+            "rawInput": { "command": "cargo test", "cwd": cwd },
+        }));
+        let asked = request(json!({
+            "title": "t",
+            "subject": { "type": "command", "command": "cargo test", "cwd": "/project", "toolCallId": "c" },
+        }));
+        judged(&policy, &[told, asked]).0
+    };
+    assert_eq!((subject("/project"), subject("/etc")), ("allow", "ask"));
+}
+
+/// Whatever looks like a path counts, under any key and at any depth.
+#[test]
+fn every_path_in_the_input_counts() {
+    let policy = policy(&format!("{RULES}\n[[rule]]\ndecision = \"deny\"\npath = [\"/project/vault/**\"]\n"));
+    for (call, expected) in [
+        (json!({ "kind": "read", "rawInput": { "path": "/project/a", "other": "/etc/passwd" } }), "ask"),
+        (json!({ "kind": "read", "rawInput": { "path": "/project/a", "other": "/project/b" } }), "allow"),
+        (json!({ "kind": "read", "rawInput": { "path": "/project/a", "other": "b" } }), "allow"),
+        (json!({ "kind": "read", "rawInput": { "path": "/project/a", "other": "../b" } }), "ask"),
+        (json!({ "kind": "read", "rawInput": { "path": "/project/a", "other": "src/../../b" } }), "ask"),
+        (json!({ "kind": "read", "rawInput": { "path": "/project/a", "other": "~/b" } }), "ask"),
+        (
+            json!({ "kind": "read", "rawInput": { "path": "/project/a", "other": "file:///etc/passwd" } }),
+            "ask",
+        ),
+        (
+            json!({ "kind": "read", "rawInput": { "path": "/project/a", "other": ["x", "/etc/passwd"] } }),
+            "ask",
+        ),
+        (
+            json!({ "kind": "read", "rawInput": { "path": "/project/a", "other": { "in": ["/etc/passwd"] } } }),
+            "ask",
+        ),
+        (
+            json!({ "kind": "read", "rawInput": { "path": "/project/a", "other": { "/etc/passwd": 1 } } }),
+            "ask",
+        ),
+        (
+            json!({ "kind": "read", "rawInput": { "path": "/project/a", "other": "{\"x\": \"/etc/passwd\"}" } }),
+            "ask",
+        ),
+        (
+            json!({ "kind": "read", "rawInput": { "path": "/project/a", "arguments": "{\"x\": \"/etc/passwd\"}" } }),
+            "ask",
+        ),
+        (json!({ "kind": "read", "rawInput": { "path": "/project/a", "uri": "file:///etc/passwd" } }), "ask"),
+        (
+            json!({ "kind": "fetch", "rawInput": { "url": "https://example.com/etc/passwd", "prompt": "/etc/passwd" } }),
+            "allow",
+        ),
+        (
+            json!({ "kind": "fetch", "rawInput": { "url": "https://example.com", "save_to": "/etc/passwd" } }),
+            "ask",
+        ),
+        (json!({ "kind": "search", "rawInput": { "path": "/project", "pattern": "/etc/**" } }), "ask"),
+        (json!({ "kind": "search", "rawInput": { "path": "/project", "pattern": "fn .*main" } }), "allow"),
+        (json!({ "kind": "search", "rawInput": { "path": "/project", "pattern": "src/**/*.rs" } }), "ask"),
+        (json!({ "kind": "search", "rawInput": { "path": "/project", "dir_path": "/etc" } }), "ask"),
+        // What is denied is found there too.
+        (json!({ "kind": "read", "rawInput": { "path": "/project/a", "other": ".env" } }), "deny"),
+        (
+            json!({ "kind": "read", "rawInput": { "path": "/project/a", "other": { "deep": [{ "er": "src/.env" }] } } }),
+            "deny",
+        ),
+        (json!({ "kind": "read", "rawInput": { "path": "/project/a", "other": "vault/x" } }), "deny"),
+        (json!({ "kind": "search", "rawInput": { "path": "/project", "pattern": "**/.env*" } }), "deny"),
+        (json!({ "kind": "search", "rawInput": { "path": "/project", "glob": "vau*" } }), "ask"),
+        (json!({ "kind": "fetch", "rawInput": { "url": "https://x", "upload": ".env" } }), "deny"),
+        (json!({ "kind": "other", "name": "mcp__list", "rawInput": { "x": "/project/.env" } }), "deny"),
+        (json!({ "kind": "execute", "rawInput": { "command": "cargo test", "output": ".env" } }), "deny"),
+        // In words and in the content of files it may be something else.
+        (json!({ "kind": "read", "rawInput": { "path": "/project/a", "description": ".env" } }), "ask"),
+        (
+            json!({ "kind": "read", "rawInput": { "path": "/project/a", "description": "/etc/passwd" } }),
+            "allow",
+        ),
+        (
+            json!({ "kind": "read", "rawInput": { "path": "/project/a", "description": "look at .env\nor not" } }),
+            "allow",
+        ),
+    ] {
+        assert_eq!(judged(&policy, &[v2(call.clone())]).0, expected, "{call}");
+    }
+    // So many that nobody could look at all of them.
+    let many: Vec<String> = (0..2000).map(|place| format!("/project/{place}")).collect();
+    let call = json!({ "kind": "read", "rawInput": { "path": "/project/a", "other": many } });
+    assert_eq!(judged(&policy, &[v2(call)]).0, "ask");
+    let deep = (0..40).fold(json!("/etc/passwd"), |inner, _| json!([inner]));
+    assert_eq!(
+        judged(&policy, &[v2(json!({ "kind": "read", "rawInput": { "path": "/project/a", "x": deep } }))]).0,
+        "ask"
+    );
+}
+
+/// A key that may change what runs, or with which rights, makes it uncertain.
+#[test]
+fn keys_beside_a_command_are_known_or_it_is_asked() {
+    let policy = policy(RULES);
+    let run = |key: &str, value: Value| {
+        let mut input = json!({ "command": "cargo test" });
+        input[key] = value;
+        judged(&policy, &[v1(json!({ "kind": "execute", "rawInput": input }))]).0
+    };
+    for (key, value) in [
+        ("env", json!({ "PATH": "/tmp" })),
+        ("env", json!(["PATH=/tmp"])),
+        ("environment", json!({ "PATH": "/tmp" })),
+        ("shell", json!("/tmp/x")),
+        ("shell", json!("zsh")),
+        ("user", json!("root")),
+        ("dangerouslyDisableSandbox", json!(true)),
+        ("with_escalated_permissions", json!(true)),
+        ("sandbox_permissions", json!("require_escalated")),
+        ("sandbox_permissions", json!(["x"])),
+        ("additional_permissions", json!({ "network": true })),
+        ("stdin", json!("x")),
+        ("interpreter", json!("x")),
+        ("anything", json!(1)),
+    ] {
+        assert_eq!(run(key, value.clone()), "ask", "{key}: {value}");
+    }
+    for (key, value) in [
+        ("env", json!({})),
+        ("env", json!(null)),
+        ("user", json!("")),
+        ("dangerouslyDisableSandbox", json!(false)),
+        ("sandbox_permissions", json!("use_default")),
+        ("description", json!("Run the tests")),
+        ("timeout", json!(120_000)),
+        ("run_in_background", json!(true)),
+        ("is_background", json!(false)),
+        ("justification", json!("so that I know")),
+        ("parsed_cmd", json!([{ "type": "unknown", "cmd": "cargo test" }])),
+    ] {
+        assert_eq!(run(key, value.clone()), "allow", "{key}: {value}");
+    }
+    let lifts =
+        json!({ "kind": "read", "rawInput": { "path": "/project/a", "dangerouslyDisableSandbox": true } });
+    assert_eq!(judged(&policy, &[v1(lifts)]).0, "ask");
+    let within = json!({ "kind": "read", "rawInput": { "path": "/project/a", "arguments": { "with_escalated_permissions": true } } });
+    assert_eq!(judged(&policy, &[v1(within)]).0, "ask");
+    let named = json!({ "kind": "other", "name": "mcp__list", "rawInput": { "user": "me" } });
+    assert_eq!(judged(&policy, &[v2(named)]).0, "allow");
+}

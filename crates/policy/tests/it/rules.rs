@@ -53,6 +53,14 @@ fn what_is_wrong_is_told_with_its_line() {
         (format!("{rule}operations = [\"add\"]\n"), 3),
         (format!("{rule}path = [\"**\"]\noperations = [\"create\"]\n"), 4),
         (format!("{rule}command = [\"x\"]\npath = [\"**\"]\noperations = [\"add\"]\n"), 5),
+        (
+            format!(
+                "{rule}command = [\"x\"]\npath = [\"**\"]\noperations = [\"add\", \"modify\", \"delete\"]\n"
+            ),
+            5,
+        ),
+        (format!("{rule}command = [\"x\"]\noperations = [\"add\", \"modify\"]\n"), 4),
+        ("login_shells = 1\n".to_owned(), 1),
         (format!("{rule}path = [\"**\"]\nmax_files = 0\n"), 4),
         (format!("{rule}path = [\"**\"]\nmax_files = \"many\"\n"), 4),
         (format!("{rule}agent = \"\"\n"), 3),
@@ -80,7 +88,7 @@ fn the_rules_in_the_guide_are_rules() {
     let guide = include_str!("../../../../docs/policy.md");
     let blocks: Vec<&str> =
         guide.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(blocks.iter().map(|block| policy(block).len()).collect::<Vec<_>>(), [2, 11]);
+    assert_eq!(blocks.iter().map(|block| policy(block).len()).collect::<Vec<_>>(), [2, 16]);
 }
 
 #[test]
@@ -213,7 +221,9 @@ fn a_word_that_is_not_written_out_may_be_the_one_that_is_denied() {
         ("git $x", "ask"),
         ("git pu*", "ask"),
         ("git -C $x status", "ask"),
-        ("git log $x", "allow"),
+        ("git log $x", "ask"),
+        ("git log src/$x", "ask"),
+        ("git log --oneline", "allow"),
         ("rm *.o", "allow"),
         ("rm $x", "allow"),
         ("rm {-rf,x}", "deny"),

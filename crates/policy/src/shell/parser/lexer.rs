@@ -19,7 +19,7 @@ pub(super) enum Token {
 }
 
 /// A place in the text.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Lexer<'t> {
     text: &'t str,
     at: usize,
@@ -65,11 +65,22 @@ impl<'t> Lexer<'t> {
         self.documents.push((delimiter, strips_tabs));
     }
 
-    fn skip_blanks(&mut self) {
-        while self.takes(" ") || self.takes("\t") || self.takes("\\\n") {}
+    /// Skips blanks, continued lines and a comment. Gives whether a line is continued right behind a word or operator, which
+    /// some shells join with what follows.
+    fn skip_blanks(&mut self) -> bool {
+        let mut is_joined = false;
+        loop {
+            let before = self.text.get(..self.at).and_then(|before| before.chars().next_back());
+            if self.takes("\\\n") {
+                is_joined |= before.is_some_and(|before| !matches!(before, ' ' | '\t' | '\n'));
+            } else if !self.takes(" ") && !self.takes("\t") {
+                break;
+            }
+        }
         if self.is_next('#') {
             self.at += self.rest().find('\n').unwrap_or(self.rest().len());
         }
+        is_joined
     }
 }
 
@@ -77,9 +88,14 @@ impl<'t> Lexer<'t> {
 pub(super) fn token(parser: &mut Parser<'_, '_>) -> Parsed<Token> {
     parser.lexer.number.clear();
     loop {
-        parser.lexer.skip_blanks();
+        if parser.lexer.skip_blanks() {
+            parser.script.doubt(Doubt::ShellsDiffer);
+        }
         let rest = parser.lexer.rest();
-        let Some(letter) = rest.chars().next() else { return Ok(Token::End) };
+        let Some(letter) = rest.chars().next() else {
+            // A here-document that never began: shells do not agree on what that is.
+            return if parser.lexer.documents.is_empty() { Ok(Token::End) } else { Err(Fault) };
+        };
         if letter == '\n' {
             parser.lexer.at += 1;
             documents(parser)?;
@@ -123,7 +139,11 @@ fn word(parser: &mut Parser<'_, '_>) -> Parsed<Word> {
                 substitution(parser, &mut word)?;
             }
             ' ' | '\t' | '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')' => break,
-            '\\' if rest.starts_with("\\\n") => parser.lexer.at += 2,
+            '\\' if rest.starts_with("\\\n") => {
+                // In the middle of a word: some shells read on as if it were not there.
+                parser.script.doubt(Doubt::ShellsDiffer);
+                parser.lexer.at += 2;
+            }
             '\\' => {
                 parser.lexer.at += 1;
                 word.is_quoted = true;
@@ -145,8 +165,29 @@ fn word(parser: &mut Parser<'_, '_>) -> Parsed<Word> {
             _ => {
                 parser.lexer.at += letter.len_utf8();
                 match letter {
-                    '*' | '?' | '[' => word.is_open = true,
-                    '~' if word.text.is_empty() && !word.is_quoted => word.has_tilde = true,
+                    '*' | '?' | '[' => {
+                        word.is_glob |= !word.is_open;
+                        word.is_open = true;
+                        let set = rest.strip_prefix('[');
+                        let is_command = word.text.is_empty()
+                            && set.is_some_and(|set| set.is_empty() || set.starts_with([' ', '\t', '\n']));
+                        if set.is_some_and(|set| !is_command && !is_common_set(set)) {
+                            parser.script.doubt(Doubt::ShellsDiffer);
+                        }
+                    }
+                    '~' if word.text.is_empty() && !word.is_quoted => {
+                        word.has_tilde = true;
+                        // Only the name of a user may follow, and that unquoted.
+                        let is_common =
+                            |next: char| next.is_ascii_alphanumeric() || "/_. \t\n;&|<>()".contains(next);
+                        if rest[1..].chars().next().is_some_and(|next| !is_common(next)) {
+                            parser.script.doubt(Doubt::ShellsDiffer);
+                        }
+                    }
+                    // Some shells put in the home directory here as well.
+                    '~' if word.value_at.is_some() && word.text.ends_with(['=', ':']) => {
+                        parser.script.doubt(Doubt::ShellsDiffer);
+                    }
                     '{' => braces += 1,
                     ',' => several |= braces > 0,
                     '.' if rest.starts_with("..") => several |= braces > 0,
@@ -163,9 +204,19 @@ fn word(parser: &mut Parser<'_, '_>) -> Parsed<Word> {
     }
     // The command `[` is no pattern.
     if word.text == "[" {
-        word.is_open = false;
+        (word.is_open, word.is_glob) = (false, false);
+    }
+    if word.has_brace || word.is_undecoded {
+        parser.script.doubt(Doubt::ShellsDiffer);
     }
     Ok(word)
+}
+
+/// Whether all shells take a set of letters for the same, by what stands behind its bracket.
+fn is_common_set(set: &str) -> bool {
+    let end =
+        set.get(1..).and_then(|inner| inner.find(|letter: char| "]/'\"\\$` \t\n;&|<>()[".contains(letter)));
+    !set.starts_with(['^', '!', ']']) && end.is_some_and(|at| set[at + 1..].starts_with(']'))
 }
 
 fn double_quoted(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
@@ -189,7 +240,11 @@ fn quoted_letter(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
         '\\' => {
             parser.lexer.at += 1;
             match parser.lexer.letter() {
-                Some('\n') => parser.lexer.at += 1,
+                Some('\n') => {
+                    // Behind a dollar sign, some shells take what follows for a substitution.
+                    parser.script.doubt(Doubt::ShellsDiffer);
+                    parser.lexer.at += 1;
+                }
                 Some(letter @ ('$' | '`' | '"' | '\\')) => {
                     parser.lexer.at += 1;
                     word.text.push(letter);
@@ -217,7 +272,15 @@ fn dollar(parser: &mut Parser<'_, '_>, word: &mut Word, is_quoted: bool) -> Pars
         }
         Some('{') => {
             parser.lexer.at += 1;
-            parameter(parser)?;
+            let name = parser.lexer.rest().split_once('}').map_or("", |(name, _)| name);
+            if let Some(value) = parser.value_of(name) {
+                parser.lexer.at += name.len() + 1;
+                if put_value(parser, word, &value, is_quoted) {
+                    return Ok(());
+                }
+            } else {
+                parameter(parser)?;
+            }
         }
         Some('[') => {
             parser.script.doubt(Doubt::Arithmetic);
@@ -237,7 +300,13 @@ fn dollar(parser: &mut Parser<'_, '_>, word: &mut Word, is_quoted: bool) -> Pars
         Some(letter) if letter.is_ascii_alphabetic() || letter == '_' => {
             let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
             let rest = parser.lexer.rest();
-            parser.lexer.at += rest.find(|letter| !is_name(letter)).unwrap_or(rest.len());
+            let name = &rest[..rest.find(|letter| !is_name(letter)).unwrap_or(rest.len())];
+            parser.lexer.at += name.len();
+            if let Some(value) = parser.value_of(name)
+                && put_value(parser, word, &value, is_quoted)
+            {
+                return Ok(());
+            }
         }
         Some(letter) if letter.is_ascii_digit() || "@*#?-$!".contains(letter) => parser.lexer.at += 1,
         _ => {
@@ -245,13 +314,60 @@ fn dollar(parser: &mut Parser<'_, '_>, word: &mut Word, is_quoted: bool) -> Pars
             return Ok(());
         }
     }
-    word.is_open = true;
+    (word.is_open, word.is_glob) = (true, false);
     word.text.push_str(parser.lexer.text.get(start..parser.lexer.at).unwrap_or_default());
     Ok(())
 }
 
+/// Puts the value of a loop's variable into a word, as a shell does. Gives whether that is possible: it is not where the shell
+/// would make several words of it, or look for files by it.
+fn put_value(parser: &Parser<'_, '_>, word: &mut Word, value: &Word, is_quoted: bool) -> bool {
+    if value.is_glob {
+        // One of the files that it stands for, if nothing is written before or behind.
+        let rest = parser.lexer.rest();
+        let rest = if is_quoted { rest.strip_prefix('"') } else { Some(rest) };
+        let is_end = |rest: &str| rest.is_empty() || rest.starts_with([' ', '\t', '\n', ';', '&', '|', ')']);
+        if !word.text.is_empty() || word.is_open || !rest.is_some_and(is_end) {
+            return false;
+        }
+        word.text.push_str(&value.text);
+        (word.is_open, word.is_glob, word.is_quoted, word.splits) = (true, true, true, !is_quoted);
+        return true;
+    }
+    let is_one_word = !value.text.is_empty()
+        && !value.text.contains(|letter: char| letter.is_whitespace() || "*?[\\".contains(letter));
+    if !is_quoted && !is_one_word {
+        return false;
+    }
+    word.text.push_str(&value.text);
+    // It is neither a reserved word nor an assignment, whatever it says.
+    word.is_quoted = true;
+    true
+}
+
+/// Whether all shells know a form of `${...}`, by what stands behind its brace.
+fn is_common_parameter(rest: &str) -> bool {
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    if let Some(behind) = rest.strip_prefix('#')
+        && !behind.starts_with('}')
+    {
+        let name = behind.find(|letter| !is_name(letter)).unwrap_or(behind.len());
+        return name > 0 && behind[name..].starts_with('}');
+    }
+    let name = rest.find(|letter| !is_name(letter)).unwrap_or(rest.len());
+    let behind = &rest[name..];
+    let operator = behind.strip_prefix(':').unwrap_or(behind);
+    name > 0
+        && (behind.starts_with('}')
+            || operator.starts_with(['-', '+', '?'])
+            || behind.starts_with(['%', '#']))
+}
+
 /// `${...}`, behind its brace. Some forms run what is in the variable.
 fn parameter(parser: &mut Parser<'_, '_>) -> Parsed<()> {
+    if !is_common_parameter(parser.lexer.rest()) {
+        parser.script.doubt(Doubt::ShellsDiffer);
+    }
     parser.deeper(|parser| {
         let mut inner = Word::default();
         loop {
@@ -292,6 +408,8 @@ fn parameter(parser: &mut Parser<'_, '_>) -> Parsed<()> {
                     parser.lexer.at += parser.lexer.letter().ok_or(Fault)?.len_utf8();
                 }
                 '"' => {
+                    // Whether it ends the quotes around depends on the shell.
+                    parser.script.doubt(Doubt::ShellsDiffer);
                     parser.lexer.at += 1;
                     double_quoted(parser, &mut inner)?;
                 }
@@ -316,7 +434,7 @@ fn substitution(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
     parser.nested -= 1;
     (parser.cwd, parser.next) = (cwd, next);
     parser.lexer.documents = documents;
-    word.is_open = true;
+    (word.is_open, word.is_glob) = (true, false);
     word.text.push_str(parser.lexer.text.get(start..parser.lexer.at).unwrap_or_default());
     Ok(())
 }
@@ -342,7 +460,7 @@ fn backquoted(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
     for part in parts.into_iter().chain(guesses) {
         parser.add(part)?;
     }
-    word.is_open = true;
+    (word.is_open, word.is_glob) = (true, false);
     word.text.push_str(parser.lexer.text.get(start..parser.lexer.at).unwrap_or_default());
     Ok(())
 }
@@ -390,15 +508,20 @@ fn escaped(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
 fn documents(parser: &mut Parser<'_, '_>) -> Parsed<()> {
     for (delimiter, strips_tabs) in std::mem::take(&mut parser.lexer.documents) {
         let start = parser.lexer.at;
-        let mut end = start;
+        let (mut end, mut is_ended) = (start, false);
         for line in parser.lexer.rest().split_inclusive('\n') {
             parser.lexer.at += line.len();
             let text = line.strip_suffix('\n').unwrap_or(line);
             let text = if strips_tabs { text.trim_start_matches('\t') } else { text };
             if text == delimiter.text {
+                is_ended = true;
                 break;
             }
             end = parser.lexer.at;
+        }
+        if !is_ended {
+            // Shells do not agree on what one is that does not end.
+            return Err(Fault);
         }
         if delimiter.is_quoted && delimiter.is_plain() {
             continue;
