@@ -8,6 +8,7 @@ use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_policy::{Answer, Decision, Mode, Policy, Subject, Verdict};
 use switchboard_session::Decider;
 
+use crate::outcome::CommandError;
 use crate::policy_file::{self, SystemFiles};
 use crate::standard_error;
 
@@ -20,14 +21,20 @@ pub(crate) struct PermissionsArgument {
     pub(crate) permissions: Option<PathBuf>,
 }
 
+impl PermissionsArgument {
+    /// Reads the rules. A file that was named but cannot be used is an error: whoever named it counts on it.
+    pub(crate) fn rules(&self) -> Result<Rules, CommandError> {
+        Rules::of_file(self.permissions.as_deref())
+    }
+}
+
 /// Whose rules count.
 #[derive(Debug, Clone)]
 enum Source {
     /// What somebody said on the command line, and nothing else.
     Said(Policy),
-    /// A file that was named on the command line, as it was at the start; nothing where it cannot be used. That of a
-    /// project is on top of it.
-    File(Option<Policy>),
+    /// A file that was named on the command line, as it was at the start. That of a project is on top of it.
+    File(Policy),
     /// The user's own file, as it is when something is asked, with that of a project on top.
     User,
 }
@@ -47,15 +54,21 @@ impl Rules {
         Rules::new(Source::Said(policy))
     }
 
-    /// Those of a file, or the user's own where none is named. What is wrong with the file is said at once.
-    pub(crate) fn of_file(file: Option<&Path>) -> Self {
-        let mut rules = Rules::new(Source::User);
+    /// Those of a file, or the user's own where none is named.
+    fn of_file(file: Option<&Path>) -> Result<Self, CommandError> {
+        let mut rules = Rules::of_user();
         if let Some(file) = file {
-            let policy = policy_file::load(file, &rules.files);
-            let policy = policy.map_err(|refused| rules.complain(refused.to_string())).ok();
+            let policy = policy_file::load(file, &rules.files).map_err(|refused| {
+                CommandError::from(refused).hint("--permissions FILE: name a file of rules that can be read")
+            })?;
             rules.source = Source::File(policy);
         }
-        rules
+        Ok(rules)
+    }
+
+    /// The user's own, as they are when something is asked.
+    pub(crate) fn of_user() -> Self {
+        Rules::new(Source::User)
     }
 
     fn new(source: Source) -> Self {
@@ -82,8 +95,7 @@ impl Rules {
     fn for_project(&mut self, root: &str) -> Policy {
         let user = match &self.source {
             Source::Said(policy) => return policy.clone(),
-            Source::File(None) => return Policy::ask(),
-            Source::File(Some(policy)) => Ok(policy.clone()),
+            Source::File(policy) => Ok(policy.clone()),
             Source::User => policy_file::of_user(&self.files),
         };
         let policy = user.and_then(|user| policy_file::for_project(user, Path::new(root), &self.files));

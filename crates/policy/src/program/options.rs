@@ -131,17 +131,28 @@ const TABLE: &[Options] = &[
         programs: &["go"],
         words: &[
             "-C",
+            "-asmflags",
+            "-blockprofile",
+            "-compiler",
+            "-coverprofile",
+            "-cpuprofile",
             "-exec",
+            "-gccgoflags",
+            "-gcflags",
+            "-ldflags",
+            "-memprofile",
             "-modfile",
+            "-mutexprofile",
             "-o",
             "-outputdir",
             "-overlay",
+            "-pgo",
             "-pkgdir",
             "-toolexec",
+            "-trace",
             "-vettool",
             "-w",
         ],
-        long: &["--exec", "--modfile", "--outputdir", "--overlay", "--pkgdir", "--toolexec", "--vettool"],
         ..NONE
     },
     Options {
@@ -267,7 +278,7 @@ const TABLE: &[Options] = &[
     },
     Options { programs: &["wc", "du"], long: &["--files0-from"], ..NONE },
     Options { programs: &["tree"], words: &["-o"], letters: "oR", ..NONE },
-    Options { programs: &["date"], long: &["--set"], letters: "s", ..NONE },
+    Options { programs: &["date"], long: &["--file", "--set"], letters: "fs", ..NONE },
     Options { programs: &["file"], long: &["--compile", "--uncompress"], letters: "Cz", ..NONE },
     Options { programs: &["yq"], long: &["--inplace", "--in-place"], letters: "is", ..NONE },
     Options { programs: &["bat", "batcat", "delta"], long: &["--diff-args", "--pager", "--paging"], ..NONE },
@@ -415,7 +426,10 @@ fn runs_by_letter(words: &[Word], rest: &[Word]) -> bool {
 impl Options {
     fn has(&self, text: &str) -> bool {
         let name = text.split('=').next().unwrap_or(text);
-        let is_word = self.words.iter().any(|word| name == *word || *word == "-O" && text.starts_with("-O"));
+        // Some programs take their words with two dashes as well.
+        let single = name.strip_prefix('-').filter(|rest| rest.starts_with('-')).unwrap_or(name);
+        let is_word =
+            self.words.iter().any(|word| single == *word || *word == "-O" && text.starts_with("-O"));
         if is_word || *self.words == ["+"] && text.starts_with('+') {
             return true;
         }
@@ -525,6 +539,10 @@ mod tests {
             ("make -C/x", 1),
             ("go test -exec x ./...", 2),
             ("go test -toolexec=x ./...", 2),
+            ("go test --exec x ./...", 2),
+            ("go build -ldflags=-extld=x", 2),
+            ("date -f x", 1),
+            ("date --fil=x", 1),
             ("find . -exec cat {} +", 1),
             ("find . -delete", 1),
             ("find . -fprint x", 1),

@@ -107,10 +107,17 @@ impl From<DialectArgument> for Dialect {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let program = chosen_program(Path::new("."), arguments.agent.as_deref(), &arguments.command)?;
-    stdio::run_alone(serve(arguments, &program))
+    // Before the agent runs: without its rules, it must not.
+    let has_rules = arguments.permissions.permissions.is_some();
+    let rules = if has_rules { Some(arguments.permissions.rules()?) } else { None };
+    stdio::run_alone(serve(arguments, &program, rules))
 }
 
-async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, CommandError> {
+async fn serve(
+    arguments: &Arguments,
+    program: &Program,
+    rules: Option<Rules>,
+) -> Result<Outcome, CommandError> {
     let create = |path: &Path| {
         File::create(path)
             .map_err(|error| CommandError::usage(format!("cannot write {}: {error}", path.display())))
@@ -147,11 +154,7 @@ async fn serve(arguments: &Arguments, program: &Program) -> Result<Outcome, Comm
         losses,
         record,
         history,
-        permissions: arguments
-            .permissions
-            .permissions
-            .as_deref()
-            .map(|file| Permissions::new(Rules::of_file(Some(file)))),
+        permissions: rules.map(Permissions::new),
         terminal_events,
         stops,
         handshake_timeout: arguments.handshake.handshake_timeout,

@@ -79,6 +79,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let folder = working_directory(arguments.cwd.as_ref())?;
+    let rules = arguments.permissions.rules()?;
     let agent = arguments.agent.as_deref().or(arguments.command.is_empty().then_some("demo"));
     let program = chosen_program(&folder, agent, &arguments.command)?;
     let agent_name = agent_name(agent, arguments.command.first().map(OsStr::new));
@@ -97,7 +98,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let mut agents = vec![(agent_name, program)];
     let installed = agents::known().iter().filter(|agent| agent.installed().is_some());
     agents.extend(others(&Configuration::read(&folder), &agents[0].0, installed));
-    let opening = Opening { store, agents, folder, recording };
+    let opening = Opening { store, agents, folder, recording, rules };
     stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(arguments, opening))
 }
 
@@ -109,6 +110,7 @@ struct Opening {
     folder: PathBuf,
     /// The recording to look at first.
     recording: Option<String>,
+    rules: Rules,
 }
 
 /// The agents beside one that was chosen: those that are configured, and the known ones that are installed. A new session may be
@@ -143,7 +145,7 @@ fn recording(store: &Store, name: &str) -> Result<String, CommandError> {
 }
 
 async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, CommandError> {
-    let Opening { store, agents, folder, recording } = opening;
+    let Opening { store, agents, folder, recording, rules } = opening;
     let agents =
         agents.into_iter().map(|(name, program)| (name, program.working_directory(&folder))).collect();
     let cannot = |error: std::io::Error| CommandError::failed(format!("cannot serve: {error}"));
@@ -157,7 +159,6 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
     })?;
     let guard = Guard::new(listener.local_addr().map_err(cannot)?.port());
     let who = web::myself();
-    let rules = Rules::of_file(arguments.permissions.permissions.as_deref());
     let hub = Hub::start(HubOptions {
         // It is there as long as this is.
         idle: Duration::MAX,

@@ -133,7 +133,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, CommandError> {
         (true, ..) => Rules::of(Policy::approve_all()),
         (_, true, _) => Rules::of(Policy::approve_reads()),
         (.., true) => Rules::of(Policy::deny_all()),
-        _ => Rules::of_file(arguments.permissions.permissions.as_deref()),
+        _ => arguments.permissions.rules()?,
     };
     let configured = arguments.first.as_deref().filter(|_| arguments.command.is_empty());
     let about = About {

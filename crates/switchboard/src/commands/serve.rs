@@ -115,6 +115,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let folder = std::env::current_dir()
         .map_err(|error| CommandError::failed(format!("cannot tell where this was started: {error}")))?;
+    let rules = arguments.permissions.rules()?;
     let agents = agents(arguments, &folder)?;
     let address = address(arguments)?;
     let tls = match (&arguments.tls_cert, &arguments.tls_key) {
@@ -133,7 +134,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let settings = HubSettings::read(&folder)?;
     let telemetry = arguments.telemetry.begin()?.map(HubTelemetry::new);
     let serving =
-        Serving { folder, address, tls, store, log, agents, logger, settings, telemetry, open_files };
+        Serving { folder, address, tls, store, log, agents, logger, settings, telemetry, open_files, rules };
     stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(arguments, serving))
 }
 
@@ -176,6 +177,7 @@ struct Serving {
     logger: Logger,
     settings: HubSettings,
     telemetry: Option<HubTelemetry>,
+    rules: Rules,
     /// The limits of open files before and after it was raised.
     open_files: (u64, u64),
 }
@@ -244,7 +246,7 @@ fn address(arguments: &Arguments) -> Result<SocketAddr, CommandError> {
 }
 
 async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, CommandError> {
-    let Serving { folder, address, tls, store, log, agents, logger, settings, telemetry, open_files } =
+    let Serving { folder, address, tls, store, log, agents, logger, settings, telemetry, open_files, rules } =
         serving;
     let log = log.open(&store, |progress| logger.say(progress)).await?;
     let failed = |error: std::io::Error| CommandError::failed(format!("cannot serve: {error}"));
@@ -283,7 +285,6 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         address: links_first(origins.clone(), arguments.behind_proxy.is_some()).swap_remove(0),
         roots: roots.names(),
     };
-    let rules = Rules::of_file(arguments.permissions.permissions.as_deref());
     let folders: Folders = Box::new(move |folder| {
         roots.resolve(folder).map_err(|Refused { reason, roots }| FolderRefusal { reason, roots })
     });

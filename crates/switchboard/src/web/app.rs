@@ -119,6 +119,6 @@ pub(crate) fn desk_for_tests(store: &Store) -> Arc<Desk> {
         ..HubOptions::new(store.clone(), agents, Box::new(|folder| Ok(folder.to_owned())))
     });
     let app =
-        App::new(store.clone(), hub.unwrap(), Audience::One, "/".into(), Guard::new(1), Rules::of_file(None));
+        App::new(store.clone(), hub.unwrap(), Audience::One, "/".into(), Guard::new(1), Rules::of_user());
     Desk::new(Arc::new(app), who)
 }

@@ -224,29 +224,65 @@ fn a_recording_of_a_bridge_tells_which_rule_answered() {
     }
 }
 
+/// A file that is named with `--permissions` and cannot be used is an error in every command, before anything is started.
 #[test]
-fn files_that_cannot_be_used_make_everything_asked() {
+fn a_named_file_of_rules_that_cannot_be_used_is_an_error_in_every_command() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
     place.write("work/open.toml", RULES);
     let everybody = std::fs::Permissions::from_mode(0o666);
     std::fs::set_permissions(place.work().join("open.toml"), everybody).unwrap();
     place.write("work/wrong.toml", "default = \"allow\"\nrules = 1\n");
-    for (file, why) in [
-        ("missing.toml", "cannot read missing.toml"),
-        ("wrong.toml", "wrong.toml:2: "),
-        ("open.toml", "everybody can write to it"),
+    place.write("work/folder/x", "");
+    // The agent would leave a mark.
+    let agent = ["--", "sh", "-c", "touch started; cat"];
+    for (file, code, why) in [
+        ("missing.toml", 2, "cannot read missing.toml"),
+        ("missing/missing.toml", 2, "cannot read missing/missing.toml"),
+        ("folder", 2, "cannot read folder"),
+        ("wrong.toml", 1, "wrong.toml:2: "),
+        ("open.toml", 1, "everybody can write to it"),
     ] {
-        let mut editor = Editor::start(&place, 1, OLD_AGENT, &["--permissions", file]);
-        let heard = editor.prompt("cargo test", "yes");
-        assert!(is_asked(&heard), "{file}");
-        let said = editor.end();
-        assert!(said.contains(why) && said.contains("everything is asked"), "{file}: {said}");
-        // And where nobody can be asked, nothing is allowed.
-        let run = place.run(&["run", "cargo test", "--permissions", file, "--", "sh", "-c", OLD_AGENT]);
-        assert_eq!((run.code, run.stdout.contains("answered=no")), (5, true), "{}", run.stdout);
-        assert!(run.stderr.contains(why), "{file}: {}", run.stderr);
+        for command in [
+            &["run", "cargo test"][..],
+            &["bridge"],
+            &["open", "--no-browser", "--no-record"],
+            &["serve", "--listen", "127.0.0.1:0", "--store", "hub"],
+        ] {
+            let arguments = [command, &["--permissions", file], &agent].concat();
+            let run = place.run(&arguments);
+            assert_eq!(run.code, code, "{arguments:?}: {}", run.stderr);
+            assert!(run.stderr.contains(why), "{arguments:?}: {}", run.stderr);
+            assert!(!place.work().join("started").exists(), "{arguments:?}");
+        }
     }
+    for command in [
+        &["policy", "check", "missing.toml"][..],
+        &["policy", "test", "missing.toml", "missing.jsonl"],
+        &["policy", "trust", "missing.toml"],
+        &["policy", "suggest", "--policy", "missing.toml"],
+        &["policy", "explain", "--policy", "missing.toml"],
+    ] {
+        let run = place.run(command);
+        assert_eq!(run.code, 2, "{command:?}: {}", run.stderr);
+        assert!(run.stderr.contains("cannot read missing.toml"), "{command:?}: {}", run.stderr);
+    }
+}
+
+/// What nobody named is not there by accident: a project's file that cannot be used makes everything asked.
+#[test]
+fn a_projects_file_that_cannot_be_used_makes_everything_asked() {
+    let place = Place::new();
+    place.write("work/rules.toml", RULES);
+    place.write("work/switchboard-policy.toml", "default = \"allow\"\nrules = 1\n");
+    let mut editor = Editor::start(&place, 1, OLD_AGENT, &["--permissions", "rules.toml"]);
+    let heard = editor.prompt("cargo test", "yes");
+    assert!(is_asked(&heard));
+    let said = editor.end();
+    assert!(said.contains("switchboard-policy.toml:2: ") && said.contains("everything is asked"), "{said}");
+    // And where nobody can be asked, nothing is allowed.
+    let run = place.run(&["run", "cargo test", "--permissions", "rules.toml", "--", "sh", "-c", OLD_AGENT]);
+    assert_eq!((run.code, run.stdout.contains("answered=no")), (5, true), "{}", run.stdout);
 }
 
 #[test]

@@ -177,9 +177,8 @@ fn word(parser: &mut Parser<'_, '_>) -> Parsed<Word> {
                     }
                     '~' if word.text.is_empty() && !word.is_quoted => {
                         word.has_tilde = true;
-                        // Only the name of a user may follow, and that unquoted.
-                        let is_common =
-                            |next: char| next.is_ascii_alphanumeric() || "/_. \t\n;&|<>()".contains(next);
+                        // They do not agree on users that there are not, nor on quotes.
+                        let is_common = |next: char| "/ \t\n;&|<>()".contains(next);
                         if rest[1..].chars().next().is_some_and(|next| !is_common(next)) {
                             parser.script.doubt(Doubt::ShellsDiffer);
                         }
