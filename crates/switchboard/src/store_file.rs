@@ -10,6 +10,8 @@ use crate::units;
 
 /// The environment variable that names the store.
 const STORE: &str = "SWITCHBOARD_STORE";
+/// Of more sessions that were cut off only the number is told.
+const MOST_TOLD: usize = 8;
 
 /// Where the store is: as named, else by the environment variable, else in the folder for data.
 pub(crate) fn place(named: Option<&PathBuf>) -> Result<PathBuf, CommandError> {
@@ -229,7 +231,13 @@ fn open_within(place: PathBuf, limits: &Limits, makes_room: bool) -> Result<Stor
             ),
         }
     }
-    for repair in store.repairs() {
+    let repairs = store.repairs();
+    if repairs.len() > MOST_TOLD && repairs.iter().all(|repair| repair.problem.is_none()) {
+        let count = repairs.len();
+        eprintln!("{count} sessions: their recordings were cut off; they are put in order in the background");
+        return Ok(store);
+    }
+    for repair in repairs {
         match &repair.problem {
             None => eprintln!(
                 "session {}: its recording was cut off; its last {} records are in order again",

@@ -367,6 +367,7 @@ impl Core {
                 Purpose::Close,
             );
             self.leave(host, session);
+            self.leave_unresponsive(host, session, agent_session);
         }
         if let (true, Some(agent_session)) = (is_busy, agent_session) {
             let update = r#"{"sessionUpdate":"state_update","state":"idle","stopReason":"cancelled"}"#;

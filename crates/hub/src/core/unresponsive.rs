@@ -159,6 +159,16 @@ impl Core {
         self.run_next(id);
     }
 
+    /// A session is closed: a process that did not stop its work is ended when no other session is at work in it.
+    pub(super) fn leave_unresponsive(&mut self, host: HostId, id: &SessionId, agent_session: &str) {
+        let is_unresponsive = self.sessions.get(id).is_some_and(|session| session.is_unresponsive);
+        if let (true, Some(known)) = (is_unresponsive, self.hosts.get_mut(&host)) {
+            known.is_unresponsive = true;
+            known.left.insert(agent_session.to_owned());
+            known.forget_abandoned(id);
+        }
+    }
+
     /// The sessions that would be interrupted if an agent process were ended for another one.
     fn at_work_beside(&self, host: HostId, id: &SessionId) -> Vec<SessionId> {
         let mut at_work = self.at_work_in(host);

@@ -260,3 +260,35 @@ fn begin(store: &Store, beginning: Beginning) -> Result<Begun, String> {
     save(store, &known, "").map_err(|error| error.to_string())?;
     Ok(Begun { known, recorder })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn more_sessions_are_written_than_logs_may_be_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("store.sqlite3")).unwrap();
+        let mut log = LocalLog::new(store.clone()).with_limit(2);
+        let mut ids = Vec::new();
+        for _ in 0..6 {
+            let beginning =
+                Beginning { agent: "a".to_owned(), owner: "o".to_owned(), folder: "/w".to_owned() };
+            let begun = log.begin(beginning).await.unwrap();
+            ids.push(log.begun(begun).id);
+        }
+        for round in 0..3 {
+            for id in &ids {
+                log.append(id, round, Channel::ToClient, "{}").unwrap();
+                assert_eq!(log.commit().await, []);
+                assert!(log.recorders.len() <= 2);
+            }
+        }
+        SessionLog::close(Box::new(log)).await;
+        for id in &ids {
+            assert_eq!(store.read(id, 0).unwrap().count(), 3, "{id}");
+            assert!(!store.is_recording(id).unwrap(), "{id}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! A hub of its own for each measurement, and what it takes.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -58,6 +59,21 @@ impl Hub {
         let _ = self.child.wait();
         let folder = std::mem::replace(&mut self.folder, tempfile::tempdir().unwrap());
         Hub::start_in(folder, &[])
+    }
+
+    /// How many sessions it has, by what it tells operators.
+    pub(crate) fn sessions(&self) -> usize {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let (address, token) = (&self.address, &self.token);
+        write!(
+            stream,
+            "GET /metrics HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let counts = answer.lines().filter_map(|line| line.strip_prefix("switchboard_sessions{"));
+        counts.map(|line| line.rsplit_once(' ').unwrap().1.parse::<usize>().unwrap()).sum()
     }
 
     /// How many files it has open.

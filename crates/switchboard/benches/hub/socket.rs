@@ -55,20 +55,6 @@ impl Socket {
         self.ask("session/detach", json!({"sessionId": session})).await;
     }
 
-    /// How many sessions there are, page by page.
-    pub(crate) async fn count_sessions(&mut self) -> usize {
-        let (mut count, mut cursor) = (0, Value::Null);
-        loop {
-            let params = if cursor.is_null() { json!({}) } else { json!({"cursor": cursor}) };
-            let page = self.ask("session/list", params).await;
-            count += page["sessions"].as_array().unwrap().len();
-            cursor = page["nextCursor"].clone();
-            if cursor.is_null() {
-                return count;
-            }
-        }
-    }
-
     pub(crate) async fn prompt(&mut self, session: &str, text: &str) {
         let prompt = json!([{"type": "text", "text": text}]);
         self.ask("session/prompt", json!({"sessionId": session, "prompt": prompt})).await;

@@ -7,7 +7,7 @@ mod damage;
 mod editors;
 mod full_disk;
 pub(crate) mod hub;
-mod lifecycle;
+pub(crate) mod lifecycle;
 mod nats;
 mod nats_access;
 mod taken_up;

@@ -227,7 +227,8 @@ fn a_session_that_its_agent_has_lost_goes_on_in_one_transcript_with_a_divider() 
         match channel.message() {
             Some((side, _)) => drop(conversation.read(text, Some(side), switchboard_acp::Moment(0))),
             None if *channel == Channel::Hub => {
-                drop(switchboard_store::apply_hub_note(&mut conversation, text, switchboard_acp::Moment(0)))
+                let _ =
+                    switchboard_store::apply_hub_note(&mut conversation, text, switchboard_acp::Moment(0));
             }
             None => {}
         }

@@ -307,3 +307,14 @@ fn a_prompt_for_an_agent_that_cannot_start_fails_instead_of_starting_it_for_ever
     assert_eq!(started(&mut world), None);
     assert_eq!(world.clients[&client].answers[&77][0]["error"]["message"], "it cannot be started");
 }
+
+#[test]
+fn an_agent_that_does_not_stop_its_work_in_a_session_that_is_closed_is_ended() {
+    let mut world = world(1 << 20);
+    let (client, _) = cancelled_in_vain(&mut world);
+    world.wait(30_000);
+    let host = world.agent.host.unwrap();
+    world.request(client, "session/close", json!({"sessionId": "h1"}));
+    world.wait(1);
+    assert!(world.core.hosts[&host].is_ending);
+}

@@ -27,10 +27,15 @@ while IFS= read -r line; do
 done
 "#;
 
-fn stubborn(place: &Place) -> Hub {
+/// Writes the agent into a place, and lets it have a second to stop. Gives the command.
+pub(crate) fn write_stubborn(place: &Place) -> [&'static str; 3] {
     place.write("work/stubborn", STUBBORN);
     place.write("home/.config/switchboard/config.json", r#"{"hub": {"cancel_timeout": "1s"}}"#);
-    Hub::start(place, &["--", "sh", "stubborn"])
+    ["--", "sh", "stubborn"]
+}
+
+fn stubborn(place: &Place) -> Hub {
+    Hub::start(place, &write_stubborn(place))
 }
 
 /// The process that an agent told of.
@@ -93,6 +98,10 @@ fn an_agent_that_ignores_cancel_is_given_up_and_started_again_and_the_session_st
     assert_eq!(shown.stdout.matches("--- The agent has lost its memory").count(), 2, "{}", shown.stdout);
     let json = place.run(&["sessions", "show", &session, "--json", "--store", store]);
     assert_eq!(json.stdout.lines().count(), 1, "{}", json.stdout);
+    for before_and_after in ["again", "hello"] {
+        let found = place.run(&["sessions", "search", before_and_after, "--store", store]);
+        assert!(found.stdout.contains(&session), "{}", found.stdout);
+    }
     let listed = place.run(&["sessions", "list", "--store", store]);
     assert!(listed.stdout.contains("wait"), "the title stays: {}", listed.stdout);
 }

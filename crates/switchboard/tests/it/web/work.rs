@@ -1,6 +1,8 @@
 //! Tool calls, terminals, cancelling, and agents that misbehave.
 
 use super::talk::{Talk, done};
+use crate::agent_program::Place;
+use crate::serve::lifecycle::write_stubborn;
 
 #[test]
 fn a_tool_call_is_a_card() {
@@ -117,6 +119,25 @@ fn an_agent_that_dies_is_started_again() {
     // What was said before is above a divider that says what the agent knows.
     page.wait_for(".e-memory-lost :: The agent has lost its memory of what is above");
     page.wait_for("article.e-agent :: I do not feel well.");
+    talk.all_is_well();
+}
+
+#[test]
+fn an_agent_that_does_not_stop_can_be_ended_and_the_next_message_starts_it_again() {
+    let place = Place::new();
+    let command = write_stubborn(&place);
+    let talk = Talk::with(place, &command);
+    let page = &talk.page;
+    talk.say("wait");
+    page.wait_for("article.e-agent :: I am ");
+    page.click("#cancel");
+    page.wait_for("#trouble :: The agent did not stop after the cancellation");
+    page.screenshot("unresponsive");
+    page.click("[data-action='end-agent']");
+    page.wait_gone("#trouble :: The agent did not stop after the cancellation");
+    talk.ask("hello");
+    page.wait_for(".e-memory-lost :: The agent has lost its memory of what is above");
+    page.wait_until("find('article.e-agent').length === 2");
     talk.all_is_well();
 }
 
