@@ -156,7 +156,14 @@ pub(crate) fn patch_content<'a, B: Block>(
     if blocks.is_empty() && stored.is_empty() {
         return ContentChange::Kept;
     }
-    stored.replace(blocks);
+    let mut content = Content::default();
+    content.replace(blocks);
+    // Many agents stream a message and then send it as a whole. The items stay those of the chunks, so that nothing has
+    // changed for anybody who has shown them.
+    if stored.is_empty() == content.is_empty() && stored.says_the_same(&content) {
+        return ContentChange::Kept;
+    }
+    *stored = content;
     ContentChange::Replaced(blocks.len())
 }
 

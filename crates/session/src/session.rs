@@ -335,10 +335,15 @@ impl Session {
                         change.content = ContentChange::Replaced(0);
                     }
                     Field::Set(output) => {
+                        let before = terminal.clone();
                         terminal.clear_output();
                         terminal.append(limit, &output.data);
                         terminal.output_attached = Attached::of(output.meta.as_ref(), &output.extra);
-                        change.content = ContentChange::Replaced(terminal.output.len());
+                        if *terminal == before {
+                            *terminal = before;
+                        } else {
+                            change.content = ContentChange::Replaced(terminal.output.len());
+                        }
                     }
                 }
                 let fields = &mut change.fields;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use serde_json::Value;
 use switchboard_acp::WireFormat;
-use switchboard_session::{Change, ContentChange, Session};
+use switchboard_session::{Change, ContentChange, Entry, Session};
 
 use crate::generate::{apply, fold, json_of, updates};
 use crate::reference::Reference;
@@ -137,6 +137,24 @@ proptest! {
         }
         let entries: Vec<_> = session.entries().map(|entry| entry.to_json(dialect)).collect();
         prop_assert_eq!(drawn, entries);
+    }
+
+    #[test]
+    fn what_is_told_again_as_it_is_changes_nothing((dialect, updates) in updates()) {
+        let mut session = Session::new(dialect);
+        for update in &updates {
+            apply(&mut session, update);
+            let before = session.snapshot();
+            // Each entry as a whole, whatever chunks it came in.
+            // What came beside the chunks of a terminal is no part of its output.
+            let has_chunks =
+                |entry: &Entry| entry.as_terminal().is_some_and(|terminal| terminal.chunks().next().is_some());
+            for whole in before.entries().filter(|entry| !has_chunks(entry)).map(Entry::to_update) {
+                let changes = session.apply(&whole);
+                prop_assert!(changes.is_empty(), "{changes:?} by {whole:?}");
+            }
+            prop_assert_eq!(&before, &*session);
+        }
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Reference {
             "user_message" | "agent_message" | "agent_thought" => {
                 let new = json!({"type": tag, "messageId": update["messageId"], "content": []});
                 let entry = self.entry(new, "messageId");
-                patch(entry, update, "content", json!([]));
+                patch_content(entry, update);
                 patch_meta(entry, update, merges);
             }
             "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk" => {
@@ -62,7 +62,7 @@ impl Reference {
                 }
                 patch(entry, update, "kind", json!("other"));
                 patch(entry, update, "status", json!("pending"));
-                patch(entry, update, "content", json!([]));
+                patch_content(entry, update);
                 patch(entry, update, "locations", json!([]));
                 for key in ["title", "rawInput", "rawOutput"] {
                     patch(entry, update, key, Value::Null);
@@ -168,6 +168,32 @@ fn patch(stored: &mut Map<String, Value>, update: &Value, key: &str, default: Va
     } else {
         stored.insert(key.to_owned(), value);
     }
+}
+
+/// Content that says the same as before keeps its blocks, wherever chunks of its text began and ended.
+fn patch_content(stored: &mut Map<String, Value>, update: &Value) {
+    let blocks = |content: &Value| content.as_array().map_or(0, Vec::len);
+    let content = &update["content"];
+    if blocks(content) > 0 && blocks(&stored["content"]) > 0 && said(content) == said(&stored["content"]) {
+        return;
+    }
+    patch(stored, update, "content", json!([]));
+}
+
+/// What content says: plain text as long as can be, and what lies between.
+fn said(content: &Value) -> Vec<Value> {
+    let mut said: Vec<Value> = Vec::new();
+    for block in content.as_array().into_iter().flatten() {
+        let inner = if block["type"] == "content" { &block["content"] } else { block };
+        let text = inner["text"].as_str().filter(|text| *inner == json!({"type": "text", "text": text}));
+        match (text, said.last_mut()) {
+            (Some(""), _) => {}
+            (Some(text), Some(Value::String(before))) => before.push_str(text),
+            (Some(text), _) => said.push(json!(text)),
+            (None, _) => said.push(block.clone()),
+        }
+    }
+    said
 }
 
 fn patch_meta(stored: &mut Map<String, Value>, update: &Value, merges: bool) {

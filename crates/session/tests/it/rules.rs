@@ -1,8 +1,8 @@
 //! Rules that are worth a test of their own.
 
 use serde_json::json;
-use switchboard_acp::WireFormat;
-use switchboard_session::{Activity, EntryKind, Session};
+use switchboard_acp::{Base64, Field, WireFormat, v2};
+use switchboard_session::{Activity, Change, ContentChange, EntryKind, Session};
 
 use crate::generate::{apply, fold, json_of};
 
@@ -56,6 +56,47 @@ fn terminal_bytes_may_split_a_character_and_a_snapshot_replaces_them() {
         &json!({"sessionUpdate": "terminal_update", "terminalId": "t", "output": {"data": "WA=="}}),
     );
     assert_eq!(session.terminal("t").unwrap().output().to_vec(), b"X");
+}
+
+#[test]
+fn a_whole_message_that_says_what_was_streamed_changes_nothing() {
+    let texts = |texts: &[&str]| -> Vec<v2::ContentBlock<'static>> {
+        texts.iter().map(|text| v2::ContentBlock::text((*text).to_owned())).collect()
+    };
+    let mut session = Session::new(WireFormat::Any);
+    for text in ["Hel", "lo", ""] {
+        let chunk = v2::ContentChunk::new("m", v2::ContentBlock::text(text));
+        session.apply(&v2::SessionUpdate::AgentMessageChunk(chunk));
+    }
+    let mut whole = |blocks| {
+        let mut message = v2::MessageUpdate::new("m");
+        message.content = Field::Set(blocks);
+        let changes = session.apply(&v2::SessionUpdate::AgentMessage(message));
+        let content = changes.iter().next().map(|change| match change {
+            Change::Entry(change) => change.content,
+            other => panic!("{other:?}"),
+        });
+        (content, session.entry(0).unwrap().as_message().unwrap().content().text())
+    };
+    assert_eq!(whole(texts(&["Hello"])), (None, "Hello".to_owned()));
+    assert_eq!(whole(texts(&["He", "llo"])), (None, "Hello".to_owned()));
+    assert_eq!(whole(texts(&["Hello!"])), (Some(ContentChange::Replaced(1)), "Hello!".to_owned()));
+    assert_eq!(whole(texts(&["Hello"])), (Some(ContentChange::Replaced(1)), "Hello".to_owned()));
+    assert_eq!(whole(Vec::new()), (Some(ContentChange::Replaced(0)), String::new()));
+    assert_eq!(whole(Vec::new()), (None, String::new()));
+}
+
+#[test]
+fn a_terminal_that_tells_its_output_again_changes_nothing() {
+    let mut session = Session::new(WireFormat::Any);
+    let chunk = v2::TerminalOutputChunk::new("t", Base64::from_bytes(b"ab"));
+    session.apply(&v2::SessionUpdate::TerminalOutputChunk(chunk));
+    let mut tell = |bytes: &[u8]| {
+        let mut update = v2::TerminalUpdate::new("t");
+        update.output = Field::Set(v2::TerminalOutput::new(Base64::from_bytes(bytes)));
+        session.apply(&v2::SessionUpdate::TerminalUpdate(Box::new(update))).len()
+    };
+    assert_eq!([tell(b"ab"), tell(b"abc"), tell(b"abc"), tell(b"ab")], [0, 1, 0, 1]);
 }
 
 #[test]
