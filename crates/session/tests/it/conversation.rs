@@ -241,3 +241,67 @@ fn the_answer_to_a_question_that_was_taken_back_is_not_the_next_ones() {
     let session = conversation.session(Some("s")).unwrap();
     assert_eq!(session.permissions().map(Permission::is_granted).collect::<Vec<_>>(), [false, true]);
 }
+
+/// A line of a recording, and who says it.
+fn said(from: Side, mut message: Value) -> (Side, String) {
+    message["jsonrpc"] = json!("2.0");
+    (from, message.to_string())
+}
+
+/// What becomes of each line.
+fn read_lines(
+    conversation: &mut Conversation,
+    lines: &[(Side, String)],
+) -> Vec<Result<(), ConversationError>> {
+    let mut all = Vec::new();
+    for (from, line) in lines {
+        conversation.read_line(line, Some(*from), Moment(0), |_, folded| all.push(folded.map(drop)));
+    }
+    all
+}
+
+#[test]
+fn a_recording_of_version_1_is_an_error_that_names_what_translates_it() {
+    let hello = |version: u16, result: Value| {
+        let params = json!({"protocolVersion": version});
+        [
+            said(Side::Client, json!({"id": 0, "method": "initialize", "params": params})),
+            said(Side::Agent, json!({"id": 0, "result": result})),
+        ]
+    };
+    let update = |update: Value| {
+        said(Side::Agent, json!({"method": "session/update", "params": {"sessionId": "s", "update": update}}))
+    };
+    let chunk = update(json!({"sessionUpdate": "agent_message_chunk", "messageId": "m",
+        "content": {"type": "text", "text": "hi"}}));
+    let call = update(json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "t"}));
+    let ended = said(Side::Agent, json!({"id": 2, "result": {"stopReason": "end_turn"}}));
+    let of_v1 = json!({"protocolVersion": 1, "agentCapabilities": {}});
+    let mut conversation = Conversation::new(WireFormat::Any);
+    assert_eq!(read_lines(&mut conversation, &hello(1, of_v1.clone())), [Ok(()), Ok(())]);
+    let without_id =
+        update(json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "hi"}}));
+    let refused = read_lines(&mut conversation, &[chunk.clone(), call.clone(), ended.clone(), without_id]);
+    assert_eq!(refused, [const { Err(ConversationError::Version1) }; 4]);
+    assert!(refused[0].as_ref().unwrap_err().to_string().contains("switchboard_bridge::RecordingBridge"));
+    assert_eq!(conversation.len(), 0, "nothing is folded");
+    // An agent that repeats the number, and speaks version 1.
+    let echoed = json!({"protocolVersion": 2, "agentCapabilities": {}});
+    read_lines(&mut conversation, &hello(2, echoed));
+    assert_eq!(read_lines(&mut conversation, &[chunk.clone()]), [Err(ConversationError::Version1)]);
+    // A batch is refused entry by entry.
+    let (from, batch) = (Side::Agent, format!("[{},{}]", chunk.1, call.1));
+    let refused = read_lines(&mut conversation, &[(from, batch)]);
+    assert_eq!(refused, [const { Err(ConversationError::Version1) }; 2]);
+    // The next connection is judged by itself.
+    let of_v2 = json!({"protocolVersion": 2, "info": {"name": "a", "version": "1"}, "capabilities": {}});
+    read_lines(&mut conversation, &hello(2, of_v2));
+    assert_eq!(read_lines(&mut conversation, &[chunk.clone()]), [Ok(())]);
+    assert_eq!(conversation.len(), 1);
+    // What is not known is kept, where it is clear which version is spoken.
+    assert_eq!(read_lines(&mut conversation, &[call.clone()]), [Ok(())]);
+    // Without a handshake, what only version 1 has shows it.
+    let mut conversation = Conversation::new(WireFormat::Any);
+    let told = read_lines(&mut conversation, &[chunk, call, ended]);
+    assert_eq!(told, [Ok(()), Err(ConversationError::Version1), Err(ConversationError::Version1)]);
+}

@@ -1,7 +1,7 @@
 //! Recordings of agents, ours and others.
 
 use switchboard_acp::WireFormat;
-use switchboard_session::{Activity, Conversation, Moment, Session, Side};
+use switchboard_session::{Activity, Conversation, ConversationError, Moment, Session, Side};
 use switchboard_testkit::recordings;
 
 /// Whether the agent of a recording settled on version 2, as its answer to `initialize` says.
@@ -60,4 +60,23 @@ fn who_says_what_shows_where_nobody_tells() {
         }
     }
     assert!(answered >= 3, "only {answered} questions were asked");
+}
+
+#[test]
+fn no_recording_of_version_1_is_folded_without_a_word() {
+    let mut refused = 0;
+    for recording in recordings().iter().filter(|recording| !is_version_2(&recording.lines)) {
+        let mut conversation = Conversation::new(WireFormat::Any);
+        let mut is_told = false;
+        for line in &recording.lines {
+            let from = if line.from_agent { Side::Agent } else { Side::Client };
+            conversation.read_line(&line.message, Some(from), Moment(0), |_, folded| {
+                is_told |= folded == Err(ConversationError::Version1);
+            });
+        }
+        let is_said = recording.lines.iter().any(|line| line.message.contains("\"session/update\""));
+        assert!(is_told || !is_said, "{}", recording.name);
+        refused += usize::from(is_told);
+    }
+    assert!(refused > 0, "no recording of version 1 was read");
 }
