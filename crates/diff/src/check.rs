@@ -50,6 +50,12 @@ pub enum Note {
         /// The word for the format.
         format: String,
     },
+    /// The headers of the patch name a path behind a prefix of Git such as `a/` or `b/`, where the protocol has absolute
+    /// paths. Which file is meant is clear nevertheless.
+    Prefixed {
+        /// The path in the patch, without the prefix.
+        path: String,
+    },
 }
 
 impl Note {
@@ -60,6 +66,7 @@ impl Note {
             Note::UnknownOperation { operation, .. } if operation.starts_with('_') => "custom_operation",
             Note::UnknownOperation { .. } => "reserved_operation",
             Note::UnknownFormat { .. } => "unknown_format",
+            Note::Prefixed { .. } => "patch_path_prefixed",
         }
     }
 }
@@ -82,6 +89,10 @@ impl fmt::Display for Note {
             Note::UnknownFormat { format } => {
                 write!(formatter, "the patch is in the format \"{format}\", which is not read here")
             }
+            Note::Prefixed { path } => write!(
+                formatter,
+                "{path}: the headers of the patch should have the absolute path, without a prefix such as a/ and b/"
+            ),
         }
     }
 }
@@ -239,7 +250,8 @@ const MOST_SHOWN: usize = 60;
 ///
 /// The list of changes is what counts, and the patch may show some or all of them: what it does not show is noted.
 /// So is an operation that is not known. A patch of the format that ACP defines consists of `diff --git` sections
-/// and nothing else. One with relative paths is compared below the root that fits, and each such path is named.
+/// and nothing else. One with relative paths is compared below the root that fits, and each such path is named; behind the
+/// prefixes that Git writes, `a/` and `b/`, they are only noted.
 /// Without a patch, or with one in a format that is not known, only the list itself is checked.
 pub fn check(diff: &Diff) -> Checked {
     let mut checked = Checked::default();
@@ -250,7 +262,7 @@ pub fn check(diff: &Diff) -> Checked {
         return checked;
     }
     let parsed = parse_patch(patch.text.as_bytes());
-    let found = &mut checked.disagreements;
+    let Checked { disagreements: found, notes } = &mut checked;
     found.extend(parsed.faults.iter().cloned().map(Disagreement::Malformed));
     let texts = parsed.files.iter().map(|file| file.preamble).chain([parsed.trailer]);
     // What cannot be read at all is one fault, and not text between sections too.
@@ -262,9 +274,15 @@ pub fn check(diff: &Diff) -> Checked {
         if matches!(file.header, Header::Plain { .. }) {
             found.push(Disagreement::NotGit { path: String::from_utf8_lossy(file.path()).into_owned() });
         }
+        let is_prefixed = has_usual_prefixes(&file.header);
         for path in [&file.old_path, &file.new_path].into_iter().flatten() {
-            if !AbsolutePath::is_absolute(path) && named.insert(&**path) {
-                let path = String::from_utf8_lossy(path).into_owned();
+            if (AbsolutePath::is_absolute(path) && !is_prefixed) || !named.insert(&**path) {
+                continue;
+            }
+            let path = String::from_utf8_lossy(path).into_owned();
+            if is_prefixed {
+                notes.push(Note::Prefixed { path });
+            } else {
                 found.push(Disagreement::PatchPathNotAbsolute { path });
             }
         }
@@ -282,6 +300,13 @@ pub fn check(diff: &Diff) -> Checked {
         }
     }
     checked
+}
+
+/// Whether a header has prefixes as Git writes them, by what it compares: `a/` and `b/` mostly.
+fn has_usual_prefixes(header: &Header<'_>) -> bool {
+    let is_usual =
+        |prefix: &[u8]| matches!(prefix, [b'a' | b'b' | b'c' | b'i' | b'o' | b'w' | b'1' | b'2', b'/']);
+    matches!(header, Header::Git { old_prefix, new_prefix } if is_usual(old_prefix) && is_usual(new_prefix))
 }
 
 /// Text of a patch that belongs to no section, by its first line that is not blank.

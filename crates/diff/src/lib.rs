@@ -75,7 +75,9 @@ pub use patch::{
     ParsedPatch, PatchFault, Similarity, parse_patch, write_patch,
 };
 pub use stat::{FileStat, sections, stat};
-pub use texts::{CHANGES_KEY, FileAtHand, InV1, OPERATION_KEY, PATCH_KEY, from_v1, to_v1};
+pub use texts::{
+    CHANGES_KEY, FileAtHand, ITEMS_KEY, InV1, OPERATION_KEY, PATCH_KEY, from_v1, read_back, to_v1,
+};
 
 /// Runs the examples of the guide.
 #[cfg(doctest)]

@@ -4,6 +4,7 @@
 //! `_meta`, under the keys below.
 
 mod from_v1;
+mod read_back;
 mod to_v1;
 
 use std::borrow::Cow;
@@ -11,6 +12,7 @@ use std::borrow::Cow;
 use switchboard_acp::{Extra, Meta, Raw, Text};
 
 pub use from_v1::from_v1;
+pub use read_back::read_back;
 pub use to_v1::{InV1, to_v1};
 
 /// The key in a version 1 diff's `_meta` that carries the operation which texts cannot say: `delete`.
@@ -18,8 +20,11 @@ pub const OPERATION_KEY: &str = "acp.v2/operation";
 /// The key in a version 1 item's `_meta` that carries the changes of a structured diff, where texts do not say all of
 /// them.
 pub const CHANGES_KEY: &str = "acp.v2/changes";
-/// The key in a version 1 item's `_meta` that carries what a structured diff's patch has beside its text.
+/// The key in a version 1 item's `_meta` that carries what a structured diff's patch has beside its text; where
+/// [`CHANGES_KEY`] is there too, also its text.
 pub const PATCH_KEY: &str = "acp.v2/patch";
+/// The key in a version 1 item's `_meta` that carries how many items, from this one on, stand for one structured diff.
+pub const ITEMS_KEY: &str = "acp.v2/items";
 
 /// What is known of the file that a diff is about.
 #[derive(Debug, Clone, PartialEq, Eq)]

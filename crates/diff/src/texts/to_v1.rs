@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use switchboard_acp::{AbsolutePath, Meta, Raw, Text, Wire, WireFormat, v1, v2};
 
-use super::{CHANGES_KEY, Carried, FileAtHand, OPERATION_KEY, PATCH_KEY};
+use super::{CHANGES_KEY, Carried, FileAtHand, ITEMS_KEY, OPERATION_KEY, PATCH_KEY};
 use crate::apply::{Direction, apply_to_bytes};
 use crate::location::Location;
 use crate::model::{Change, Diff, FileType, Operation, PatchFormat};
@@ -50,20 +50,31 @@ struct TextPair {
 /// `file_at_hand` is asked for the content of files. Where a file is what the patch leads from or to, the
 /// item has the whole texts; else there is one item a hunk. What texts cannot say (a move, a binary file, a
 /// diff without a patch) is said in words. What neither shows (metadata, MIME types, keys that the protocol does not
-/// define) is in the first item's `_meta`, under [`CHANGES_KEY`] and [`PATCH_KEY`].
+/// define) is in the first item's `_meta`, under [`CHANGES_KEY`] and [`PATCH_KEY`]. From there
+/// [`read_back`](super::read_back) makes the same diff again.
 pub fn to_v1<'f>(source: v2::Diff<'_>, file_at_hand: impl FnMut(&str) -> FileAtHand<'f>) -> InV1 {
     let model = Diff::from(&source);
     let v2::Diff { changes, patch, meta, extra, more: _ } = source;
     let mut carried = Carried::new(meta.as_ref(), extra);
-    if !changes.iter().all(texts_say) {
-        carried.set(CHANGES_KEY, raw(&changes));
-    }
-    if let Some(rest) = patch.and_then(beside_text) {
-        carried.set(PATCH_KEY, rest);
-    }
     let mut items = items(&model, file_at_hand);
     if items.is_empty() {
         items.push(Item::Words("No file changed".to_owned()));
+    }
+    let texts_say_all = changes.iter().all(texts_say);
+    // Texts and words say again what is in the patch, so that a long one is not carried beside them.
+    let carries_text = !texts_say_all && patch.as_ref().is_none_or(|patch| patch.text.len() <= MOST_CARRIED);
+    if !texts_say_all {
+        carried.set(CHANGES_KEY, raw(&changes));
+    }
+    if carries_text {
+        carried.set(ITEMS_KEY, Raw::from(serde_json::Value::from(items.len())));
+    }
+    let patch = match patch {
+        Some(patch) if carries_text => Some(Raw::of(&patch, WireFormat::Newest)),
+        patch => patch.and_then(beside_text),
+    };
+    if let Some(patch) = patch {
+        carried.set(PATCH_KEY, patch);
     }
     let in_v1 = InV1 {
         in_words: items.iter().any(|item| matches!(item, Item::Words(_))),
@@ -75,6 +86,9 @@ pub fn to_v1<'f>(source: v2::Diff<'_>, file_at_hand: impl FnMut(&str) -> FileAtH
     let items = items.into_iter().map(|item| wire(item, carried.take().unwrap_or_default())).collect();
     InV1 { items, ..in_v1 }
 }
+
+/// The longest patch text, in bytes, that is carried in metadata.
+const MOST_CARRIED: usize = 1024 * 1024;
 
 /// Whether a pair of texts says all that the change says.
 fn texts_say(change: &v2::DiffChange<'_>) -> bool {

@@ -152,20 +152,20 @@ fn headers_of_mails_and_commits_are_refused() {
 fn relative_patches_are_compared_below_their_root() {
     let patch = "diff --git a/src/x b/src/x\n--- a/src/x\n+++ b/src/x\n@@ -1 +1 @@\n-a\n+b\n\
          diff --git a/x b/x\nnew file mode 100644\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+b\n";
-    verify(
-        &["modify /w/src/x", "add /w/x"],
-        patch,
-        &["src/x: the path in the patch is not absolute", "x: the path in the patch is not absolute"],
-    );
-    verify(
-        &["modify /w/src/x", "delete /w/x"],
-        patch,
-        &[
-            "src/x: the path in the patch is not absolute",
-            "x: the path in the patch is not absolute",
-            "/w/x: the changes have delete, the patch has add",
-        ],
-    );
+    let headers =
+        "the headers of the patch should have the absolute path, without a prefix such as a/ and b/";
+    let [first, second] = ["src/x", "x"].map(|path| format!("{path}: {headers}"));
+    let expected = [("patch_path_prefixed", &*first), ("patch_path_prefixed", &*second)];
+    noted(&["modify /w/src/x", "add /w/x"], patch, &expected);
+    // Absolute paths behind prefixes, with and without a second slash.
+    for (old, new) in [("a/w/x", "b/w/x"), ("a//w/x", "b//w/x")] {
+        let patch = format!("diff --git {old} {new}\n--- {old}\n+++ {new}\n@@ -1 +1 @@\n-a\n+b\n");
+        let path = &old[2..];
+        noted(&["modify /w/x"], &patch, &[("patch_path_prefixed", &format!("{path}: {headers}"))]);
+    }
+    verify(&["modify /w/src/x", "delete /w/x"], patch, &["/w/x: the changes have delete, the patch has add"]);
+    // Without prefixes, a relative path is one that the sender left so.
+    verify(&["modify /w/src/x"], &modify("src/x"), &["src/x: the path in the patch is not absolute"]);
 }
 
 #[test]

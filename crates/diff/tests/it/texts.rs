@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use switchboard_acp::{Wire as _, WireFormat, v1, v2};
 use switchboard_diff::{
-    Change, Diff, FileAtHand, FileType, InV1, Operation, PatchFormat, PatchText, check, from_v1, to_v1,
+    Change, Diff, FileAtHand, FileType, InV1, Operation, PatchFormat, PatchText, check, from_v1, read_back,
+    to_v1,
 };
 
 fn pair(old: Option<&str>, new: &str) -> Value {
@@ -313,7 +314,8 @@ fn what_neither_texts_nor_words_say_is_in_the_metadata() {
         json!({
             "d": 6,
             "acp.v2/changes": source["changes"],
-            "acp.v2/patch": {"format": "git_patch", "_meta": {"p": 3}, "pk": 4},
+            "acp.v2/items": 2,
+            "acp.v2/patch": source["patch"],
             "acp.v2/path": "mine",
         })
     );
@@ -324,6 +326,59 @@ fn what_neither_texts_nor_words_say_is_in_the_metadata() {
     let shown = to_v1(empty, |_| FileAtHand::Unknown);
     let expected = r#"{"type":"content","content":{"type":"text","text":"No file changed"},"_meta":{"d":6}}"#;
     assert_eq!(shown.items[0].encode(WireFormat::V1), expected);
+}
+
+#[test]
+fn a_diff_that_texts_cannot_say_comes_back_as_it_was() {
+    let rename = "diff --git /w/a /w/b\nsimilarity index 50%\nrename from /w/a\nrename to /w/b\n\
+                  --- /w/a\n+++ /w/b\n@@ -1 +1 @@\n-a\n+b\n";
+    let git = |text: &str| json!({"format": "git_patch", "text": text});
+    let binary =
+        json!({"operation": "modify", "path": "/w/logo.png", "fileType": "binary", "mimeType": "image/png"});
+    for source in [
+        json!({"changes": [binary]}),
+        json!({"changes": [{"operation": "move", "oldPath": "/w/a", "path": "/w/b"}]}),
+        json!({"changes": [{"operation": "move", "oldPath": "/w/a", "path": "/w/b"}], "patch": git(rename)}),
+        json!({"changes": [{"operation": "copy", "oldPath": "/w/a", "path": "/w/b", "fileType": "text"}],
+            "patch": git(&rename.replace("rename", "copy"))}),
+        json!({"changes": [{"operation": "delete", "path": "/w/logo.png", "fileType": "binary"}]}),
+        json!({"changes": [{"operation": "delete", "path": "/w/d", "fileType": "directory"}]}),
+        json!({"changes": [{"operation": "_touch", "path": "/w/x", "depth": 3}, binary],
+            "patch": {"format": "_acme", "text": "x", "_meta": {"p": 1}, "pk": 2},
+            "path": "mine", "content": [1], "dk": 5, "_meta": {"d": 6}}),
+        json!({"changes": [{"operation": "modify", "path": "/w/x", "mimeType": "text/x"}, binary], "patch": git(PATCH)}),
+    ] {
+        let text = source.to_string();
+        let diff = v2::Diff::decode(&text, WireFormat::Newest).unwrap();
+        for file in [FileAtHand::Unknown, content(BEFORE)] {
+            let mut items = to_v1(diff.clone(), |_| file.clone()).items;
+            let shown = items.len();
+            // What follows is another's.
+            items.push(v1::ToolCallContent::Content(v1::Content::new(v1::ContentBlock::text("more"))));
+            assert_eq!(read_back(&items), Some((diff.clone(), shown)), "{source}");
+            assert_eq!(read_back(&items[shown..]), None);
+        }
+    }
+}
+
+#[test]
+fn changes_that_an_item_carries_count_for_more_than_its_texts() {
+    let changes = json!([{"operation": "move", "oldPath": "/w/a", "path": "/w/b"}]);
+    let item = json!({"type": "diff", "path": "/w/b", "oldText": "a\n", "newText": "b\n", "_meta": {"acp.v2/changes": changes}});
+    let text = item.to_string();
+    let item = v1::ToolCallContent::decode(&text, WireFormat::V1).unwrap();
+    let (diff, count) = read_back(std::slice::from_ref(&item)).unwrap();
+    assert_eq!(count, 1);
+    assert!(matches!(&diff.changes[..], [v2::DiffChange::Move(_)]), "{diff:?}");
+    assert!(diff.patch.unwrap().text.ends_with("-a\n+b\n"));
+    for broken in [json!("no list"), json!([{"operation": "move"}]), json!(null)] {
+        let mut item: Value = serde_json::from_str(&text).unwrap();
+        item["_meta"]["acp.v2/changes"] = broken.clone();
+        let text = item.to_string();
+        let item = v1::ToolCallContent::decode(&text, WireFormat::V1).unwrap();
+        assert_eq!(read_back(std::slice::from_ref(&item)), None, "{broken}");
+    }
+    assert_eq!(read_back(&[]), None);
 }
 
 #[test]

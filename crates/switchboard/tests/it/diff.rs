@@ -182,6 +182,11 @@ fn disagreements_are_reported() {
     let run = place.run(&["--check", "-"], relative);
     assert_eq!(run.json_lines()[0]["disagreements"][0]["kind"], "listed_path_not_absolute", "{}", run.stdout);
     assert_eq!(run.json_lines()[0]["disagreements"].as_array().unwrap().len(), 1, "{}", run.stdout);
+    let prefixed = r#"{"changes":[{"operation":"modify","path":"/w/x"}],"patch":{"format":"git_patch",
+        "text":"diff --git a/w/x b/w/x\n--- a/w/x\n+++ b/w/x\n@@ -1 +1 @@\n-a\n+b\n"}}"#;
+    let run = place.run(&["--check", "-"], &prefixed.replace('\n', " "));
+    assert_eq!(run.code, 0, "{}", run.stdout);
+    assert_eq!(run.json_lines()[0]["notes"][0]["kind"], "patch_path_prefixed", "{}", run.stdout);
     let malformed = place.run(&["--check", "-"], r#"{"type":"diff"}"#);
     assert_eq!(
         (malformed.code, malformed.json_lines()[0]["disagreements"][0]["kind"].as_str()),
