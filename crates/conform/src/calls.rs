@@ -65,6 +65,12 @@ pub(crate) fn is_foreign(method: &str) -> bool {
         || !method.contains('/') && !matches!(method, "initialize" | "authenticate" | "logout")
 }
 
+/// Whether nobody can know a method: it is neither the protocol's nor, by its underscore, somebody's own, or it is one that
+/// we make up.
+fn is_invented(method: &str) -> bool {
+    is_foreign(method) && (!method.starts_with('_') || method.starts_with("_switchboard/"))
+}
+
 impl Evaluator {
     /// Something is asked.
     pub(crate) fn about_request(&mut self, told: &Told<'_>, method: &str, open: &mut Open) {
@@ -101,7 +107,8 @@ impl Evaluator {
                 let with_history = is_load || params["replayFrom"].is_object();
                 let session = self.connection.session(&session_id);
                 session.is_closed = false;
-                session.opening = Some(Opening { with_history, is_load, ..Opening::default() });
+                let was_working = session.work != Work::Idle;
+                session.opening = Some(Opening { with_history, is_load, was_working, ..Opening::default() });
             }
             "session/prompt" => {
                 let session = self.connection.session(&session_id);

@@ -230,6 +230,8 @@ pub(crate) struct Opening {
     pub(crate) with_history: bool,
     pub(crate) is_load: bool,
     pub(crate) has_state: bool,
+    /// Whether work was going on when it began: what comes then may be live.
+    pub(crate) was_working: bool,
     pub(crate) whole: HashSet<(u8, String)>,
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 use switchboard_acp::v2;
-use switchboard_diff::{Disagreement, check};
+use switchboard_diff::{Disagreement, Note, check};
 
 use crate::connection::{ConfigOption, MOST_REMEMBERED, ToolCall};
 use crate::evaluator::{Evaluator, decoded};
@@ -108,7 +108,14 @@ impl Evaluator {
             findings.kept(rule);
         }
         let diff = switchboard_diff::Diff::from(&diff);
-        for disagreement in check(&diff).disagreements {
+        let checked = check(&diff);
+        if diff.patch.is_some() {
+            findings.kept(RuleId::DiffHeaders);
+        }
+        for note in checked.notes.iter().filter(|note| matches!(note, Note::Prefixed { .. })) {
+            findings.broken(RuleId::DiffHeaders, number, note.to_string());
+        }
+        for disagreement in checked.disagreements {
             let rule = match &disagreement {
                 Disagreement::ListedPathNotAbsolute { .. } | Disagreement::PatchPathNotAbsolute { .. } => {
                     RuleId::DiffPaths

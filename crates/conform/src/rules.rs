@@ -473,7 +473,10 @@ rules! {
         "{\"type\":\"diff\",\"path\":\"/a\",\"newText\":\"x\"}" "Send changes, and patch where there is text to show.";
     DiffPaths "diff-absolute-paths": V2 Agent Capability "/session" []
         "Paths of changes and patches are absolute." "Diff content: what we propose"
-        "{\"operation\":\"add\",\"path\":\"a.txt\"}" "Make paths absolute, in the patch without a/ and b/.";
+        "{\"operation\":\"add\",\"path\":\"a.txt\"}" "Make paths absolute.";
+    DiffHeaders "diff-patch-headers": V2 Agent Should "" []
+        "The headers of a patch have absolute paths, without the a/ and b/ of Git." "Diff content: what we propose"
+        "diff --git a/a.txt b/a.txt" "Write the paths of the changes into the headers.";
     DiffOldPath "diff-old-path": V2 Agent Capability "/session" []
         "A move or copy says where it comes from." "Diff content: what we propose"
         "{\"operation\":\"move\",\"path\":\"/b\"}" "Send oldPath.";

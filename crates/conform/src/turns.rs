@@ -218,7 +218,8 @@ impl Evaluator {
                 if is_whole {
                     opening.whole.insert(key);
                 } else {
-                    let is_seeded = opening.whole.contains(&key) || is_working;
+                    // A state in the history does not make it live: only work that the client saw before is.
+                    let is_seeded = opening.whole.contains(&key) || opening.was_working;
                     findings.judge(RuleId::ReplaySeeds, number, is_seeded, || {
                         format!("{kind} {message_id:?} without the whole message before it")
                     });

@@ -3,7 +3,9 @@
 use serde_json::Value;
 use switchboard_acp::{Side, Version};
 
-use super::{INVALID_PARAMS, LOGIN_REQUIRED, METHOD_NOT_FOUND, advertised_at, is_foreign, opens, works};
+use super::{
+    INVALID_PARAMS, LOGIN_REQUIRED, METHOD_NOT_FOUND, advertised_at, is_foreign, is_invented, opens, works,
+};
 use crate::connection::{Open, Session, Work};
 use crate::evaluator::{Evaluator, Told};
 use crate::rules::RuleId;
@@ -19,6 +21,15 @@ impl Evaluator {
             self.findings.judge(RuleId::UnknownMethod, told.number, code == METHOD_NOT_FOUND, || {
                 format!("{} was refused with {code} instead of {METHOD_NOT_FOUND}", open.method)
             });
+        }
+        if is_invented(&open.method)
+            && let Some(result) = told.value.get("result")
+        {
+            self.findings.broken(
+                RuleId::UnknownMethod,
+                told.number,
+                format!("{} was answered with {} instead of {METHOD_NOT_FOUND}", open.method, shown(result)),
+            );
         }
         if is_foreign(&open.method) {
             self.findings.kept(RuleId::Answered);

@@ -142,7 +142,11 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
     }
 
     fn introduction(&mut self, params: &Value) -> Value {
-        self.is_v1 = params["protocolVersion"].as_u64().unwrap_or(1) < 2 || !params["info"].is_object();
+        // By the keys of version 1 alone an agent can see that a client asks for a version that it does not speak. One that
+        // says nothing of itself is taken at its word.
+        let is_of_v1 = ["clientInfo", "clientCapabilities"].iter().any(|key| params[key].is_object())
+            && !["info", "capabilities"].iter().any(|key| params[key].is_object());
+        self.is_v1 = params["protocolVersion"].as_u64().unwrap_or(1) < 2 || is_of_v1;
         let info = json!({"name": "switchboard-conform", "version": env!("CARGO_PKG_VERSION")});
         if self.is_v1 {
             let capabilities = match self.fault {

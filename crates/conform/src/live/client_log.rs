@@ -27,6 +27,8 @@ pub struct ClientJudge {
     transcript: BTreeMap<u64, String>,
     number: u64,
     initialized: usize,
+    /// In how many scenarios it began with something else.
+    uninitialized: usize,
     prompted: usize,
     complaints: Vec<String>,
 }
@@ -45,14 +47,15 @@ impl ClientJudge {
             transcript: BTreeMap::new(),
             number: 0,
             initialized: 0,
+            uninitialized: 0,
             prompted: 0,
             complaints: Vec::new(),
         }
     }
 
-    /// Whether the client has initialized a connection in any scenario.
+    /// Whether the client has begun to talk in any scenario.
     pub fn has_begun(&self) -> bool {
-        self.initialized > 0
+        self.initialized + self.uninitialized > 0
     }
 
     /// Takes the last lines of the client's standard error, which may say why it did not begin.
@@ -65,6 +68,7 @@ impl ClientJudge {
         let mut judge = RecordingJudge::new(Some(Side::Client));
         let (mut prompts, mut is_v1) = (0, false);
         let mut said = None;
+        let (before, mut first_request) = (self.initialized, None);
         for line in log.lines() {
             self.number += 1;
             judge.line(self.number, line.as_bytes());
@@ -74,7 +78,11 @@ impl ClientJudge {
             match &line.recorded {
                 Recorded::Message { from: Some(Side::Client), text, .. } => {
                     let message = serde_json::from_str::<serde_json::Value>(text).unwrap_or_default();
-                    match message["method"].as_str() {
+                    let method = message["method"].as_str();
+                    if let Some(method) = method.filter(|_| message.get("id").is_some()) {
+                        first_request.get_or_insert_with(|| (self.number, method.to_owned()));
+                    }
+                    match method {
                         Some("initialize") => self.initialized += 1,
                         Some("session/prompt") => prompts += 1,
                         _ => {}
@@ -97,6 +105,14 @@ impl ClientJudge {
         let mut findings = judge.finish();
         findings.blocked = None;
         self.findings.merge(findings);
+        // A recording may lack its beginning; the log of a scenario does not. Where the client initializes later, it has been
+        // judged already.
+        if let Some((number, method)) = first_request.filter(|_| self.initialized == before) {
+            self.uninitialized += 1;
+            self.findings.versions.insert(1);
+            let reason = format!("{method}, and the connection was never initialized");
+            self.findings.broken(RuleId::InitFirst, number, reason);
+        }
         self.prompted += prompts;
         if prompts > 0 {
             let is_alive = said == Some(true) && end == ClientEnd::Regular;
@@ -133,7 +149,7 @@ impl ClientJudge {
 
     /// The report, and what was said.
     pub fn report(mut self, subject: &str) -> (Report, BTreeMap<u64, String>) {
-        if self.initialized == 0 {
+        if !self.has_begun() {
             let reason = "the client never initialized a connection with the agent that it was given";
             self.findings.block(with_complaints(reason, &self.complaints));
         } else if self.prompted == 0 {

@@ -102,6 +102,40 @@ fn each_broken_peer_breaks_exactly_its_rule() {
 }
 
 #[test]
+fn a_history_that_begins_with_running_is_judged_as_any_other() {
+    let running = r#"A {"method":"session/update","params":{"sessionId":"s-1","update":{"sessionUpdate":"state_update","state":"running"}}}"#;
+    let broken = |faults: &[Fault]| {
+        let report = findings(&conversation(V2, faults)).report("history");
+        let failed = report.failed().flat_map(|judged| {
+            let id = judged.rule.rule().id;
+            judged.failures.iter().map(move |failure| (id, failure.message))
+        });
+        failed.collect::<Vec<_>>()
+    };
+    assert_eq!(broken(&[Add(36, running), Remove(38)]), [("resume-chunk-seeded", 39)]);
+    // Work that the client has seen goes on while the session is resumed.
+    let resumed_at_work = [Remove(33), Remove(34), Remove(35), Remove(38)];
+    assert_eq!(broken(&resumed_at_work).iter().filter(|(id, _)| *id == "resume-chunk-seeded").count(), 0);
+}
+
+#[test]
+fn unknown_requests_that_are_answered_are_told() {
+    let answered = |method: &str, result: &str| {
+        let lines = format!(
+            "C {{\"id\":77,\"method\":\"{method}\",\"params\":{{}}}}\nA {{\"id\":77,\"result\":{result}}}"
+        );
+        let mut all = conversation(V2, &[]);
+        all.extend(lines.lines().map(str::to_owned));
+        let report = findings(&all).report("unknown");
+        report.failed().map(|judged| (judged.rule.rule().id, judged.reason.clone())).collect::<Vec<_>>()
+    };
+    let reason = "_switchboard/conform was answered with {} instead of -32601";
+    assert_eq!(answered("_switchboard/conform", "{}"), [("rpc-unknown-method", reason.to_owned())]);
+    // Nobody can tell whether an extension of somebody else is known.
+    assert_eq!(answered("_acme/ping", "{}"), []);
+}
+
+#[test]
 fn every_rule_has_one_broken_peer() {
     let mut seen = BTreeSet::new();
     for (id, ..) in broken_peers() {

@@ -189,12 +189,20 @@ async fn client(scenario: &str, fault: &'static str) -> String {
     let client = tokio::spawn(async move {
         let (input, mut output) = tokio::io::split(ours);
         let mut lines = BufReader::new(input);
+        let initialize = match fault {
+            "init-client-info-2" => {
+                r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":2}}"#
+            }
+            _ => {
+                r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":2,"info":{"name":"c","version":"1"}}}"#
+            }
+        };
         let begin = [
-            r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":2,"info":{"name":"c","version":"1"}}}"#,
+            initialize,
             r#"{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/w"}}"#,
             r#"{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"conform-1","prompt":[{"type":"text","text":"hi"}]}}"#,
         ];
-        let mut next = begin.iter();
+        let mut next = begin.iter().skip(usize::from(fault == "init-first"));
         if let Some(line) = next.next() {
             output.write_all(format!("{line}\n").as_bytes()).await.unwrap();
         }
@@ -209,7 +217,8 @@ async fn client(scenario: &str, fault: &'static str) -> String {
             {
                 return;
             }
-            if message["params"]["update"]["state"] == "idle" {
+            let has_ended = message["result"]["stopReason"].is_string();
+            if has_ended || message["params"]["update"]["state"] == "idle" {
                 return;
             }
             let reply = if message["method"] == "session/request_permission" {
@@ -217,6 +226,8 @@ async fn client(scenario: &str, fault: &'static str) -> String {
                     continue;
                 }
                 Some(json!({"jsonrpc": "2.0", "id": message["id"], "result": {"outcome": {"outcome": "selected", "optionId": "yes"}}}).to_string())
+            } else if fault == "rpc-unknown-method" && message["method"] == "_switchboard/what" {
+                Some(json!({"jsonrpc": "2.0", "id": message["id"], "result": {}}).to_string())
             } else if message.get("method").is_some() && message.get("id").is_some() {
                 Some(json!({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "Method not found"}}).to_string())
             } else if message.get("result").is_some() {
@@ -264,6 +275,16 @@ async fn broken_clients_break_exactly_their_rule() {
     for fault in BROKEN_CLIENTS {
         let report = judged_client(fault).await;
         assert_eq!(broken(&report), [*fault], "{:?}", report.failed().collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_are_judged_by_how_they_begin_and_what_they_answer() {
+    for fault in ["init-client-info-2", "init-first", "rpc-unknown-method"] {
+        let report = judged_client(fault).await;
+        assert_eq!(broken(&report), [fault], "{:?}", report.failed().collect::<Vec<_>>());
+        let is_broken = fault != "rpc-unknown-method";
+        assert_eq!(report.verdict == Verdict::NotConformant, is_broken, "{fault}: {:?}", report.verdict);
     }
 }
 

@@ -108,6 +108,16 @@ pub(super) const BROKEN: &[Broken] = &[
         &[10],
     ),
     (
+        "diff-patch-headers",
+        V2,
+        &[Edit(
+            10,
+            r"diff --git /w/a /w/a\n--- /w/a\n+++ /w/a\n",
+            r"diff --git a/w/a b/w/a\n--- a/w/a\n+++ b/w/a\n",
+        )],
+        &[10],
+    ),
+    (
         "diff-old-path",
         V2,
         &[Add(
