@@ -11,8 +11,9 @@ use crate::agent_program::{Place, full_pipe, signal};
 const AGENTS: [(&str, &str); 2] = [("1", OLD), ("2", NEW)];
 
 const OLD: &str = r#"
+update() { say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":'"$1"'}}'; }
 begin() { :; }
-text() { say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"'"$1"'"}}}}'; }
+text() { update '{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"'"$1"'"}}'; }
 finish() { say '{"jsonrpc":"2.0","id":'"$id"',"result":{"stopReason":"end_turn"}}'; }
 hello='{"protocolVersion":1,"agentCapabilities":{},"agentInfo":{"name":"script","version":"1"}}'
 "#;
@@ -31,6 +32,12 @@ hello='{"protocolVersion":2,"info":{"name":"script","version":"1"},"capabilities
 /// What both do.
 const BODY: &str = r#"
 say() { printf '%s\n' "$1"; }
+ask() { say '{"jsonrpc":"2.0","id":"q","method":"session/request_permission","params":{"sessionId":"s","title":"Late","subject":{"type":"tool_call","toolCall":{"toolCallId":"c"}},"toolCall":{"toolCallId":"c","title":"Late"},"options":[{"optionId":"y","name":"Yes","kind":"allow_once"}]}}'; }
+late() {
+  update '{"sessionUpdate":"usage_update","used":7,"size":100}'
+  text ' and more'
+  update '{"sessionUpdate":"session_info_update","title":"The title"}'
+}
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case "$line" in
@@ -52,9 +59,14 @@ while read -r line; do
       printf '"},"id":%s}\n' "$id" ;;
     *close-input*) begin; text working; echo 'no more for me' >&2; exec <&-; exec sleep 1000 ;;
     *half*) begin; text working; printf '{"jsonrpc":"2.0","meth'; exit 3 ;;
+    *question-behind-idle*) begin; text hello; finish; ask; late ;;
+    *behind-idle*) begin; text hello; finish; late ;;
+    *at-the-end*) begin; text hello; finish; at_end=late ;;
+    *endless*) begin; text hello; finish; trap '' INT TERM HUP; while :; do text more; done ;;
     *'"session/prompt"'*) begin; text hello; finish ;;
   esac
 done
+$at_end
 "#;
 
 fn script(agent: &str) -> String {
@@ -410,5 +422,62 @@ fn signals_end_a_session_in_the_browser_also_while_the_agent_is_being_started() 
             let state = std::fs::read_to_string(format!("/proc/{}/stat", agent.trim())).unwrap_or_default();
             assert!(state.is_empty() || state.contains(") Z "), "SIG{name}: the agent goes with it: {state}");
         }
+    }
+}
+
+/// What an agent writes behind the end of its turn, by the kind of update.
+const LATE: [&str; 3] = ["usage_update", "agent_message_chunk", "session_info_update"];
+
+#[test]
+fn what_an_agent_writes_behind_the_end_of_its_turn_is_printed_and_recorded() {
+    for (version, agent) in AGENTS {
+        for prompt in ["behind-idle", "at-the-end", "question-behind-idle"] {
+            let place = Place::new();
+            let run = place.run(&["run", prompt, "--record", "--", "sh", "-c", &script(agent)]);
+            assert_eq!(
+                (run.code, &*run.stdout),
+                (0, "hello and more\n"),
+                "{version} {prompt}: {}",
+                run.stderr
+            );
+            assert!(run.stderr.contains("context 7 of 100 tokens"), "{version} {prompt}: {}", run.stderr);
+            let asked = run.stderr.contains("asked after the turn, and not answered: Late");
+            assert_eq!(asked, prompt.starts_with("question"), "{version} {prompt}: {}", run.stderr);
+            let recorded = place.recorded();
+            for kind in LATE {
+                let is_kind = |line: &&Value| {
+                    line["dir"] == "agent" && line["msg"]["params"]["update"]["sessionUpdate"] == kind
+                };
+                assert!(
+                    recorded.iter().any(|line| is_kind(&line)),
+                    "{version} {prompt} {kind}: {recorded:?}"
+                );
+            }
+            let last = recorded.last().unwrap()["process"].as_str().unwrap_or_default();
+            assert!(last.contains("code 0"), "{version} {prompt}: {last}");
+        }
+        let place = Place::new();
+        let run = place.run(&["run", "behind-idle", "--format", "json", "--", "sh", "-c", &script(agent)]);
+        let kinds: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let is_idle = |line: &Value| line["update"]["state"] == "idle";
+        let behind = kinds.split(is_idle).next_back().unwrap();
+        let kinds: Vec<_> =
+            behind.iter().filter_map(|line| line["update"]["sessionUpdate"].as_str()).collect();
+        assert_eq!(kinds, LATE, "{version}: {}", run.stdout);
+        let run = place.run(&["run", "behind-idle", "--format", "quiet", "--", "sh", "-c", &script(agent)]);
+        let last = if version == "1" { " and more\n" } else { "hello and more\n" };
+        assert_eq!((run.code, &*run.stdout), (0, last), "{version}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn an_agent_that_writes_without_end_after_its_turn_is_ended() {
+    for (version, agent) in AGENTS {
+        let place = Place::new();
+        let run = place.run(&["run", "endless", "--record", "--", "sh", "-c", &script(agent)]);
+        assert_eq!(run.code, 0, "{version}: {}", run.stderr);
+        let recorded = place.recorded();
+        let last = recorded.last().unwrap()["process"].as_str().unwrap_or_default();
+        assert!(last.starts_with("the process was ended by signal"), "{version}: {last}");
     }
 }

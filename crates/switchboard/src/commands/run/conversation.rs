@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{self, IsTerminal};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use switchboard_acp::v2::unstable::{AuthState, ForkSessionRequest};
 use switchboard_acp::v2::{self, StopReason};
 use switchboard_acp::{AbsolutePath, DecodeError};
 use switchboard_peer::{AgentHandle, Client, ClientOptions, Error, Event, Feed, PromptEnd};
-use switchboard_transport::{Child, Connection, Oddities, Program};
+use switchboard_transport::{Child, Connection, Exit, Oddities, Program};
 use tokio::time::{Instant, timeout};
 
 use super::form::Form;
@@ -58,6 +59,9 @@ pub(crate) struct Task {
 
 /// How long the agent may take to stop after it was told to.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long the output of an agent that has ended may be silent until it counts as read to its end.
+const LAST_OUTPUT: Duration = Duration::from_millis(500);
 
 /// Whether there is a terminal to ask on.
 fn can_ask() -> bool {
@@ -140,11 +144,11 @@ async fn converse(
         ending::begin(stop);
     }
     let in_hurry = stopped.is_some();
-    let shown = runner.show_end();
-    let Runner { mut stops, .. } = runner;
-    end(child, &mut stops, in_hurry).await;
+    // What the agent writes behind the end of the turn belongs to the session: it is read before the end is shown.
+    let read = runner.read_to_end(child, in_hurry).await;
+    let shown = read.and_then(|()| Ok(runner.show_end()?));
     match shown {
-        Err(error) if outcome.is_ok() && !in_hurry => Halt::from(error).into_outcome(),
+        Err(halt) if outcome.is_ok() && !in_hurry => halt.into_outcome(),
         _ => outcome,
     }
 }
@@ -192,6 +196,10 @@ pub(super) struct Runner {
     /// Whether something has changed since it was looked whether work goes on.
     pub(super) may_rest: bool,
     pub(super) stopping: Option<Stop>,
+    /// Whether the agent's input is closed: nothing that it asks can be answered.
+    pub(super) is_input_closed: bool,
+    /// The session whose usage is still to be shown. Agents report usage behind the end of a turn too.
+    pub(super) usage_of: Option<String>,
     pub(super) denied: bool,
     oddities: Oddities,
 }
@@ -225,6 +233,8 @@ impl Runner {
             may_rest: false,
             prompted: false,
             stopping: None,
+            is_input_closed: false,
+            usage_of: None,
             denied: false,
             oddities: Oddities::shown(),
         }
@@ -237,6 +247,7 @@ impl Runner {
         }
         for prompts in std::mem::take(&mut task.sessions) {
             if self.session.is_some() {
+                self.tell_usage()?;
                 self.end_session()?;
                 self.session = None;
             }
@@ -264,6 +275,7 @@ impl Runner {
 
     async fn prompt(&mut self, session: &str, prompt: Prompt) -> Result<Outcome, Halt> {
         let agent = self.agent.clone();
+        self.tell_usage()?;
         self.prompted = true;
         let mut request = v2::PromptRequest::new(session, prompt);
         request.meta = self.recording.as_ref().and_then(|recording| recording.meta_of_prompt(session));
@@ -284,7 +296,7 @@ impl Runner {
                 self.show_held_back()?;
                 self.tell_end(&end)?;
                 self.until_rest(session).await?;
-                self.tell_usage(session)?;
+                self.usage_of = Some(session.to_owned());
                 Ok(self.outcome(Some(&end)))
             }
             Err(error) => Err(lost(&error).into()),
@@ -492,7 +504,7 @@ impl Runner {
             Event::Closed(_) => self.is_closed = true,
             Event::Permission(question) => self.take_question(question).await?,
             Event::Elicitation(question) => match Form::of(question.request()) {
-                Some(form) if self.can_ask && self.stopping.is_none() => {
+                Some(form) if self.can_ask && self.stopping.is_none() && !self.is_input_closed => {
                     self.questions.push_back(Question::Data(question, form));
                     self.ask_next(self.questions.len() == 1)?;
                 }
@@ -546,7 +558,51 @@ impl Runner {
         }
     }
 
+    /// Closes the agent's input and takes what it still writes, until it has ended. Its grace bounds the time, and the
+    /// size of its pipe what is read after its exit. Everything is read, and thereby recorded, also when it cannot be
+    /// shown any more.
+    async fn read_to_end(&mut self, child: &Child, in_hurry: bool) -> Result<(), Halt> {
+        self.is_input_closed = true;
+        self.questions.clear();
+        self.view.ending();
+        let mut ended: Pin<Box<dyn Future<Output = Option<Exit>>>> = if in_hurry {
+            Box::pin(child.shut_down_within(ending::grace()))
+        } else {
+            self.stops.lift_time_limit();
+            Box::pin(child.shut_down())
+        };
+        let mut shown = Ok(());
+        let mut silent_until = None;
+        loop {
+            tokio::select! {
+                biased;
+                // The user does not want to wait.
+                _ = self.stops.next() => ended = Box::pin(child.shut_down_within(ending::grace())),
+                // Before the output: an agent that never stops writing must not keep its end from beginning.
+                _ = &mut ended, if silent_until.is_none() => silent_until = Some(last_output()),
+                event = self.feed.next() => {
+                    let Some(event) = event else { break };
+                    if shown.is_ok() {
+                        shown = self.take(event).await;
+                    }
+                    silent_until = silent_until.map(|_| last_output());
+                }
+                () = stdio::sleep_until(silent_until), if silent_until.is_some() => break,
+            }
+        }
+        // It has closed its output, and may still run.
+        if silent_until.is_none() {
+            tokio::select! {
+                _ = ended => {}
+                _ = self.stops.next() => drop(child.shut_down_within(ending::grace()).await),
+            }
+        }
+        shown
+    }
+
     fn show_end(&mut self) -> io::Result<()> {
+        self.show_held_back()?;
+        self.tell_usage()?;
         if let Some(words) = self.oddities.total() {
             self.view.note(&format!("from the agent: {words}"))?;
         }
@@ -558,6 +614,11 @@ impl Runner {
         let Runner { feed, view, session, .. } = self;
         feed.sessions().conversation(|all| view.end(all, session.as_deref()))
     }
+}
+
+/// Until when the output of an agent that has ended may be silent before nothing more is expected of it.
+fn last_output() -> Instant {
+    Instant::now() + ending::at_most(LAST_OUTPUT, Phase::Recording)
 }
 
 async fn next_line(keyboard: &mut Option<Keyboard>) -> Option<String> {

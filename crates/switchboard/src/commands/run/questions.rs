@@ -48,6 +48,11 @@ impl Runner {
             let _ = question.dismiss();
             return Ok(());
         }
+        if self.is_input_closed {
+            let title = visible_line(&question.request().title);
+            let _ = question.dismiss();
+            return Ok(self.view.note(&format!("asked after the turn, and not answered: {title}"))?);
+        }
         let subject = self.subject(&question);
         let title = self.title(&question, &subject);
         if let Some(answers) = &mut self.answers {

@@ -61,9 +61,10 @@ impl Runner {
         feed.sessions().conversation(|all| view.turn_over(all))
     }
 
-    /// How many tokens it took, where the agent told.
-    pub(super) fn tell_usage(&mut self, session: &str) -> io::Result<()> {
-        let words = self.feed.sessions().get(session, |session| {
+    /// Shows how many tokens the last turn took, where the agent told and it has not been shown.
+    pub(super) fn tell_usage(&mut self) -> io::Result<()> {
+        let Some(session) = self.usage_of.take() else { return Ok(()) };
+        let words = self.feed.sessions().get(&session, |session| {
             let mut words = Vec::new();
             if let Some(v2::StateUpdate::Idle(v2::IdleState { usage: Some(usage), .. })) = session.state() {
                 let (all, sent, got) = (usage.total_tokens, usage.input_tokens, usage.output_tokens);

@@ -568,6 +568,10 @@ impl View for Screen {
         ids.iter().filter_map(|id| Seen::of(all, id)).try_for_each(|seen| self.finish_messages(seen))
     }
 
+    fn ending(&mut self) {
+        self.spinner.set_message("waiting for the agent to end");
+    }
+
     fn end(&mut self, all: &Conversation, _root: Option<&str>) -> io::Result<()> {
         self.turn_over(all)?;
         for seen in self.shown().iter().filter_map(|id| Seen::of(all, id)) {

@@ -66,6 +66,9 @@ pub(super) trait View {
         Ok(())
     }
 
+    /// The work is over and the agent is being ended; it may still write.
+    fn ending(&mut self) {}
+
     /// Something that a person should know.
     fn note(&mut self, words: &str) -> io::Result<()>;
 
