@@ -2,6 +2,7 @@
 
 mod history;
 mod host;
+mod login;
 mod permissions;
 mod recorded;
 mod service;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use switchboard_bridge::{BridgeOptions, Dialect, Driver};
 use switchboard_store::About;
-use switchboard_transport::{Child, Program, StandardErrorLine};
+use switchboard_transport::{Child, Program, StandardErrorLine, unique_salt};
 use tokio::sync::mpsc;
 
 use self::history::History;
@@ -34,12 +35,19 @@ use crate::{standard_error, stdio};
 ///
 /// Speaks to the client the version that it asks for, to the agent the one that it can, and translates where they
 /// differ. What cannot be carried over is reported.
+///
+/// Started in a terminal, it runs the agent's program there instead, with the arguments behind its name or command: that is
+/// how clients start a login.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example, in the configuration of an editor:\n  \
     \"command\": \"switchboard\", \"args\": [\"bridge\", \"--\", \"my-agent\", \"--acp\"]")]
 pub(crate) struct Arguments {
     /// Name of a configured or known agent (see `switchboard agents`), or `demo`
     agent: Option<String>,
+
+    /// Arguments with which the agent's program logs somebody in: a client appends them in a terminal
+    #[arg(value_name = "LOGIN", allow_hyphen_values = true)]
+    login: Vec<OsString>,
 
     /// The agent's command line
     #[arg(last = true, value_name = "CMD")]
@@ -106,6 +114,9 @@ impl From<DialectArgument> for Dialect {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    if let Some(login) = login::program(arguments)? {
+        return Err(CommandError::failed(login.replace_process().to_string()));
+    }
     let program = chosen_program(Path::new("."), arguments.agent.as_deref(), &arguments.command)?;
     // Before the agent runs: without its rules, it must not.
     let has_rules = arguments.permissions.permissions.is_some();
@@ -146,6 +157,8 @@ async fn serve(
             arguments.agent.as_deref(),
             arguments.command.first().map(OsString::as_os_str),
         ),
+        // The client may continue a session of an earlier bridge, and keep what it showed of it.
+        id_salt: unique_salt(),
         ..BridgeOptions::default()
     };
     let host = LocalHost::new(arguments.serve_files, events);

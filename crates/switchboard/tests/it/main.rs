@@ -6,6 +6,7 @@ mod agent_program;
 mod agents;
 mod bridge;
 mod bridge_ends;
+mod bridge_login;
 mod bridge_peers;
 mod check;
 mod completions;

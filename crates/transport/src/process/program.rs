@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -177,6 +178,28 @@ impl Program {
             Child::start(name.clone(), process, standard_error, self.grace, watchdog).ok_or_else(missing)?;
         let output = child.output(output);
         Ok(Spawned { child, input, output })
+    }
+
+    /// Replaces this process with the program, which gets its standard streams, its terminal and its process id. Returns only
+    /// when that fails. For programs that a person talks to, such as a login.
+    pub fn replace_process(&self) -> Error {
+        let path = match self.find() {
+            Ok(path) => path,
+            Err(error) => return error,
+        };
+        let mut command = std::process::Command::new(&path);
+        command.arg0(&self.program).args(&self.arguments);
+        for (name, value) in &self.environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(directory) = &self.working_directory {
+            command.current_dir(directory);
+        }
+        let program = self.program.to_string_lossy().into_owned();
+        Error::ProgramNotStarted { program, path, source: Arc::new(command.exec()) }
     }
 
     /// The file that would be started; an error that names what was tried when there is none.
