@@ -423,7 +423,8 @@ fn a_session_that_an_agent_began_anew_is_one_transcript_in_the_state_and_in_ever
     };
     assert_eq!(told(&scratch.store.state(&id, None).unwrap()), texts);
     let window = scratch.store.window(&id, None, 3).unwrap();
-    assert!(window.hidden[0] > 11_000, "{:?}", window.hidden);
+    // All but those since the last checkpoint, which are up to 512 kB.
+    assert!(window.hidden[0] > 10_500, "{:?}", window.hidden);
     let shown = told(&window);
     assert_eq!(shown[shown.len() - 3..], texts[texts.len() - 3..]);
     assert!(shown.contains(&texts[texts.len() - 4000 + 9]), "what changed lately is whole");
