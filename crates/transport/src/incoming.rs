@@ -47,7 +47,8 @@ impl IncomingNotification {
     }
 }
 
-/// A request of the peer. It is answered exactly once: dropped without an answer, it is answered with an error.
+/// A request of the peer. It is answered exactly once: dropped without an answer, it is answered with an error, unless
+/// it is [left open](IncomingRequest::leave_open).
 #[derive(Debug)]
 pub struct IncomingRequest {
     pub(crate) id: RequestId<'static>,
@@ -116,6 +117,13 @@ impl IncomingRequest {
     pub async fn method_not_found(self) -> Result<(), Error> {
         let error = method_not_found(&self.method);
         self.fail(&error).await
+    }
+
+    /// Gives the request up without an answer, because this end of the connection is about to close. The peer learns
+    /// that from the closed connection, and can still ask somebody else: an error would be an answer.
+    pub fn leave_open(mut self) {
+        self.answered = true;
+        self.shared.state().requests.incoming.close(&self.id);
     }
 
     async fn send(&mut self, line: String) -> Result<(), Error> {

@@ -1,4 +1,5 @@
-//! Questions go to everybody who may answer; the first answer wins.
+//! Questions go to every subscriber that may answer; the first answer wins. Only an answer, a cancellation or the agent's
+//! own withdrawal ends one: a client that leaves, or that answers with an error, has not answered.
 
 use std::sync::Arc;
 
@@ -161,6 +162,9 @@ impl Core {
                     return;
                 }
                 let mut by = client.signature();
+                if let Outcome::Error(error) = &outcome {
+                    return self.not_answered(connection, &id, place, &by, error);
+                }
                 if let (Some(decider), Some(by)) = (decider, by.as_object_mut()) {
                     by.insert("decider".to_owned(), decider.into());
                 }
@@ -184,6 +188,30 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// Keeps a question open that a client has answered with an error: its connection broke, its window was closed, or it
+    /// cannot show the question. The others stay asked; this client is asked again when it attaches again.
+    fn not_answered(
+        &mut self,
+        connection: ConnectionId,
+        id: &SessionId,
+        place: u64,
+        by: &serde_json::Value,
+        error: &str,
+    ) {
+        let Some(client) = self.connections.get_mut(&connection) else { return };
+        if let Some(attachment) = client.attachments.get_mut(id)
+            && let Some(number) = attachment.asked.remove(&place)
+        {
+            client.asked.close(Side::Agent, &number.into());
+        }
+        let Some(request) = self.question(id, place).map(|question| id_value(&question.id)) else { return };
+        let note = json!({
+            "hub": "not answered", "question": place, "request": request, "by": by, "error": parsed(error),
+        });
+        self.note(id, &note);
+        self.tell(format!("a client has no answer to a question of {id}, which stays open: {error}"));
     }
 
     /// An answer does not fit: the agent does not get it, and who gave it is told why.

@@ -4,6 +4,7 @@ mod direct;
 mod dormancy;
 mod forms;
 mod hubs;
+mod leaving;
 mod listing;
 mod prompting;
 mod remembered;

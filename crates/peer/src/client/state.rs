@@ -108,14 +108,17 @@ impl ClientInner {
         Ok(session.into())
     }
 
-    /// Nothing comes any more: whoever waits for the end of a turn is told so.
+    /// Nothing comes any more: whoever waits for the end of a turn is told so. Pending questions are left open: a client
+    /// that leaves has not answered, and the agent may ask others.
     pub(crate) fn close(&self, closure: Option<Arc<Closure>>) {
         let mut state = self.state();
         if state.closed.is_none() {
             state.closed = closure;
         }
         drop(state.conversation.end_connection(Moment::now()));
-        drop(state.questions.drain_of(Side::Agent));
+        for question in state.questions.drain_of(Side::Agent) {
+            question.about.request.leave_open();
+        }
         state.waiting.clear();
     }
 

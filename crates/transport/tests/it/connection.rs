@@ -156,6 +156,18 @@ async fn a_dropped_request_is_answered_with_an_error() {
 }
 
 #[tokio::test]
+async fn a_request_that_is_left_open_has_no_answer() {
+    let mut wire = Wire::new(defaults());
+    let request = |id: &str| format!("{{\"jsonrpc\":\"2.0\",\"id\":\"{id}\",\"method\":\"m\"}}\n");
+    let Event::Request(open) = bounded(wire.event(&request("a"))).await else { panic!("not a request") };
+    open.leave_open();
+    // The next line that comes is the answer to the next request.
+    drop(bounded(wire.event(&request("b"))).await);
+    let next: serde_json::Value = serde_json::from_str(&bounded(wire.read()).await).unwrap();
+    assert_eq!(next["id"], "b", "{next}");
+}
+
+#[tokio::test]
 async fn cancelling_the_unknown_does_nothing() {
     let mut wire = Wire::new(defaults());
     for params in [r#"{"requestId":9}"#, "{}", "[]", r#"{"requestId":{}}"#] {

@@ -1,0 +1,144 @@
+//! Clients that leave a session with a pending question.
+
+use serde_json::{Value, json};
+use switchboard_store::Role;
+
+use super::world::{World, world};
+use crate::core::ConnectionId;
+
+/// The ways of leaving that a client has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Leaving {
+    Detach,
+    Disconnect,
+    /// The client gives every pending request up with an error, as a process that is shut down does.
+    Error,
+    /// The same, and then its connection closes.
+    ErrorThenDisconnect,
+    /// Another session is opened over the same connection, and this one is left.
+    OtherSession,
+}
+
+const ALL: [Leaving; 5] = [
+    Leaving::Detach,
+    Leaving::Disconnect,
+    Leaving::Error,
+    Leaving::ErrorThenDisconnect,
+    Leaving::OtherSession,
+];
+
+/// A world with a session in which the agent asks for a permission, and the client that prompted.
+fn asked() -> (World, ConnectionId, String) {
+    let mut world = world(100_000);
+    let owner = world.connect(Role::Own);
+    world.request(owner, "session/new", json!({"cwd": "/w/p"}));
+    world.settle();
+    let session = world.session_of(0).unwrap();
+    let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "go"}]});
+    world.request(owner, "session/prompt", prompt);
+    world.settle();
+    let agent_session = world.agent.at_work[0].clone();
+    world.agent.questions.push((77, "may I?".to_owned()));
+    world.say(json!({"jsonrpc": "2.0", "id": 77, "method": "session/request_permission", "params": {
+        "sessionId": agent_session, "title": "may I?",
+        "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}}));
+    world.settle();
+    (world, owner, session)
+}
+
+fn attach(world: &mut World, client: ConnectionId, session: &str) {
+    let params = json!({"sessionId": session, "cwd": "/w/p", "replayFrom": {"type": "start"}});
+    world.request(client, "session/resume", params);
+    world.settle();
+}
+
+fn leave(world: &mut World, client: ConnectionId, session: &str, how: Leaving) {
+    if matches!(how, Leaving::Error | Leaving::ErrorThenDisconnect) {
+        let asked: Vec<i64> = world.clients[&client].questions.keys().copied().collect();
+        for id in asked {
+            let error = json!({"code": -32603, "message": "the request was dropped without an answer"});
+            let line = json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string();
+            world.core.client_line(client, &line.into());
+            world.perform();
+        }
+    }
+    match how {
+        Leaving::Detach => {
+            world.request(client, "session/detach", json!({"sessionId": session}));
+        }
+        Leaving::OtherSession => {
+            world.request(client, "session/new", json!({"cwd": "/w/p"}));
+            world.request(client, "session/detach", json!({"sessionId": session}));
+        }
+        Leaving::Disconnect | Leaving::ErrorThenDisconnect => {
+            world.core.disconnected(client);
+            world.perform();
+            world.clients.remove(&client);
+        }
+        Leaving::Error => {}
+    }
+    world.settle();
+}
+
+fn is_asked(world: &World, client: ConnectionId) -> bool {
+    world.clients[&client].questions.values().any(|title| title == "may I?")
+}
+
+fn allow(world: &mut World, client: ConnectionId) {
+    world.answer_last(client, json!({"outcome": {"outcome": "selected", "optionId": "y"}}));
+    world.settle();
+}
+
+#[test]
+fn a_question_stays_open_whoever_leaves_and_however() {
+    for role in [Role::View, Role::Answer, Role::Own] {
+        for is_translated in [false, true] {
+            for how in ALL {
+                if role != Role::Own && how == Leaving::OtherSession {
+                    continue;
+                }
+                let (mut world, owner, session) = asked();
+                let guest = world.connect_translated(role, is_translated);
+                attach(&mut world, guest, &session);
+                assert_eq!(is_asked(&world, guest), role != Role::View);
+                leave(&mut world, guest, &session, how);
+                let words = format!("{role} {how:?} {is_translated}");
+                assert_eq!(world.agent.answered.get(&77), None, "{words}");
+                assert!(is_asked(&world, owner), "{words}: the owner is asked no more");
+                allow(&mut world, owner);
+                let chosen: Value = json!({"outcome": {"outcome": "selected", "optionId": "y"}});
+                assert_eq!(world.agent.results[&77], [chosen], "{words}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_question_that_the_last_client_has_left_is_asked_again_of_the_next() {
+    for how in ALL {
+        let (mut world, owner, session) = asked();
+        leave(&mut world, owner, &session, how);
+        assert_eq!(world.agent.answered.get(&77), None, "{how:?}");
+        let next = if world.clients.contains_key(&owner) { owner } else { world.connect(Role::Own) };
+        // What it was asked before it left is no matter of its any more.
+        world.clients.get_mut(&next).unwrap().questions.clear();
+        attach(&mut world, next, &session);
+        assert!(is_asked(&world, next), "{how:?}");
+        allow(&mut world, next);
+        assert_eq!(world.agent.answered.get(&77), Some(&1), "{how:?}");
+    }
+}
+
+#[test]
+fn an_error_is_no_answer_and_is_written_down() {
+    let (mut world, owner, session) = asked();
+    leave(&mut world, owner, &session, Leaving::Error);
+    let notes = world.log[&*session].iter().filter(|(_, text)| text.contains("not answered"));
+    let notes: Vec<Value> = notes.map(|(_, text)| serde_json::from_str(text).unwrap()).collect();
+    assert_eq!(notes.len(), 1);
+    assert_eq!((&notes[0]["request"], &notes[0]["error"]["code"]), (&json!(77), &json!(-32603)));
+    // A cancellation still ends it.
+    world.notify(owner, "session/cancel", json!({"sessionId": session}));
+    world.settle();
+    assert_eq!(world.agent.results[&77], [json!({"outcome": {"outcome": "cancelled"}})]);
+}
