@@ -192,6 +192,7 @@ impl Hub {
             told: 0,
             ending_hosts: 0,
             hurry: Arc::default(),
+            replays: Arc::new(tokio::sync::Semaphore::new(service::REPLAYS)),
             inboxes: HashMap::new(),
             held: VecDeque::new(),
             unsent: HashMap::new(),

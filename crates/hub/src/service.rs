@@ -13,11 +13,12 @@ use switchboard_bridge::Loss;
 use switchboard_store::{Moment, Role, Store, Token};
 use switchboard_transport::server::ServerConnection;
 use switchboard_transport::{Grace, Program};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::connection::{self, ForConnection};
 use crate::core::lines;
+use crate::core::replay::{Replay, ReplayLine};
 use crate::core::{
     ConnectionId, Core, Counts, HostId, Identity, Kept, Memory, Output, Owned, SessionId, SessionSummary,
 };
@@ -34,6 +35,8 @@ const BURST: usize = 8192;
 const TICK: Duration = Duration::from_millis(100);
 /// How long agents may take to end with the hub.
 const END: Duration = Duration::from_secs(3);
+/// How many clients have a portion of a session's history folded for them at a time.
+pub(crate) const REPLAYS: usize = 4;
 
 /// Something that happened.
 pub(crate) enum Event {
@@ -85,6 +88,12 @@ pub(crate) enum Event {
         session: SessionId,
         from: u64,
         part: Result<(Vec<Kept>, u64), String>,
+    },
+    /// The next portion of a session's history.
+    Replayed {
+        connection: ConnectionId,
+        session: SessionId,
+        portion: Result<(Box<Replay>, Vec<ReplayLine>), String>,
     },
     /// A message was looked for.
     Found {
@@ -186,6 +195,8 @@ pub(crate) struct Service {
     pub(crate) ending_hosts: usize,
     /// How long agents may take to end with the hub, once it does.
     pub(crate) hurry: Arc<OnceLock<Grace>>,
+    /// Limits how many replays are folded at a time.
+    pub(crate) replays: Arc<Semaphore>,
     /// Where the answers to what other hubs have passed on go.
     pub(crate) inboxes: HashMap<String, String>,
     /// What is to be done after what is being made safe.
@@ -348,6 +359,10 @@ impl Service {
                 Ok((part, to)) => self.core.read(connection, &session, from, &part, to),
                 Err(reason) => self.core.read_failed(connection, &session, &reason),
             },
+            Event::Replayed { connection, session, portion } => match portion {
+                Ok((replay, lines)) => self.core.replayed(connection, &session, replay, lines),
+                Err(reason) => self.core.read_failed(connection, &session, &reason),
+            },
             Event::Found { connection, place } => self.core.found(connection, place),
             Event::Lost { connection, loss } => self.core.client_lost(connection, &loss),
             Event::Translated { connection } => self.core.translated(connection),
@@ -437,6 +452,19 @@ impl Service {
                     let at = Arc::clone(&session);
                     let part = blocking(move || log::read(&store, &at, from, end)).await;
                     Event::Read { connection, session, from, part }
+                });
+            }
+            Output::Replay { connection, session, mut replay } => {
+                let (store, turns) = (self.store.clone(), Arc::clone(&self.replays));
+                self.aside(async move {
+                    // Many clients that come at once fold one after the other: each needs memory.
+                    let _turn = turns.acquire_owned().await;
+                    let at = Arc::clone(&session);
+                    let portion = blocking(move || {
+                        let lines = log::replay(&store, &at, &mut replay)?;
+                        Ok((replay, lines))
+                    });
+                    Event::Replayed { connection, session, portion: portion.await }
                 });
             }
             Output::Seek { connection, session, message, end } => {

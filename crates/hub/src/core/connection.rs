@@ -9,6 +9,7 @@ use switchboard_acp::rpc::RequestId;
 use super::direct::DirectQuestion;
 use super::lines::Outcome;
 use super::losses::LossCounts;
+use super::replay::{Held, Replay};
 use super::seeking::Seeking;
 use super::{Identity, SessionId, ToClient};
 
@@ -86,9 +87,11 @@ pub(super) enum About {
 pub(super) struct Attachment {
     /// The place in the log of what it gets next.
     pub(super) place: u64,
-    /// What stands before this place is only for whoever translates for it: it has that.
-    pub(super) known: u64,
     pub(super) phase: Phase,
+    /// The ticket of the replay that comes before everything else, until that is done.
+    pub(super) replaying: Option<u64>,
+    /// The replay, unless its next portion is being made.
+    pub(super) replay: Option<Box<Replay>>,
     /// Whether a part of the log is being read for it.
     pub(super) is_reading: bool,
     /// Bytes that were sent, and those of them that are gone.
@@ -109,7 +112,7 @@ pub(super) struct Attachment {
 
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// It gets what stands in the log up to a place; then the state, then the answer, then the questions.
+    /// It gets the history up to a position in the log; then the state, then the answer, then the questions.
     CatchingUp {
         start: Start,
         until: u64,
@@ -128,13 +131,15 @@ impl Phase {
     }
 }
 
-/// Where a client begins in a log.
+/// Where a client begins in a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Start {
-    /// At a place, whatever was before it.
-    At(u64),
-    /// At a place, and it has what was before it.
-    Behind(u64),
+    /// With the whole history.
+    Beginning,
+    /// After what it holds.
+    After(Held),
+    /// With what comes next.
+    Now,
 }
 
 impl Connection {
@@ -171,8 +176,9 @@ impl Attachment {
     pub(super) fn new(place: u64, phase: Phase) -> Self {
         Attachment {
             place,
-            known: 0,
             phase,
+            replaying: None,
+            replay: None,
             is_reading: false,
             sent: 0,
             gone: 0,

@@ -1,4 +1,6 @@
-//! What clients that look at a session get of its log, and when.
+//! What subscribers of a session get, and when: first the history, replayed from the folded state, then every record as it
+//! is written. A subscriber that has fallen behind while it was attached gets the records that it has missed from the log,
+//! as they are: it was there when they were written.
 
 use std::sync::Arc;
 
@@ -11,6 +13,8 @@ use switchboard_transport::SharedText;
 use super::connection::{Attachment, Phase, Start};
 use super::lines::{self, Outcome, Rewrite};
 use super::losses::LossCounts;
+use super::replay::{Held, Replay, ReplayLine};
+use super::session::Session;
 use super::{ConnectionId, Core, Kept, Memory, Output, SessionId, ToClient};
 
 /// Why a client cannot go on at a place.
@@ -23,8 +27,8 @@ pub(crate) enum NoSuchPlace {
 }
 
 impl Core {
-    /// Lets a client look at a session from a place on. `answer` is what it asked for this and gets when it has seen
-    /// everything up to now.
+    /// Attaches a client to a session. `answer` is the outcome of the request that it did this with, which it gets behind
+    /// the history.
     pub(super) fn attach(
         &mut self,
         connection: ConnectionId,
@@ -41,20 +45,30 @@ impl Core {
         if client.guest.is_some() {
             return;
         }
-        let (place, known) = match start {
-            Start::At(place) => (place, 0),
-            // What it is told depends on everything before it.
-            Start::Behind(place) if client.is_translated => (0, place),
-            Start::Behind(place) => (place, 0),
+        let until = session.next;
+        let (place, held) = match start {
+            Start::Now => (until, None),
+            Start::Beginning => (0, Some(None)),
+            // What a translator makes of the next record depends on all before it.
+            Start::After(held) if !client.is_translated && has_only_appended(session, held) => {
+                (held.key + 1, None)
+            }
+            Start::After(held) => (held.key + 1, Some(Some(held))),
         };
-        let phase = Phase::CatchingUp { start, until: session.next, answer };
+        let replay = held.filter(|_| until > 0).map(|held| {
+            self.last_ticket += 1;
+            Box::new(Replay::new(self.last_ticket, held, until, client.is_translated))
+        });
+        let replaying = replay.as_ref().map(|replay| replay.ticket);
+        let phase = Phase::CatchingUp { start, until, answer };
         if session.attached.insert(connection) && session.attached.len() == 1 {
             // Nobody looked on, so nothing is at hand.
             session.window_start = session.window_start.max(session.next);
         }
         match client.attachments.get_mut(id) {
             Some(attachment) => {
-                (attachment.place, attachment.known) = (place, known);
+                attachment.place = place;
+                (attachment.replaying, attachment.replay) = (replaying, replay);
                 attachment.is_reading = false;
                 attachment.leaves = false;
                 attachment.phase = phase;
@@ -62,7 +76,7 @@ impl Core {
                 attachment.losses = LossCounts::default();
             }
             None => {
-                let attachment = Attachment { known, ..Attachment::new(place, phase) };
+                let attachment = Attachment { replaying, replay, ..Attachment::new(place, phase) };
                 client.attachments.insert(Arc::clone(id), attachment);
             }
         }
@@ -131,18 +145,22 @@ impl Core {
                 return;
             }
             let Some(attachment) = client.attachments.get_mut(id) else { return };
-            while let Some((_, line)) =
-                attachment.held_back.pop_front_if(|(after, _)| *after < attachment.place)
+            let is_replaying = attachment.replaying.is_some();
+            // Answers that belong behind a record are held back until the history is told.
+            while !is_replaying
+                && let Some((_, line)) =
+                    attachment.held_back.pop_front_if(|(after, _)| *after < attachment.place)
             {
                 self.output.push_back(Output::Send { connection, line });
             }
-            if let Phase::CatchingUp { until, .. } = attachment.phase
+            if !is_replaying
+                && let Phase::CatchingUp { until, .. } = attachment.phase
                 && attachment.place >= until
             {
                 self.caught_up(connection, id);
                 continue;
             }
-            if attachment.place >= session.next {
+            if !is_replaying && attachment.place >= session.next {
                 attachment.behind_since = None;
                 if attachment.leaves {
                     self.detach(connection, id);
@@ -157,6 +175,14 @@ impl Core {
                     && let Some((request, outcome)) = attachment.phase.take_answer()
                 {
                     self.reply(connection, &request, outcome, None);
+                }
+                return;
+            }
+            if is_replaying {
+                attachment.behind_since.get_or_insert(self.now);
+                if let Some(replay) = attachment.replay.take() {
+                    attachment.is_reading = true;
+                    self.output.push_back(Output::Replay { connection, session: Arc::clone(id), replay });
                 }
                 return;
             }
@@ -187,9 +213,9 @@ impl Core {
                     let text = Arc::clone(&recent.text);
                     let line = match (Message::decode(&text, WireFormat::Any), &session.memory) {
                         (Ok(Message::Notification(notification)), Some(memory)) => {
-                            client_line(&notification, memory, id, sequence)
+                            client_line(&notification, memory, id, Some(lines::cursor(id, sequence)))
                         }
-                        _ => update_line(text.to_string().into(), id, lines::cursor(id, sequence)),
+                        _ => update_line(text.to_string().into(), id, Some(lines::cursor(id, sequence))),
                     };
                     if let Some(recent) = session.recent(sequence) {
                         recent.line = Some(line.clone());
@@ -198,7 +224,6 @@ impl Core {
                 }
             };
             attachment.sent += line.text.len() as u64;
-            let line = ToClient { is_known: sequence < attachment.known, ..line };
             self.output.push_back(Output::Send { connection, line });
         }
     }
@@ -229,13 +254,15 @@ impl Core {
             match Message::decode(&kept.text, WireFormat::Any) {
                 Ok(Message::Notification(notification)) if notification.method != "$/cancel_request" => {
                     let line = match &session.memory {
-                        Some(memory) => client_line(&notification, memory, id, kept.sequence),
+                        Some(memory) => {
+                            client_line(&notification, memory, id, Some(lines::cursor(id, kept.sequence)))
+                        }
                         None => {
-                            update_line(kept.text.to_string().into(), id, lines::cursor(id, kept.sequence))
+                            let cursor = lines::cursor(id, kept.sequence);
+                            update_line(kept.text.to_string().into(), id, Some(cursor))
                         }
                     };
                     attachment.sent += line.text.len() as u64;
-                    let line = ToClient { is_known: kept.sequence < attachment.known, ..line };
                     self.output.push_back(Output::Send { connection, line });
                 }
                 Ok(Message::Request(_)) if is_live => questions.push(kept.sequence),
@@ -245,6 +272,48 @@ impl Core {
         attachment.place = to.max(from);
         for question in questions {
             self.ask(connection, id, question);
+        }
+        self.pump(connection, id);
+    }
+
+    /// Takes the next portion of the history of a session that was made for a client.
+    pub(crate) fn replayed(
+        &mut self,
+        connection: ConnectionId,
+        id: &SessionId,
+        replay: Box<Replay>,
+        portion: Vec<ReplayLine>,
+    ) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let Some(client) = self.connections.get_mut(&connection) else { return };
+        let Some(attachment) = client.attachments.get_mut(id) else { return };
+        // The client may have begun another one meanwhile.
+        if attachment.replaying != Some(replay.ticket) {
+            return;
+        }
+        let Some(memory) = &session.memory else {
+            // Without it the sessions have no names for clients.
+            return self.read_failed(connection, id, "it is being read again");
+        };
+        attachment.is_reading = false;
+        for ReplayLine { text, held, is_known } in portion {
+            let Ok(Message::Notification(notification)) = Message::decode(&text, WireFormat::Any) else {
+                continue;
+            };
+            let cursor = held.map(|held| lines::cursor_of(id, held));
+            let line = ToClient { is_known, ..client_line(&notification, memory, id, cursor) };
+            attachment.sent += line.text.len() as u64;
+            self.output.push_back(Output::Send { connection, line });
+        }
+        if replay.is_done() {
+            attachment.replaying = None;
+            attachment.place = replay.end();
+            let unreadable = replay.unreadable();
+            if unreadable > 0 {
+                self.tell(format!("{unreadable} updates of {id} cannot be read and are not replayed"));
+            }
+        } else {
+            attachment.replay = Some(replay);
         }
         self.pump(connection, id);
     }
@@ -282,7 +351,7 @@ impl Core {
         {
             let text = state_line(id, &state, place - 1, open.len());
             attachment.sent += text.len() as u64;
-            let line = update_line(text, id, lines::cursor(id, place - 1));
+            let line = update_line(text, id, Some(lines::cursor(id, place - 1)));
             self.output.push_back(Output::Send { connection, line });
         }
         if let Some((request, outcome)) = answer {
@@ -311,8 +380,8 @@ impl Core {
         let Some(client) = self.connections.get(&connection) else { return Err(NoSuchPlace::Session) };
         let session = self.sessions.get(id).filter(|session| session.is_visible_to(&client.who));
         let session = session.ok_or(NoSuchPlace::Session)?;
-        let place = lines::place(id, cursor).filter(|place| *place < session.next);
-        let place = place.ok_or(NoSuchPlace::Cursor)?;
+        let held = lines::held(id, cursor).filter(|held| held.end <= session.next);
+        let held = held.ok_or(NoSuchPlace::Cursor)?;
         let id = Arc::clone(session.id());
         if session.memory.is_none() {
             // The answers to what it looks at later need no log; where the session stands does.
@@ -320,7 +389,7 @@ impl Core {
         }
         // What it was asked is asked again under the same ids.
         let pending = self.take_answer(connection, &id);
-        self.attach(connection, &id, Start::Behind(place + 1), pending);
+        self.attach(connection, &id, Start::After(held), pending);
         Ok(())
     }
 
@@ -335,20 +404,52 @@ impl Core {
     }
 }
 
+/// Whether a client that holds this much can be sent the records that follow as they are: they are at hand, and none of
+/// them replaces or clears what another one has said.
+fn has_only_appended(session: &Session, held: Held) -> bool {
+    let from = held.key + 1;
+    let is_at_hand = from >= session.next || from >= session.window_start;
+    held.is_live()
+        && is_at_hand
+        && session.recent_from(from).all(|recent| recent.is_question || only_appends(&recent.text))
+}
+
+/// Whether an update adds something and takes nothing away.
+fn only_appends(text: &str) -> bool {
+    let Ok(Message::Notification(notification)) = Message::decode(text, WireFormat::Any) else {
+        return false;
+    };
+    let update = notification.params.as_ref().and_then(|params| params.get("update"));
+    matches!(
+        lines::text_of(update.as_ref(), "sessionUpdate").as_deref(),
+        Some(
+            "user_message_chunk"
+                | "agent_message_chunk"
+                | "agent_thought_chunk"
+                | "tool_call_content_chunk"
+                | "terminal_output_chunk"
+                | "compaction_summary_chunk"
+                | "session_message_chunk"
+                | "state_update"
+                | "usage_update"
+                | "notice"
+        )
+    )
+}
+
 /// A notification of the agent as clients get it.
 pub(super) fn client_line(
     notification: &Notification<'_>,
     memory: &Memory,
     id: &SessionId,
-    sequence: u64,
+    cursor: Option<String>,
 ) -> ToClient {
     let renamed = notification.params.as_ref().and_then(|params| renamed(params, memory, id));
     let params = renamed.as_ref().or(notification.params.as_ref());
     let name = lines::text_of(params, "sessionId").map(|session| memory.name_for_clients(id, &session));
-    let cursor = lines::cursor(id, sequence);
     let rewrite = Rewrite {
         session: name.as_deref(),
-        cursor: (notification.method == "session/update").then_some(&*cursor),
+        cursor: cursor.as_deref().filter(|_| notification.method == "session/update"),
         request: None,
         drops_own: false,
     };
@@ -369,8 +470,8 @@ fn renamed(params: &Raw<'_>, memory: &Memory, id: &str) -> Option<Raw<'static>> 
     Raw::parse(lines::merged(Some(params), &[("update", &update)])).ok()
 }
 
-fn update_line(text: SharedText, id: &SessionId, cursor: String) -> ToClient {
-    let cursor = Some(cursor.into());
+fn update_line(text: SharedText, id: &SessionId, cursor: Option<String>) -> ToClient {
+    let cursor = cursor.map(Into::into);
     ToClient { text, stream: Some(Arc::clone(id)), cursor, counts: true, is_known: false }
 }
 

@@ -321,6 +321,11 @@ impl Core {
             if let (Some(data), Some(error)) = (data, error.as_object_mut()) {
                 error.insert("data".to_owned(), data.clone());
             }
+            // Before the session is idle, so that no client shows an idle session with a tool call at work.
+            for (session, update) in memory.unfinished(&error) {
+                let _ = self.append(id, Channel::ToClient, lines::update(&session, &update.to_string()));
+            }
+            let Some(session) = self.sessions.get(id) else { return };
             let update = json!({
                 "sessionUpdate": "state_update", "state": "idle", "stopReason": "error", "error": error,
             });

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use super::replay::Held;
 use switchboard_acp::rpc::{Message, RequestId, RpcError};
 use switchboard_acp::{Raw, Text, Wire, WireFormat};
 
@@ -345,24 +346,41 @@ pub(crate) fn is_about_memory(params: Option<&Raw<'_>>) -> bool {
     meta.is_some_and(|meta| meta.get(REMEMBERED).is_some_and(|value| value.as_str() == "true"))
 }
 
-/// A place in the log of a session, as clients see it.
+/// A position in the log of a session, as clients see it.
 pub(crate) fn cursor(session: &str, sequence: u64) -> String {
     format!("{session}.{sequence}")
 }
 
-/// The place that a cursor names in a session; `None` where it is of another or none at all.
-pub(crate) fn place(session: &str, cursor: &str) -> Option<u64> {
-    let digits = cursor.strip_prefix(session)?.strip_prefix('.')?;
-    // What we write is what we read: no sign, no zeros before it.
-    let sequence: u64 = digits.parse().ok()?;
-    (sequence.to_string() == digits).then_some(sequence)
+/// The cursor of a client that holds a part of a session: `SESSION.SEQUENCE` where it has seen everything up to a record,
+/// `SESSION.KEY-END` in the middle of a replay.
+pub(crate) fn cursor_of(session: &str, held: Held) -> String {
+    match held.is_live() {
+        true => cursor(session, held.key),
+        false => format!("{session}.{}-{}", held.key, held.end),
+    }
+}
+
+/// What a client holds that names a cursor; `None` where the cursor is of another session, or malformed.
+pub(crate) fn held(session: &str, cursor: &str) -> Option<Held> {
+    let position = cursor.strip_prefix(session)?.strip_prefix('.')?;
+    // Only what `cursor_of` writes is read: no sign, no leading zeros.
+    let number = |digits: &str| {
+        let number: u64 = digits.parse().ok()?;
+        (number.to_string() == digits && number < u64::MAX).then_some(number)
+    };
+    let held = match position.split_once('-') {
+        Some((key, end)) => Held { key: number(key)?, end: number(end)? },
+        None => Held::live(number(position)?),
+    };
+    (held.key < held.end && cursor_of(session, held) == cursor).then_some(held)
 }
 
 #[cfg(test)]
 mod tests {
     use switchboard_acp::Raw;
 
-    use super::{NAMED, Rewrite, call, cursor, named, place};
+    use super::super::replay::Held;
+    use super::{NAMED, Rewrite, call, cursor, cursor_of, held, named};
 
     #[test]
     fn only_what_must_changes() {
@@ -400,11 +418,29 @@ mod tests {
 
     #[test]
     fn a_cursor_names_its_session_and_its_record() {
-        assert_eq!(place("h-1", &cursor("h-1", 12)), Some(12));
-        for bad in
-            ["h-1", "h-1.", "h-1.x", "h-1.-1", "h-1.+1", "h-1.01", "h-2.1", "", "h-1.18446744073709551616"]
-        {
-            assert_eq!(place("h-1", bad), None, "{bad}");
+        assert_eq!(held("h-1", &cursor("h-1", 12)), Some(Held { key: 12, end: 13 }));
+        let partly = Held { key: 3, end: 40 };
+        assert_eq!(held("h-1", &cursor_of("h-1", partly)), Some(partly));
+        for bad in [
+            "h-1",
+            "h-1.",
+            "h-1.x",
+            "h-1.-1",
+            "h-1.+1",
+            "h-1.01",
+            "h-2.1",
+            "",
+            "h-1.18446744073709551616",
+            "h-1.18446744073709551615",
+            "h-1.5-5",
+            "h-1.5-6",
+            "h-1.5-4",
+            "h-1.5-",
+            "h-1.-5",
+            "h-1.5-06",
+            "h-1.1-3-5",
+        ] {
+            assert_eq!(held("h-1", bad), None, "{bad}");
         }
     }
 

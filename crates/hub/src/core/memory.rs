@@ -4,7 +4,7 @@
 //! question is.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use switchboard_acp::rpc::{CancelRequestNotification, Message, Request, RequestId, codes};
 use switchboard_acp::{Moment, Raw, Side, Wire, WireFormat, v2};
@@ -26,6 +26,8 @@ const QUESTIONS: usize = 1024;
 const QUESTION_BYTES: usize = 32 * 1024 * 1024;
 /// How many characters of a question a notice repeats.
 const TITLE: usize = 200;
+/// Of how many tool calls it is known whether they have ended; of more, the oldest are forgotten.
+const CALLS: usize = 4096;
 /// How many faults of an answer are told.
 const FAULTS: usize = 5;
 /// Why a question is refused whose id another one has.
@@ -121,6 +123,10 @@ pub(crate) struct Memory {
     /// By their place in the log.
     pub(crate) questions: BTreeMap<u64, Question>,
     operations: VecDeque<Operation>,
+    /// Whether tool calls are open, by the agent's ids of their sessions and of their own.
+    calls: HashMap<(String, String), bool>,
+    /// The same calls, oldest first.
+    call_order: VecDeque<(String, String)>,
     /// How often the agent was told to stop since it last began to work.
     pub(crate) cancels: usize,
     /// Losses in the log.
@@ -141,6 +147,8 @@ impl Default for Memory {
             prompt_title: None,
             questions: BTreeMap::new(),
             operations: VecDeque::new(),
+            calls: HashMap::new(),
+            call_order: VecDeque::new(),
             cancels: 0,
             losses: LossCounts::default(),
             gaps: None,
@@ -197,6 +205,14 @@ impl Memory {
             Message::Notification(notification) => {
                 self.fold(Side::Agent, message);
                 self.note_prompt(message);
+                if let Some(params) = &notification.params
+                    // Most updates are not about tool calls, and need not be looked into.
+                    && params.as_str().contains("tool_call_update")
+                    && let Some(update) = params.get("update")
+                    && text_of(Some(&update), "sessionUpdate").as_deref() == Some("tool_call_update")
+                {
+                    self.note_call(text_of(Some(params), "sessionId"), &update);
+                }
                 match &*notification.method {
                     "$/cancel_request" => {
                         let id = notification.params.as_ref().and_then(request_named);
@@ -214,6 +230,12 @@ impl Memory {
                 }
                 let Some((place, _)) = self.conversation.question(&request.id) else { return Seen::Nothing };
                 let mut question = Question::of(request);
+                if let Some(call) = question.params.get("subject").and_then(|about| {
+                    // A question says how its tool call stands, as an update does.
+                    about.get("toolCall").map(Raw::into_owned)
+                }) {
+                    self.note_call(text_of(Some(&question.params), "sessionId"), &call);
+                }
                 if let Some(session) = self.conversation.id_at(place) {
                     question.ask_in(session);
                 }
@@ -231,6 +253,52 @@ impl Memory {
                 Seen::Nothing
             }
         }
+    }
+
+    /// Notes whether a tool call has ended, as an update or a question about it says.
+    fn note_call(&mut self, session: Option<switchboard_acp::Text<'_>>, call: &Raw<'_>) {
+        let (Some(session), Some(id)) = (session, text_of(Some(call), "toolCallId")) else { return };
+        let key = (session.into_owned(), id.into_owned());
+        let status = call.get("status").map(|status| {
+            let status = v2::ToolCallStatus::decode(status.as_str(), WireFormat::Any);
+            // `null` is the status that a call has at its beginning.
+            status.unwrap_or(v2::ToolCallStatus::Pending)
+        });
+        if !self.calls.contains_key(&key) {
+            if self.call_order.len() >= CALLS
+                && let Some(oldest) = self.call_order.pop_front()
+            {
+                self.calls.remove(&oldest);
+            }
+            self.call_order.push_back(key.clone());
+        }
+        let is_open = self.calls.entry(key).or_insert(true);
+        if let Some(status) = status {
+            *is_open = !status.is_final();
+        }
+    }
+
+    /// The updates that end everything that an agent which is gone has left unfinished, beside the work of the session
+    /// itself: its tool calls, and its sub-agents. The agent's ids of the sessions, and the updates.
+    pub(crate) fn unfinished(&self, error: &serde_json::Value) -> Vec<(String, serde_json::Value)> {
+        let open = self.call_order.iter().filter(|call| self.calls.get(call) == Some(&true));
+        let calls = open.map(|(session, call)| {
+            let update = serde_json::json!({
+                "sessionUpdate": "tool_call_update", "toolCallId": call, "status": "failed",
+            });
+            (session.clone(), update)
+        });
+        let at_work = self.conversation.sessions().filter_map(|(id, session)| {
+            let id = id.filter(|id| !self.is_own(id))?;
+            let is_at_work = matches!(session.activity(), Activity::Running | Activity::RequiresAction);
+            is_at_work.then(|| {
+                let update = serde_json::json!({
+                    "sessionUpdate": "state_update", "state": "idle", "stopReason": "error", "error": error,
+                });
+                (id.to_owned(), update)
+            })
+        });
+        calls.chain(at_work).collect()
     }
 
     /// Why the agent cannot ask something, with the code of the error.
@@ -477,7 +545,9 @@ impl Memory {
         let how_it_stands =
             (self.state_update(), self.is_busy(), self.title().map(str::to_owned), self.lists());
         let own = (self.own_ids(), self.renamed, self.cancels, self.conversation.len());
-        (how_it_stands, own, self.questions.clone(), self.operations.clone())
+        let calls: Vec<_> = self.call_order.iter().map(|call| (call.clone(), self.calls.get(call))).collect();
+        let calls = format!("{calls:?}");
+        (how_it_stands, own, self.questions.clone(), self.operations.clone(), calls)
     }
 }
 

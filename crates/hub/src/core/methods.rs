@@ -151,8 +151,8 @@ impl Core {
         let start =
             match (lines::meta_text(params, CURSOR), params.and_then(|params| params.get("replayFrom"))) {
                 (Some(cursor), _) => {
-                    match lines::place(&session, &cursor).filter(|place| *place < known.next) {
-                        Some(place) => Start::Behind(place + 1),
+                    match lines::held(&session, &cursor).filter(|held| held.end <= known.next) {
+                        Some(held) => Start::After(held),
                         None => {
                             let cursor = lines::named(&cursor);
                             let message =
@@ -169,9 +169,9 @@ impl Core {
                         let message = "at /params/replayFrom: expected {\"type\": \"start\"}".to_owned();
                         return Err((codes::INVALID_PARAMS, message, None));
                     }
-                    Start::At(0)
+                    Start::Beginning
                 }
-                _ => Start::At(known.next),
+                _ => Start::Now,
             };
         let answer = Outcome::Result(known.opened_result());
         self.attach(connection, &session, start, Some((id.clone(), answer)));
@@ -209,11 +209,10 @@ impl Core {
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
         }
-        let Some(known) = self.sessions.get(&session) else { return Ok(()) };
         let start = match &*policy {
             "after_message" => return self.seek(connection, id, &session, params),
-            "full" => Start::At(0),
-            _ => Start::At(known.next),
+            "full" => Start::Beginning,
+            _ => Start::Now,
         };
         self.attach_by_policy(connection, id, &session, start, &policy);
         Ok(())
@@ -296,9 +295,8 @@ impl Core {
     /// Whoever prompts wants to see what comes of it.
     fn look_on(&mut self, connection: ConnectionId, session: &SessionId) {
         let Some(client) = self.connections.get(&connection) else { return };
-        if let (false, Some(known)) = (client.attachments.contains_key(session), self.sessions.get(session)) {
-            let next = known.next;
-            self.attach(connection, session, Start::At(next), None);
+        if !client.attachments.contains_key(session) {
+            self.attach(connection, session, Start::Now, None);
         }
     }
 

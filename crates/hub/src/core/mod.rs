@@ -23,6 +23,7 @@ mod opening;
 mod passing;
 mod questions;
 mod redelivery;
+pub(crate) mod replay;
 mod requests;
 pub(crate) mod seeking;
 mod session;
@@ -146,6 +147,8 @@ pub(crate) enum Output {
     Load { session: SessionId },
     /// A part of a log is to be read for somebody; [`Core::read`] takes it. `end` is how long the log is.
     Read { connection: ConnectionId, session: SessionId, from: u64, end: u64 },
+    /// The next portion of a session's history is to be made for a client; [`Core::replayed`] takes it.
+    Replay { connection: ConnectionId, session: SessionId, replay: Box<replay::Replay> },
     /// The end of a message is to be found in a log for somebody; [`Core::found`] takes it. `end` is how long the log is.
     Seek { connection: ConnectionId, session: SessionId, message: seeking::Sought, end: u64 },
     /// Nothing will be written for now.
@@ -464,7 +467,7 @@ impl Core {
         };
         let line = match message {
             Some(Message::Notification(notification)) if !session.attached.is_empty() => {
-                Some(delivery::client_line(notification, memory, id, sequence))
+                Some(delivery::client_line(notification, memory, id, Some(lines::cursor(id, sequence))))
             }
             _ => None,
         };

@@ -196,7 +196,7 @@ impl Core {
             &[(lines::ADOPTED, &lines::quoted(id))],
         );
         let told = Outcome::Result(lines::merged(result.as_ref(), &[("_meta", &meta)]));
-        self.attach(client.0, id, Start::At(0), Some((client.1.clone(), told)));
+        self.attach(client.0, id, Start::Beginning, Some((client.1.clone(), told)));
     }
 
     /// A list of an agent's sessions, in which those that the hub has are called as it calls them.

@@ -9,6 +9,7 @@ use switchboard_store::Channel;
 
 use super::connection::Start;
 use super::lines;
+use super::replay::Held;
 use super::requests::Refusal;
 use super::{ConnectionId, Core, Output, SessionId};
 
@@ -142,7 +143,7 @@ impl Core {
         if self.sessions.get(session).is_some_and(|known| known.memory.is_none()) {
             self.load(session);
         }
-        self.attach_by_policy(connection, id, session, Start::Behind(place + 1), "after_message");
+        self.attach_by_policy(connection, id, session, Start::After(Held::live(place)), "after_message");
         Ok(())
     }
 }

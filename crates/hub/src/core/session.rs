@@ -185,6 +185,12 @@ impl Session {
         self.window.get_mut(at)
     }
 
+    /// The records at hand from a position on.
+    pub(super) fn recent_from(&self, place: u64) -> impl Iterator<Item = &Recent> {
+        let at = self.window.partition_point(|recent| recent.sequence < place);
+        self.window.range(at..)
+    }
+
     /// The agent's id of the session.
     pub(super) fn agent_session(&self) -> Option<&str> {
         self.memory.as_ref()?.agent_session.as_deref()

@@ -8,6 +8,7 @@ mod leaving;
 mod listing;
 mod prompting;
 mod remembered;
+mod replayed;
 mod seeking;
 mod unresponsive;
 mod world;
@@ -20,7 +21,7 @@ use switchboard_acp::Side;
 use switchboard_acp::rpc::codes;
 use switchboard_store::{Channel, Role};
 
-use self::world::{Client, World, asked_of, who, world};
+use self::world::{Client, World, asked_of, shown, who, world};
 use super::connection::{Phase, Start};
 use super::{ConnectionId, Identity, Known, Memory, Output};
 
@@ -82,6 +83,36 @@ fn action() -> impl Strategy<Value = Action> {
         8 => place.prop_map(Action::Room),
         1 => Just(Action::Die),
     ]
+}
+
+/// An update of any kind: most add to a message, some replace or clear what was said.
+fn any_update(number: u64, which: usize) -> Value {
+    let (message, call) = (format!("m{}", number / 5), format!("c{}", number / 9));
+    let text = |text: String| json!({"type": "text", "text": text});
+    let chunk = |more: Value| {
+        let mut update = json!({"sessionUpdate": "agent_message_chunk", "messageId": message,
+            "content": text(format!("{number}{}", "x".repeat(number as usize % 50)))});
+        update.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        update
+    };
+    match number % 13 {
+        3 => json!({"sessionUpdate": "agent_message", "messageId": message,
+            "content": [text(format!("whole {number}")), text("apart".to_owned())]}),
+        4 => json!({"sessionUpdate": "agent_message", "messageId": format!("m{}", which), "content": []}),
+        5 => json!({"sessionUpdate": "tool_call_update", "toolCallId": call, "title": format!("t{number}"),
+            "status": "in_progress", "rawOutput": {"secret": number}}),
+        6 => {
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": format!("c{which}"), "rawOutput": null,
+            "status": "completed", "content": [{"type": "content", "content": text(format!("o{number}"))}]})
+        }
+        7 => json!({"sessionUpdate": "tool_call_content_chunk", "toolCallId": call,
+            "content": {"type": "content", "content": text("more".to_owned())}}),
+        8 => json!({"sessionUpdate": "session_info_update", "title": format!("title {number}")}),
+        9 => json!({"sessionUpdate": "_unknown", "n": number}),
+        10 => json!({"sessionUpdate": "usage_update", "used": number, "size": 1000}),
+        11 => chunk(json!({"n": number})),
+        _ => chunk(json!({})),
+    }
 }
 
 /// What the test itself has to know.
@@ -186,10 +217,7 @@ impl World {
                 if !self.agent.sessions.is_empty() {
                     let session = self.agent.sessions[which % self.agent.sessions.len()].clone();
                     notes.number += 1;
-                    let message = format!("m{}", notes.number / 3);
-                    let update = json!({"sessionUpdate": "agent_message_chunk", "messageId": message, "n": notes.number,
-                        "content": {"type": "text", "text": "x".repeat(notes.number as usize % 50)}});
-                    self.update(&session, update);
+                    self.update(&session, any_update(notes.number, which));
                 }
             }
             Action::Ask(which) => {
@@ -295,15 +323,15 @@ impl World {
             return;
         }
         let client = self.clients.get_mut(&client).unwrap();
-        client.updates.insert(session.to_owned(), Vec::new());
-        client.known.remove(session);
+        client.got.insert(session.to_owned(), Vec::new());
+        client.mark.remove(session);
         client.from.insert(session.to_owned(), place);
     }
 
     fn forget(&mut self, id: ConnectionId, session: &str) {
         let client = self.clients.get_mut(&id).unwrap();
-        client.updates.remove(session);
-        client.known.remove(session);
+        client.got.remove(session);
+        client.mark.remove(session);
         client.from.remove(session);
         let known: HashSet<i64> = self.core.connections.values().flat_map(asked_of).collect();
         client.questions.retain(|id, _| known.contains(id));
@@ -315,37 +343,37 @@ impl World {
         self.core.reconnected(id);
         self.perform();
         let wanted = |session: &String| match &self.core.connections[&id].attachments.get(&**session)?.phase {
-            Phase::CatchingUp { start: Start::At(place) | Start::Behind(place), answer: Some(_), .. } => {
-                Some(*place)
-            }
+            Phase::CatchingUp { start: Start::Beginning, answer: Some(_), .. } => Some(0),
             _ => None,
         };
         let client = self.clients.get_mut(&id).unwrap();
-        client.known.clear();
         let mut streams = Vec::new();
         // What it has asked for and has nothing of, it still wants.
         let mut still = BTreeMap::new();
-        for (session, updates) in &mut client.updates {
+        for (session, got) in &mut client.got {
             // The last one is lost.
-            updates.pop();
-            let last = match updates.last() {
-                Some(last) => *last,
+            got.retain(|got| !got.is_known);
+            got.pop();
+            client.mark.insert(session.clone(), got.len());
+            let cursor = match got.iter().rev().find_map(|got| got.cursor.clone()) {
+                Some(cursor) => cursor,
                 None => match client.from.get(session) {
                     // It has nothing to name, so it gives the session up, unless it waits for the answer.
                     None | Some(0) => {
                         still.extend(wanted(session).map(|place| (session.clone(), place)));
                         continue;
                     }
-                    Some(from) => from - 1,
+                    Some(from) => format!("{session}.{}", from - 1),
                 },
             };
-            streams.push(json!({"sessionId": session, "cursor": format!("{session}.{last}")}));
+            streams.push(json!({"sessionId": session, "cursor": cursor}));
         }
         let named: HashSet<String> =
             streams.iter().map(|stream| stream["sessionId"].as_str().unwrap().to_owned()).collect();
-        client.updates.retain(|session, _| named.contains(session));
+        client.got.retain(|session, _| named.contains(session));
         client.from.retain(|session, _| named.contains(session));
-        client.updates.extend(still.keys().map(|session| (session.clone(), Vec::new())));
+        client.mark.retain(|session, _| named.contains(session));
+        client.got.extend(still.keys().map(|session| (session.clone(), Vec::new())));
         client.from.extend(still);
         let streams = json!({"streams": streams});
         // Some want an answer.
@@ -466,14 +494,14 @@ impl World {
             for (session, from) in &client.from {
                 let attached = self.core.connections[connection].attachments.contains_key(&**session);
                 assert!(attached, "{connection} is not attached to {session}");
-                let got = client.updates.get(session).cloned().unwrap_or_default();
-                assert_eq!(got, self.wanted(session, *from), "{connection} in {session} from {from}");
+                let all = shown(&self.fold_log(session, usize::MAX));
+                let held = shown(&self.held_by(*connection, session));
+                assert_eq!(held, all, "{connection} in {session} from {from}");
                 // Whoever translates for it has all that it knows.
-                let known = client.known.get(session).cloned().unwrap_or_default();
-                let before = self.core.connections[connection].attachments[&**session].known;
-                let mut wanted = self.wanted(session, 0);
-                wanted.retain(|place| *place < before);
-                assert_eq!(known, wanted, "{connection} knows {session} up to {before}");
+                if self.core.connections[connection].is_translated {
+                    let translated = shown(&self.translated_for(*connection, session));
+                    assert_eq!(translated, all, "the translator of {connection} in {session} from {from}");
+                }
                 let open: Vec<String> = self.core.sessions[&**session]
                     .memory
                     .iter()

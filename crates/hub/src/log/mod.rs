@@ -20,6 +20,7 @@ use std::sync::Arc;
 use switchboard_store::{Channel, Filter, Hosted, Item, Record, Recorder, Store, StoreError};
 use tokio::sync::mpsc;
 
+use crate::core::replay::{Replay, ReplayLine};
 use crate::core::seeking::{Found, Sought};
 use crate::core::{HubAbout, Kept, Known, Memory, SessionId};
 use crate::service::Event;
@@ -245,6 +246,25 @@ pub(crate) fn read(store: &Store, session: &str, from: u64, end: u64) -> Result<
         }
     }
     Ok((part, to))
+}
+
+/// The next portion of the history of a session.
+pub(crate) fn replay(store: &Store, session: &str, replay: &mut Replay) -> Result<Vec<ReplayLine>, String> {
+    replay.next(&mut |range, take| {
+        let mut to = range.start;
+        for item in store.read_part(session, range).map_err(|error| error.to_string())? {
+            match item.map_err(|error| error.to_string())? {
+                Item::Record(record) => {
+                    to = record.sequence + 1;
+                    if let Ok(text) = std::str::from_utf8(&record.bytes) {
+                        take(record.sequence, record.channel, text);
+                    }
+                }
+                Item::Gap { to: end, .. } => to = end,
+            }
+        }
+        Ok(to)
+    })
 }
 
 /// The place of the last record of a log that belongs to a message. Of the log, one record is in memory at a time.

@@ -33,6 +33,7 @@ impl Waiting {
             | Output::Remove { session }
             | Output::Load { session }
             | Output::Read { session, .. }
+            | Output::Replay { session, .. }
             | Output::Seek { session, .. }
             | Output::Rest { session }
             | Output::Changed { session }
@@ -68,9 +69,10 @@ impl Waiting {
                 let is_free = line.stream.as_ref().is_none_or(|session| !self.sessions.contains(session));
                 is_free && !self.connections.contains(connection)
             }
-            Output::Load { session } | Output::Read { session, .. } | Output::Seek { session, .. } => {
-                !self.sessions.contains(session)
-            }
+            Output::Load { session }
+            | Output::Read { session, .. }
+            | Output::Replay { session, .. }
+            | Output::Seek { session, .. } => !self.sessions.contains(session),
             _ => false,
         }
     }

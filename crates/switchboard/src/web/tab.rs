@@ -101,6 +101,21 @@ struct Tab {
     is_dirty: bool,
 }
 
+/// Whether a request shows recorded messages as they are, or a session as it was at an earlier time.
+fn shows_records(request: &Request) -> bool {
+    match request {
+        Request::Wire { window, .. } => window.is_some(),
+        Request::At { rows } => rows.is_some(),
+        Request::Message { .. }
+        | Request::Find { .. }
+        | Request::QuestionMessage { .. }
+        | Request::MessagesOf { .. }
+        | Request::EntryOf { .. }
+        | Request::Verdict => true,
+        _ => false,
+    }
+}
+
 /// What came of a request that takes long.
 struct Answer {
     number: u64,
@@ -266,6 +281,10 @@ impl Tab {
             }
         };
         let outcome = match request {
+            // Recorded messages hold text that was replaced or cleared since, and are for those who may see everything.
+            request if shows_records(&request) && !self.desk.may(Role::Own) => {
+                Err("the recorded messages are shown to owners of the hub only".to_owned())
+            }
             Request::Shown => {
                 self.is_shown = true;
                 return Ok(());

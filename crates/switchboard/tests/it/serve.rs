@@ -7,6 +7,7 @@ mod damage;
 mod editors;
 mod full_disk;
 pub(crate) mod hub;
+mod leaving;
 pub(crate) mod lifecycle;
 mod nats;
 mod nats_access;
@@ -24,17 +25,59 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-/// The text that an agent has said, put together from the pieces.
+/// The text that an agent has said, put together from whole messages and pieces.
 fn text(messages: &[Value]) -> String {
-    let chunks = messages.iter().map(|message| &message["params"]["update"]);
-    let chunks = chunks.filter(|update| update["sessionUpdate"] == "agent_message_chunk");
-    chunks.filter_map(|update| update["content"]["text"].as_str()).collect()
+    let said = shown(messages).into_iter().filter(|(what, _)| what.starts_with("agent_message "));
+    said.map(|(_, text)| text).collect()
 }
 
-/// The places in the log of the updates.
+/// What a client shows that gets these messages: each message and tool call, with its text and how far it is, whether they
+/// came whole or in pieces.
+pub(crate) fn shown(messages: &[Value]) -> Vec<(String, String)> {
+    let updates = messages.iter().filter(|message| message["method"] == "session/update");
+    shown_of(updates.map(|message| &message["params"]["update"]))
+}
+
+/// The same of bare updates.
+pub(crate) fn shown_of<'u>(updates: impl Iterator<Item = &'u Value>) -> Vec<(String, String)> {
+    let mut shown: Vec<(String, String, Option<String>)> = Vec::new();
+    for update in updates {
+        let kind = update["sessionUpdate"].as_str().unwrap_or_default();
+        let id = ["messageId", "toolCallId"].into_iter().find_map(|key| update[key].as_str());
+        let what =
+            match kind.trim_end_matches("_chunk").trim_end_matches("_update").trim_end_matches("_content") {
+                what @ ("user_message" | "agent_message" | "agent_thought" | "tool_call") => what,
+                _ => continue,
+            };
+        let what = format!("{what} {}", id.unwrap_or_default());
+        let at = shown.iter().position(|(known, ..)| *known == what).unwrap_or_else(|| {
+            shown.push((what, String::new(), None));
+            shown.len() - 1
+        });
+        let text_of = |block: &Value| {
+            let block = if block["content"].is_object() { &block["content"] } else { block };
+            block["text"].as_str().unwrap_or_default().to_owned()
+        };
+        match (&update["content"], kind.ends_with("_chunk")) {
+            (content, true) => shown[at].1 += &text_of(content),
+            (Value::Array(blocks), false) => shown[at].1 = blocks.iter().map(text_of).collect(),
+            _ => {}
+        }
+        if let Some(status) = update["status"].as_str() {
+            shown[at].2 = Some(status.to_owned());
+        }
+    }
+    let line =
+        |(what, text, status): (String, String, Option<String>)| (what, text + &status.unwrap_or_default());
+    shown.into_iter().map(line).collect()
+}
+
+/// The positions in the log of the updates.
 fn cursors(messages: &[Value]) -> Vec<u64> {
     let cursors = messages.iter().filter_map(|message| message["params"]["_meta"]["acp/cursor"].as_str());
-    cursors.map(|cursor| cursor.rsplit_once('.').unwrap().1.parse().unwrap()).collect()
+    let position =
+        |cursor: &str| cursor.rsplit_once('.').unwrap().1.split('-').next().unwrap().parse().unwrap();
+    cursors.map(position).collect()
 }
 
 #[test]
@@ -74,10 +117,10 @@ fn clients_of_both_versions_look_at_one_session() {
         let resume = json!({"sessionId": session, "cwd": place.work(), "replayFrom": {"type": "start"}});
         let resumed = third.ask("session/resume", resume).await;
         assert!(resumed.get("error").is_none(), "{resumed}");
-        let mut replayed = cursors(third.seen.make_contiguous());
-        // The last is the state, once more.
-        replayed.pop();
-        assert_eq!(replayed, places);
+        let replayed: Vec<Value> = third.seen.drain(..).collect();
+        assert_eq!(shown(&replayed), shown(&[first, second].concat()));
+        let places = cursors(&replayed);
+        assert!(places.is_sorted(), "{places:?}");
     });
     assert_eq!(hub.end(), Some(0));
 }
@@ -174,6 +217,12 @@ fn a_power_cut_ends_the_turn_and_nothing_else() {
         let seen: Vec<Value> = client.seen.drain(..).collect();
         let state = &seen.last().unwrap()["params"]["update"];
         assert_eq!((&state["state"], &state["stopReason"]), (&json!("idle"), &json!("error")), "{state}");
+        // The tool call that waited for an answer is over, and nobody is asked about it.
+        let calls: Vec<_> =
+            shown(&seen).into_iter().filter(|(what, _)| what.starts_with("tool_call")).collect();
+        assert!(!calls.is_empty() && calls.iter().all(|(_, text)| !text.ends_with("pending")), "{calls:?}");
+        assert!(calls.iter().any(|(_, text)| text.ends_with("failed")), "{calls:?}");
+        assert!(seen.iter().all(|message| message["method"] != "session/request_permission"), "{seen:?}");
         // The prompt that was at work is known: it does not run again.
         let answer = client.ask("session/prompt", prompt(&session)).await;
         assert!(answer.get("result").is_some(), "{answer}");

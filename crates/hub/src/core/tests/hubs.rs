@@ -14,6 +14,7 @@ use super::super::{
     ConnectionId, Core, CoreOptions, HostId, HubAbout, Kept, Known, Memory, Output, Owned, SessionId,
 };
 use super::who;
+use super::world::read;
 
 const HUBS: usize = 3;
 
@@ -242,6 +243,7 @@ impl World {
             later @ (Output::Create { .. }
             | Output::Load { .. }
             | Output::Read { .. }
+            | Output::Replay { .. }
             | Output::Own { .. }) => self.hubs[at].later.push_back(later),
             _ => {}
         }
@@ -255,6 +257,10 @@ impl World {
         }
         let (session, place) = cursor.rsplit_once('.').unwrap();
         let records = &self.log.sessions[session];
+        // In a replay the state of several records is told.
+        if place.contains('-') {
+            return;
+        }
         let (_, text) = &records[place.parse::<usize>().unwrap()];
         let written: Value = serde_json::from_str(text).unwrap();
         assert_eq!(written["params"]["update"], told["update"], "{cursor} is something else in the log");
@@ -328,6 +334,12 @@ impl World {
                     })
                     .collect();
                 self.hubs[at].core.read(connection, &session, from, &part, (length as u64).max(from));
+            }
+            Some(Output::Replay { connection, session, mut replay }) => {
+                let length = self.hubs[at].store.get(&session).copied().unwrap_or_default();
+                let records = self.log.sessions[&session][..length].to_vec();
+                let lines = replay.next(&mut read(&records)).unwrap();
+                self.hubs[at].core.replayed(connection, &session, replay, lines);
             }
             Some(Output::Own { session }) => {
                 let owner = self.log.owners.get(&session).copied();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use switchboard_store::Role;
 
 use super::world::{World, world};
-use crate::core::ConnectionId;
+use crate::core::{ConnectionId, Known};
 
 /// The ways of leaving that a client has.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -141,4 +141,113 @@ fn an_error_is_no_answer_and_is_written_down() {
     world.notify(owner, "session/cancel", json!({"sessionId": session}));
     world.settle();
     assert_eq!(world.agent.results[&77], [json!({"outcome": {"outcome": "cancelled"}})]);
+}
+
+/// Asks about a tool call that is at work, and about one of a sub-agent.
+fn asked_about_a_call() -> (World, ConnectionId, String) {
+    let (mut world, owner, session) = asked();
+    let agent = world.agent.at_work[0].clone();
+    let call = |id: &str, status: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "title": "Write", "status": status});
+    world.update(&agent, call("done", "in_progress"));
+    world.update(&agent, call("done", "completed"));
+    world.update(
+        &agent,
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "done", "title": "Written"}),
+    );
+    world.update(&agent, call("open", "pending"));
+    world.update(
+        &agent,
+        json!({"sessionUpdate": "subagent_update", "sessionId": "child", "title": "Explorer"}),
+    );
+    world.update("child", json!({"sessionUpdate": "state_update", "state": "running"}));
+    world.update("child", call("below", "in_progress"));
+    world.agent.questions.push((78, "may I write?".to_owned()));
+    world.say(json!({"jsonrpc": "2.0", "id": 78, "method": "session/request_permission", "params": {
+        "sessionId": agent, "title": "may I write?",
+        "subject": {"type": "tool_call", "toolCall": {"toolCallId": "asked", "title": "Write"}},
+        "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}}));
+    world.settle();
+    (world, owner, session)
+}
+
+fn check_end(world: &World, client: ConnectionId, session: &str) {
+    let held = world.held_by(client, session);
+    let shown = held.session(Some(session)).unwrap();
+    let status = |id: &str| shown.tool_call(id).map(|call| call.status().as_str().to_owned());
+    assert_eq!(status("done").as_deref(), Some("completed"));
+    for call in ["open", "asked"] {
+        assert_eq!(status(call).as_deref(), Some("failed"), "{call}");
+    }
+    assert_eq!(shown.activity(), switchboard_session::Activity::Idle);
+    assert_eq!(shown.stop_reason().map(|reason| reason.as_str()), Some("error"));
+    let child = held.session(Some(&format!("{session}:child"))).unwrap();
+    assert_eq!(child.activity(), switchboard_session::Activity::Idle);
+    assert_eq!(
+        child.tool_call("below").map(|call| call.status().as_str().to_owned()).as_deref(),
+        Some("failed")
+    );
+    assert!(world.clients[&client].questions.is_empty(), "nothing is asked that nobody waits for");
+}
+
+#[test]
+fn after_the_hub_was_killed_no_tool_call_is_at_work_and_no_question_is_open() {
+    let (before, owner, session) = asked_about_a_call();
+    // The log is all that is left.
+    let mut world = world(100_000);
+    let length = before.log[&*session].len();
+    world.log = before.log;
+    let (agent, folder, owner_name) = ("one".to_owned(), "/w/p".to_owned(), format!("own-{owner}"));
+    world.core.know(Known {
+        id: (*session).into(),
+        agent,
+        agent_session: before.agent.sessions[0].clone(),
+        owner: owner_name,
+        folder,
+        title: None,
+        changed: 0,
+        length: length as u64,
+    });
+    world.core.recover(&session);
+    world.perform();
+    // One that comes before the log was read, one that comes later, and one that holds what there was.
+    let early = world.connect(Role::Own);
+    let start = json!({"sessionId": session, "cwd": "/w/p", "replayFrom": {"type": "start"}});
+    world.begin_at(early, &session, 0);
+    world.request(early, "session/resume", start.clone());
+    world.settle();
+    let late = world.connect(Role::Answer);
+    world.begin_at(late, &session, 0);
+    world.request(late, "session/resume", start);
+    let back = world.connect(Role::Own);
+    world.begin_at(back, &session, length as u64);
+    let cursor = json!({"acp/cursor": format!("{session}.{}", length - 1)});
+    world.request(back, "session/resume", json!({"sessionId": session, "cwd": "/w/p", "_meta": cursor}));
+    world.settle();
+    for client in [early, late, back] {
+        check_end(&world, client, &session);
+    }
+    let written = world.log[&*session].len();
+    // Once more, and nothing is written twice.
+    world.core.recover(&session);
+    world.perform();
+    world.settle();
+    assert_eq!(world.log[&*session].len(), written);
+    let notes = world.log[&*session].iter().filter(|(_, text)| text.contains("\"unanswered\"")).count();
+    assert_eq!(notes, 2, "each question is withdrawn once");
+}
+
+#[test]
+fn after_the_agent_died_no_tool_call_is_at_work_and_no_question_is_open() {
+    let (mut world, owner, session) = asked_about_a_call();
+    let late = world.connect(Role::Own);
+    world.begin_at(late, &session, 0);
+    attach(&mut world, late, &session);
+    assert!(is_asked(&world, late));
+    let host = world.agent.host.take().unwrap();
+    world.core.host_ended(host, "died", &[]);
+    world.perform();
+    world.settle();
+    for client in [owner, late] {
+        check_end(&world, client, &session);
+    }
 }

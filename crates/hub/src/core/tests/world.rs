@@ -1,13 +1,17 @@
 //! A small world around the core, with a log, an agent and clients, which does what the core says as late as it likes.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Wire, WireFormat, v2};
+use switchboard_session::{Block, Content, Conversation, Entry, Session};
 use switchboard_store::{Channel, Role};
 
 use super::super::connection::Connection;
+use super::super::lines;
 use super::super::seeking::Found;
 use super::super::{
     ConnectionId, Core, CoreOptions, FolderRefusal, HostId, Identity, Kept, Known, Memory, Output, SessionId,
@@ -17,11 +21,11 @@ use super::super::{
 /// What a client has got.
 #[derive(Default)]
 pub(super) struct Client {
-    /// The places of the updates of each session, since it last said where it is.
-    pub(super) updates: BTreeMap<String, Vec<u64>>,
-    /// What was told for whoever translates for it alone, since then.
-    pub(super) known: BTreeMap<String, Vec<u64>>,
-    /// Where it said that it is: it gets what stands from there on.
+    /// The updates of each session, since it last attached.
+    pub(super) got: BTreeMap<String, Vec<Got>>,
+    /// How many of them had come when its connection was taken up again: its translator knows only what came since.
+    pub(super) mark: BTreeMap<String, usize>,
+    /// The records of each session that it held when it attached.
     pub(super) from: BTreeMap<String, u64>,
     /// Answers by request.
     pub(super) answers: HashMap<i64, Vec<Value>>,
@@ -35,6 +39,17 @@ pub(super) struct Client {
     pub(super) bytes: HashMap<String, u64>,
     pub(super) next_id: i64,
     pub(super) is_closed: bool,
+}
+
+/// An update that a client has got.
+#[derive(Debug, Clone)]
+pub(super) struct Got {
+    pub(super) cursor: Option<String>,
+    /// The session or sub-agent that it is about.
+    pub(super) about: String,
+    pub(super) update: Value,
+    /// Whether only the translator of the client gets it.
+    pub(super) is_known: bool,
 }
 
 pub(super) struct World {
@@ -197,6 +212,7 @@ impl World {
                 later @ (Output::Create { .. }
                 | Output::Load { .. }
                 | Output::Read { .. }
+                | Output::Replay { .. }
                 | Output::Seek { .. }) => self.later.push_back(later),
             }
         }
@@ -256,6 +272,11 @@ impl World {
                 let to = part.last().map_or(from, |last| last.sequence + 1);
                 self.core.read(connection, &session, from, &part, to);
             }
+            Some(Output::Replay { connection, session, mut replay }) => {
+                let log = self.log.get(&session).cloned().unwrap_or_default();
+                let lines = replay.next(&mut read(&log)).unwrap();
+                self.core.replayed(connection, &session, replay, lines);
+            }
             Some(Output::Seek { connection, session, message, end }) => {
                 let mut found = Found::default();
                 let log = self.log.get(&session).cloned().unwrap_or_default();
@@ -313,21 +334,24 @@ impl World {
                 client.answers.entry(id).or_default().push(message.clone());
             }
             // A notice, which is in no log.
-            (Some("session/update"), None) if line.cursor.is_none() => {}
+            (Some("session/update"), None) if !line.counts => {}
             (Some("session/update"), None) => {
-                let session = message["params"]["sessionId"].as_str().unwrap().to_owned();
-                let cursor =
-                    message["params"]["_meta"]["acp/cursor"].as_str().expect("updates have a cursor");
-                let (of, place) = cursor.rsplit_once('.').unwrap();
-                assert_eq!(of, session);
-                // The state at the end of catching up stands under the cursor of what came before it.
-                if message["params"]["update"]["n"].is_u64() {
-                    let place = place.parse().unwrap();
+                let session = line.stream.as_ref().unwrap().to_string();
+                let cursor = message["params"]["_meta"]["acp/cursor"].as_str().map(str::to_owned);
+                assert_eq!(cursor.as_deref(), line.cursor.as_deref());
+                if let Some(cursor) = &cursor {
+                    let held = lines::held(&session, cursor).expect("a cursor that the hub reads");
                     // It is in the log before anybody sees it.
-                    assert!(self.log[&*session].len() as u64 > place);
-                    let told = if line.is_known { &mut client.known } else { &mut client.updates };
-                    told.entry(session).or_default().push(place);
+                    assert!(self.log[&*session].len() as u64 >= held.end);
                 }
+                let about = message["params"]["sessionId"].as_str().unwrap().to_owned();
+                let got = Got {
+                    cursor,
+                    about,
+                    update: message["params"]["update"].clone(),
+                    is_known: line.is_known,
+                };
+                client.got.entry(session).or_default().push(got);
             }
             (Some("$/cancel_request"), None) => {
                 let id = message["params"]["requestId"].as_i64().unwrap();
@@ -355,18 +379,48 @@ impl World {
         self.perform();
     }
 
-    /// The places of the updates that a client at a place should get.
-    pub(super) fn wanted(&self, session: &str, from: u64) -> Vec<u64> {
-        let log = &self.log[session];
-        let is_update = |text: &str| {
-            let message: Value = serde_json::from_str(text).unwrap();
-            message["params"]["update"]["n"].is_u64()
-        };
-        let places = log.iter().enumerate().skip(from as usize);
-        places
-            .filter(|(_, (channel, text))| *channel == Channel::ToClient && is_update(text))
-            .map(|(place, _)| place as u64)
-            .collect()
+    /// What the first records of a log amount to, with the sessions as clients call them.
+    pub(super) fn fold_log(&self, session: &str, length: usize) -> Conversation {
+        let mut memory = Memory::default();
+        let mut fold = Conversation::new(WireFormat::Any);
+        for (place, (channel, text)) in self.log[session].iter().take(length).enumerate() {
+            let _ = memory.see(place as u64, *channel, text);
+            let message: Value = serde_json::from_str(text).unwrap_or_default();
+            if *channel == Channel::ToClient && message["method"] == "session/update" {
+                let about = message["params"]["sessionId"].as_str().unwrap();
+                let about = memory.name_for_clients(session, about).into_owned();
+                apply(&mut fold, &about, &message["params"]["update"]);
+            }
+        }
+        fold
+    }
+
+    /// What a client has of a session, by all that it held and got.
+    pub(super) fn held_by(&self, client: ConnectionId, session: &str) -> Conversation {
+        let client = &self.clients[&client];
+        let from = client.from.get(session).copied().unwrap_or_default();
+        let mut fold = self.fold_log(session, from as usize);
+        for got in client.got.get(session).iter().flat_map(|got| got.iter()).filter(|got| !got.is_known) {
+            apply(&mut fold, &got.about, &got.update);
+        }
+        fold
+    }
+
+    /// What the translator of a client has been told of a session since it last began.
+    pub(super) fn translated_for(&self, client: ConnectionId, session: &str) -> Conversation {
+        let client = &self.clients[&client];
+        let mark = client.mark.get(session).copied().unwrap_or_default();
+        let mut fold = Conversation::new(WireFormat::Any);
+        for got in client.got.get(session).iter().flat_map(|got| got.iter().skip(mark)) {
+            apply(&mut fold, &got.about, &got.update);
+        }
+        fold
+    }
+
+    /// The numbers in the updates that a client has got.
+    pub(super) fn numbers(&self, client: ConnectionId, session: &str) -> Vec<u64> {
+        let got = self.clients[&client].got.get(session).cloned().unwrap_or_default();
+        got.iter().filter_map(|got| got.update["n"].as_u64()).collect()
     }
 
     pub(super) fn session_of(&self, which: usize) -> Option<String> {
@@ -379,6 +433,68 @@ impl World {
         let ids: Vec<ConnectionId> = self.clients.keys().copied().collect();
         (!ids.is_empty()).then(|| ids[which % ids.len()])
     }
+}
+
+/// Reads the records of a log.
+pub(super) fn read(
+    log: &[(Channel, Arc<str>)],
+) -> impl FnMut(Range<u64>, &mut dyn FnMut(u64, Channel, &str)) -> Result<u64, String> + '_ {
+    |range, take| {
+        let end = range.end.min(log.len() as u64);
+        for place in range.start..end {
+            let (channel, text) = &log[place as usize];
+            take(place, *channel, text);
+        }
+        Ok(end)
+    }
+}
+
+fn apply(fold: &mut Conversation, about: &str, update: &Value) {
+    let text = update.to_string();
+    if let Ok((update, _)) = v2::SessionUpdate::decode_tolerant(&text, WireFormat::Any) {
+        fold.apply_update(Some(about), &update).unwrap();
+    }
+}
+
+/// All that a client can show, with text as it reads and not as it came.
+pub(super) fn shown(fold: &Conversation) -> BTreeMap<String, Vec<String>> {
+    let all = fold.sessions().map(|(id, session)| (id.unwrap().to_owned(), shown_of(session)));
+    // One of which only the state is known shows nothing.
+    all.filter(|(_, shown)| shown.len() > 1 || !shown[0].starts_with("None None")).collect()
+}
+
+fn shown_of(session: &Session) -> Vec<String> {
+    let mut shown: Vec<String> = session.entries().map(shown_entry).collect();
+    shown.extend(session.plans().map(|plan| plan.to_update().encode(WireFormat::Any)));
+    shown.extend(session.unknown().map(|unknown| format!("{unknown:?}")));
+    shown.push(format!("{:?} {:?} {:?}", session.title(), session.usage(), session.lists()));
+    shown
+}
+
+fn shown_entry(entry: &Entry) -> String {
+    let items: Vec<String> = match (entry.as_message(), entry.as_tool_call()) {
+        (Some(message), _) => pieces(message.content()),
+        (_, Some(call)) => pieces(call.content()),
+        _ => Vec::new(),
+    };
+    let mut rest: Value = serde_json::from_str(&entry.to_update().encode(WireFormat::Any)).unwrap();
+    rest.as_object_mut().unwrap().remove("content");
+    format!("{rest} {items:?}")
+}
+
+fn pieces<B: Block>(content: &Content<B>) -> Vec<String> {
+    let mut pieces: Vec<(bool, String)> = Vec::new();
+    for item in content.items() {
+        let own =
+            (item.structured(), item.chunk_meta(), item.chunk_extra().filter(|extra| !extra.is_empty()));
+        let is_plain = matches!(own, (None, None, None));
+        match pieces.last_mut() {
+            Some((true, text)) if is_plain => text.push_str(item.text().unwrap()),
+            _ if is_plain => pieces.push((true, item.text().unwrap().to_owned())),
+            _ => pieces.push((false, format!("{:?} {own:?}", item.text()))),
+        }
+    }
+    pieces.into_iter().map(|(_, text)| text).filter(|text| !text.is_empty()).collect()
 }
 
 thread_local! {

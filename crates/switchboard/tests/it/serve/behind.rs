@@ -6,25 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::block_on;
 use super::hub::{Client, Hub};
+use super::{block_on, shown};
 use crate::agent_program::Place;
-
-/// What was told in a session, without what only says how it stands: kind, message or call, text and state.
-fn told(messages: &[Value]) -> Vec<(Value, Value, Value, Value)> {
-    let updates = messages.iter().map(|message| &message["params"]["update"]);
-    let told = updates.filter(|update| {
-        let kind = update["sessionUpdate"].as_str().unwrap_or_default();
-        kind.contains("message") || kind.contains("thought") || kind.starts_with("tool_call")
-    });
-    let id = |update: &Value| [&update["messageId"], &update["toolCallId"]].map(Value::clone);
-    told.map(|update| {
-        let [message, call] = id(update);
-        let id = if message.is_null() { call } else { message };
-        (update["sessionUpdate"].clone(), id, update["content"]["text"].clone(), update["status"].clone())
-    })
-    .collect()
-}
 
 fn cursor(message: &Value) -> Option<&str> {
     message["params"]["_meta"]["acp/cursor"].as_str()
@@ -70,7 +54,8 @@ fn who_names_a_message_gets_what_follows_it_also_after_a_restart() {
                         json!({"sessionId": session, "historyPolicy": "after_message", "afterMessageId": id});
                     let (rest, answer) = after(hub, version, "session/attach", params).await;
                     assert_eq!(answer["result"]["historyPolicy"], "after_message", "{answer}");
-                    assert_eq!(told(&rest), told(&seen[last + 1..]), "version {version} after {id}");
+                    let all = [&seen[..=last], &rest].concat();
+                    assert_eq!(shown(&all), shown(seen), "version {version} after {id}");
                 }
                 let params =
                     json!({"sessionId": session, "historyPolicy": "after_message", "afterMessageId": "none"});
@@ -96,16 +81,15 @@ fn a_cursor_is_good_on_another_connection_in_either_version() {
         for last in [0, seen.len() / 3, seen.len() / 2, seen.len() - 1] {
             let known = cursor(&seen[last]).unwrap();
             // Of several that were made of one record, the client has all.
-            let rest = seen[last + 1..].iter().skip_while(|message| cursor(message) == Some(known));
-            let rest = told(&rest.cloned().collect::<Vec<_>>());
+            let more = seen[last + 1..].iter().take_while(|message| cursor(message) == Some(known)).count();
+            let had = &seen[..=last + more];
             let params = json!({"sessionId": session, "cwd": place.work(), "mcpServers": [],
                 "_meta": {"acp/cursor": known}});
             let (by_request, answer) = block_on(after(&hub, version, "session/resume", params));
             assert!(answer.get("error").is_none(), "{answer}");
-            assert_eq!(told(&by_request), rest, "version {version} after {known}");
-            if !rest.is_empty() {
-                let by_stream = stream(&hub, version, session, known, rest.len());
-                assert_eq!(told(&by_stream), rest, "version {version} after {known}");
+            assert_eq!(shown(&[had, &by_request].concat()), shown(seen), "version {version} after {known}");
+            if shown(had) != shown(seen) {
+                stream(&hub, version, session, known, had, &shown(seen));
             }
         }
         // It works from there on.
@@ -146,8 +130,8 @@ fn open(hub: &Hub, version: u64, session: &str, cursor: &str) -> TcpStream {
     stream
 }
 
-/// So many messages of that stream.
-fn stream(hub: &Hub, version: u64, session: &str, cursor: &str, count: usize) -> Vec<Value> {
+/// Reads that stream until a client that had something shows what it should.
+fn stream(hub: &Hub, version: u64, session: &str, cursor: &str, had: &[Value], wanted: &[(String, String)]) {
     let mut stream = open(hub, version, session, cursor);
     let (mut text, mut piece) = (String::new(), [0; 4096]);
     loop {
@@ -155,8 +139,8 @@ fn stream(hub: &Hub, version: u64, session: &str, cursor: &str, count: usize) ->
             .lines()
             .filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?.trim()).ok())
             .collect();
-        if told(&messages).len() >= count {
-            return messages;
+        if shown(&[had, &messages].concat()) == wanted {
+            return;
         }
         let read = stream.read(&mut piece).unwrap_or_else(|error| panic!("{error}: {text}"));
         assert!(read > 0, "{text}");

@@ -75,8 +75,13 @@ impl Hub {
 
     /// A client over streamable HTTP that has said hello, with the token of the launch.
     pub(crate) async fn client_over_http(&self, version: u64) -> Client {
+        self.client_over_http_as(&self.token, version).await
+    }
+
+    /// The same with another token.
+    pub(crate) async fn client_over_http_as(&self, token: &str, version: u64) -> Client {
         let remote = Remote::new(&format!("http://{}/acp", self.address)).unwrap();
-        let remote = remote.header("authorization", &format!("Bearer {}", self.token)).unwrap();
+        let remote = remote.header("authorization", &format!("Bearer {token}")).unwrap();
         let mut client = Client::of(remote.connect().await.unwrap());
         client.initialize(version).await;
         client

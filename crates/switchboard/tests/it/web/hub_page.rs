@@ -125,6 +125,60 @@ fn a_question_answered_by_one_is_gone_for_the_others_who_see_the_name() {
 }
 
 #[test]
+fn a_question_stays_open_whoever_leaves_the_page_and_however() {
+    let hub = Hub::start();
+    let anna = hub.person("anna", "own", &[]);
+    let [bert, vera] =
+        [("bert", "answer"), ("vera", "view")].map(|(name, role)| hub.person(name, role, &["--all"]));
+    let visitor = Browser::shared().visitor();
+    let owner = hub.enter(&visitor, "/", &anna);
+    let session = begin(&owner);
+    let path = format!("/r/{session}");
+    say(&owner, "permission");
+    let question = "[data-question] h3 :: config.json?";
+    owner.wait_for(question);
+    // Others look, load the page again, and close it.
+    for token in [&bert, &vera, &anna] {
+        let other = Browser::shared().visitor();
+        let page = hub.enter(&other, &path, token);
+        page.wait_for(question);
+        page.reload();
+        page.wait_for(question);
+        page.visit("about:blank");
+        page.visit(&hub.url(&path));
+        page.wait_for(question);
+        // Text that was taken back is in the messages, which are for who may see everything.
+        let is_owner = *token == anna;
+        assert_eq!(page.count("#show-inspector") > 0, is_owner);
+        drop(page);
+        drop(other);
+        assert_eq!(owner.count("[data-question]"), 1);
+    }
+    // The last tab of all leaves for another session, and comes back by the list.
+    owner.click("header [data-action=new]");
+    owner.wait_until(&format!(
+        "document.body.classList.contains('is-live') && !location.pathname.includes('{session}')"
+    ));
+    owner.visit(&hub.url(&path));
+    owner.wait_for(question);
+    owner.reload();
+    owner.wait_for(question);
+    owner.visit("about:blank");
+    let again = hub.enter(&Browser::shared().visitor(), &path, &anna);
+    again.wait_for(question);
+    owner.visit(&hub.url(&path));
+    owner.wait_for(question);
+    owner.click("[data-question] button :: allow once");
+    for page in [&owner, &again] {
+        page.wait_gone("[data-question]");
+        page.wait_for("article.e-agent :: Debugging is on.");
+    }
+    for page in [&owner, &again] {
+        assert_eq!(page.complaints(), [""; 0]);
+    }
+}
+
+#[test]
 fn a_revoked_token_ends_its_pages_and_others_stay() {
     let hub = Hub::start();
     let (anna, eve) = (hub.person("anna", "own", &[]), hub.person("eve", "view", &[]));

@@ -1,0 +1,804 @@
+//! Replays the history of a session to a client from its folded state: whole messages, tool calls as they stand now, and
+//! the last title, plans, commands, options and usage. Text that was replaced or cleared is not sent again.
+//!
+//! A replay reads the log twice. The first pass builds an index: which entries there are, where each first appears and
+//! where it last changed. The second pass goes through the index in portions, and folds only the entries of one portion,
+//! so that memory is bounded by the largest entry and the index, not by the length of the session.
+//!
+//! Every item has a key, the position in the log by which it is ordered: that of its first record for an entry, so that
+//! the transcript keeps its order, and that of its last record for everything else. A client that has received all items
+//! up to a key, folded at an end, can resume from exactly there: it needs the items with a greater key, and those that
+//! have changed since that end.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::ops::Range;
+
+use switchboard_acp::detect::DialectTracker;
+use switchboard_acp::rpc::Message;
+use switchboard_acp::{Extra, Field, Meta, Moment, Raw, Side, Wire, WireFormat, v2};
+use switchboard_session::{
+    Block, Change, Content, ContentChange, Conversation, Entry, EntryField, EntryKind, FieldChange, Item,
+    MAX_SUBAGENTS, Session, ToolCall, entry_of_update,
+};
+use switchboard_store::Channel;
+
+use super::lines;
+
+/// Bytes of one portion, as they stand in the log and as they are sent.
+const PORTION: usize = 1024 * 1024;
+/// Items of one portion.
+const ITEMS: usize = 1024;
+/// A longer update is sent as an empty entry and the chunks that fill it.
+const WHOLE: usize = 1024 * 1024;
+/// Bytes of text in one such chunk.
+const CHUNK: usize = 256 * 1024;
+
+/// Gives the records of a log in a range, in order, and returns the position behind the last one that is there.
+pub(crate) type Records<'r> =
+    &'r mut dyn FnMut(Range<u64>, &mut dyn FnMut(u64, Channel, &str)) -> Result<u64, String>;
+
+/// What a client holds of a session: all items up to a key, as they were when the log ended at `end`. A client that has
+/// followed the session live up to a record holds everything as it was right after that record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) key: u64,
+    pub(crate) end: u64,
+}
+
+impl Held {
+    /// Everything up to a record, seen live.
+    pub(crate) fn live(sequence: u64) -> Self {
+        Held { key: sequence, end: sequence + 1 }
+    }
+
+    /// Whether it may have been seen live, and not in a replay.
+    pub(crate) fn is_live(self) -> bool {
+        self.end == self.key + 1
+    }
+}
+
+/// A line of a replay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ReplayLine {
+    /// The notification, with the agent's ids of sessions.
+    pub(crate) text: String,
+    /// What the client holds once it has this line; `None` where more belongs to it.
+    pub(crate) held: Option<Held>,
+    /// Whether the client has it already, and only the translator of its connection needs it.
+    pub(crate) is_known: bool,
+}
+
+/// The history of a session on its way to one client.
+#[derive(Debug, Clone)]
+pub(crate) struct Replay {
+    /// Tells one replay of a client from the next.
+    pub(crate) ticket: u64,
+    stages: VecDeque<Stage>,
+    /// Lines that are made and not handed out.
+    ready: VecDeque<ReplayLine>,
+    end: u64,
+    unreadable: usize,
+}
+
+/// Replays are told apart by their tickets.
+impl PartialEq for Replay {
+    fn eq(&self, other: &Self) -> bool {
+        self.ticket == other.ticket
+    }
+}
+
+impl Eq for Replay {}
+
+#[derive(Debug, Clone)]
+struct Stage {
+    /// What the client holds.
+    held: Option<Held>,
+    /// Whether the stage tells the translator of the client what the client holds, and nothing else.
+    is_known: bool,
+    end: u64,
+    index: Option<Index>,
+}
+
+impl Replay {
+    /// A replay of the first `end` records for a client that holds a part of them, or nothing. A translator has to be told
+    /// what the client holds before it can translate what follows.
+    pub(crate) fn new(ticket: u64, held: Option<Held>, end: u64, is_translated: bool) -> Self {
+        let known = held.filter(|_| is_translated).map(|held| Stage {
+            held: Some(held),
+            is_known: true,
+            end: held.end.min(end),
+            index: None,
+        });
+        let missing = Stage { held, is_known: false, end, index: None };
+        let stages = known.into_iter().chain([missing]).collect();
+        Replay { ticket, stages, ready: VecDeque::new(), end, unreadable: 0 }
+    }
+
+    /// The position in the log from which the client continues live, once all lines are sent.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Whether all lines are handed out.
+    pub(crate) fn is_done(&self) -> bool {
+        self.stages.is_empty() && self.ready.is_empty()
+    }
+
+    /// How many updates could not be read, and are therefore not sent.
+    pub(crate) fn unreadable(&self) -> usize {
+        self.unreadable
+    }
+
+    /// Makes the next lines: at least one, unless there are no more.
+    pub(crate) fn next(&mut self, records: Records<'_>) -> Result<Vec<ReplayLine>, String> {
+        while self.ready.is_empty() {
+            let Some(stage) = self.stages.front_mut() else { return Ok(Vec::new()) };
+            let index = match &mut stage.index {
+                Some(index) => index,
+                None => {
+                    let index = Builder::build(stage.end, records)?;
+                    if !stage.is_known {
+                        self.end = index.end;
+                        self.unreadable = index.unreadable;
+                    }
+                    stage.index.insert(index)
+                }
+            };
+            index.fill(stage.held, stage.is_known, records, &mut self.ready)?;
+            if index.position >= index.items.len() {
+                self.stages.pop_front();
+            }
+        }
+        let (mut lines, mut bytes) = (Vec::new(), 0);
+        while bytes < PORTION
+            && let Some(line) = self.ready.pop_front()
+        {
+            bytes += line.text.len();
+            lines.push(line);
+        }
+        Ok(lines)
+    }
+}
+
+/// What a log consists of, without its content.
+#[derive(Debug, Clone)]
+struct Index {
+    /// Ordered by their keys.
+    items: Vec<IndexItem>,
+    /// The agent's ids of the sessions. The first is the session itself, by the last of the ids that it had.
+    names: Vec<String>,
+    own: Vec<String>,
+    dialect: DialectTracker,
+    /// The end of the log that was read.
+    end: u64,
+    /// The next item to be sent.
+    position: usize,
+    unreadable: usize,
+}
+
+#[derive(Debug, Clone)]
+struct IndexItem {
+    key: u64,
+    /// The first and the last record that belong to it.
+    first: u64,
+    last: u64,
+    /// Bytes of these records.
+    bytes: usize,
+    session: usize,
+    what: What,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum What {
+    Entry(EntryKind, Box<str>),
+    /// The last record about a plan.
+    Plan {
+        is_removed: bool,
+    },
+    /// A record that is sent as it is: an update of an unknown kind, a notice, another notification.
+    Record,
+    /// A record that says what the session itself is doing. A client that was cut off needs every one of them, to know
+    /// which work has ended; one that gets the whole history is told the last one behind it.
+    State,
+    /// An update that says how a session stands.
+    Standing(String),
+}
+
+impl IndexItem {
+    /// Whether a client needs it that holds this much.
+    fn is_wanted(&self, held: Option<Held>, is_known: bool) -> bool {
+        let is_removed = self.what == What::Plan { is_removed: true };
+        match held {
+            None if self.what == What::State => false,
+            Some(held) if is_known => self.key <= held.key && !is_removed,
+            Some(held) if is_removed => self.last >= held.end && self.first <= held.key,
+            Some(held) => self.key > held.key || self.last >= held.end,
+            None => !is_removed,
+        }
+    }
+}
+
+/// How a session stands beside its transcript.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Standing {
+    Info,
+    Commands,
+    Options,
+    Usage,
+    State,
+}
+
+struct Builder {
+    /// Folds how the sessions stand.
+    conversation: Conversation,
+    items: Vec<IndexItem>,
+    entries: HashMap<(usize, EntryKind, Box<str>), usize>,
+    plans: HashMap<(usize, String), usize>,
+    /// Where the standing of a session last changed.
+    standings: BTreeMap<(usize, Standing), u64>,
+    /// What updates of a session's information amount to, key by key. A key that was cleared stays, as `null`.
+    information: HashMap<usize, BTreeMap<String, String>>,
+    numbers: HashMap<String, usize>,
+    names: Vec<String>,
+    own: Vec<String>,
+    unreadable: usize,
+}
+
+impl Builder {
+    fn build(end: u64, records: Records<'_>) -> Result<Index, String> {
+        let conversation = Conversation::new(WireFormat::Any).without_transcript();
+        let mut builder = Builder {
+            conversation: conversation.with_session_limit(MAX_SUBAGENTS + 1),
+            items: Vec::new(),
+            entries: HashMap::new(),
+            plans: HashMap::new(),
+            standings: BTreeMap::new(),
+            information: HashMap::new(),
+            numbers: HashMap::new(),
+            names: vec![String::new()],
+            own: Vec::new(),
+            unreadable: 0,
+        };
+        let read = records(0..end, &mut |sequence, channel, text| builder.take(sequence, channel, text))?;
+        Ok(builder.finish(read.min(end)))
+    }
+
+    fn number(&mut self, session: &str) -> usize {
+        if self.own.iter().any(|own| own == session) {
+            return 0;
+        }
+        if let Some(number) = self.numbers.get(session) {
+            return *number;
+        }
+        self.names.push(session.to_owned());
+        self.numbers.insert(session.to_owned(), self.names.len() - 1);
+        self.names.len() - 1
+    }
+
+    fn take(&mut self, sequence: u64, channel: Channel, text: &str) {
+        let side = match channel {
+            Channel::ToClient => Side::Agent,
+            Channel::ToAgent => Side::Client,
+            Channel::Hub => return self.note(text),
+            _ => return,
+        };
+        let Ok(message) = Message::decode(text, WireFormat::Any) else { return };
+        if side == Side::Agent {
+            self.agent_said(sequence, text.len(), &message);
+        }
+        let Ok(folded) = self.conversation.apply_message(&message, Some(side), Moment::default()) else {
+            return;
+        };
+        let Some(step) = folded.step else { return };
+        let Some(session) = self.conversation.id_at(step.session).map(ToString::to_string) else { return };
+        let number = self.number(&session);
+        for change in step.changes.iter() {
+            let standing = match change {
+                Change::Title | Change::Info => Standing::Info,
+                Change::Commands => Standing::Commands,
+                Change::ConfigOptions => Standing::Options,
+                Change::Usage => Standing::Usage,
+                Change::State => Standing::State,
+                _ => continue,
+            };
+            self.standings.insert((number, standing), sequence);
+            if *change == Change::Title && matches!(message, Message::Response(_)) {
+                let title = self.conversation.session(Some(&session)).and_then(|session| session.title());
+                let title = title.map_or_else(|| "null".to_owned(), lines::quoted);
+                self.information.entry(number).or_default().insert("title".to_owned(), title);
+            }
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        let Ok(note) = Raw::parse(text) else { return };
+        if note.text("hub").as_deref() != Some("agent session") {
+            return;
+        }
+        let Some(id) = note.text("id") else { return };
+        if let Some(before) = self.own.last().filter(|before| **before != id) {
+            self.conversation.rename(before, &id);
+        }
+        self.own.retain(|own| *own != id);
+        self.own.push(id);
+    }
+
+    fn agent_said(&mut self, sequence: u64, bytes: usize, message: &Message<'_>) {
+        match message {
+            Message::Notification(call) if call.method == "session/update" => {
+                let Some(params) = &call.params else { return };
+                let read = v2::UpdateSessionNotification::decode_tolerant(params.as_str(), WireFormat::Any);
+                match read {
+                    Ok((notification, _)) => self.update(sequence, bytes, &notification, params),
+                    Err(_) => self.unreadable += 1,
+                }
+            }
+            Message::Notification(call) if call.method != "$/cancel_request" => {
+                self.push(sequence, bytes, 0, What::Record);
+            }
+            // A question about a tool call says how that stands, as an update does.
+            Message::Request(request) => {
+                if let Some((session, call)) = asked_about(request.params.as_ref()) {
+                    let number = self.number(&session);
+                    self.touch(sequence, bytes, number, EntryKind::ToolCall, &call.tool_call_id);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn update(
+        &mut self,
+        sequence: u64,
+        bytes: usize,
+        notification: &v2::UpdateSessionNotification<'_>,
+        params: &Raw<'_>,
+    ) {
+        let number = self.number(&notification.session_id);
+        let update = &notification.update;
+        if let Some((kind, id)) = entry_of_update(update) {
+            return self.touch(sequence, bytes, number, kind, id);
+        }
+        match update {
+            v2::SessionUpdate::PlanUpdate(_) | v2::SessionUpdate::PlanRemoved(_) => {
+                let is_removed = matches!(update, v2::SessionUpdate::PlanRemoved(_));
+                let update = params.get("update");
+                let id = |object: &Raw<'_>| object.text("planId");
+                let plan = update.as_ref().and_then(|update| update.get("plan").and_then(|plan| id(&plan)));
+                let plan = plan.or_else(|| update.as_ref().and_then(id)).unwrap_or_default();
+                let what = What::Plan { is_removed };
+                match self.plans.get(&(number, plan.clone())).and_then(|at| self.items.get_mut(*at)) {
+                    Some(item) => {
+                        (item.key, item.last, item.bytes, item.what) = (sequence, sequence, bytes, what);
+                    }
+                    None => {
+                        self.plans.insert((number, plan), self.items.len());
+                        self.push(sequence, bytes, number, what);
+                    }
+                }
+            }
+            v2::SessionUpdate::SessionInfoUpdate(_) => {
+                let known = self.information.entry(number).or_default();
+                let update = params.get("update");
+                for (key, value) in update.iter().flat_map(Raw::entries) {
+                    if key == "sessionUpdate" {
+                        continue;
+                    }
+                    let before = known.get("_meta").filter(|_| key == "_meta");
+                    let value = match before.and_then(|before| Raw::parse(before.clone()).ok()) {
+                        Some(before) if value.is_object() && before.is_object() => {
+                            let set: Vec<_> = value.entries().collect();
+                            let set: Vec<(&str, &str)> =
+                                set.iter().map(|(key, value)| (&**key, value.as_str())).collect();
+                            lines::merged(Some(&before), &set)
+                        }
+                        _ => value.as_str().to_owned(),
+                    };
+                    known.insert(key.to_string(), value);
+                }
+                self.standings.insert((number, Standing::Info), sequence);
+            }
+            v2::SessionUpdate::StateUpdate(_) if number == 0 => {
+                self.push(sequence, bytes, number, What::State);
+            }
+            v2::SessionUpdate::StateUpdate(_)
+            | v2::SessionUpdate::AvailableCommandsUpdate(_)
+            | v2::SessionUpdate::ConfigOptionUpdate(_)
+            | v2::SessionUpdate::UsageUpdate(_) => {}
+            _ => self.push(sequence, bytes, number, What::Record),
+        }
+    }
+
+    fn push(&mut self, sequence: u64, bytes: usize, session: usize, what: What) {
+        let (key, first, last) = (sequence, sequence, sequence);
+        self.items.push(IndexItem { key, first, last, bytes, session, what });
+    }
+
+    fn touch(&mut self, sequence: u64, bytes: usize, session: usize, kind: EntryKind, id: &str) {
+        let key = (session, kind, Box::from(id));
+        match self.entries.get(&key).and_then(|at| self.items.get_mut(*at)) {
+            Some(item) => {
+                item.last = sequence;
+                item.bytes += bytes;
+            }
+            None => {
+                self.entries.insert(key, self.items.len());
+                self.push(sequence, bytes, session, What::Entry(kind, id.into()));
+            }
+        }
+    }
+
+    fn finish(mut self, end: u64) -> Index {
+        if let (Some(own), Some(name)) = (self.own.last(), self.names.first_mut()) {
+            name.clone_from(own);
+        }
+        for ((number, standing), sequence) in std::mem::take(&mut self.standings) {
+            // How the session itself stands is said behind its history.
+            if (number, standing) == (0, Standing::State) {
+                continue;
+            }
+            if let Some(update) = self.standing(number, standing) {
+                self.push(sequence, update.len(), number, What::Standing(update));
+            }
+        }
+        let Builder { conversation, mut items, names, own, unreadable, .. } = self;
+        items.sort_by_key(|item| item.key);
+        let dialect = conversation.dialect().clone();
+        Index { items, names, own, dialect, end, position: 0, unreadable }
+    }
+
+    /// The update that says how a session stands.
+    fn standing(&self, number: usize, standing: Standing) -> Option<String> {
+        if standing == Standing::Info {
+            let known = self.information.get(&number)?;
+            let set = known.iter().map(|(key, value)| (&**key, &**value));
+            let set: Vec<(&str, &str)> =
+                [("sessionUpdate", "\"session_info_update\"")].into_iter().chain(set).collect();
+            return Some(lines::merged(None, &set));
+        }
+        let session: &Session = self.conversation.session(self.names.get(number).map(String::as_str))?;
+        let update = match standing {
+            Standing::Commands => {
+                let mut update = v2::AvailableCommandsUpdate::new(session.lists().1?.to_vec());
+                if let Some(attached) = session.commands_attached() {
+                    (update.meta, update.extra) = (attached.meta.clone(), attached.extra.clone());
+                }
+                v2::SessionUpdate::AvailableCommandsUpdate(update)
+            }
+            Standing::Options => {
+                let mut update = v2::ConfigOptionUpdate::new(session.lists().0?.to_vec());
+                if let Some(attached) = session.config_options_attached() {
+                    (update.meta, update.extra) = (attached.meta.clone(), attached.extra.clone());
+                }
+                v2::SessionUpdate::ConfigOptionUpdate(update)
+            }
+            Standing::Usage => {
+                let usage = session.usage()?;
+                let mut update = v2::UsageUpdate::new(usage.used, usage.size);
+                update.cost = usage.cost.clone().map_or(Field::Keep, Field::Set);
+                (update.meta, update.extra) = (usage.meta.clone(), usage.extra.clone());
+                v2::SessionUpdate::UsageUpdate(Box::new(update))
+            }
+            Standing::State => v2::SessionUpdate::StateUpdate(Box::new(session.state()?.clone())),
+            Standing::Info => return None,
+        };
+        Some(update.encode(WireFormat::Any))
+    }
+}
+
+/// The tool call that a question is about, and its session.
+fn asked_about(params: Option<&Raw<'_>>) -> Option<(String, v2::ToolCallUpdate<'static>)> {
+    let params = params?;
+    let session = params.text("sessionId")?;
+    let call = params.get("subject")?.get("toolCall")?.into_owned();
+    let (call, _) = v2::ToolCallUpdate::decode_tolerant(call.as_str(), WireFormat::Any).ok()?;
+    Some((session, call.into_owned()))
+}
+
+/// What happened to an entry while it was folded.
+#[derive(Debug, Default)]
+struct Track {
+    /// How many items of its content came together, and not in chunks: their borders are the agent's.
+    together: usize,
+    /// Fields that had a value once: where they have none now, a client that has the old one must be told.
+    cleared: HashSet<EntryField>,
+    is_content_cleared: bool,
+}
+
+impl Index {
+    /// Makes the lines of the next items.
+    fn fill(
+        &mut self,
+        held: Option<Held>,
+        is_known: bool,
+        records: Records<'_>,
+        ready: &mut VecDeque<ReplayLine>,
+    ) -> Result<(), String> {
+        let mut chosen: Vec<usize> = Vec::new();
+        let mut bytes = 0;
+        while bytes < PORTION
+            && chosen.len() < ITEMS
+            && let Some(item) = self.items.get(self.position)
+        {
+            if item.is_wanted(held, is_known) {
+                bytes += item.bytes;
+                chosen.push(self.position);
+            }
+            self.position += 1;
+        }
+        let (fold, tracks, kept) = self.fold(&chosen, records)?;
+        for at in chosen {
+            let Some(item) = self.items.get(at) else { continue };
+            let name = self.names.get(item.session).map_or("", String::as_str);
+            let texts: Vec<String> = match &item.what {
+                What::Entry(kind, id) => {
+                    let entry = fold.session(Some(name)).and_then(|session| session.find(*kind, id));
+                    let track = tracks.get(&at);
+                    let updates = entry.map(|entry| updates_of(entry, track.unwrap_or(&Track::default())));
+                    let updates = updates.unwrap_or_default();
+                    updates.iter().map(|update| lines::update(name, update)).collect()
+                }
+                What::Standing(update) => vec![lines::update(name, update)],
+                What::Plan { .. } | What::Record | What::State => {
+                    kept.get(&item.key).cloned().into_iter().collect()
+                }
+            };
+            // A client that holds everything up to a key has all items of that key.
+            let mut later = self.items.get(at + 1..).unwrap_or_default().iter();
+            let more = later.find(|later| later.key != item.key || later.is_wanted(held, is_known));
+            let has_more = more.is_some_and(|more| more.key == item.key);
+            let is_again = held.is_some_and(|held| item.key <= held.key);
+            let count = texts.len();
+            for (place, text) in texts.into_iter().enumerate() {
+                let is_last = place + 1 == count && !has_more && !is_again && !is_known;
+                let held = is_last.then_some(Held { key: item.key, end: self.end });
+                ready.push_back(ReplayLine { text, held, is_known });
+            }
+        }
+        Ok(())
+    }
+
+    /// Folds the chosen entries, and keeps the chosen records as they are.
+    #[allow(clippy::type_complexity)]
+    fn fold(
+        &self,
+        chosen: &[usize],
+        records: Records<'_>,
+    ) -> Result<(Conversation, HashMap<usize, Track>, HashMap<u64, String>), String> {
+        let mut fold = Conversation::new(WireFormat::Any);
+        fold.set_dialect(self.dialect.clone());
+        let (mut tracks, mut kept) = (HashMap::new(), HashMap::new());
+        let mut entries: HashMap<(usize, EntryKind, &str), usize> = HashMap::new();
+        let mut wanted: HashSet<u64> = HashSet::new();
+        let mut range: Option<Range<u64>> = None;
+        for at in chosen {
+            let Some(item) = self.items.get(*at) else { continue };
+            let from = match &item.what {
+                What::Standing(_) => continue,
+                What::Entry(kind, id) => {
+                    entries.insert((item.session, *kind, id), *at);
+                    item.first
+                }
+                What::Plan { .. } | What::Record | What::State => {
+                    wanted.insert(item.key);
+                    item.key
+                }
+            };
+            let before = range.unwrap_or(from..from);
+            range = Some(before.start.min(from)..before.end.max(item.last + 1));
+        }
+        let numbers: HashMap<&str, usize> =
+            self.names.iter().enumerate().skip(1).map(|(number, name)| (&**name, number)).collect();
+        let number = |session: &str| match self.own.iter().any(|own| own == session) {
+            true => Some(0),
+            false => numbers.get(session).copied(),
+        };
+        let mut apply = |session: &str, update: &v2::SessionUpdate<'_>| {
+            let Some((kind, id)) = entry_of_update(update) else { return };
+            let Some(number) = number(session) else { return };
+            let Some(at) = entries.get(&(number, kind, id)) else { return };
+            let Ok(folded) = fold.apply_update(self.names.get(number).map(String::as_str), update) else {
+                return;
+            };
+            let changes = folded.step.iter().flat_map(|step| step.changes.iter());
+            for change in changes {
+                if let Change::Entry(change) = change {
+                    let track: &mut Track = tracks.entry(*at).or_default();
+                    if let ContentChange::Replaced(count) = change.content {
+                        track.together = count;
+                        track.is_content_cleared = count == 0;
+                    }
+                    let cleared = change.fields.iter().filter(|(_, change)| *change == FieldChange::Cleared);
+                    track.cleared.extend(cleared.map(|(field, _)| field));
+                }
+            }
+        };
+        if let Some(range) = range {
+            records(range, &mut |sequence, channel, text| {
+                if channel != Channel::ToClient {
+                    return;
+                }
+                if wanted.contains(&sequence) {
+                    kept.insert(sequence, text.to_owned());
+                    return;
+                }
+                match Message::decode(text, WireFormat::Any) {
+                    Ok(Message::Notification(call)) if call.method == "session/update" => {
+                        let Some(params) = &call.params else { return };
+                        let read =
+                            v2::UpdateSessionNotification::decode_tolerant(params.as_str(), WireFormat::Any);
+                        if let Ok((notification, _)) = read {
+                            apply(&notification.session_id, &notification.update);
+                        }
+                    }
+                    Ok(Message::Request(request)) => {
+                        if let Some((session, call)) = asked_about(request.params.as_ref()) {
+                            apply(&session, &v2::SessionUpdate::from(call));
+                        }
+                    }
+                    _ => {}
+                }
+            })?;
+        }
+        Ok((fold, tracks, kept))
+    }
+}
+
+/// The updates that make an entry what it is, whatever a client has of it: one, or where that would be too long, one that
+/// empties it and the chunks that fill it.
+fn updates_of(entry: &Entry, track: &Track) -> Vec<String> {
+    let (meta, extra) = (entry.meta(), entry.extra());
+    if let Some(message) = entry.as_message() {
+        let whole = |content: Vec<v2::ContentBlock<'_>>| {
+            let update = v2::MessageUpdate {
+                content: Field::Set(content),
+                meta: set(meta.cloned()),
+                extra: extra.clone(),
+                ..v2::MessageUpdate::new(entry.id())
+            };
+            let update = match message.kind() {
+                EntryKind::UserMessage => v2::SessionUpdate::UserMessage(update),
+                EntryKind::AgentThought => v2::SessionUpdate::AgentThought(update),
+                _ => v2::SessionUpdate::AgentMessage(update),
+            };
+            vec![with_cleared(&update.encode(WireFormat::Any), track, None)]
+        };
+        let chunk = |content: v2::ContentBlock<'_>, meta: Option<Meta<'_>>, extra: Extra<'_>| {
+            let chunk = v2::ContentChunk { meta, extra, ..v2::ContentChunk::new(entry.id(), content) };
+            let update = match message.kind() {
+                EntryKind::UserMessage => v2::SessionUpdate::UserMessageChunk(chunk),
+                EntryKind::AgentThought => v2::SessionUpdate::AgentThoughtChunk(chunk),
+                _ => v2::SessionUpdate::AgentMessageChunk(chunk),
+            };
+            update.encode(WireFormat::Any)
+        };
+        return whole_or_chunks(message.content(), track, whole, chunk);
+    }
+    if let Some(call) = entry.as_tool_call() {
+        let whole = |content: Vec<v2::ToolCallContent<'_>>| whole_call(entry, call, content, track);
+        let chunk = |content: v2::ToolCallContent<'_>, meta: Option<Meta<'_>>, extra: Extra<'_>| {
+            let chunk = v2::ToolCallContentChunk {
+                meta,
+                extra,
+                ..v2::ToolCallContentChunk::new(entry.id(), content)
+            };
+            v2::SessionUpdate::ToolCallContentChunk(chunk).encode(WireFormat::Any)
+        };
+        return whole_or_chunks(call.content(), track, whole, chunk);
+    }
+    let content = match entry.kind() {
+        EntryKind::Terminal => Some(("output", "null")),
+        EntryKind::Compaction => Some(("summary", "[]")),
+        EntryKind::SessionMessage => Some(("content", "[]")),
+        _ => None,
+    };
+    vec![with_cleared(&entry.to_update().encode(WireFormat::Any), track, content)]
+}
+
+/// A tool call as it stands, in as many updates as keep each of them short enough.
+fn whole_call(
+    entry: &Entry,
+    call: &ToolCall,
+    content: Vec<v2::ToolCallContent<'_>>,
+    track: &Track,
+) -> Vec<String> {
+    let locations = Some(call.locations()).filter(|locations| !locations.is_empty());
+    let mut update = v2::ToolCallUpdate {
+        name: set(call.name().map(Into::into)),
+        title: set(call.title().map(Into::into)),
+        kind: Field::Set(call.kind().clone()),
+        status: Field::Set(call.status().clone()),
+        content: Field::Set(content),
+        locations: set(locations.map(<[_]>::to_vec)),
+        raw_input: set(call.raw_input().cloned()),
+        raw_output: set(call.raw_output().cloned()),
+        capabilities: set(call.capabilities().cloned()),
+        meta: set(entry.meta().cloned()),
+        extra: entry.extra().clone(),
+        ..v2::ToolCallUpdate::new(entry.id())
+    };
+    let long = |raw: Option<&Raw<'_>>| raw.is_some_and(|raw| raw.as_str().len() > WHOLE);
+    let mut rest = Vec::new();
+    if long(call.raw_output()) {
+        let raw_output = std::mem::take(&mut update.raw_output);
+        rest.push(v2::ToolCallUpdate { raw_output, ..v2::ToolCallUpdate::new(entry.id()) });
+    }
+    if long(call.raw_input()) {
+        let raw_input = std::mem::take(&mut update.raw_input);
+        rest.push(v2::ToolCallUpdate { raw_input, ..v2::ToolCallUpdate::new(entry.id()) });
+    }
+    let first = with_cleared(&v2::SessionUpdate::from(update).encode(WireFormat::Any), track, None);
+    let rest = rest.into_iter().map(|update| v2::SessionUpdate::from(update).encode(WireFormat::Any));
+    std::iter::once(first).chain(rest).collect()
+}
+
+/// A run of text, or another item of content.
+enum Piece<'c, B: Block> {
+    Text(String),
+    Item(Item<'c, B>),
+}
+
+/// Content as one update, or as an empty one and chunks, where it is too long or chunks had metadata of their own.
+fn whole_or_chunks<'c, B: Block>(
+    content: &'c Content<B>,
+    track: &Track,
+    whole: impl Fn(Vec<B::Wire<'_>>) -> Vec<String>,
+    chunk: impl Fn(B::Wire<'_>, Option<Meta<'_>>, Extra<'_>) -> String,
+) -> Vec<String> {
+    let mut pieces: Vec<Piece<'c, B>> = Vec::new();
+    let mut has_metadata = false;
+    for (place, item) in content.items().enumerate() {
+        let has_own =
+            item.chunk_meta().is_some() || item.chunk_extra().is_some_and(|extra| !extra.is_empty());
+        has_metadata |= has_own;
+        let text = item.text().filter(|_| item.structured().is_none() && !has_own);
+        match (text, pieces.last_mut()) {
+            // What came in chunks is one text; blocks that came together stay apart.
+            (Some(text), Some(Piece::Text(run))) if place >= track.together => run.push_str(text),
+            (Some(text), _) => pieces.push(Piece::Text(text.to_owned())),
+            (None, _) => pieces.push(Piece::Item(item)),
+        }
+    }
+    if !has_metadata && content.text_len() <= WHOLE {
+        let blocks = pieces.iter().map(|piece| match piece {
+            Piece::Text(text) => B::from_text(text),
+            Piece::Item(item) => item.block(),
+        });
+        let updates = whole(blocks.collect());
+        if updates.iter().all(|update| update.len() <= WHOLE) {
+            return updates;
+        }
+    }
+    let mut updates = whole(Vec::new());
+    for piece in &pieces {
+        match piece {
+            Piece::Text(text) => {
+                let mut rest = text.as_str();
+                while !rest.is_empty() {
+                    let (now, later) = rest.split_at(rest.floor_char_boundary(CHUNK));
+                    updates.push(chunk(B::from_text(now), None, Extra::new()));
+                    rest = later;
+                }
+            }
+            Piece::Item(item) => {
+                let extra = item.chunk_extra().cloned().unwrap_or_default();
+                updates.push(chunk(item.block(), item.chunk_meta().cloned(), extra));
+            }
+        }
+    }
+    updates
+}
+
+/// An update that also says which fields have no value any more.
+fn with_cleared(update: &str, track: &Track, content: Option<(&str, &str)>) -> String {
+    let Ok(object) = Raw::parse(update) else { return update.to_owned() };
+    let content = content.filter(|_| track.is_content_cleared);
+    let cleared = track.cleared.iter().map(|field| (field.key(), "null")).chain(content);
+    let missing: Vec<(&str, &str)> =
+        cleared.filter(|(key, _)| !key.is_empty() && object.get(key).is_none()).collect();
+    if missing.is_empty() { update.to_owned() } else { lines::merged(Some(&object), &missing) }
+}
+
+fn set<T>(value: Option<T>) -> Field<T> {
+    value.map_or(Field::Keep, Field::Set)
+}
