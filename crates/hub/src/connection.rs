@@ -161,7 +161,7 @@ impl Client {
                 () = until(due) => {
                     let outputs = self.driver.as_mut().map(|driver| driver.tick());
                     let _ = self.deliver(outputs);
-                    self.send_made(None);
+                    self.send_made(None, true);
                     if self.flush().await.is_err() {
                         return;
                     }
@@ -217,7 +217,7 @@ impl Client {
         }
         let outputs = self.driver.as_mut().map(|driver| driver.reopen(&session));
         let _ = self.deliver(outputs);
-        self.send_made(None);
+        self.send_made(None, true);
         self.tell(Event::Continue { connection: self.id, session, cursor }).await
     }
 
@@ -255,7 +255,7 @@ impl Client {
         }
         let outputs = self.driver.as_mut().map(|driver| driver.receive(Side::Client, &text));
         let handled = self.deliver(outputs);
-        self.send_made(None);
+        self.send_made(None, true);
         self.flush().await?;
         if handled == Handled::Forward {
             self.tell(Event::Message { connection: self.id, text: text.into() }).await?;
@@ -346,6 +346,9 @@ impl Client {
             self.outgoing.send(OutgoingLine { text, stream, cursor, written });
             return;
         }
+        // In a replay several lines may belong to one cursor. Only the last has it, and the others have not that of the
+        // line before them: who names it would get them twice.
+        let is_placed = cursor.is_some() || !counts;
         if let (Some(session), Some(cursor)) = (&stream, &cursor) {
             self.cursors.insert(Arc::clone(session), Arc::clone(cursor));
         }
@@ -356,7 +359,7 @@ impl Client {
         if is_known {
             self.made.retain(|made| !is_update(made));
         }
-        self.send_made(written);
+        self.send_made(written, is_placed);
     }
 
     fn take(&mut self, session: &SessionId, bytes: usize) -> Written {
@@ -395,14 +398,14 @@ impl Client {
 
     /// Sends lines that the bridge has made, each on the stream that it belongs to. With the last of them goes what they
     /// were made of.
-    fn send_made(&mut self, written: Option<Written>) {
+    fn send_made(&mut self, written: Option<Written>, is_placed: bool) {
         let made = std::mem::take(&mut self.made);
         let (mut written, last) = (written, made.len());
         for (place, text) in made.into_iter().enumerate() {
             let (text, stream, is_update) = self.placed(text);
             // Who names the place has got everything that was made of what stands there.
             let is_last = place + 1 == last;
-            let cursor = stream.as_ref().filter(|_| is_update && is_last);
+            let cursor = stream.as_ref().filter(|_| is_update && is_last && is_placed);
             let cursor = cursor.and_then(|stream| self.cursors.get(stream)).cloned();
             let written = if is_last { written.take() } else { None };
             self.told.note(&text, stream.as_ref(), cursor.as_ref());

@@ -1,12 +1,14 @@
 //! What a client of version 1 was told last. It is made of the log by a bridge that remembers what it has said, so it cannot
 //! be made once more from any place of the log: who has lost some of it gets these lines again.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use switchboard_acp::WireFormat;
 use switchboard_acp::rpc::{Message, RequestId};
+use switchboard_acp::{Raw, WireFormat};
 use switchboard_transport::SharedText;
+
+use crate::core::lines;
 
 /// How many bytes are kept.
 const BYTES: usize = 256 * 1024;
@@ -61,13 +63,59 @@ impl Told {
         }
     }
 
-    /// What was told in a session behind a place; `None` where that is not known any more.
+    /// The lines that were sent in a session after a cursor; `None` where they are not known any more, or where the agent
+    /// has taken back what some of them say: version 1 has no line that says less. Of a tool call, what a later line
+    /// replaces is left out.
     pub(crate) fn after(&self, session: &str, cursor: &str) -> Option<Vec<ToldLine>> {
         let lines = self.lines.iter().filter(|line| *line.stream == *session);
         let mut rest = lines.skip_while(|line| line.cursor.as_deref() != Some(cursor));
         rest.next()?;
-        Some(rest.cloned().collect())
+        let mut rest: Vec<ToldLine> = rest.cloned().collect();
+        // From the last line to the first: what a later one sets an earlier one need not.
+        let mut set: HashSet<(String, &str)> = HashSet::new();
+        for line in rest.iter_mut().rev() {
+            let Some((params, update)) = update_of(&line.text) else { continue };
+            if update.text("messageId").is_some_and(|id| is_replacement(&id)) {
+                return None;
+            }
+            let Some(call) = update.text("toolCallId") else { continue };
+            let mut left = update.clone();
+            for key in REPLACED.into_iter().filter(|key| update.get(key).is_some()) {
+                if !set.insert((call.clone(), key))
+                    && let Ok(less) = Raw::parse(lines::without(&left, key))
+                {
+                    left = less;
+                }
+            }
+            if left != update {
+                let params = lines::merged(Some(&params), &[("update", left.as_str())]);
+                let params = Raw::parse(params).ok();
+                let rewrite = lines::Rewrite::default();
+                line.text = lines::call(None, "session/update", params.as_ref(), rewrite).into();
+            }
+        }
+        Some(rest)
     }
+}
+
+/// What a later update of a tool call replaces.
+const REPLACED: [&str; 4] = ["content", "rawInput", "rawOutput", "title"];
+
+/// The update of a line, and the parameters around it.
+fn update_of(text: &str) -> Option<(Raw<'static>, Raw<'static>)> {
+    match Message::decode(text, WireFormat::Any) {
+        Ok(Message::Notification(call)) if call.method == "session/update" => {
+            let params = call.params?.into_owned();
+            let update = params.get("update")?.into_owned();
+            Some((params, update))
+        }
+        _ => None,
+    }
+}
+
+/// Whether an id is one that the bridge gives a message which takes the place of another.
+fn is_replacement(id: &str) -> bool {
+    id.rsplit_once("~r").is_some_and(|(_, count)| count.parse::<u32>().is_ok())
 }
 
 /// The question that a line takes back.
@@ -116,6 +164,31 @@ mod tests {
         assert_eq!(after(&told, "s.1"), Some(vec![question(2), "2".to_owned()]));
         assert_eq!(after(&told, "s.2"), Some(vec![]));
         assert_eq!((after(&told, "t.1"), after(&told, "s.3")), (None, None));
+    }
+
+    #[test]
+    fn what_was_replaced_since_is_not_told_again() {
+        let update = |update: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{update}}}}}"#
+            )
+        };
+        let call =
+            |more: &str| update(&format!(r#"{{"sessionUpdate":"tool_call_update","toolCallId":"t"{more}}}"#));
+        let mut told = Told::default();
+        note(&mut told, "1", "s", Some("s.1"));
+        note(&mut told, &call(r#","status":"pending","rawOutput":"SECRET","content":[1]"#), "s", Some("s.2"));
+        note(&mut told, &call(r#","content":[2]"#), "s", Some("s.3"));
+        note(&mut told, &call(r#","rawOutput":null"#), "s", Some("s.4"));
+        let expected =
+            [call(r#","status":"pending""#), call(r#","content":[2]"#), call(r#","rawOutput":null"#)];
+        assert_eq!(after(&told, "s.1"), Some(expected.to_vec()));
+        let said =
+            |id: &str| update(&format!(r#"{{"sessionUpdate":"agent_message_chunk","messageId":"{id}"}}"#));
+        note(&mut told, &said("m"), "s", Some("s.5"));
+        note(&mut told, &said("m~r1"), "s", Some("s.6"));
+        assert_eq!((after(&told, "s.1"), after(&told, "s.5")), (None, None));
+        assert_eq!(after(&told, "s.6"), Some(vec![]));
     }
 
     #[test]

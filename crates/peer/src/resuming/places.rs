@@ -25,8 +25,11 @@ impl Places {
     /// Takes the cursor of an update of a session. Whether it is one that has not come yet, or that comes again because the
     /// client wants it.
     pub(super) fn advance(&mut self, session: &str, cursor: &str, may_begin_again: bool) -> bool {
-        let (log, number) = match cursor.rsplit_once('.').map(|(log, number)| (log, number.parse::<u64>())) {
-            Some((log, Ok(number))) => (log, Some(number)),
+        // In a replay the number is followed by the end of the log at that time.
+        let number =
+            |position: &str| position.split('-').next().and_then(|number| number.parse::<u64>().ok());
+        let (log, number) = match cursor.rsplit_once('.').map(|(log, position)| (log, number(position))) {
+            Some((log, Some(number))) => (log, Some(number)),
             // A cursor of another form has no order that could be seen.
             _ => (session, None),
         };
@@ -118,6 +121,14 @@ mod tests {
                 && !places.advance("s", "s.1", true)
         );
         assert_eq!(places.of("s"), Some("s.1"));
+        // A replay begins again, too, and goes over into what is live.
+        assert!(places.advance("s", "s.11", true) && !places.advance("s", "s.3-12", true));
+        places.expect_again("s");
+        assert!(places.advance("s", "s.1-12", true) && places.advance("s", "s.3-12", true));
+        assert_eq!(places.of("s"), Some("s.3-12"));
+        assert!(!places.advance("s", "s.1-12", true) && places.advance("s", "s.11", true));
+        places.expect_again("s");
+        assert!(places.advance("s", "s.1", true));
         // A sub-agent is told in the log of the session that it belongs to.
         assert!(places.advance("child", "s.2", true) && !places.advance("s", "s.2", true));
         assert_eq!(places.of("child"), Some("s.2"));

@@ -61,6 +61,7 @@ pub(crate) fn shown_of<'u>(updates: impl Iterator<Item = &'u Value>) -> Vec<(Str
         match (&update["content"], kind.ends_with("_chunk")) {
             (content, true) => shown[at].1 += &text_of(content),
             (Value::Array(blocks), false) => shown[at].1 = blocks.iter().map(text_of).collect(),
+            (Value::Null, false) if update.get("content").is_some() => shown[at].1.clear(),
             _ => {}
         }
         if let Some(status) = update["status"].as_str() {

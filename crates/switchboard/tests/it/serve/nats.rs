@@ -71,7 +71,7 @@ fn sessions_outlive_the_machine_of_their_hub() {
         assert_eq!(replayed(&mut client, &session, &place).await.1, said);
         // It goes on where it was.
         client.prompt(&session, "hello").await;
-        assert!(!super::text(&client.until_idle().await).is_empty());
+        assert!(!text(&client.until_idle().await).is_empty());
     });
     assert_eq!(hub.end(), Some(0));
 
