@@ -165,9 +165,9 @@ impl Replay {
 struct Index {
     /// Ordered by their keys.
     items: Vec<IndexItem>,
-    /// The agent's ids of the sessions. The first is the session itself, by the last of the ids that it had.
+    /// The agent's ids of the sessions. The first is the session itself, by the last of the ids that it had; each of these
+    /// is there by itself, too.
     names: Vec<String>,
-    own: Vec<String>,
     dialect: DialectTracker,
     /// The end of the log that was read.
     end: u64,
@@ -186,6 +186,9 @@ struct IndexItem {
     bytes: usize,
     session: usize,
     what: What,
+    /// The id that clients get, where a later entry has the same one: an agent that has lost a session and opened another
+    /// in its place counts its ids anew.
+    alias: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -263,10 +266,13 @@ impl Builder {
         Ok(builder.finish(read.min(end)))
     }
 
+    /// The number of a session; the session itself has one, whatever ids it had.
     fn number(&mut self, session: &str) -> usize {
-        if self.own.iter().any(|own| own == session) {
-            return 0;
-        }
+        if self.own.iter().any(|own| own == session) { 0 } else { self.number_of_id(session) }
+    }
+
+    /// The number of an id of a session: entries of two ids are different ones, also where they have the same id.
+    fn number_of_id(&mut self, session: &str) -> usize {
         if let Some(number) = self.numbers.get(session) {
             return *number;
         }
@@ -339,7 +345,7 @@ impl Builder {
             // A question about a tool call says how that stands, as an update does.
             Message::Request(request) => {
                 if let Some((session, call)) = asked_about(request.params.as_ref()) {
-                    let number = self.number(&session);
+                    let number = self.number_of_id(&session);
                     self.touch(sequence, bytes, number, EntryKind::ToolCall, &call.tool_call_id);
                 }
             }
@@ -354,11 +360,12 @@ impl Builder {
         notification: &v2::UpdateSessionNotification<'_>,
         params: &Raw<'_>,
     ) {
-        let number = self.number(&notification.session_id);
         let update = &notification.update;
         if let Some((kind, id)) = entry_of_update(update) {
+            let number = self.number_of_id(&notification.session_id);
             return self.touch(sequence, bytes, number, kind, id);
         }
+        let number = self.number(&notification.session_id);
         match update {
             v2::SessionUpdate::PlanUpdate(_) | v2::SessionUpdate::PlanRemoved(_) => {
                 let is_removed = matches!(update, v2::SessionUpdate::PlanRemoved(_));
@@ -411,7 +418,7 @@ impl Builder {
 
     fn push(&mut self, sequence: u64, bytes: usize, session: usize, what: What) {
         let (key, first, last) = (sequence, sequence, sequence);
-        self.items.push(IndexItem { key, first, last, bytes, session, what });
+        self.items.push(IndexItem { key, first, last, bytes, session, what, alias: None });
     }
 
     fn touch(&mut self, sequence: u64, bytes: usize, session: usize, kind: EntryKind, id: &str) {
@@ -441,10 +448,40 @@ impl Builder {
                 self.push(sequence, update.len(), number, What::Standing(update));
             }
         }
-        let Builder { conversation, mut items, names, own, unreadable, .. } = self;
+        self.tell_apart();
+        let Builder { conversation, mut items, names, unreadable, .. } = self;
         items.sort_by_key(|item| item.key);
         let dialect = conversation.dialect().clone();
-        Index { items, names, own, dialect, end, position: 0, unreadable }
+        Index { items, names, dialect, end, position: 0, unreadable }
+    }
+
+    /// Gives messages and tool calls another id whose own one was used again after the agent had lost the session: for
+    /// clients both are in one session.
+    fn tell_apart(&mut self) {
+        let own: Vec<Option<usize>> = self.own.iter().map(|own| self.numbers.get(own).copied()).collect();
+        let mut later: HashSet<(EntryKind, &str)> = HashSet::new();
+        let mut aliases = Vec::new();
+        for (epoch, number) in own.iter().enumerate().rev() {
+            let entries = || {
+                let of_epoch =
+                    self.items.iter().enumerate().filter(|(_, item)| Some(item.session) == *number);
+                of_epoch.filter_map(|(at, item)| match &item.what {
+                    What::Entry(kind, id) if id_key(*kind).is_some() => Some((at, *kind, &**id)),
+                    _ => None,
+                })
+            };
+            for (at, kind, id) in entries() {
+                if later.contains(&(kind, id)) {
+                    aliases.push((at, format!("{id}~{epoch}")));
+                }
+            }
+            later.extend(entries().map(|(_, kind, id)| (kind, id)));
+        }
+        for (at, alias) in aliases {
+            if let Some(item) = self.items.get_mut(at) {
+                item.alias = Some(alias);
+            }
+        }
     }
 
     /// The update that says how a session stands.
@@ -495,6 +532,15 @@ fn asked_about(params: Option<&Raw<'_>>) -> Option<(String, v2::ToolCallUpdate<'
     Some((session, call.into_owned()))
 }
 
+/// The key of the id of an entry that can have another one.
+fn id_key(kind: EntryKind) -> Option<&'static str> {
+    match kind {
+        EntryKind::UserMessage | EntryKind::AgentMessage | EntryKind::AgentThought => Some("messageId"),
+        EntryKind::ToolCall => Some("toolCallId"),
+        _ => None,
+    }
+}
+
 /// What happened to an entry while it was folded.
 #[derive(Debug, Default)]
 struct Track {
@@ -536,7 +582,14 @@ impl Index {
                     let track = tracks.get(&at);
                     let updates = entry.map(|entry| updates_of(entry, track.unwrap_or(&Track::default())));
                     let updates = updates.unwrap_or_default();
-                    updates.iter().map(|update| lines::update(name, update)).collect()
+                    let named = updates.into_iter().map(|update| match (&item.alias, id_key(*kind)) {
+                        (Some(alias), Some(key)) => {
+                            let object = Raw::parse(&*update).ok();
+                            lines::merged(object.as_ref(), &[(key, &lines::quoted(alias))])
+                        }
+                        _ => update,
+                    });
+                    named.map(|update| lines::update(name, &update)).collect()
                 }
                 What::Standing(update) => vec![lines::update(name, update)],
                 What::Plan { .. } | What::Record | What::State => {
@@ -589,10 +642,7 @@ impl Index {
         }
         let numbers: HashMap<&str, usize> =
             self.names.iter().enumerate().skip(1).map(|(number, name)| (&**name, number)).collect();
-        let number = |session: &str| match self.own.iter().any(|own| own == session) {
-            true => Some(0),
-            false => numbers.get(session).copied(),
-        };
+        let number = |session: &str| numbers.get(session).copied();
         let mut apply = |session: &str, update: &v2::SessionUpdate<'_>| {
             let Some((kind, id)) = entry_of_update(update) else { return };
             let Some(number) = number(session) else { return };

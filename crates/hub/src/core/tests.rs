@@ -86,8 +86,9 @@ fn action() -> impl Strategy<Value = Action> {
 }
 
 /// An update of any kind: most add to a message, some replace or clear what was said.
-fn any_update(number: u64, which: usize) -> Value {
-    let (message, call) = (format!("m{}", number / 5), format!("c{}", number / 9));
+fn any_update(number: u64, which: usize, session: &str) -> Value {
+    // An agent that counts its ids anew is another matter.
+    let (message, call) = (format!("m{}-{session}", number / 5), format!("c{}-{session}", number / 9));
     let text = |text: String| json!({"type": "text", "text": text});
     let chunk = |more: Value| {
         let mut update = json!({"sessionUpdate": "agent_message_chunk", "messageId": message,
@@ -98,11 +99,13 @@ fn any_update(number: u64, which: usize) -> Value {
     match number % 13 {
         3 => json!({"sessionUpdate": "agent_message", "messageId": message,
             "content": [text(format!("whole {number}")), text("apart".to_owned())]}),
-        4 => json!({"sessionUpdate": "agent_message", "messageId": format!("m{}", which), "content": []}),
+        4 => {
+            json!({"sessionUpdate": "agent_message", "messageId": format!("m{which}-{session}"), "content": []})
+        }
         5 => json!({"sessionUpdate": "tool_call_update", "toolCallId": call, "title": format!("t{number}"),
             "status": "in_progress", "rawOutput": {"secret": number}}),
         6 => {
-            json!({"sessionUpdate": "tool_call_update", "toolCallId": format!("c{which}"), "rawOutput": null,
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": format!("c{which}-{session}"), "rawOutput": null,
             "status": "completed", "content": [{"type": "content", "content": text(format!("o{number}"))}]})
         }
         7 => json!({"sessionUpdate": "tool_call_content_chunk", "toolCallId": call,
@@ -165,8 +168,13 @@ impl World {
             }
             Action::AttachAfter(which, session, message) => {
                 if let (Some(client), Some(session)) = (self.client(which), self.session_of(session)) {
+                    let ids = self.log[&*session].iter().filter_map(|(_, text)| {
+                        let message: Value = serde_json::from_str(text).ok()?;
+                        Some(message["params"]["update"]["messageId"].as_str()?.to_owned())
+                    });
+                    let ids: Vec<String> = ids.chain(["none".to_owned()]).collect();
                     let params = json!({"sessionId": session, "historyPolicy": "after_message",
-                        "afterMessageId": format!("m{message}")});
+                        "afterMessageId": ids[message % ids.len()]});
                     self.request(client, "session/attach", params);
                 }
             }
@@ -217,7 +225,7 @@ impl World {
                 if !self.agent.sessions.is_empty() {
                     let session = self.agent.sessions[which % self.agent.sessions.len()].clone();
                     notes.number += 1;
-                    self.update(&session, any_update(notes.number, which));
+                    self.update(&session, any_update(notes.number, which, &session));
                 }
             }
             Action::Ask(which) => {

@@ -224,3 +224,49 @@ fn what_belongs_to_entries_survives_and_long_ones_come_in_pieces() {
         assert_eq!(held, all);
     }
 }
+
+#[test]
+fn entries_of_an_agent_that_counts_anew_stay_apart() {
+    let mut world = world(100_000);
+    let client = world.connect(Role::Own);
+    world.request(client, "session/new", json!({"cwd": "/w/p"}));
+    world.settle();
+    let session = world.session_of(0).unwrap();
+    let say = |world: &mut World, words: &str| {
+        let agent = world.agent.sessions.last().unwrap().clone();
+        let content = json!({"type": "text", "text": words});
+        world.update(
+            &agent,
+            json!({"sessionUpdate": "agent_message_chunk", "messageId": "m1", "content": content}),
+        );
+        world
+            .update(&agent, json!({"sessionUpdate": "tool_call_update", "toolCallId": "c1", "title": words}));
+    };
+    say(&mut world, "before");
+    let host = world.agent.host.take().unwrap();
+    world.agent.refuses = true;
+    world.core.host_ended(host, "died", &[]);
+    world.perform();
+    let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "go"}]});
+    world.request(client, "session/prompt", prompt);
+    world.settle();
+    say(&mut world, "after");
+    world.settle();
+    let late = world.connect(Role::View);
+    world.begin_at(late, &session, 0);
+    resume(&mut world, late, &session, json!({"replayFrom": {"type": "start"}}));
+    let held = world.held_by(late, &session);
+    let shown = held.session(Some(&session)).unwrap();
+    let said: Vec<String> =
+        shown.entries().filter_map(|entry| Some(entry.as_message()?.content().text())).collect();
+    assert_eq!(said, ["before", "after"]);
+    let titles = shown.entries().filter_map(|entry| entry.as_tool_call()?.title());
+    assert_eq!(titles.collect::<Vec<_>>(), ["before", "after"]);
+    // What comes next belongs to the last one.
+    say(&mut world, " and more");
+    world.settle();
+    let held = world.held_by(late, &session);
+    let message =
+        held.session(Some(&session)).unwrap().message(switchboard_session::EntryKind::AgentMessage, "m1");
+    assert_eq!(message.unwrap().content().text(), "after and more");
+}
