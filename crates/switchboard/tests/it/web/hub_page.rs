@@ -164,7 +164,8 @@ fn a_question_stays_open_whoever_leaves_the_page_and_however() {
     owner.reload();
     owner.wait_for(question);
     owner.visit("about:blank");
-    let again = hub.enter(&Browser::shared().visitor(), &path, &anna);
+    let elsewhere = Browser::shared().visitor();
+    let again = hub.enter(&elsewhere, &path, &anna);
     again.wait_for(question);
     owner.visit(&hub.url(&path));
     owner.wait_for(question);
