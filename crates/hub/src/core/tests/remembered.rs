@@ -253,10 +253,10 @@ fn records_of_a_log_that_cannot_be_read_are_told_when_it_is_read() {
     let client = world.connect(Role::Own);
     world.request(client, "session/new", json!({"cwd": "/w/a"}));
     world.settle();
-    let id: SessionId = "h1".into();
+    let id: std::sync::Arc<str> = "h1".into();
     world.core.log_failed(&id, "no room");
     world.core.output.clear();
-    let mut memory = crate::core::memory::Memory::default();
+    let mut memory = Memory::default();
     memory.note_gap(3, 5, "the journal is damaged here");
     memory.note_gap(9, 10, "the journal is damaged here");
     let length = world.log["h1"].len() as u64;
