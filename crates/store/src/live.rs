@@ -287,8 +287,12 @@ impl Live {
     /// anything.
     fn transfer(&mut self, connection: &mut Connection, all: bool) -> rusqlite::Result<bool> {
         let mut gap = None;
+        // Who wants to go on with a session is told at once; nobody waits for what is moved in the background.
+        let is_resuming = self.progress.is_none() && self.closing.is_none();
+        let unread: fn(std::io::Error) -> rusqlite::Error =
+            if is_resuming { |error| failure(error.into()) } else { unread };
         while self.pending_bytes < TRANSFER && self.pending.len() < TRANSFER_BLOCKS * BLOCK_RECORDS {
-            match self.cursor.read(BLOCK_BYTES).map_err(|error| failure(error.into()))? {
+            match self.cursor.read(BLOCK_BYTES).map_err(unread)? {
                 Found::Records(records) => {
                     for record in &records {
                         self.observer.observe(record, &mut self.observed);
@@ -366,6 +370,16 @@ fn writer_cursor(folder: &Folder, id: &str, next: u64) -> Cursor {
     let mut cursor = Cursor::new(folder, id, next);
     cursor.set_complete(false);
     cursor
+}
+
+/// Why a journal cannot be read. Where this process has no more files, that is no fault of the journal: it is tried again.
+fn unread(error: std::io::Error) -> rusqlite::Error {
+    // EMFILE and ENFILE, for which the standard library has no name.
+    if matches!(error.raw_os_error(), Some(23 | 24)) && cfg!(unix) {
+        let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+        return rusqlite::Error::SqliteFailure(busy, Some(error.to_string()));
+    }
+    failure(error.into())
 }
 
 pub(crate) fn failure(error: Box<dyn std::error::Error + Send + Sync>) -> rusqlite::Error {

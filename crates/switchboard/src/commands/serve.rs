@@ -164,7 +164,7 @@ fn raise_open_files() -> (u64, u64) {
 
 /// How many logs may be open at a time within a limit of open files. Half of what is there is for clients.
 fn open_logs((_, limit): (u64, u64)) -> usize {
-    usize::try_from(limit.saturating_sub(OTHER_FILES) / 2 / FILES_OF_LOG).unwrap_or(usize::MAX).max(16)
+    usize::try_from(limit.saturating_sub(OTHER_FILES) / 2 / FILES_OF_LOG).unwrap_or(usize::MAX).max(4)
 }
 
 struct Serving {

@@ -131,3 +131,34 @@ fn a_prompt_to_an_agent_that_has_closed_its_input_goes_to_the_next_one() {
         }
     });
 }
+
+#[test]
+fn at_the_limit_of_open_files_every_new_session_is_answered_and_the_connection_stays() {
+    let place = Place::new();
+    let command = place.command(&["serve"]);
+    let mut limited = std::process::Command::new("sh");
+    limited
+        .args(["-c", "ulimit -n 48; exec \"$@\"", "sh"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    limited.current_dir(place.work()).stdout(std::process::Stdio::piped()).stdin(std::process::Stdio::null());
+    let hub = Hub::start_command(&place, "hub", limited, &["demo"]).unwrap();
+    block_on(async {
+        let mut client = hub.client(2).await;
+        let mut opened = 0;
+        for _ in 0..60 {
+            let answer = client.ask("session/new", json!({"cwd": place.work(), "mcpServers": []})).await;
+            assert!(answer["result"].is_object() || answer["error"]["message"].is_string(), "{answer}");
+            opened += usize::from(answer["result"].is_object());
+        }
+        assert!(opened > 0);
+        let list = client.ask("session/list", json!({})).await;
+        assert_eq!(list["result"]["sessions"].as_array().unwrap().len(), opened, "{list}");
+    });
+}
