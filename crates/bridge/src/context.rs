@@ -4,7 +4,9 @@ use switchboard_acp::rpc::{
     CancelRequestNotification, Expected, Message, Notification, Params, Request, RequestId, Response,
     RpcError, codes, encode_answer, encode_call,
 };
-use switchboard_acp::{DecodeError, Diagnostic, Extra, Meta, Raw, Text, Wire, WireFormat, v1, v2};
+use switchboard_acp::{
+    AbsolutePath, DecodeError, Diagnostic, Extra, Meta, Raw, Text, Wire, WireFormat, v1, v2,
+};
 use switchboard_diff::FileAtHand;
 
 use crate::calls::Calls;
@@ -41,6 +43,8 @@ pub(crate) struct Context {
     pub(crate) output: Vec<Output>,
     pub(crate) losses: LossReport,
     pub(crate) now: Moment,
+    /// The beginning of the variable part of every id that is made here.
+    pub(crate) salt: String,
     /// How many messages of the bridge's own the client has been shown.
     pub(crate) minted: u64,
     /// Bytes that have come since what is held was counted.
@@ -69,6 +73,7 @@ impl Context {
     pub(crate) fn new(options: BridgeOptions, host: Box<dyn Host + Send>) -> Self {
         Context {
             peers: Peers::new(&options),
+            salt: options.salt(),
             options,
             host,
             output: Vec::new(),
@@ -299,9 +304,29 @@ impl Context {
         self.lose(Some(session), "session/prompt", "", reason, Severity::Minor, Side::Agent);
     }
 
+    /// Replaces the names of programs that start MCP servers by their paths, which version 2 wants, where the host finds
+    /// them. The others are reported by the conversion.
+    pub(crate) fn resolve_programs(&mut self, servers: &mut [v1::McpServer<'_>]) {
+        for server in servers {
+            if let v1::McpServer::Stdio(server) = server
+                && !server.command.contains(['/', '\\'])
+                && let Some(path) = self.host.find_program(&server.command)
+                && AbsolutePath::is_absolute(&*path)
+            {
+                server.command = Text::Owned(path);
+            }
+        }
+    }
+
     /// One side answers what it was not asked, or not any more.
-    pub(crate) fn lose_late_answer(&mut self, from: Side) {
-        self.lose(None, "answer", "", "nobody waits for it, or not any more", Severity::Minor, from.other());
+    pub(crate) fn lose_late_answer(&mut self, from: Side, response: &Response<'_>) {
+        let reason = "nobody waits for it, or not any more";
+        self.lose(None, "answer", "", reason, Severity::Minor, from.other());
+        let has_meta = response.outcome.as_ref().is_ok_and(|result| result.get("_meta").is_some());
+        if has_meta {
+            let reason = "the answer that it belongs to has no counterpart in the other version";
+            self.lose(None, "answer", "/result/_meta", reason, Severity::Minor, from.other());
+        }
     }
 
     pub(crate) fn request<'a>(
@@ -402,7 +427,7 @@ impl Context {
         if self.peers.client_dialect == Some(Dialect::Spec) {
             self.minted += 1;
             let words = v2::ContentBlock::text(format!("[{}]", error.message));
-            let chunk = v2::ContentChunk::new(format!("b-notice-{}", self.minted), words);
+            let chunk = v2::ContentChunk::new(format!("b-notice-{}{}", self.salt, self.minted), words);
             let update = v2::SessionUpdate::AgentMessageChunk(chunk);
             self.update_v2(session, update);
         }

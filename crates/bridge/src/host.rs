@@ -54,6 +54,13 @@ pub trait Host {
         FileAtHand::Unknown
     }
 
+    /// The absolute path of a program that is named as in a shell, without any folder, for a version 2 agent that starts it.
+    /// `None` where it is not found, or the agent runs elsewhere.
+    fn find_program(&mut self, name: &str) -> Option<String> {
+        let _ = name;
+        None
+    }
+
     /// Reads a file for a version 1 agent.
     fn read_text_file(&mut self, path: &str, roots: &[String]) -> Result<String, HostError> {
         let _ = (path, roots);

@@ -88,6 +88,11 @@ pub struct BridgeOptions {
     /// Whether others may work with the agent's sessions at the same time, as on a hub. The agent is then asked to say, when
     /// it takes a prompt, whether the work on it is over: an end that comes before that may be that of somebody else's prompt.
     pub is_shared: bool,
+    /// A part of all ids that this bridge makes for messages and tool calls. A client may keep those that an earlier
+    /// bridge made in the same session, for instance before the agent was restarted, so that no two bridges of a session
+    /// may have the same. The bridge has no clock and no randomness: its host supplies a value that does not repeat, such
+    /// as a random number. May be empty where a session has only one bridge, as in a recording. Empty.
+    pub id_salt: String,
     /// What is remembered.
     pub limits: Limits,
     #[doc(hidden)]
@@ -111,6 +116,7 @@ impl Default for BridgeOptions {
             coalescing: 50,
             background: 600_000,
             is_shared: false,
+            id_salt: String::new(),
             limits: Limits::default(),
             more: switchboard_acp::More,
         }
@@ -118,6 +124,11 @@ impl Default for BridgeOptions {
 }
 
 impl BridgeOptions {
+    /// The salt as it is in an id: with a separator, unless there is none.
+    pub(crate) fn salt(&self) -> String {
+        if self.id_salt.is_empty() { String::new() } else { format!("{}-", self.id_salt) }
+    }
+
     /// A bridge whose sides are known beforehand, so that it translates from the first message on.
     pub fn between(client: Version, agent: Version) -> Self {
         BridgeOptions { client_version: Some(client), agent_version: Some(agent), ..Self::default() }

@@ -48,6 +48,7 @@ struct Words {
     command: Finder<'static>,
     permission: Finder<'static>,
     tool_call: Finder<'static>,
+    line: Finder<'static>,
 }
 
 impl Words {
@@ -63,6 +64,7 @@ impl Words {
             terminal: Finder::new("\"terminal"),
             command: Finder::new("\"command\""),
             permission: Finder::new("\"session/request_permission\""),
+            line: Finder::new("\"line\""),
             tool_call: Finder::new("\"tool_call_update\""),
         }
     }
@@ -191,7 +193,15 @@ impl Passthrough {
         let about_command = peers.client_dialect != Some(Dialect::Newest)
             && has(line, &self.words.command)
             && has(line, &self.words.permission);
-        if spelled || about_terminals || about_command || (differ && has(line, &self.words.metadata)) {
+        // Only one dialect has a line 0.
+        let about_line =
+            peers.client_dialect != Some(Dialect::Spec) && says_line_zero(line, &self.words.line);
+        if spelled
+            || about_terminals
+            || about_command
+            || about_line
+            || (differ && has(line, &self.words.metadata))
+        {
             return self.rewrite(line, differ);
         }
         Handled::Forward
@@ -257,7 +267,7 @@ impl Passthrough {
                 Severity::Guess,
                 Side::Client,
             );
-            format!("b-user-{}", self.minted)
+            format!("b-user-{}{}", self.context.salt, self.minted)
         });
         let added = (Text::Borrowed("messageId"), crate::convert::meta::text(&id));
         let entries = result.entries().filter(|(key, _)| key != "messageId").chain([added]);
@@ -320,6 +330,18 @@ impl Passthrough {
             _ => Handled::Forward,
         }
     }
+}
+
+/// Whether a key `line` has the value 0 anywhere.
+fn says_line_zero(line: &str, key: &Finder<'_>) -> bool {
+    key.find_iter(line.as_bytes()).any(|place| {
+        let rest = line[place + key.needle().len()..].trim_start();
+        let value = rest.strip_prefix(':').map(str::trim_start);
+        let after = value.and_then(|value| value.strip_prefix('0'));
+        after.is_some_and(|after| {
+            !after.starts_with(|next: char| next.is_ascii_digit() || ".eE".contains(next))
+        })
+    })
 }
 
 #[cfg(test)]

@@ -48,6 +48,8 @@ pub struct RecordingBridge {
     /// The number of the line that is being translated, and of the last that came.
     number: u64,
     taken: u64,
+    /// Whether anything was said in a session.
+    has_sessions: bool,
     losses: Vec<(u64, Loss)>,
     back: Vec<TranslatedLine>,
 }
@@ -79,7 +81,7 @@ impl RecordingBridge {
 
     /// A translation that treats losses in a certain way.
     pub fn with_policy(to: Version, policy: LossPolicy) -> Self {
-        let (near, far) = halves(to, policy);
+        let (near, far) = halves(to, policy, "");
         RecordingBridge {
             to,
             policy,
@@ -94,6 +96,7 @@ impl RecordingBridge {
             lines: VecDeque::new(),
             number: 0,
             taken: 0,
+            has_sessions: false,
             losses: Vec::new(),
             back: Vec::new(),
         }
@@ -114,7 +117,7 @@ impl RecordingBridge {
             Err(error) if batch_entries(line, BATCH_LIMIT).is_err() => return self.lose(from, error),
             Ok(Message::Request(request)) if from == Side::Client && request.method == "initialize" => {
                 self.decide(None);
-                self.end_connection();
+                self.end_connection(number);
                 let handshake = request.id.clone().into_owned();
                 let lines = vec![(number, from, line.to_owned(), now)];
                 self.undecided = Some(Undecided { handshake, lines });
@@ -172,10 +175,12 @@ impl RecordingBridge {
         self.number = self.taken;
     }
 
-    /// A new connection begins.
-    fn end_connection(&mut self) {
+    /// A new connection begins, with this line. The ids that are made in it have its number, so that they are not those of
+    /// an earlier connection with the same session, and the same whenever the recording is translated.
+    fn end_connection(&mut self, number: u64) {
         self.finish_halves();
-        (self.near, self.far) = halves(self.to, self.policy);
+        let salt = if self.has_sessions { format!("{number:x}") } else { String::new() };
+        (self.near, self.far) = halves(self.to, self.policy, &salt);
         self.terminals = RecordedTerminals::default();
     }
 
@@ -209,6 +214,12 @@ impl RecordingBridge {
         half.advance(now);
         let outputs = half.receive(from, line);
         self.deliver(from, outputs);
+        let params = message.as_ref().and_then(|message| match message {
+            Message::Request(request) => request.params.as_ref(),
+            Message::Notification(notification) => notification.params.as_ref(),
+            Message::Response(_) => None,
+        });
+        self.has_sessions |= session_of(params).is_some();
         self.settle_after(told, message.as_ref());
     }
 
@@ -359,10 +370,15 @@ impl Port for HalfPort<'_> {
     }
 }
 
-fn halves(to: Version, policy: LossPolicy) -> (Driver, Driver) {
+fn halves(to: Version, policy: LossPolicy, salt: &str) -> (Driver, Driver) {
     let source = to.other();
     let half = |client, agent| {
-        let options = BridgeOptions { keep_ids: true, policy, ..BridgeOptions::between(client, agent) };
+        let options = BridgeOptions {
+            keep_ids: true,
+            policy,
+            id_salt: salt.to_owned(),
+            ..BridgeOptions::between(client, agent)
+        };
         Driver::with_manual_clock(options)
     };
     (half(source, to), half(to, source))

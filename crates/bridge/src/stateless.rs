@@ -1,14 +1,17 @@
 //! Translation of one thing at a time, without memory: what cannot be said fails, by element and reason.
 
+use std::collections::VecDeque;
+
 use switchboard_acp::rpc::{Message, Notification, Response};
 use switchboard_acp::{Correlator, Field, Raw, Text, Wire, WireFormat, caller_of, v1, v2};
-use switchboard_diff::FileAtHand;
+use switchboard_diff::{FileAtHand, read_back};
 
 use crate::convert::initialize::{self, Served};
 use crate::convert::message::{Message as Whole, Rest, chunk_to_v1, chunk_to_v2, message_to_v1};
+use crate::convert::paths::Places;
 use crate::convert::permission::{self, Question, Subject};
 use crate::convert::session::{self, Opened, OpenedV1, OpenedV2};
-use crate::convert::{Conversion, Losses, config, elicitation, lists, tool_call, update};
+use crate::convert::{Conversion, Losses, config, elicitation, lists, meta, tool_call, update};
 use crate::loss::{Note, Severity};
 use crate::{Error, Side, Version};
 
@@ -114,10 +117,18 @@ fn fan_out<'a>(
     Ok(content.into_value().unwrap_or_default().into_iter().map(chunk).collect())
 }
 
+/// Without memory no session's folder is known: paths that are not absolute are reported, and pass as they are.
+const AS_SENT_BY_V1: Places<'static> = Places { directory: None, key: meta::V1_PATH };
+const AS_SENT_BY_V2: Places<'static> = Places { directory: None, key: meta::V2_PATH };
+
 fn call_to_v1<'a>(
     update: v2::ToolCallUpdate<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v1::ToolCallUpdate<'a>, Error> {
+    let mut update = update;
+    if let Field::Set(locations) = &mut update.locations {
+        AS_SENT_BY_V2.settle_locations(locations, &mut cx.key("locations"));
+    }
     let (mut wire, content) = tool_call::update_to_v1(update, false, cx)?;
     wire.content = match content {
         Field::Keep => None,
@@ -136,13 +147,36 @@ fn call_to_v2<'a>(
     update: v1::ToolCallUpdate<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v2::ToolCallUpdate<'a>, Error> {
+    let mut update = update;
+    AS_SENT_BY_V1
+        .settle_locations(update.locations.as_deref_mut().unwrap_or_default(), &mut cx.key("locations"));
+    AS_SENT_BY_V1.settle_content(update.content.as_deref_mut().unwrap_or_default(), &mut cx.key("content"));
     let (mut wire, content) = tool_call::update_to_v2(update);
     if let Some(items) = content {
-        let convert =
-            |item, cx: &mut Conversion<'_>| tool_call::item_to_v2(item, |_| FileAtHand::Unknown, cx);
-        wire.content = Field::Set(cx.key("content").each(items, convert)?);
+        wire.content = Field::Set(content_to_v2(items, &mut cx.key("content"))?);
     }
     Ok(wire)
+}
+
+fn content_to_v2<'a>(
+    items: Vec<v1::ToolCallContent<'a>>,
+    cx: &mut Conversion<'_>,
+) -> Result<Vec<v2::ToolCallContent<'a>>, Error> {
+    let mut items = VecDeque::from(items);
+    let (mut converted, mut index) = (Vec::with_capacity(items.len()), 0);
+    loop {
+        // What stands for a diff of version 2 is that diff again.
+        if let Some((diff, count)) = read_back(items.make_contiguous()) {
+            items.drain(..count);
+            index += count;
+            converted.push(v2::ToolCallContent::Diff(Box::new(diff)));
+        } else if let Some(item) = items.pop_front() {
+            converted.push(tool_call::item_to_v2(item, |_| FileAtHand::Unknown, &mut cx.item(index))?);
+            index += 1;
+        } else {
+            return Ok(converted);
+        }
+    }
 }
 
 fn plan_to_v1<'a>(update: v2::PlanUpdate<'a>, cx: &mut Conversion<'_>) -> Result<v1::Plan<'a>, Error> {

@@ -7,18 +7,27 @@ use std::time::Instant;
 use switchboard_acp::detect::Handshake;
 use switchboard_acp::rpc::{Message, RequestId, codes};
 use switchboard_acp::{Correlator, Raw, Wire, WireFormat};
-use switchboard_bridge::{BridgeOptions, Driver, Handled, Loss, Outputs, Port, Side, Version};
-use switchboard_transport::SharedText;
+use switchboard_bridge::{BridgeOptions, Driver, Handled, Host, Loss, Outputs, Port, Side, Version};
 use switchboard_transport::server::{
     Flow, Gate, Incoming, Outgoing, OutgoingLine, Refusal, ResumeReply, ResumeRequest, ServerConnection,
     Written, close_codes,
 };
+use switchboard_transport::{Program, SharedText, unique_salt};
 use tokio::sync::{Notify, mpsc};
 
 use crate::core::lines::{self, Outcome};
 use crate::core::{ConnectionId, NoSuchPlace, RESUMABLE, SessionId, ToClient};
 use crate::service::Event;
 use crate::told::{self, Told};
+
+/// What a client of version 1 names as in a shell is looked for here, where the agents run.
+struct ProgramsHere;
+
+impl Host for ProgramsHere {
+    fn find_program(&mut self, name: &str) -> Option<String> {
+        Program::new(name).locate().ok()?.into_os_string().into_string().ok()
+    }
+}
 
 /// How many lines of the hub are taken before the client gets its turn.
 const TURN: usize = 64;
@@ -301,9 +310,12 @@ impl Client {
         }
         self.knows_version = true;
         if version == Version::V1 {
-            let options =
-                BridgeOptions { is_shared: true, ..BridgeOptions::between(Version::V1, Version::V2) };
-            self.driver = Some(Box::new(Driver::new(options)));
+            let options = BridgeOptions {
+                is_shared: true,
+                id_salt: unique_salt(),
+                ..BridgeOptions::between(Version::V1, Version::V2)
+            };
+            self.driver = Some(Box::new(Driver::with_host(options, Box::new(ProgramsHere))));
         }
         true
     }

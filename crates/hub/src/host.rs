@@ -9,7 +9,7 @@ use switchboard_acp::{Correlator, WireFormat};
 use switchboard_bridge::{BridgeOptions, Driver, Handled, Loss, Outputs, Port, Side, Version};
 use switchboard_transport::{
     DEFAULT_MESSAGE_LIMIT, Frame, Grace, LineReader, Outbox, OutboxOptions, Program, SharedText, Spawned,
-    StandardErrorLine, Substitute,
+    StandardErrorLine, Substitute, unique_salt,
 };
 use tokio::sync::mpsc;
 
@@ -75,6 +75,8 @@ pub(crate) fn start(
     let options = BridgeOptions {
         client_version: Some(Version::V2),
         agent_name: name.to_owned(),
+        // An agent that is restarted continues sessions whose log has the ids of before.
+        id_salt: unique_salt(),
         ..BridgeOptions::default()
     };
     tokio::spawn(async move {

@@ -7,7 +7,8 @@ use switchboard_acp::rpc::{Message, Request, RequestId, Response, codes, is_batc
 use switchboard_acp::{Wire, WireFormat};
 use switchboard_bridge::{BridgeOptions, Driver, Handled, Loss, Output, Outputs, Port, Side, Version};
 use switchboard_transport::{
-    Anomaly, Closure, Connection, ConnectionOptions, Event, Inbox, Received, SharedText, Substitute,
+    Anomaly, Closure, ClosureCause, Connection, ConnectionOptions, Event, Inbox, Received, SharedText,
+    Substitute, unique_salt,
 };
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -41,6 +42,7 @@ pub(crate) fn to_version_one_agent(
     let gone = Gone::default();
     let mut bridge_options = BridgeOptions::between(Version::V2, Version::V1);
     bridge_options.agent_name = agent_name.to_owned();
+    bridge_options.id_salt = unique_salt();
     let translation = Translation {
         driver: Driver::new(bridge_options),
         agent,
@@ -64,7 +66,10 @@ pub(crate) fn to_version_one_client(
 ) -> Connection {
     let (near, far) = Connection::pair(options, ConnectionOptions::default());
     let translation = Translation {
-        driver: Driver::new(BridgeOptions::between(Version::V1, Version::V2)),
+        driver: Driver::new(BridgeOptions {
+            id_salt: unique_salt(),
+            ..BridgeOptions::between(Version::V1, Version::V2)
+        }),
         agent: far,
         client,
         handshake: None,
@@ -247,7 +252,17 @@ impl Translation {
 
     async fn to(&mut self, side: Side, line: SharedText) -> Option<()> {
         let connection = if side == Side::Agent { &self.agent } else { &self.client };
-        connection.caller.forward(&line).await.ok()
+        match connection.caller.forward(&line).await {
+            Ok(()) => Some(()),
+            // The input of the agent was closed on this side: nothing can be told to it, but what it still writes is
+            // read until it ends.
+            Err(switchboard_transport::Error::Closed(closure))
+                if side == Side::Agent && matches!(closure.cause, ClosureCause::ClosedHere) =>
+            {
+                Some(())
+            }
+            Err(_) => None,
+        }
     }
 }
 

@@ -422,8 +422,8 @@ impl<'a> Wire<'a> for LineNumber {
     }
 
     fn write(&self, writer: &mut Writer<'_>) {
-        // The newest dialect has no line 0; `null` says the same there.
-        if self.0 == 0 && writer.revision() == WireFormat::Newest {
+        // The newest dialect has no line 0, and whoever reads any may be of it; `null` says the same there.
+        if self.0 == 0 && matches!(writer.revision(), WireFormat::Newest | WireFormat::Any) {
             writer.literal("null");
         } else {
             writer.display(self.0);

@@ -59,6 +59,7 @@ mod remote;
 mod requests;
 #[cfg(any(feature = "remote", feature = "serve"))]
 mod routing;
+mod salt;
 #[cfg(feature = "serve")]
 pub mod server;
 mod tap;
@@ -79,6 +80,7 @@ pub use reader::LineReader;
 #[cfg(feature = "remote")]
 pub use remote::{Remote, RemoteError, RemoteStream, client_tls};
 pub use requests::{IncomingRequests, Match, OutgoingRequests, RequestRefusal, RequestTable};
+pub use salt::unique_salt;
 pub use tap::{Direction, Seen, Tap};
 pub use text::{Json, SharedText};
 

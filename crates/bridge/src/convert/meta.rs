@@ -15,6 +15,8 @@ pub(crate) const CONTENT: &str = "acp.v2/content";
 pub(crate) const ICONS: &str = "acp.v2/icons";
 pub(crate) const SUBJECT: &str = "acp.v2/subject";
 pub(crate) const REPLAY_FROM: &str = "acp.v2/replayFrom";
+/// Marks content of a tool call that is the description of a question.
+pub(crate) const DESCRIPTION: &str = "acp.v2/description";
 /// What version 1 said and version 2 has no word for.
 pub(crate) const V1_CONTENT: &str = "acp.v1/content";
 /// A path as the agent said it, where it is not absolute.

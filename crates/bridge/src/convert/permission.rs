@@ -5,7 +5,11 @@ use switchboard_acp::{Text, v1, v2};
 
 use crate::Error;
 use crate::convert::meta::{self, Origin};
-use crate::convert::{Conversion, content::whole, message::Rest};
+use crate::convert::{
+    Conversion,
+    content::{plain_text, whole},
+    message::Rest,
+};
 use crate::loss::Severity;
 
 /// A question for version 1, whose subject is a tool call that the caller makes of what is given back here.
@@ -95,21 +99,53 @@ fn options_to_v1<'a>(
     Ok(kept)
 }
 
+/// The description of a question as content of its tool call. It is marked, so that whoever translates the question back
+/// can tell it from the content of the call.
+pub(crate) fn description_to_v1(description: Text<'_>) -> v1::ToolCallContent<'_> {
+    let mut content = v1::Content::new(v1::ContentBlock::text(description));
+    meta::add(&mut content.meta, meta::DESCRIPTION, &meta::raw(&true));
+    v1::ToolCallContent::Content(content)
+}
+
+/// How the ids of calls begin that only carry a question which is about none.
+pub(crate) const SYNTHETIC: &str = "bridge-perm-";
+
+/// Takes the description of a question of version 2 out of the content of its tool call, where it went through version 1.
+fn take_description<'a>(call: &mut v1::ToolCallUpdate<'a>) -> Option<Text<'a>> {
+    let is_synthetic = call.tool_call_id.starts_with(SYNTHETIC);
+    // Such a call shows the description and, of a question about a command, the command behind it.
+    let of_command = usize::from(call.kind == Some(v1::ToolKind::Execute));
+    let items = call.content.as_mut()?;
+    let has_description = is_synthetic && items.len() == 1 + of_command;
+    let place = items.iter().enumerate().position(|(index, item)| match item {
+        v1::ToolCallContent::Content(item) => {
+            let is_marked = item.meta.as_ref().is_some_and(|meta| meta.get(meta::DESCRIPTION).is_some());
+            (is_marked || (has_description && index == 0)) && plain_text(&item.content).is_some()
+        }
+        _ => false,
+    })?;
+    let v1::ToolCallContent::Content(item) = items.remove(place) else { return None };
+    // The call itself shows nothing then, or what it showed before.
+    call.content = call.content.take().filter(|items| !items.is_empty());
+    plain_text(&item.content).map(|text| Text::Owned(text.to_owned()))
+}
+
 /// A question of version 1, whose tool call the caller has converted. `title` is the prompt's.
 pub(crate) fn question_to_v2<'a>(
     request: v1::RequestPermissionRequest<'a>,
     title: Text<'a>,
     convert_call: impl FnOnce(v1::ToolCallUpdate<'a>) -> Result<v2::ToolCallUpdate<'a>, Error>,
 ) -> Result<v2::RequestPermissionRequest<'a>, Error> {
-    let v1::RequestPermissionRequest { session_id, tool_call, options, mut meta, mut extra, more: _ } =
+    let v1::RequestPermissionRequest { session_id, mut tool_call, options, mut meta, mut extra, more: _ } =
         request;
+    let description = take_description(&mut tool_call);
     meta::set_apart(&mut meta, Origin::V1, &mut extra, &["title", "description", "subject"]);
     let subject = v2::ToolCallPermissionSubject::new(convert_call(tool_call)?);
     let subject = Some(v2::RequestPermissionSubject::ToolCall(Box::new(subject)));
     Ok(v2::RequestPermissionRequest {
         session_id,
         title,
-        description: None,
+        description,
         subject,
         options,
         meta,

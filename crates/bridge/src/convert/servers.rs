@@ -4,6 +4,7 @@ use switchboard_acp::{AbsolutePath, Text, v1, v2};
 
 use crate::Error;
 use crate::convert::{Conversion, meta};
+use crate::loss::Severity;
 
 /// A server as version 2 has it.
 pub(crate) fn to_v2<'a>(
@@ -14,6 +15,11 @@ pub(crate) fn to_v2<'a>(
         v1::McpServer::Stdio(server) => {
             let v1::McpServerStdio { name, command, args, env, mut meta, mut extra, more: _ } = server;
             meta::set_type_apart(&mut meta, &mut extra, "stdio");
+            if !AbsolutePath::is_absolute(&*command) {
+                let reason = "version 2 wants the absolute path of the program: a name passes as it is, and a \
+                              strict agent refuses it";
+                cx.key("command").omit(Severity::Minor, reason);
+            }
             let (command, args, env) = (AbsolutePath::as_sent(command), Some(args), Some(env));
             Ok(v2::McpServer::Stdio(v2::McpServerStdio {
                 name,

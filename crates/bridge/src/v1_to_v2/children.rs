@@ -414,10 +414,10 @@ impl V1ToV2 {
     fn make_call(&mut self, root: &str, top: &str) {
         let Some(child) = self.family.get_mut(top).filter(|child| child.shown_by.is_none()) else { return };
         let session = self.sessions.open(root);
-        let (calls, synthetic) = (&session.calls, &mut self.synthetic);
+        let (calls, synthetic, salt) = (&session.calls, &mut self.synthetic, &self.context.salt);
         let next = || {
             *synthetic += 1;
-            format!("bridge-subagent-{synthetic}")
+            format!("bridge-subagent-{salt}{synthetic}")
         };
         let call = session.own_calls.make(next, |id| calls.get(id).is_some());
         child.shown_by = Some(ShownBy { call, is_own: true });

@@ -82,11 +82,11 @@ impl Messages {
     }
 
     /// The next id of a message that is replaced.
-    fn next_id(&mut self, role: Role, message_id: &str) -> String {
+    fn next_id(&mut self, salt: &str, role: Role, message_id: &str) -> String {
         let mut count = self.get_mut(role, message_id).map_or(0, |delivered| delivered.replaced);
         let id = self.make_id(|| {
             count += 1;
-            format!("{message_id}~r{count}")
+            format!("{message_id}~r{salt}{count}")
         });
         if let Some(delivered) = self.get_mut(role, message_id) {
             delivered.replaced = count;
@@ -268,8 +268,8 @@ impl Active<'_> {
             return;
         }
         delivered.pieces.clear();
-        let notice_id = self.session.messages.next_id(role, message_id);
-        let shown_as = self.session.messages.next_id(role, message_id);
+        let notice_id = self.session.messages.next_id(&self.context.salt, role, message_id);
+        let shown_as = self.session.messages.next_id(&self.context.salt, role, message_id);
         if let Some(delivered) = self.session.messages.get_mut(role, message_id) {
             delivered.shown_as = Some(shown_as);
         }
@@ -308,7 +308,7 @@ impl Active<'_> {
         for (block, _) in &blocks {
             delivered.pieces.push(part(block));
         }
-        let shown_as = self.session.messages.next_id(role, message_id);
+        let shown_as = self.session.messages.next_id(&self.context.salt, role, message_id);
         if let Some(delivered) = self.session.messages.get_mut(role, message_id) {
             delivered.shown_as = Some(shown_as.clone());
         }

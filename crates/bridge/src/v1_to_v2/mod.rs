@@ -288,7 +288,7 @@ impl Machine for V1ToV2 {
             Some((id, ToClient::Elicitation { .. } | ToClient::Other)) => {
                 self.context.pass_answer(Side::Agent, &id, response);
             }
-            None => self.context.lose_late_answer(Side::Client),
+            None => self.context.lose_late_answer(Side::Client, &response),
         }
     }
 
@@ -308,7 +308,7 @@ impl Machine for V1ToV2 {
 
     fn agent_response(&mut self, response: Response<'_>) {
         let Some((id, purpose)) = self.to_agent.take(&response.id) else {
-            return self.context.lose_late_answer(Side::Agent);
+            return self.context.lose_late_answer(Side::Agent, &response);
         };
         match purpose {
             ToAgent::Initialize => self.initialized(&id, &response),

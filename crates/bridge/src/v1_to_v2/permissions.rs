@@ -10,7 +10,7 @@ use super::{Active, ToClient, V1ToV2};
 use crate::Side;
 use crate::context::session_of;
 use crate::convert::message::Rest;
-use crate::convert::permission::{self, Question, Subject};
+use crate::convert::permission::{self, Question, SYNTHETIC, Subject};
 use crate::loss::Severity;
 
 const METHOD: &str = "session/request_permission";
@@ -109,7 +109,7 @@ impl V1ToV2 {
         let made = session.own_calls.make(
             || {
                 self.synthetic += 1;
-                format!("bridge-perm-{}", self.synthetic)
+                format!("{SYNTHETIC}{}{}", self.context.salt, self.synthetic)
             },
             |id| calls.get(id).is_some(),
         );
@@ -117,16 +117,15 @@ impl V1ToV2 {
         call.title = Some(Text::Owned(title.to_owned()));
         call.kind = Some(v1::ToolKind::Other);
         call.status = Some(v1::ToolCallStatus::Pending);
-        let mut words: Vec<String> = description.map(Text::into_owned).into_iter().collect();
+        // The id of the call shows what its content is, so that the description needs no mark.
+        let text =
+            |text: String| v1::ToolCallContent::Content(v1::Content::new(v1::ContentBlock::text(text)));
+        let mut content: Vec<_> = description.map(|words| text(words.into_owned())).into_iter().collect();
         if let Subject::Command(command, cwd) = subject {
             call.kind = Some(v1::ToolKind::Execute);
-            words.push(format!("{command}\n\n(in {cwd})"));
+            content.push(text(format!("{command}\n\n(in {cwd})")));
         }
-        if !words.is_empty() {
-            let item =
-                |text: String| v1::ToolCallContent::Content(v1::Content::new(v1::ContentBlock::text(text)));
-            call.content = Some(words.into_iter().map(item).collect());
-        }
+        call.content = Some(content).filter(|content| !content.is_empty());
         (call, About::Synthetic)
     }
 
@@ -193,8 +192,7 @@ impl Active<'_> {
         wire.title = Some(Text::Owned(title.to_owned()));
         if replaced || changes_content || shows_diff {
             let description = description.map(|description| {
-                let words = v1::ContentBlock::text(description.clone());
-                Raw::of(&v1::ToolCallContent::Content(v1::Content::new(words)), WireFormat::V1)
+                Raw::of(&permission::description_to_v1(description.clone()), WireFormat::V1)
             });
             put(self.content_of(&call_id, Layout::Question { description }), &mut wire.extra);
         }

@@ -22,7 +22,8 @@ pub(super) fn is_told_all(params: Option<&Raw<'_>>) -> bool {
 
 impl V1ToV2 {
     pub(super) fn new_session(&mut self, request: &Request<'_>) -> Result<(), Error> {
-        let params: v1::NewSessionRequest<'_> = self.context.params(Side::Client, request)?;
+        let mut params: v1::NewSessionRequest<'_> = self.context.params(Side::Client, request)?;
+        self.context.resolve_programs(&mut params.mcp_servers);
         let roots = roots(&params.cwd, params.additional_directories.as_deref());
         let wire = self
             .context
@@ -35,7 +36,8 @@ impl V1ToV2 {
     pub(super) fn fork_session(&mut self, request: &Request<'_>) -> Result<(), Error> {
         let method = "session/fork";
         self.offered.check(method)?;
-        let params: v1::unstable::ForkSessionRequest<'_> = self.context.params(Side::Client, request)?;
+        let mut params: v1::unstable::ForkSessionRequest<'_> = self.context.params(Side::Client, request)?;
+        self.context.resolve_programs(params.mcp_servers.as_deref_mut().unwrap_or_default());
         let roots = roots(&params.cwd, params.additional_directories.as_deref());
         let wire = self
             .context
@@ -77,7 +79,8 @@ impl V1ToV2 {
     }
 
     pub(super) fn load_session(&mut self, request: &Request<'_>) -> Result<(), Error> {
-        let params: v1::LoadSessionRequest<'_> = self.context.params(Side::Client, request)?;
+        let mut params: v1::LoadSessionRequest<'_> = self.context.params(Side::Client, request)?;
+        self.context.resolve_programs(&mut params.mcp_servers);
         let wire = self
             .context
             .convert(None, "session/load", "/params", Side::Agent, |cx| session::load_to_v2(params, cx))?;
@@ -86,7 +89,8 @@ impl V1ToV2 {
     }
 
     pub(super) fn resume_session(&mut self, request: &Request<'_>) -> Result<(), Error> {
-        let params: v1::ResumeSessionRequest<'_> = self.context.params(Side::Client, request)?;
+        let mut params: v1::ResumeSessionRequest<'_> = self.context.params(Side::Client, request)?;
+        self.context.resolve_programs(params.mcp_servers.as_deref_mut().unwrap_or_default());
         let wire = self.context.convert(None, "session/resume", "/params", Side::Agent, |cx| {
             session::resume_to_v2(params, cx)
         })?;
@@ -322,7 +326,7 @@ impl Active<'_> {
     pub(super) fn say(&mut self, words: &str, rest: Rest<'_>) {
         let made = self.session.messages.make_id(|| {
             self.context.minted += 1;
-            format!("bridge-notice-{}", self.context.minted)
+            format!("bridge-notice-{}{}", self.context.salt, self.context.minted)
         });
         let message_id = Some(Text::Owned(made));
         let Rest { meta, extra } = rest;

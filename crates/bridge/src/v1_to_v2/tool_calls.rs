@@ -380,8 +380,12 @@ impl Active<'_> {
             return;
         }
         let (at, roots) = ((place.message, place.root), &self.session.roots);
-        let items =
-            self.context.convert_with_files(self.id, at, roots, |file, cx| item_to_v1(item, file, cx));
+        let items = self.context.convert_with_files(self.id, at, roots, |file, cx| {
+            let places = Places { directory: roots.first().map(String::as_str), key: meta::V2_PATH };
+            let mut items = item_to_v1(item, file, cx)?;
+            places.settle_content(&mut items, cx);
+            Ok(items)
+        });
         let limits = &self.context.options.limits;
         let (entries, most) = (limits.entries, limits.content);
         let call = self.session.calls.open(call_id, entries);

@@ -239,7 +239,7 @@ impl V1ToV2 {
     ) {
         let mut active = self.active(session_id);
         let Some(turn) = active.session.turn.as_mut().filter(|turn| turn.id == *id) else {
-            return self.context.lose_late_answer(Side::Agent);
+            return self.context.lose_late_answer(Side::Agent, &response);
         };
         let mut ended = turn.ended.take();
         match response.outcome {

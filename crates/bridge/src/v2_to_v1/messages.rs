@@ -53,27 +53,28 @@ impl Begun {
 }
 
 impl Session {
-    /// A new id for a message.
-    pub(super) fn mint(&mut self, role: Role) -> String {
+    /// A new id for a message. `bridge` distinguishes this bridge from others of the same session.
+    pub(super) fn mint(&mut self, bridge: &str, role: Role) -> String {
         let count = self.minted.entry(role).or_default();
         let salt = &self.salt;
         let next = || {
             *count += 1;
-            format!("b-{}-{salt}{count}", role.word())
+            format!("b-{}-{bridge}{salt}{count}", role.word())
         };
         // Those of the agent that look like ours are counted.
         self.own_messages.make(next, |_| false)
     }
 
     /// An id of the agent for what it says. One that looks like ours is not made any more.
-    fn take_id<'a>(&mut self, role: Role, id: Text<'a>) -> Text<'a> {
+    fn take_id<'a>(&mut self, bridge: &str, role: Role, id: Text<'a>) -> Text<'a> {
         if self.own_messages.contains(&id) {
             return self.own_messages.set_apart(id);
         }
-        let number = id
-            .strip_prefix("b-")
-            .and_then(|rest| rest.strip_prefix(role.word())?.strip_prefix('-')?.strip_prefix(&*self.salt))
-            .and_then(|number| number.parse::<u64>().ok());
+        let counted = |id: &str| {
+            let rest = id.strip_prefix("b-")?.strip_prefix(role.word())?.strip_prefix('-')?;
+            rest.strip_prefix(bridge)?.strip_prefix(&*self.salt)?.parse::<u64>().ok()
+        };
+        let number = counted(&id);
         if let Some(number) = number {
             let count = self.minted.entry(role).or_default();
             *count = number.max(*count);
@@ -83,11 +84,11 @@ impl Session {
 
     /// The id of a user message for the client, and counts it. Prompts get theirs before the agent names them. In a replay it
     /// is the one that was told, and the one that was counted where that is not known.
-    fn user_id(&mut self, theirs: &str, replays: bool) -> String {
+    fn user_id(&mut self, bridge: &str, theirs: &str, replays: bool) -> String {
         let known =
             self.user_ids.iter().rev().find(|(known, _)| known == theirs).map(|(_, ours)| ours.clone());
         if known.is_none() && replays {
-            let ours = self.mint(Role::User);
+            let ours = self.mint(bridge, Role::User);
             self.know_user_id(theirs, ours.clone());
             return ours;
         }
@@ -95,7 +96,7 @@ impl Session {
             // So that no prompt gets a number that was used for another when it was live.
             *self.minted.entry(Role::User).or_default() += 1;
         }
-        let ours = known.unwrap_or_else(|| self.take_id(Role::User, theirs.into()).into_owned());
+        let ours = known.unwrap_or_else(|| self.take_id(bridge, Role::User, theirs.into()).into_owned());
         self.know_user_id(theirs, ours.clone());
         ours
     }
@@ -126,18 +127,19 @@ impl Active<'_> {
             }
             return;
         }
+        let bridge = &*self.context.salt;
         let message_id = match chunk.message_id.take() {
             Some(message_id) => {
                 self.session.run = None;
                 match role {
-                    Role::User => Text::Owned(self.session.user_id(&message_id, self.replays)),
-                    Role::Agent | Role::Thought => self.session.take_id(role, message_id),
+                    Role::User => Text::Owned(self.session.user_id(bridge, &message_id, self.replays)),
+                    Role::Agent | Role::Thought => self.session.take_id(bridge, role, message_id),
                 }
             }
             None => match &self.session.run {
                 Some(run) if run.role == role => Text::Owned(run.id.clone()),
                 _ => {
-                    let made = self.session.mint(role);
+                    let made = self.session.mint(bridge, role);
                     self.session.run = Some(Run { role, id: made.clone() });
                     let reason = "where a message begins is inferred, for the agent does not say it";
                     self.lose("message", "/params/update/messageId", reason, Severity::Guess);

@@ -97,12 +97,15 @@ struct Session {
     run: Option<Run>,
     /// How many ids were made for messages, by role.
     minted: HashMap<Role, u64>,
+    /// How many had been made when a replay began, which counts from the start. What comes after it counts on from the
+    /// higher of the two, since an agent may replay fewer messages than it sent.
+    minted_before_replay: HashMap<Role, u64>,
     /// The id of the user message that was counted last, of those that have ids of their own.
     counted_user: Option<String>,
     /// How the agent calls the latest user messages, and how the client does.
     user_ids: VecDeque<(String, String)>,
     own_messages: OwnIds,
-    /// Set apart from ids of earlier runs, which the client may still have.
+    /// Distinguishes ids from those that were made before the session was forgotten or resumed here.
     salt: String,
     calls: ToolCalls,
     options: KnownOptions,
@@ -170,6 +173,8 @@ pub(crate) struct V2ToV1 {
     terminals: ServedTerminals,
     /// The agent's answer in version 1 to a version 2 handshake, in case it does not take a second one.
     first_answer: Option<String>,
+    /// How often a session was resumed without its history.
+    resumed: u64,
 }
 
 impl V2ToV1 {
@@ -186,6 +191,7 @@ impl V2ToV1 {
             urls: false,
             terminals: ServedTerminals::default(),
             first_answer: None,
+            resumed: 0,
         }
     }
 
@@ -333,7 +339,7 @@ impl Machine for V2ToV1 {
             }
             Some((id, ToClient::Elicitation)) => self.elicitation_answered(&id, response),
             Some((id, ToClient::Other)) => self.context.pass_answer(Side::Agent, &id, response),
-            None => self.context.lose_late_answer(Side::Client),
+            None => self.context.lose_late_answer(Side::Client, &response),
         }
     }
 
@@ -362,7 +368,7 @@ impl Machine for V2ToV1 {
 
     fn agent_response(&mut self, response: Response<'_>) {
         let Some((id, purpose)) = self.to_agent.take(&response.id) else {
-            return self.context.lose_late_answer(Side::Agent);
+            return self.context.lose_late_answer(Side::Agent, &response);
         };
         match purpose {
             ToAgent::Initialize => self.initialized(&id, response),

@@ -163,7 +163,15 @@ impl V2ToV1 {
             session.forget_shown();
         } else {
             session.swallows = loads;
-            session.salt = format!("{:x}-", self.context.now.0);
+            // The history is not counted, so that the count begins again. A host that gives no salt is likely to have
+            // another time at least.
+            self.resumed += 1;
+            let time = if self.context.salt.is_empty() { self.context.now.0 } else { 0 };
+            session.salt = match time {
+                0 => format!("{:x}r", self.resumed),
+                time => format!("{:x}r{time:x}-", self.resumed),
+            };
+            session.minted.clear();
         }
         let purpose = ToAgent::OldSession { session: session_id, replays };
         match (load, resume) {
@@ -185,8 +193,14 @@ impl V2ToV1 {
     ) {
         let loads = self.support.load;
         let below = if replays && !loads { self.told_of_children(session_id) } else { Vec::new() };
+        for child in self.below(session_id) {
+            if let Some(child) = self.sessions.get_mut(&child) {
+                child.count_on();
+            }
+        }
         let mut active = self.active(session_id);
         (active.session.swallows, active.session.replays) = (false, false);
+        active.session.count_on();
         active.session.run = None;
         let Some(answer) =
             active.context.result::<v1::LoadSessionResponse<'_>>(id, "session/resume", response)
@@ -360,12 +374,23 @@ impl Session {
     fn forget_shown(&mut self) {
         self.run = None;
         // Counted anew, so that messages without ids get the same ones as when they were live.
-        self.minted.clear();
+        for (role, count) in self.minted.drain() {
+            let before = self.minted_before_replay.entry(role).or_default();
+            *before = count.max(*before);
+        }
         self.own_messages = OwnIds::default();
         self.counted_user = None;
         self.begun = Begun::default();
         self.calls.forget();
         self.journal = Journal::default();
+    }
+
+    /// A replay is over: ids of messages that follow are not those of messages that came before it.
+    fn count_on(&mut self) {
+        for (role, before) in self.minted_before_replay.drain() {
+            let count = self.minted.entry(role).or_default();
+            *count = before.max(*count);
+        }
     }
 
     /// Remembers options that were told, and gives them together with the one that stands for modes, where none of them

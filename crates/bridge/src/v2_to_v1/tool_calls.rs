@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use crate::map::HashMap;
 
 use switchboard_acp::{AbsolutePath, Base64, Field, Meta, Raw, Text, WireFormat, v1, v2};
+use switchboard_diff::read_back;
 
 use super::Active;
 use crate::Side;
@@ -204,7 +205,19 @@ impl Active<'_> {
         parts.into_iter().for_each(|part| call.pieces.push(part));
         let (first, skip) = rest.filter(|_| appends).map_or((0, 0), |rest| (rest.first, rest.skip));
         let mut converted = Vec::with_capacity(items.len() - first);
-        for (index, mut item) in items.into_iter().enumerate().skip(first) {
+        let mut items: VecDeque<_> = items.into_iter().skip(first).collect();
+        let mut next = first;
+        loop {
+            // What stands for a diff of version 2 is that diff again.
+            if let Some((diff, count)) = read_back(items.make_contiguous()) {
+                items.drain(..count);
+                next += count;
+                converted.push(v2::ToolCallContent::Diff(Box::new(diff)));
+                continue;
+            }
+            let Some(mut item) = items.pop_front() else { break };
+            let index = next;
+            next += 1;
             if index == first
                 && skip > 0
                 && let Some(text) = plain(&item)

@@ -166,7 +166,7 @@ impl V2ToV1 {
             let blocks: Vec<Raw<'_>> = prompt.iter().map(|block| Raw::of(block, WireFormat::Any)).collect();
             session.title = prompt_title(&Raw::array(blocks));
         }
-        let message_id = session.mint(Role::User);
+        let message_id = session.mint(&self.context.salt, Role::User);
         session.turn = Some(Turn {
             id: request.id.clone().into_owned(),
             message_id,
@@ -202,9 +202,9 @@ impl V2ToV1 {
 
     pub(super) fn prompt_answered(&mut self, session_id: &str, response: Response<'_>) {
         let Some(session) = self.sessions.get_mut(session_id) else {
-            return self.context.lose_late_answer(Side::Agent);
+            return self.context.lose_late_answer(Side::Agent, &response);
         };
-        let Some(turn) = &session.turn else { return self.context.lose_late_answer(Side::Agent) };
+        let Some(turn) = &session.turn else { return self.context.lose_late_answer(Side::Agent, &response) };
         let idle = match &response.outcome {
             Err(_) if !turn.accepted => {
                 let id = turn.id.clone();

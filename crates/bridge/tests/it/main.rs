@@ -16,6 +16,7 @@ mod old_agents;
 mod places;
 mod properties;
 mod recordings;
+mod round_trips;
 mod rows;
 mod served;
 mod sessions;

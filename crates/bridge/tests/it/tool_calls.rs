@@ -356,7 +356,8 @@ fn the_words_of_a_prompt_are_put_into_the_call_and_taken_back() {
     assert_eq!(
         asked["params"],
         json!({"sessionId": "s", "toolCall": {"toolCallId": "c", "title": "May I?", "status": "pending",
-               "content": [{"type": "content", "content": {"type": "text", "text": "It turns debug on"}},
+               "content": [{"type": "content", "content": {"type": "text", "text": "It turns debug on"},
+                            "_meta": {"acp.v2/description": true}},
                            {"type": "content", "content": {"type": "text", "text": "draft"}}]},
                "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]})
     );

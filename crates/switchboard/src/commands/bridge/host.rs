@@ -8,6 +8,7 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use switchboard_bridge::{FileAtHand, Host, HostError, TerminalStart};
+use switchboard_transport::Program;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::sync::mpsc;
@@ -86,6 +87,10 @@ fn read(path: &Path) -> Result<Vec<u8>, HostError> {
 }
 
 impl Host for LocalHost {
+    fn find_program(&mut self, name: &str) -> Option<String> {
+        Program::new(name).locate().ok()?.into_os_string().into_string().ok()
+    }
+
     fn file(&mut self, path: &str, roots: &[String]) -> FileAtHand<'static> {
         if !self.files {
             return FileAtHand::Unknown;

@@ -10,7 +10,7 @@ use switchboard_acp::{Correlator, WireFormat};
 use switchboard_bridge::{BridgeOptions, Driver, Loss, Outputs, Port, Side, Version};
 use switchboard_hub::LOSS_METHOD;
 use switchboard_peer::{Connected, ResumableClient, ResumableOutput};
-use switchboard_transport::{Remote, RemoteError, RemoteStream, SharedText};
+use switchboard_transport::{Remote, RemoteError, RemoteStream, SharedText, unique_salt};
 use tokio::sync::Notify;
 
 use super::attempts::{Attempts, within_patience};
@@ -66,7 +66,11 @@ impl HubLink {
             Ok(Message::Request(request)) => Handshake::of_request(request.params.as_ref()).version,
             _ => Version::V2,
         };
-        let options = BridgeOptions { is_shared: true, ..BridgeOptions::between(Version::V1, Version::V2) };
+        let options = BridgeOptions {
+            is_shared: true,
+            id_salt: unique_salt(),
+            ..BridgeOptions::between(Version::V1, Version::V2)
+        };
         let driver = (version == Version::V1).then(|| Driver::new(options));
         if driver.is_some() {
             client = client.without_cursors();

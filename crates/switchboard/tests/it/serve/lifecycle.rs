@@ -163,3 +163,32 @@ fn at_the_limit_of_open_files_every_new_session_is_answered_and_the_connection_s
         assert!(list["result"]["sessions"].is_array(), "{list}");
     });
 }
+
+#[test]
+fn the_messages_of_an_agent_that_is_started_again_have_ids_of_their_own() {
+    let place = Place::new();
+    let hub = stubborn(&place);
+    let session = block_on(async {
+        let mut client = hub.client(2).await;
+        let session = client.new_session(&place).await;
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..4 {
+            client.prompt(&session, "hello").await;
+            let said = client.until_idle().await;
+            let ids = said.iter().filter_map(|message| message["params"]["update"]["messageId"].as_str());
+            let ids: std::collections::BTreeSet<_> = ids.map(str::to_owned).collect();
+            assert!(ids.len() >= 2, "the prompt and the answer: {said:?}");
+            for id in ids {
+                assert!(seen.insert(id.clone()), "{id} again: {said:?}");
+            }
+            client.ask("_switchboard/end_agent", json!({"sessionId": session})).await;
+            client.seen.clear();
+        }
+        session
+    });
+    assert_eq!(hub.end(), Some(0));
+    let store = place.home().join("hub.sqlite3");
+    let shown = place.run(&["sessions", "show", &session, "--store", store.to_str().unwrap()]);
+    let lines = shown.stdout.lines().filter(|line| line.matches("I am ").count() == 1).count();
+    assert_eq!(lines, 4, "each answer is a message of its own: {}", shown.stdout);
+}
