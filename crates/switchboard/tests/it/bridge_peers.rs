@@ -216,6 +216,11 @@ fn session(run: &Run) -> Vec<Value> {
             items.iter().map(|item| if item["content"].is_object() { &item["content"] } else { item });
         let text = |item: &Value| item["text"].as_str().map_or_else(|| item.to_string(), str::to_owned);
         entry["content"] = items.map(text).collect::<String>().into();
+        // Ids that a translation has made hold something that is another each time.
+        let parts: Option<Vec<_>> = entry["messageId"].as_str().map(|id| id.split('-').collect());
+        if let Some(["b", role, _, count]) = parts.as_deref() {
+            entry["messageId"] = format!("b-{role}-{count}").into();
+        }
     }
     entries.as_array().unwrap().clone()
 }
