@@ -10,7 +10,7 @@ pub use questions::AgentQuestion;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use switchboard_acp::detect::{DialectTracker, Handshake, HandshakeEvidence, version_shown_by};
+use switchboard_acp::detect::{DialectTracker, Handshake, HandshakeEvidence};
 use switchboard_acp::rpc::{BATCH_LIMIT, BatchFault, Expected, Message, RequestId, batch_entries, is_batch};
 use switchboard_acp::{
     Correlator, DecodeError, Diagnostic, Moment, Raw, SenderTracker, Side, Text, Version, Wire, WireFormat,
@@ -81,8 +81,8 @@ pub struct Conversation {
     now: Moment,
     /// The request that opened the connection, until it is answered.
     handshake: Option<RequestId<'static>>,
-    /// The version of the protocol, where the handshake or a message showed it.
-    version: Option<Version>,
+    /// Whether the agent answered it in version 1.
+    is_version_1: bool,
 }
 
 /// A session with its prompts.
@@ -190,7 +190,7 @@ pub enum ConversationError {
     /// It asks for something that the session refuses.
     #[error(transparent)]
     Refused(#[from] SessionError),
-    /// It belongs to a conversation in version 1, as the handshake or the message itself shows.
+    /// It belongs to a conversation in version 1, as the handshake shows.
     #[error(
         "the message is of version 1 of the protocol, and conversations of version 2 are folded here; \
          translate the recording first, with switchboard_bridge::RecordingBridge"
@@ -223,7 +223,7 @@ impl Conversation {
             auth_status: None,
             now: Moment::default(),
             handshake: None,
-            version: None,
+            is_version_1: false,
         }
     }
 
@@ -465,8 +465,7 @@ impl Conversation {
     /// Reads and applies one message. `from` is who sent it, where that is known; else it is told by a [`SenderTracker`].
     ///
     /// Only version 2 is folded. After a handshake in which the agent answers in version 1, every message is
-    /// [`ConversationError::Version1`], until the next handshake; in a conversation without a handshake, every message that
-    /// only version 1 has.
+    /// [`ConversationError::Version1`], until the next handshake.
     pub fn read<'t>(
         &mut self,
         text: &'t str,
@@ -475,41 +474,30 @@ impl Conversation {
     ) -> Result<Folded<'t>, ConversationError> {
         let decoded = match self.decode(text) {
             // Many messages of version 1 cannot even be read as ones of version 2.
-            Err(_) if self.version == Some(Version::V1) => return Err(ConversationError::Version1),
+            Err(_) if self.is_version_1 => return Err(ConversationError::Version1),
             decoded => decoded?,
         };
         self.note_version(&decoded.message)?;
         self.apply(decoded, from, at)
     }
 
-    /// Takes notice of what a message shows of the version of the protocol.
+    /// Takes notice of what the handshake shows of the version of the protocol.
     fn note_version(
         &mut self,
         message: &Expected<'_, v2::UpdateSessionNotification<'_>>,
     ) -> Result<(), ConversationError> {
-        let shown = match message {
+        match message {
             Expected::Other(Message::Request(request)) if request.method == "initialize" => {
                 self.handshake = Some(request.id.clone().into_owned());
-                self.version = None;
-                return Ok(());
+                self.is_version_1 = false;
+                Ok(())
             }
             Expected::Other(Message::Response(response)) if self.handshake.as_ref() == Some(&response.id) => {
                 self.handshake = None;
-                self.version = response.outcome.as_ref().ok().and_then(version_of_answer);
-                return Ok(());
-            }
-            Expected::Other(message) if self.version.is_none() => version_shown_by(message),
-            Expected::Params(notification) if self.version.is_none() => {
-                version_shown_by_update(&notification.update)
-            }
-            _ => None,
-        };
-        match (self.version, shown) {
-            (Some(Version::V1), _) | (None, Some(Version::V1)) => Err(ConversationError::Version1),
-            (None, Some(Version::V2)) => {
-                self.version = shown;
+                self.is_version_1 = response.outcome.as_ref().is_ok_and(is_of_version_1);
                 Ok(())
             }
+            _ if self.is_version_1 => Err(ConversationError::Version1),
             _ => Ok(()),
         }
     }
@@ -728,28 +716,11 @@ fn id_of(update: v2::SessionUpdate<'_>) -> Option<Text<'_>> {
     })
 }
 
-/// The version that the answer to `initialize` shows. Where it shows nothing but the number 2, which several agents of version
-/// 1 repeat as it was asked, what follows has to show it.
-fn version_of_answer(result: &Raw<'_>) -> Option<Version> {
+/// Whether the answer to `initialize` shows version 1. Where it shows nothing but the number 2, which several agents of version
+/// 1 repeat as it was asked, nothing is known.
+fn is_of_version_1(result: &Raw<'_>) -> bool {
     let handshake = Handshake::of_answer(result);
     let is_unclear = handshake.evidence == HandshakeEvidence::NothingOfVersion2
         && handshake.number.is_none_or(|number| number > 1);
-    (!is_unclear).then_some(handshake.version)
-}
-
-/// The version that an update shows by its kind.
-fn version_shown_by_update(update: &v2::SessionUpdate<'_>) -> Option<Version> {
-    match update {
-        v2::SessionUpdate::Unknown(unknown) => {
-            matches!(&*unknown.tag, "tool_call" | "plan" | "current_mode_update").then_some(Version::V1)
-        }
-        v2::SessionUpdate::StateUpdate(_)
-        | v2::SessionUpdate::UserMessage(_)
-        | v2::SessionUpdate::AgentMessage(_)
-        | v2::SessionUpdate::AgentThought(_)
-        | v2::SessionUpdate::ToolCallContentChunk(_)
-        | v2::SessionUpdate::TerminalUpdate(_)
-        | v2::SessionUpdate::TerminalOutputChunk(_) => Some(Version::V2),
-        _ => None,
-    }
+    handshake.version == Version::V1 && !is_unclear
 }

@@ -41,9 +41,30 @@ pub fn read_back(items: &[v1::ToolCallContent<'_>]) -> Option<(v2::Diff<'static>
         }
         (None, _) => None,
     };
+    // Somebody has put something into the words since, which would be gone with them.
+    if !items[..count.unwrap_or(1)].iter().enumerate().all(|(index, item)| stands_alone(item, index == 0)) {
+        return None;
+    }
     let (meta, extra) = rest(meta, extra);
     let diff = v2::Diff { changes, patch, meta, extra, more: switchboard_acp::More };
     Some((diff, count.unwrap_or(1)))
+}
+
+/// Whether an item has nothing but what [`to_v1`](super::to_v1) puts into one; the first may have more beside its words.
+fn stands_alone(item: &v1::ToolCallContent<'_>, is_first: bool) -> bool {
+    let is_bare = |meta: Option<&Meta<'_>>, extra: &Extra<'_>| {
+        let is_ours = |meta: &Meta<'_>| meta.entries().all(|(key, _)| key == OPERATION_KEY);
+        is_first || (meta.is_none_or(is_ours) && extra.is_empty())
+    };
+    match item {
+        v1::ToolCallContent::Diff(diff) => is_bare(diff.meta.as_ref(), &diff.extra),
+        v1::ToolCallContent::Content(item) => {
+            let is_plain = matches!(&item.content, v1::ContentBlock::Text(text)
+                if text.annotations.is_none() && text.meta.is_none() && text.extra.is_empty());
+            is_plain && is_bare(item.meta.as_ref(), &item.extra)
+        }
+        _ => false,
+    }
 }
 
 /// What the sender of the diff has put beside it.

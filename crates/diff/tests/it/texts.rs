@@ -345,7 +345,7 @@ fn a_diff_that_texts_cannot_say_comes_back_as_it_was() {
         json!({"changes": [{"operation": "delete", "path": "/w/d", "fileType": "directory"}]}),
         json!({"changes": [{"operation": "_touch", "path": "/w/x", "depth": 3}, binary],
             "patch": {"format": "_acme", "text": "x", "_meta": {"p": 1}, "pk": 2},
-            "path": "mine", "content": [1], "dk": 5, "_meta": {"d": 6}}),
+            "path": "mine", "dk": 5, "_meta": {"d": 6}}),
         json!({"changes": [{"operation": "modify", "path": "/w/x", "mimeType": "text/x"}, binary], "patch": git(PATCH)}),
     ] {
         let text = source.to_string();
@@ -379,6 +379,11 @@ fn changes_that_an_item_carries_count_for_more_than_its_texts() {
         assert_eq!(read_back(std::slice::from_ref(&item)), None, "{broken}");
     }
     assert_eq!(read_back(&[]), None);
+    // What somebody has added to the words stays.
+    let words = json!({"type": "content", "content": {"type": "text", "text": "Moved", "_meta": {"mine": 1}}, "_meta": {"acp.v2/changes": changes}});
+    let text = words.to_string();
+    let item = v1::ToolCallContent::decode(&text, WireFormat::V1).unwrap();
+    assert_eq!(read_back(std::slice::from_ref(&item)), None);
 }
 
 #[test]

@@ -300,8 +300,9 @@ fn a_recording_of_version_1_is_an_error_that_names_what_translates_it() {
     assert_eq!(conversation.len(), 1);
     // What is not known is kept, where it is clear which version is spoken.
     assert_eq!(read_lines(&mut conversation, &[call.clone()]), [Ok(())]);
-    // Without a handshake, what only version 1 has shows it.
-    let mut conversation = Conversation::new(WireFormat::Any);
-    let told = read_lines(&mut conversation, &[chunk, call, ended]);
-    assert_eq!(told, [Ok(()), Err(ConversationError::Version1), Err(ConversationError::Version1)]);
+    // A refused handshake says nothing, and is followed by another.
+    let [asked, _] = hello(2, json!({}));
+    let refused = said(Side::Agent, json!({"id": 0, "error": {"code": -32602, "message": "version 1 only"}}));
+    read_lines(&mut conversation, &[asked, refused]);
+    assert_eq!(read_lines(&mut conversation, &[chunk]), [Ok(())]);
 }

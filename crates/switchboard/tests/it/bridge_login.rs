@@ -139,6 +139,22 @@ fn all_arguments_of_a_login_go_to_the_agent() {
 }
 
 #[test]
+fn a_client_that_talks_through_a_terminal_without_echo_is_bridged() {
+    let client = Client::new(false);
+    let mut command = Command::new("sh");
+    let line = client.configured.iter().map(|word| format!(" '{word}'")).collect::<String>();
+    let script = format!("stty -echo; exec '{}'{line}", env!("CARGO_BIN_EXE_switchboard"));
+    command.args(["-c", &script]).current_dir(client.place.work()).env("HOME", client.place.home());
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 2,
+        "info": {"name": "editor", "version": "1"}, "capabilities": {}}});
+    // The end of what is typed ends the bridge.
+    let (code, shown) = typed_to(command, &[&format!("{hello}\n"), "\u{4}"]);
+    assert_eq!(code, 0, "{shown}");
+    // In the version of the client, which is not that of the agent.
+    assert!(shown.contains(r#""result":{"#) && !shown.contains("agentCapabilities"), "{shown}");
+}
+
+#[test]
 fn without_a_terminal_arguments_behind_the_name_are_refused() {
     let client = Client::new(true);
     let run = client.place.run_command(client.command(&["--serve-everything", "x"]));

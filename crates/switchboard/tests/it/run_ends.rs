@@ -434,12 +434,9 @@ fn what_an_agent_writes_behind_the_end_of_its_turn_is_printed_and_recorded() {
         for prompt in ["behind-idle", "at-the-end", "question-behind-idle"] {
             let place = Place::new();
             let run = place.run(&["run", prompt, "--record", "--", "sh", "-c", &script(agent)]);
-            assert_eq!(
-                (run.code, &*run.stdout),
-                (0, "hello and more\n"),
-                "{version} {prompt}: {}",
-                run.stderr
-            );
+            // Without ids, what follows a turn is another message.
+            let shown = if version == "1" { "hello\n and more\n" } else { "hello and more\n" };
+            assert_eq!((run.code, &*run.stdout), (0, shown), "{version} {prompt}: {}", run.stderr);
             assert!(run.stderr.contains("context 7 of 100 tokens"), "{version} {prompt}: {}", run.stderr);
             let asked = run.stderr.contains("asked after the turn, and not answered: Late");
             assert_eq!(asked, prompt.starts_with("question"), "{version} {prompt}: {}", run.stderr);

@@ -5,17 +5,18 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
+use rustix::termios::{LocalModes, tcgetattr};
 use switchboard_transport::{Program, Remote};
 
 use super::Arguments;
 use crate::configuration::{Configuration, chosen_program};
 use crate::outcome::CommandError;
 
-/// The program that logs somebody in, where this is what the call is for. A client talks to the bridge through pipes, so
-/// that a call in a terminal is one of a person.
+/// The program that logs somebody in, where this is what the call is for. A client talks to the bridge through pipes, or through
+/// a terminal that does not echo what is typed; a call in one that does is a person's.
 pub(super) fn program(arguments: &Arguments) -> Result<Option<Program>, CommandError> {
     let Arguments { agent, login, command, .. } = arguments;
-    if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
+    if !(io::stdout().is_terminal() && echoes()) {
         return match login.first() {
             None => Ok(None),
             Some(argument) => Err(CommandError::usage(format!(
@@ -42,6 +43,11 @@ pub(super) fn program(arguments: &Arguments) -> Result<Option<Program>, CommandE
     let dashes = (!command.is_empty()).then(|| OsString::from("--"));
     let program = configured.chosen_program(name)?;
     Ok(Some(program.args(login.iter().chain(&dashes).chain(command))))
+}
+
+/// Whether standard input is a terminal that shows what is typed, as all do for people.
+fn echoes() -> bool {
+    tcgetattr(io::stdin()).is_ok_and(|terminal| terminal.local_modes.contains(LocalModes::ECHO))
 }
 
 fn is_address(argument: &OsString) -> bool {
