@@ -412,7 +412,7 @@ pub(super) async fn recall(
 
 /// The first number for new ids that do not meet the old ones.
 fn first_number(history: &[v2::SessionUpdate<'_>]) -> u64 {
-    let mut session = switchboard_session::Session::new(WireFormat::Any);
+    let mut session = Session::new(WireFormat::Any);
     history.iter().for_each(|update| drop(session.apply(update)));
     let number = |id: &str| id.rsplit('-').next().and_then(|number| number.parse::<u64>().ok());
     session.entries().filter_map(|entry| number(entry.id())).max().unwrap_or(0).saturating_add(1)
