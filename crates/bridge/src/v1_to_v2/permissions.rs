@@ -5,7 +5,7 @@ use switchboard_acp::rpc::{Request, RequestId, Response};
 use switchboard_acp::{Extra, Raw, Text, WireFormat, v1, v2};
 
 use super::family::Standing;
-use super::tool_calls::{Layout, Place, put};
+use super::tool_calls::{Call, Layout, Place, put};
 use super::{Active, ToClient, V1ToV2};
 use crate::Side;
 use crate::context::session_of;
@@ -181,7 +181,7 @@ impl Active<'_> {
         let announced = known.is_some_and(|call| call.announced);
         let renamed = known.and_then(|call| call.title.as_deref()) != Some(title);
         // Some clients show nothing but the first item of the request, so that a diff must be there, and first.
-        let shows_diff = known.is_some_and(|call| call.shows_diff());
+        let shows_diff = known.is_some_and(Call::shows_diff);
         let changes_content = description.is_some() || known.is_some_and(|call| !call.begins_with_diffs());
         if !announced {
             self.postpone(&call_id, wire.clone());
