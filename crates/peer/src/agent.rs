@@ -205,7 +205,10 @@ const KNOWN: [&str; 19] = [
     "auth/status",
 ];
 
-/// The options for a connection to a client: methods that an agent does not have are refused by themselves.
+/// The options for a connection to a client: methods that an agent does not have are refused by themselves, and so are lines
+/// that hold no message.
 pub fn agent_connection_options() -> ConnectionOptions {
-    ConnectionOptions::default().knows(|method| KNOWN.contains(&method))
+    let mut options = ConnectionOptions::default().knows(|method| KNOWN.contains(&method));
+    options.refuses_invalid_lines = true;
+    options
 }

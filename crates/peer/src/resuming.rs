@@ -13,6 +13,7 @@ use switchboard_acp::rpc::{
     BATCH_LIMIT, Message, Notification, Request, RequestId, RpcError, batch_entries, codes, is_batch,
 };
 use switchboard_acp::{Raw, Side, Text, Wire, WireFormat};
+use switchboard_transport::invalid_line_answer;
 
 use self::pending::{About, Opens, Pending};
 use self::places::Places;
@@ -284,21 +285,22 @@ impl ResumableClient {
 
     /// Takes one line from the client or from the server.
     pub fn handle(&mut self, from: Side, line: &str) {
+        // As the hub itself would refuse it.
+        if from == Side::Client
+            && let Some(answer) = invalid_line_answer(line)
+        {
+            return self.tell_client(answer);
+        }
         if is_batch(line) {
-            return match (from, batch_entries(line, BATCH_LIMIT)) {
-                (Side::Agent, Ok(entries)) => {
-                    entries.into_iter().for_each(|entry| self.handle_one(from, entry));
-                }
-                // As the hub itself would refuse it.
-                _ => self.refuse_line(from, codes::INVALID_REQUEST, "messages are not sent in arrays"),
-            };
+            let entries = batch_entries(line, BATCH_LIMIT).unwrap_or_default();
+            return entries.into_iter().for_each(|entry| self.handle_one(from, entry));
         }
         self.handle_one(from, line);
     }
 
     fn handle_one(&mut self, from: Side, line: &str) {
         match (from, Message::decode(line, WireFormat::Any)) {
-            (_, Err(error)) => self.refuse_line(from, codes::PARSE_ERROR, &error.to_string()),
+            (_, Err(error)) => self.refuse_line(from, codes::INVALID_REQUEST, &error.to_string()),
             (Side::Client, Ok(Message::Request(request))) => self.client_asks(&request),
             (Side::Client, Ok(Message::Notification(notification))) => self.client_tells(notification),
             (Side::Client, Ok(Message::Response(response))) => {

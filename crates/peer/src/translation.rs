@@ -8,7 +8,7 @@ use switchboard_acp::{Wire, WireFormat};
 use switchboard_bridge::{BridgeOptions, Driver, Handled, Loss, Output, Outputs, Port, Side, Version};
 use switchboard_transport::{
     Anomaly, Closure, ClosureCause, Connection, ConnectionOptions, Event, Inbox, Received, SharedText,
-    Substitute, unique_salt,
+    Substitute, invalid_line_answer, unique_salt,
 };
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
@@ -114,8 +114,8 @@ impl Translation {
         loop {
             let due = self.driver.next_deadline().map(Instant::from_std);
             let (from, line) = tokio::select! {
-                line = next_line(&mut self.agent.inbox) => (Side::Agent, line),
-                line = next_line(&mut self.client.inbox) => (Side::Client, line),
+                line = next_line(&mut self.agent.inbox, is_message) => (Side::Agent, line),
+                line = next_line(&mut self.client.inbox, is_from_client) => (Side::Client, line),
                 () = until(due) => {
                     let outputs = self.driver.tick();
                     if self.send(outputs).await.is_none() {
@@ -316,9 +316,9 @@ enum Came {
 }
 
 /// The next message as it came, or what came instead of one.
-async fn next_line(inbox: &mut Inbox) -> Result<Came, Arc<Closure>> {
+async fn next_line(inbox: &mut Inbox, is_taken: fn(&str) -> bool) -> Result<Came, Arc<Closure>> {
     loop {
-        match inbox.next_or(|line| is_message(line).then(|| line.clone())).await {
+        match inbox.next_or(|line| is_taken(line).then(|| line.clone())).await {
             Some(Received::Taken(line)) => return Ok(Came::Line(line)),
             Some(Received::Event(Event::Anomaly(anomaly))) => return Ok(Came::Anomaly(anomaly)),
             Some(Received::Event(Event::Closed(closure))) => return Err(closure),
@@ -342,6 +342,11 @@ fn in_params(reason: &str) -> String {
 /// no translation; what begins as one the bridge answers in the same way.
 fn is_message(line: &str) -> bool {
     line.starts_with(r#"{"jsonrpc""#) || is_batch(line) || Message::decode(line, WireFormat::Any).is_ok()
+}
+
+/// The same of a client, whose connection answers what holds no message, arrays too.
+fn is_from_client(line: &str) -> bool {
+    is_message(line) && invalid_line_answer(line).is_none()
 }
 
 async fn until(due: Option<Instant>) {

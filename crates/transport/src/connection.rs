@@ -46,6 +46,10 @@ pub struct ConnectionOptions {
     pub request_limit: usize,
     /// How many entries a batch may have. 1024.
     pub batch_limit: usize,
+    /// Whether lines of the peer that hold no message are answered by [`invalid_line_answer`](crate::invalid_line_answer),
+    /// arrays too, as an agent does. Else such lines are taken for what a program prints beside its messages, and arrays
+    /// entry by entry, as a client does whose agent may be of any kind. `false`.
+    pub refuses_invalid_lines: bool,
     /// The methods that are events, see [`ConnectionOptions::knows`]. `None`: all.
     pub known: Option<KnownMethods>,
     /// Who is shown the messages. `None`: nobody.
@@ -64,6 +68,7 @@ impl Default for ConnectionOptions {
             call_limit: 4096,
             request_limit: 4096,
             batch_limit: 1024,
+            refuses_invalid_lines: false,
             known: None,
             tap: None,
             more: switchboard_acp::More,

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use crate::connection::{CANCEL_REQUEST, ConnectionInner, Waiter, error_line, failure, method_not_found};
 use crate::envelope::{Envelope, Unreadable};
 use crate::incoming::{BatchAnswers, Cancellation};
+use crate::invalid_line::invalid_line_answer;
 use crate::{
     Anomaly, Answer, ClosureCause, Direction, Error, Event, Frame, IncomingNotification, IncomingRequest,
     LineReader, Match, Noise, NoiseKind, Outbox, Seen, SharedText, TooLong,
@@ -258,13 +259,36 @@ impl Inbox {
         match frame {
             Frame::Message(line) if !is_batch(&line) => match Envelope::read(&line) {
                 Ok(envelope) => self.take_message(line, envelope, None),
+                Err(unreadable) if self.refuse_invalid(&line) => {
+                    Some(Event::Anomaly(Anomaly::Malformed { line, reason: unreadable.reason }))
+                }
                 Err(unreadable) => self.take_unreadable(line, unreadable),
             },
+            Frame::Message(line) if self.refuse_invalid(&line) => {
+                let reason = "several messages in an array".to_owned();
+                Some(Event::Anomaly(Anomaly::Malformed { line, reason }))
+            }
             Frame::Message(line) => self.take_batch(&line),
-            Frame::Noise(noise) => Some(Event::Anomaly(Anomaly::Noise(noise))),
+            Frame::Noise(noise) => {
+                if !noise.is_blank() {
+                    self.refuse_invalid(&noise.excerpt);
+                }
+                Some(Event::Anomaly(Anomaly::Noise(noise)))
+            }
             Frame::Unfinished(noise) => Some(Event::Anomaly(Anomaly::Unfinished(noise))),
             Frame::TooLong(too_long) => Some(self.take_too_long(too_long)),
         }
+    }
+
+    /// Answers a line that holds no message, where this side does. Says whether it did.
+    #[cold]
+    fn refuse_invalid(&mut self, text: &str) -> bool {
+        let answer = self.shared.options.refuses_invalid_lines.then(|| invalid_line_answer(text)).flatten();
+        let is_refused = answer.is_some();
+        if let Some(answer) = answer {
+            self.reply(answer, None);
+        }
+        is_refused
     }
 
     /// A message by itself, or with the answers of the batch that it is in.

@@ -43,6 +43,8 @@
 //! ```
 
 mod call;
+#[cfg(any(feature = "remote", feature = "serve"))]
+mod certificate;
 mod connection;
 mod decoration;
 mod envelope;
@@ -50,6 +52,7 @@ mod error;
 mod framing;
 mod inbox;
 mod incoming;
+mod invalid_line;
 mod oddities;
 mod outbox;
 mod process;
@@ -72,9 +75,11 @@ pub use error::{Closure, ClosureCause, Error, ProcessEnd};
 pub use framing::{DEFAULT_MESSAGE_LIMIT, Frame, LineDecoder, Noise, NoiseKind, Substitute, TooLong};
 pub use inbox::{Inbox, Received};
 pub use incoming::{Anomaly, Cancellation, Event, IncomingNotification, IncomingRequest};
+pub use invalid_line::invalid_line_answer;
 pub use outbox::{Outbox, OutboxOptions};
 pub use process::{
-    Child, ChildInput, ChildOutput, Exit, Grace, Program, Spawned, StandardErrorLine, StandardErrorLines,
+    Child, ChildInput, ChildOutput, Exit, Grace, ProcessLease, Program, Spawned, StandardErrorLine,
+    StandardErrorLines,
 };
 pub use reader::LineReader;
 #[cfg(feature = "remote")]

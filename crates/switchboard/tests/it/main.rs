@@ -24,6 +24,7 @@ mod history;
 mod hub_notes;
 mod hub_status;
 mod interop;
+mod invalid_lines;
 mod known_agents;
 mod new_user;
 mod permissions;

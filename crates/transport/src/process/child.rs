@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use super::group::Group;
 use super::standard_error::StandardError;
 use super::watchdog::Watchdog;
-use super::{ChildOutput, Grace, StandardErrorLines};
+use super::{ChildOutput, Grace, ProcessLease, StandardErrorLines};
 use crate::ProcessEnd;
 use crate::outbox::OutboxCloser;
 
@@ -102,17 +102,21 @@ impl Child {
         process: tokio::process::Child,
         standard_error: ChildStderr,
         grace: Grace,
-        watchdog: Option<Watchdog>,
+        (watchdog, mut lease): (Option<Watchdog>, Option<ProcessLease>),
     ) -> Option<Self> {
         let process_id = process.id()?;
         let group = Group::of(process_id)?;
         if let Some(watchdog) = &watchdog {
             watchdog.watch(group.leader());
+            // Before anybody else has a say: this process may stand still from here on.
+            if let Some(until) = lease.as_mut().and_then(|lease| *lease.until.borrow_and_update()) {
+                watchdog.allow_until(until);
+            }
         }
         let (life_sender, life) = watch::channel(Life::default());
         let (stop, stop_receiver) = watch::channel(None);
         let kept = Arc::new(StandardError::new(standard_error).ok()?);
-        tokio::spawn(look_after(process, group, stop_receiver, life_sender, grace, watchdog));
+        tokio::spawn(look_after(process, group, stop_receiver, life_sender, grace, (watchdog, lease)));
         let reader = Arc::clone(&kept);
         let ended = exited(life.clone());
         tokio::spawn(async move { reader.read(ended).await });
@@ -228,11 +232,24 @@ async fn look_after(
     mut stop: watch::Receiver<Option<Grace>>,
     life: watch::Sender<Life>,
     grace: Grace,
-    watchdog: Option<Watchdog>,
+    (watchdog, mut lease): (Option<Watchdog>, Option<ProcessLease>),
 ) {
+    let extended = async {
+        loop {
+            match (&mut lease, &watchdog) {
+                (Some(lease), Some(watchdog)) => {
+                    if let Some(until) = lease.extended().await {
+                        watchdog.allow_until(until);
+                    }
+                }
+                _ => std::future::pending::<()>().await,
+            }
+        }
+    };
     let by_itself = tokio::select! {
         status = process.wait() => Some(status.ok()),
         _ = stop.wait_for(Option::is_some) => None,
+        () = extended => None,
     };
     let mut patience = Patience { stop, grace };
     let exited = match by_itself {

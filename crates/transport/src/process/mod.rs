@@ -11,5 +11,5 @@ mod watchdog;
 pub use child::{Child, Exit};
 pub use input::ChildInput;
 pub use output::ChildOutput;
-pub use program::{Grace, Program, Spawned};
+pub use program::{Grace, ProcessLease, Program, Spawned};
 pub use standard_error::{StandardErrorLine, StandardErrorLines};

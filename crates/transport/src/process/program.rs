@@ -6,9 +6,10 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::process::Command;
+use tokio::sync::watch;
 
 use super::watchdog::Watchdog;
 use super::{Child, ChildInput, ChildOutput};
@@ -38,6 +39,34 @@ pub struct Program {
     working_directory: Option<PathBuf>,
     grace: Grace,
     watchdog: bool,
+    lease: Option<ProcessLease>,
+}
+
+/// Time until which processes may run, as others have granted it. Their watchdogs kill them when it is over, also while this
+/// process stands still; each extension must come before.
+///
+/// Whoever grants it must not grant the same to somebody else before that time: what is killed then is gone within a moment.
+/// The watchdog counts in whole seconds, and may end the processes one second early.
+#[derive(Debug, Clone)]
+pub struct ProcessLease {
+    pub(super) until: watch::Receiver<Option<Instant>>,
+}
+
+impl ProcessLease {
+    /// A lease, and what extends it. Processes that are started before it is granted for the first time run without a limit
+    /// until then.
+    pub fn channel() -> (watch::Sender<Option<Instant>>, Self) {
+        let (sender, until) = watch::channel(None);
+        (sender, ProcessLease { until })
+    }
+
+    /// Waits until another time was granted. Never returns when there will be none.
+    pub(super) async fn extended(&mut self) -> Option<Instant> {
+        if self.until.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        *self.until.borrow_and_update()
+    }
 }
 
 /// How long a process is given at each step of being ended.
@@ -86,6 +115,7 @@ impl Program {
             working_directory: None,
             grace: Grace::default(),
             watchdog: true,
+            lease: None,
         }
     }
 
@@ -132,6 +162,19 @@ impl Program {
         self
     }
 
+    /// Lets the program run only as long as a lease allows. It does not start without a watchdog then.
+    #[must_use]
+    pub fn lease(mut self, lease: ProcessLease) -> Self {
+        self.watchdog = true;
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Whether it runs only as long as a lease allows.
+    pub fn has_lease(&self) -> bool {
+        self.lease.is_some()
+    }
+
     /// Starts the program and connects to it. Must be called inside a tokio runtime.
     pub fn connect(&self, options: ConnectionOptions) -> Result<(Child, Connection), Error> {
         let spawned = self.spawn()?;
@@ -168,6 +211,10 @@ impl Program {
         let watchdog = if self.watchdog { Watchdog::start(self.grace.terminate) } else { None };
         let not_started =
             |source| Error::ProgramNotStarted { program: name.clone(), path: path.clone(), source };
+        if watchdog.is_none() && self.lease.is_some() {
+            let reason = "/bin/sh, which would end it with its lease, cannot be started";
+            return Err(not_started(Arc::new(std::io::Error::other(reason))));
+        }
         let mut process = command.spawn().map_err(|error| not_started(Arc::new(error)))?;
         let missing = || not_started(Arc::new(std::io::Error::other("a pipe is missing")));
         let input = ChildInput::new(process.stdin.take().ok_or_else(missing)?);
@@ -175,7 +222,8 @@ impl Program {
         let output = process.stdout.take().ok_or_else(missing)?;
         let standard_error = process.stderr.take().ok_or_else(missing)?;
         let child =
-            Child::start(name.clone(), process, standard_error, self.grace, watchdog).ok_or_else(missing)?;
+            Child::start(name.clone(), process, standard_error, self.grace, (watchdog, self.lease.clone()))
+                .ok_or_else(missing)?;
         let output = child.output(output);
         Ok(Spawned { child, input, output })
     }

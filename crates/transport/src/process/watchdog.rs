@@ -1,19 +1,44 @@
 //! What ends a program when we are killed so suddenly that we cannot do it ourselves.
 
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::Pid;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{ChildStdin, Command};
 use tokio::time::timeout;
 
-/// First a line with the number of the group, then either a line that says that it has been ended, or the end of
-/// the input: then we are gone. Whatever a terminal sends to its programs must not end the watch.
+/// First a line with the number of the group. Then lines of a lease, each with the time at which it ends and how many seconds
+/// that is from now: unless another one comes before, the group is killed then, whatever we do meanwhile. Last either a line
+/// that says that the group has been ended, or the end of the input: then we are gone. Whatever a terminal sends to its
+/// programs must not end the watch.
+///
+/// Of a lease the shorter time counts: a line that we wrote late, because we stood still, does not extend it, and neither does a
+/// clock that is set back.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 read group || exit 0
-read ended && exit 0
+timer=
+while read word end left; do
+    if [ "$word" = ended ]; then
+        [ -z "$timer" ] || kill -s USR1 "$timer"
+        exit 0
+    fi
+    now=$(date +%s)
+    [ $((end - now)) -ge "$left" ] || left=$((end - now))
+    [ "$left" -ge 0 ] || left=0
+    before=$timer
+    (
+        sleeping=
+        trap '[ -z "$sleeping" ] || kill -s KILL "$sleeping"; exit 0' USR1
+        sleep "$left" &
+        sleeping=$!
+        wait "$sleeping"
+        kill -s KILL -- "-$group"
+    ) < /dev/null &
+    timer=$!
+    [ -z "$before" ] || kill -s USR1 "$before"
+done
 seconds=$1
 kill -s TERM -- "-$group" || exit 0
 while [ "$seconds" -gt 0 ]; do
@@ -55,6 +80,16 @@ impl Watchdog {
     pub(super) fn watch(&self, group: Pid) {
         // A shell that is gone leaves the program unwatched.
         let _ = rustix::io::write(&self.input, format!("{}\n", group.as_raw_nonzero()).as_bytes());
+    }
+
+    /// Tells until when the group may run.
+    pub(super) fn allow_until(&self, until: Instant) {
+        let left = until.saturating_duration_since(Instant::now());
+        // Whole seconds are what every shell can sleep; the part of one that is lost makes it earlier, never later.
+        let end = (SystemTime::now() + left).duration_since(UNIX_EPOCH).unwrap_or_default();
+        let line = format!("until {} {}\n", end.as_secs(), left.as_secs());
+        // Where the pipe is full or the shell is gone, the time that it was told last stands.
+        let _ = rustix::io::write(&self.input, line.as_bytes());
     }
 
     /// Tells that the group has been ended, and waits for the shell to be gone.

@@ -133,8 +133,11 @@ impl Client {
             let value = HeaderValue::from_str(value).map_err(|error| self.remote.unreachable(&error))?;
             headers.insert(name, value);
         }
-        let response =
-            self.http.request(request).await.map_err(|error| self.remote.unreachable(&innermost(&error)))?;
+        let response = self
+            .http
+            .request(request)
+            .await
+            .map_err(|error| self.remote.failed(&error, &innermost(&error)))?;
         self.keep_cookies(response.headers());
         Ok(response)
     }

@@ -244,6 +244,14 @@ impl Remote {
         RemoteError::Unreachable { url: self.shown(), reason: reason.to_string() }
     }
 
+    /// The same for an error that may be about the server's certificate, with what to do about that.
+    fn failed(&self, error: &(dyn std::error::Error + 'static), reason: &impl ToString) -> RemoteError {
+        match crate::certificate::advice_in(error) {
+            Some(advice) => self.unreachable(&advice),
+            None => self.unreachable(reason),
+        }
+    }
+
     /// What to say of a server that has not answered in the time that it had.
     pub fn no_answer(&self, time: Duration) -> RemoteError {
         self.unreachable(&format!("no answer within {} seconds", time.as_secs()))

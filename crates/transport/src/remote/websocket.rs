@@ -53,7 +53,7 @@ pub(super) async fn open(
             let body = response.body().as_deref().unwrap_or_default();
             Err(remote.refused(response.status(), response.headers(), body))
         }
-        Err(error) => Err(remote.unreachable(&error)),
+        Err(error) => Err(remote.failed(&error, &error)),
     }
 }
 

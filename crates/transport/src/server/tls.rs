@@ -3,15 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::ServerConfig;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
 /// A certificate and its key.
 #[derive(Clone)]
 pub struct Tls {
     pub(super) acceptor: TlsAcceptor,
+    advice: Option<String>,
 }
 
 impl std::fmt::Debug for Tls {
@@ -62,12 +65,32 @@ impl Tls {
             return Err(TlsError::NoCertificate { path: certificates.to_owned() });
         }
         let key = PrivateKeyDer::from_pem_file(key).map_err(file("a private key", key))?;
+        let advice = advice(&chain);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
             .map_err(|source| TlsError::Unusable { source })?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Tls { acceptor: TlsAcceptor::from(Arc::new(config)) })
+        Ok(Tls { acceptor: TlsAcceptor::from(Arc::new(config)), advice })
     }
+
+    /// Says why clients that trust this certificate itself will refuse it, and how to make one that they take. `None` for one
+    /// that they take, and for one that an authority signed.
+    pub fn advice(&self) -> Option<&str> {
+        self.advice.as_deref()
+    }
+}
+
+/// Checks a self-signed certificate as a client does that trusts it.
+fn advice(chain: &[CertificateDer<'static>]) -> Option<String> {
+    let [own] = chain else { return None };
+    let mut roots = RootCertStore::empty();
+    roots.add(own.clone()).ok()?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().ok()?;
+    // Certificates are checked before names; one for another name is as good.
+    let name = ServerName::try_from("localhost").ok()?;
+    let error = verifier.verify_server_cert(own, &[], &name, &[], UnixTime::now()).err()?;
+    crate::certificate::advice(&error)
 }

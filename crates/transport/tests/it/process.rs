@@ -1,7 +1,8 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use switchboard_transport::{
-    ConnectionOptions, Error, Event, Exit, Frame, Grace, LineReader, Program, Spawned, StandardErrorLine,
+    ConnectionOptions, Error, Event, Exit, Frame, Grace, LineReader, ProcessLease, Program, Spawned,
+    StandardErrorLine,
 };
 use tokio::io::AsyncReadExt;
 
@@ -246,4 +247,49 @@ async fn whoever_gives_less_time_is_heard_while_a_program_is_being_ended() {
     .await;
     assert_eq!((first, second), (Some(Exit::Signal(9)), Some(Exit::Signal(9))));
     life.over().await;
+}
+
+#[tokio::test]
+async fn a_process_whose_lease_is_not_extended_is_killed_and_one_whose_lease_is_stays() {
+    let sleeper = Program::new("sh").args(["-c", "trap '' TERM; while :; do sleep 0.1; done"]);
+    let start = |lease: &ProcessLease| sleeper.clone().lease(lease.clone()).spawn().unwrap();
+    let (extends, extended) = ProcessLease::channel();
+    let (grants, granted) = ProcessLease::channel();
+    let (_never, unlimited) = ProcessLease::channel();
+    let soon = || Some(Instant::now() + Duration::from_millis(1500));
+    grants.send_replace(soon());
+    extends.send_replace(soon());
+    let [kept, killed, free] = [&extended, &granted, &unlimited].map(start);
+    extends.send_replace(Some(Instant::now() + Duration::from_secs(600)));
+    assert_eq!(bounded(killed.child.wait()).await, Some(Exit::Signal(9)));
+    assert_eq!((kept.child.exit(), free.child.exit()), (None, None));
+    // A lease that is over lets nothing run.
+    let late = start(&granted);
+    assert_eq!(bounded(late.child.wait()).await, Some(Exit::Signal(9)));
+    for spawned in [&kept, &free] {
+        spawned.child.kill();
+        end(&spawned.child).await;
+    }
+}
+
+#[test]
+fn a_lease_ends_a_process_while_its_starter_stands_still() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (grants, lease) = ProcessLease::channel();
+    grants.send_replace(Some(Instant::now() + Duration::from_secs(1)));
+    let program = Program::new("sh").args(["-c", "trap '' TERM; while :; do sleep 0.1; done"]).lease(lease);
+    let spawned = runtime.block_on(async { program.spawn().unwrap() });
+    // From here on nothing of ours runs but this loop, which only looks: a process that is dead and not waited for is a zombie.
+    let stat = format!("/proc/{}/stat", spawned.child.process_id());
+    let begun = Instant::now();
+    loop {
+        let text = std::fs::read_to_string(&stat).unwrap();
+        let state = text.rsplit_once(") ").unwrap().1.chars().next();
+        if state == Some('Z') {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "it runs on: {text}");
+        std::thread::yield_now();
+    }
+    runtime.block_on(end(&spawned.child));
 }

@@ -10,6 +10,7 @@ use switchboard_bridge::{Driver, Handled, Loss, Port, Severity, Side};
 use switchboard_store::Channel;
 use switchboard_transport::{
     Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, LineReader, Oddities, Spawned, Substitute, TooLong,
+    invalid_line_answer,
 };
 use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
@@ -229,7 +230,14 @@ impl Service {
     fn frame(&mut self, from: Side, frame: Frame) {
         let line = match frame {
             Frame::Message(line) => line,
-            Frame::Noise(noise) | Frame::Unfinished(noise) => {
+            Frame::Noise(noise) => {
+                if !noise.is_blank() {
+                    self.complain(from, &noise.to_string());
+                    self.refuse_invalid(from, &noise.excerpt);
+                }
+                return;
+            }
+            Frame::Unfinished(noise) => {
                 if !noise.is_blank() {
                     self.complain(from, &noise.to_string());
                 }
@@ -237,6 +245,10 @@ impl Service {
             }
             Frame::TooLong(long) => return self.take_too_long(from, &long),
         };
+        // Before anything else: what an agent would answer to an array is its own affair, and some execute it.
+        if self.refuse_invalid(from, &line) {
+            return self.complain(from, &line);
+        }
         if from == Side::Client {
             self.note_request(&line);
             let marked = self.record.as_ref().and_then(|recorded| recorded.recording.mark_prompt(&line));
@@ -300,6 +312,17 @@ impl Service {
             }
             None => {}
         }
+    }
+
+    /// Answers a line of the client that holds no message. Says whether it did.
+    fn refuse_invalid(&mut self, from: Side, line: &str) -> bool {
+        let answer = (from == Side::Client).then(|| invalid_line_answer(line)).flatten();
+        let is_refused = answer.is_some();
+        if let Some(answer) = answer {
+            self.record(Side::Client, Side::Agent, &answer);
+            self.send(Side::Client, OutboundLine::Made(answer));
+        }
+        is_refused
     }
 
     /// Remembers that the client waits for an answer. The bridge reads the line; here its outline is enough.

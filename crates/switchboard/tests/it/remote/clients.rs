@@ -93,3 +93,52 @@ fn the_python_sdk_as_client_of_a_hub() {
         come_to(hub.address.parse().unwrap(), &hub.token, &client, &["1"]);
     }
 }
+
+#[test]
+fn the_error_about_a_certificate_of_openssl_says_how_to_make_one_that_is_taken() {
+    let place = Place::new();
+    let make = |name: &str, more: &[&str]| {
+        let [key, certificate] = ["key", "pem"].map(|ending| place.home().join(format!("{name}.{ending}")));
+        let mut command = std::process::Command::new("openssl");
+        command.args([
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+        ]);
+        command.arg("-keyout").arg(&key).arg("-out").arg(&certificate).args(more);
+        let made = command.output().unwrap();
+        assert!(made.status.success(), "{made:?}");
+        (key.display().to_string(), certificate.display().to_string())
+    };
+    let names = ["-addext", "subjectAltName=DNS:localhost"];
+    let no_authority = ["-addext", "basicConstraints=critical,CA:FALSE"];
+    for (name, more, is_taken) in [
+        ("usual", vec![], false),
+        ("named", names.to_vec(), false),
+        ("server", no_authority.to_vec(), false),
+        ("good", [names, no_authority].concat(), true),
+    ] {
+        let (key, certificate) = make(name, &more);
+        let hub = Hub::start_as(&place, name, &["--tls-cert", &certificate, "--tls-key", &key, "demo"]);
+        let port = hub.address.rsplit_once(':').unwrap().1;
+        for scheme in ["wss", "https"] {
+            let url = format!("{scheme}://localhost:{port}");
+            let mut command = match scheme {
+                "wss" => place.command(&["connect", "--no-wait", &format!("{url}/acp")]),
+                _ => place.command(&["hub", "status", &url]),
+            };
+            command.env("SSL_CERT_FILE", &certificate).env("SWITCHBOARD_TOKEN", &hub.token);
+            let run = place.run_command(command);
+            assert_eq!(run.code == 0, is_taken, "{name} by {scheme}: {}", run.stderr);
+            let says_how = run.stderr.contains("basicConstraints=critical,CA:FALSE")
+                && run.stderr.contains("subjectAltName=DNS:");
+            assert_eq!(says_how, !is_taken, "{name} by {scheme}: {}", run.stderr);
+        }
+    }
+}
