@@ -23,6 +23,9 @@ const TURN: usize = 256;
 const UNREAD: usize = 64 * 1024 * 1024;
 /// How long the standard error of an agent that has ended is waited for.
 const LAST_WORDS: Duration = Duration::from_millis(100);
+/// What is said of an agent that was killed, and more of one that had a lease: its watchdog cannot say why it did so.
+const KILLED: &str = "signal 9";
+const LEASE_OVER: &str = "; agents are killed when their hub cannot renew its lease in time, so that no other hub starts a second one";
 /// Of how many requests it is known which session they are about.
 const ASKED: usize = 4096;
 
@@ -71,7 +74,7 @@ pub(crate) fn start(
     // The task takes what there is, turn by turn, and gives an agent up for which too much waits.
     #[allow(clippy::disallowed_methods)]
     let (sender, lines) = mpsc::unbounded_channel();
-    let spawned = program.spawn();
+    let (spawned, has_lease) = (program.spawn(), program.has_lease());
     let options = BridgeOptions {
         client_version: Some(Version::V2),
         agent_name: name.to_owned(),
@@ -82,7 +85,12 @@ pub(crate) fn start(
     tokio::spawn(async move {
         let ended = match spawned {
             Ok(spawned) => {
-                Host::new(id, Driver::new(options), events.clone(), hurry).run(spawned, lines).await
+                let host = Host::new(id, Driver::new(options), events.clone(), hurry);
+                let mut ended = host.run(spawned, lines).await;
+                if has_lease && ended.reason.contains(KILLED) {
+                    ended.reason.push_str(LEASE_OVER);
+                }
+                ended
             }
             Err(error) => Ended { reason: error.to_string(), ..Ended::default() },
         };

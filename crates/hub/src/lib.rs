@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use switchboard_acp::rpc::RequestId;
-use switchboard_store::{Store, StoreError};
+use switchboard_store::{Role, Store, StoreError};
 use switchboard_transport::server::ServerConnection;
 use switchboard_transport::{Grace, Program};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -82,6 +82,9 @@ pub struct HubOptions {
     pub listener: Option<Box<dyn Listener>>,
     /// What other hubs are told of this one, where they share its log.
     pub about: HubAbout,
+    /// The least role whose clients may pass `mcpServers` and agent options in `_meta`, which start programs and lift
+    /// restrictions on the hub's machine. `None`: no client may.
+    pub agent_options: Option<Role>,
     #[doc(hidden)]
     pub more: switchboard_acp::More,
 }
@@ -105,6 +108,7 @@ impl HubOptions {
             judge: None,
             listener: None,
             about: HubAbout::default(),
+            agent_options: Some(Role::Admin),
             more: switchboard_acp::More,
         }
     }
@@ -144,12 +148,18 @@ impl Hub {
             judge,
             listener,
             about,
+            agent_options,
             more: _,
         } = options;
         let mut log: Box<dyn SessionLog> = match log {
             Some(SharedLog(log)) => log,
             None => Box::new(LocalLog::new(store.clone()).with_limit(open_logs)),
         };
+        let mut agents = agents;
+        if let Some(lease) = log.process_lease() {
+            // Another hub may start an agent for the same session in the same folder as soon as this one's lease is over.
+            agents = agents.into_iter().map(|(name, agent)| (name, agent.lease(lease.clone()))).collect();
+        }
         let names: Vec<String> = agents.iter().map(|(name, _)| name.clone()).collect();
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let mut core = Core::new(CoreOptions {
@@ -161,6 +171,7 @@ impl Hub {
             flow: FLOW,
             tells_standard_error,
             judge,
+            agent_options,
             version: env!("CARGO_PKG_VERSION"),
             name: log.name(),
         });

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use switchboard_acp::rpc::RequestId;
 use switchboard_bridge::Loss;
-use switchboard_store::{Moment, Role, Store, Token};
+use switchboard_store::{Moment, Store, Token, TokenAccess};
 use switchboard_transport::server::ServerConnection;
 use switchboard_transport::{Grace, Program};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
@@ -21,6 +21,7 @@ use crate::core::lines;
 use crate::core::replay::{Replay, ReplayLine};
 use crate::core::{
     ConnectionId, Core, Counts, HostId, Identity, Kept, Memory, Output, Owned, SessionId, SessionSummary,
+    Starter,
 };
 use crate::host::{self, Ended, ForAgent, Said};
 use crate::listener::Listener;
@@ -298,9 +299,15 @@ impl Service {
                 #[allow(clippy::disallowed_methods)]
                 let (lines, receiver) = mpsc::unbounded_channel();
                 self.seats.insert(connection, Seat { lines, who: who.clone() });
+                // The token may have been revoked since it was looked at, when this connection was not known here.
+                self.look_at_access();
+                let is_revoked = self.identity_now(who.clone()).is_none();
                 let repeats_by_id = stream.outgoing.has_streams();
                 self.core.connected(connection, who, agent, is_named, repeats_by_id);
                 tokio::spawn(connection::run(connection, *stream, receiver, self.events.clone(), self.flow));
+                if is_revoked {
+                    self.core.access_changed(connection, None);
+                }
             }
             Event::Message { connection, text } => {
                 self.metrics.from_clients.fetch_add(1, Ordering::Relaxed);
@@ -387,11 +394,16 @@ impl Service {
 
     /// What somebody may do now; `None` when the token was revoked.
     fn identity_now(&self, who: Identity) -> Option<Identity> {
-        if self.local.contains(&who.name) {
+        if self.is_local(&who) {
             return Some(who);
         }
         let tokens = self.store.tokens().ok()?;
         of_token(&tokens, who)
+    }
+
+    /// Whether it is no token of the store. A token of the store may have such a name, but it has a creation time.
+    fn is_local(&self, who: &Identity) -> bool {
+        who.made == 0 && self.local.contains(&who.name)
     }
 
     fn pass(&self, connection: ConnectionId, line: ForConnection) {
@@ -403,8 +415,8 @@ impl Service {
 
     fn act(&mut self, output: Output, log: &mut dyn SessionLog) {
         match output {
-            Output::Create { ticket, agent, owner, folder } => {
-                let begun = log.begin(Beginning { agent, owner, folder });
+            Output::Create { ticket, agent, owner, folder, starter } => {
+                let begun = log.begin(Beginning { agent, owner, folder, starter });
                 self.aside(async move { Event::Created { ticket, begun: Box::new(begun.await) } });
             }
             Output::Remove { session } => drop(tokio::spawn(log.remove(&session))),
@@ -527,13 +539,15 @@ impl Service {
             return;
         }
         // What cannot be read now is read at the next look: nobody may keep what was taken away.
-        let Ok(tokens) = self.store.tokens() else { return };
-        let mut shared: HashMap<String, Vec<String>> = HashMap::new();
-        for token in tokens.iter().filter(|token| token.role < Role::Own) {
-            let Ok(sessions) = self.store.shared_with(&token.name) else { return };
+        let Ok(access) = self.store.token_access() else { return };
+        let mut tokens = Vec::with_capacity(access.len());
+        let mut shared: HashMap<String, Vec<Starter>> = HashMap::new();
+        for TokenAccess { token, sessions, .. } in access {
+            let name: Arc<str> = token.name.as_str().into();
             for session in sessions {
-                shared.entry(session).or_default().push(token.name.clone());
+                shared.entry(session).or_default().push((Arc::clone(&name), token.made.0));
             }
+            tokens.push(token);
         }
         let Ok(hosted) = self.store.all_hosted() else { return };
         let hosted: HashSet<String> = hosted.into_iter().map(|hosted| hosted.id).collect();
@@ -543,8 +557,7 @@ impl Service {
         let connections: Vec<(ConnectionId, Identity)> =
             self.seats.iter().map(|(id, seat)| (*id, seat.who.clone())).collect();
         for (connection, before) in connections {
-            // A token of the store may have such a name, but it was made at some time.
-            if before.made == 0 && self.local.contains(&before.name) {
+            if self.is_local(&before) {
                 continue;
             }
             self.core.access_changed(connection, of_token(&tokens, before));

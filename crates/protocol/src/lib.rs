@@ -93,7 +93,7 @@ pub use moment::Moment;
 #[doc(hidden)]
 pub use more::{More, NoMore};
 pub use recorded::{LineForm, Recorded, RecordedLine};
-pub use registry::{WireType, json_schema, wire_type, wire_types};
+pub use registry::{WireType, is_request, json_schema, wire_type, wire_types};
 pub use senders::{SenderTracker, caller_of};
 pub use side::{Side, Version};
 pub use values::{

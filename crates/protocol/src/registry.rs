@@ -159,6 +159,18 @@ pub(crate) fn caller(name: &str) -> Option<Caller> {
     known.map(|method| method.caller)
 }
 
+/// Whether a method of either version needs an answer, so that it must not be sent as a notification. Extension methods are
+/// not known here.
+///
+/// ```
+/// assert!(switchboard_acp::is_request("session/prompt") && switchboard_acp::is_request("session/load"));
+/// assert!(!switchboard_acp::is_request("session/cancel") && !switchboard_acp::is_request("_my/method"));
+/// ```
+pub fn is_request(name: &str) -> bool {
+    let known = [WireFormat::Any, WireFormat::V1].into_iter().filter_map(|revision| method(name, revision));
+    known.into_iter().any(|method| method.result.is_some() && !method.is_notification_too)
+}
+
 /// All types of a version.
 pub fn wire_types(revision: WireFormat) -> impl Iterator<Item = &'static WireType> {
     let types = if revision == WireFormat::V1 { v1::TYPES } else { v2::TYPES };

@@ -46,32 +46,47 @@ const LENGTH: usize = PREFIX.len() + (RANDOM * 4).div_ceil(3);
 /// The longest name of a token.
 const MAX_NAME: usize = 64;
 
-/// What the owner of a token may do. Each role may do what the ones before it may.
+/// What the holder of a token may do. Each role includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Look at sessions.
+    /// Views sessions.
     View,
-    /// Also answer what agents ask.
+    /// Also answers what agents ask, and cancels turns.
     Answer,
-    /// Also begin sessions, prompt, close and delete them, and see all of them.
-    Own,
+    /// Also starts sessions, and controls those that it started or that are shared with it.
+    Use,
+    /// Does everything, and sees all sessions.
+    Admin,
 }
 
+/// The name of [`Role::Admin`] in earlier versions. Stores of such a version still have it.
+const OLD_ADMIN: &str = "own";
+
 impl Role {
-    /// All of them, in their order.
-    pub const ALL: [Role; 3] = [Role::View, Role::Answer, Role::Own];
+    /// All roles, in their order.
+    pub const ALL: [Role; 4] = [Role::View, Role::Answer, Role::Use, Role::Admin];
 
     /// Its name, as people write it.
     pub fn name(self) -> &'static str {
         match self {
             Role::View => "view",
             Role::Answer => "answer",
-            Role::Own => "own",
+            Role::Use => "use",
+            Role::Admin => "admin",
         }
     }
 
-    /// The role of a name.
+    /// Returns the role of a name. `own` is the old name of `admin`.
+    ///
+    /// ```
+    /// use switchboard_store::Role;
+    ///
+    /// assert_eq!(Role::parse("use"), Some(Role::Use));
+    /// assert_eq!(Role::parse("own"), Some(Role::Admin));
+    /// assert_eq!(Role::parse("root"), None);
+    /// ```
     pub fn parse(name: &str) -> Option<Self> {
+        let name = if name == OLD_ADMIN { Role::Admin.name() } else { name };
         Role::ALL.into_iter().find(|role| role.name() == name)
     }
 }
@@ -91,17 +106,42 @@ pub struct Token {
     pub role: Role,
     /// Whether for all sessions; otherwise for those that are shared with it, and its own.
     pub all: bool,
-    /// When it was made.
+    /// Creation time. No two tokens of a store have the same one, also not those of one name.
     pub made: Moment,
+}
+
+/// A token together with the sessions that are shared with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TokenAccess {
+    /// The token.
+    pub token: Token,
+    /// The ids of the sessions that are shared with it or that it started.
+    pub sessions: Vec<String>,
 }
 
 /// What the writer is to change.
 pub(crate) enum Change {
-    AddToken { token: Token, hash: [u8; blake3::OUT_LEN] },
-    RevokeToken { name: String },
-    Share { session: String, name: String },
-    Unshare { session: String, name: String },
-    Host(Hosted),
+    AddToken {
+        token: Token,
+        hash: [u8; blake3::OUT_LEN],
+    },
+    RevokeToken {
+        name: String,
+    },
+    Share {
+        session: String,
+        name: String,
+    },
+    Unshare {
+        session: String,
+        name: String,
+    },
+    /// Also shares a new session with the token that started it, named by its name and creation time.
+    Host {
+        hosted: Hosted,
+        starter: Option<(String, Moment)>,
+    },
 }
 
 /// What came of a change.
@@ -126,10 +166,18 @@ impl Change {
                 if has_token(name)? {
                     return Ok(Changed::NameTaken);
                 }
+                // A name and a creation time identify a token, so a revoked token's successor of the same name must get a
+                // later time even within one millisecond or after the clock was set back. The counter of changes is
+                // never below any creation time that was given out.
+                let changes: i64 =
+                    transaction.query_row("SELECT changes FROM access", [], |row| row.get(0))?;
+                let made = made.0.max(changes.saturating_add(1));
                 transaction.execute(
                     "INSERT INTO tokens (name, hash, role, sees_all, made) VALUES (?1, ?2, ?3, ?4, ?5)",
-                    params![name, hash.as_slice(), role.name(), all, made.0],
-                )?
+                    params![name, hash.as_slice(), role.name(), all, made],
+                )?;
+                transaction.execute("UPDATE access SET changes = ?1", [made])?;
+                return Ok(Changed::Done);
             }
             Change::RevokeToken { name } => {
                 // Another token of that name has to be given its sessions anew.
@@ -155,9 +203,19 @@ impl Change {
                 transaction
                     .execute("DELETE FROM shares WHERE session = ?1 AND token = ?2", [session, name])?
             }
-            Change::Host(hosted) => {
-                let is_there = hosted.save(transaction)?;
-                return Ok(if is_there { Changed::Done } else { Changed::UnknownSession });
+            Change::Host { hosted, starter } => {
+                if !hosted.save(transaction)? {
+                    return Ok(Changed::UnknownSession);
+                }
+                if let Some((name, made)) = starter {
+                    // A token that was revoked meanwhile gets nothing, and neither does a later one of its name.
+                    transaction.execute(
+                        "INSERT OR IGNORE INTO shares
+                         SELECT ?1, name FROM tokens WHERE name = ?2 AND made = ?3",
+                        params![hosted.id, name, made.0],
+                    )?;
+                }
+                return Ok(Changed::Done);
             }
         };
         if done == 0 {
@@ -274,6 +332,28 @@ impl Store {
         })
     }
 
+    /// All tokens with what is shared with each, as they were at one moment.
+    pub fn token_access(&self) -> Result<Vec<TokenAccess>> {
+        self.read_access(|connection| {
+            // One transaction: between two reads a token could be replaced by another one of its name.
+            let transaction = connection.unchecked_transaction()?;
+            let tokens: Vec<Option<Token>> = {
+                let mut statement = transaction.prepare_cached(&format!("{TOKEN} ORDER BY name"))?;
+                statement.query_map([], token)?.collect::<rusqlite::Result<_>>()?
+            };
+            let mut all = Vec::new();
+            for token in tokens.into_iter().flatten() {
+                let sessions = names(
+                    &transaction,
+                    "SELECT session FROM shares WHERE token = ?1 ORDER BY session",
+                    &token.name,
+                )?;
+                all.push(TokenAccess { token, sessions });
+            }
+            Ok(all)
+        })
+    }
+
     /// A number that is another one after tokens or shares were changed or a session of a hub was deleted, by whichever
     /// process. It is cheap.
     pub fn access_changed(&self) -> Result<u64> {
@@ -289,7 +369,7 @@ impl Store {
     pub(crate) fn change(&self, change: Change, name: &str) -> Result<bool> {
         let session = match &change {
             Change::Share { session, .. } | Change::Unshare { session, .. } => session.clone(),
-            Change::Host(hosted) => hosted.id.clone(),
+            Change::Host { hosted, .. } => hosted.id.clone(),
             Change::AddToken { .. } | Change::RevokeToken { .. } => String::new(),
         };
         let name = name.to_owned();

@@ -2,6 +2,8 @@
 
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
+use switchboard_acp::Moment;
+
 use crate::access::Change;
 use crate::error::Result;
 use crate::store::Store;
@@ -53,7 +55,15 @@ const HOSTED: &str = "SELECT id, agent, agent_session, owner, folder, closed FRO
 impl Store {
     /// Writes down that a hub has a session, or what has changed about that. Waits for the store's writer.
     pub fn host(&self, hosted: &Hosted) -> Result<()> {
-        self.change(Change::Host(hosted.clone()), "").map(drop)
+        self.change(Change::Host { hosted: hosted.clone(), starter: None }, "").map(drop)
+    }
+
+    /// Writes down that a hub has a new session, and shares it in the same transaction with the token that started it, so
+    /// that a crash leaves no session that its starter cannot see. `starter` is the token's name and creation time; where
+    /// there is no such token any more, the session is shared with none.
+    pub fn host_started(&self, hosted: &Hosted, starter: Option<(&str, Moment)>) -> Result<()> {
+        let starter = starter.map(|(name, made)| (name.to_owned(), made));
+        self.change(Change::Host { hosted: hosted.clone(), starter }, "").map(drop)
     }
 
     /// A session of a hub, by the whole id of its recording.

@@ -60,7 +60,7 @@ mod window;
 mod withdrawn;
 mod writer;
 
-pub use access::{Role, Token};
+pub use access::{Role, Token, TokenAccess};
 pub use catalog::Sizes;
 pub use error::{Result, StoreError};
 pub use exchange::{LineError, began, parse_line, to_first_line, to_line};

@@ -223,7 +223,8 @@ fn agent_to_v1<'a>(
         let v2::AgentAuthCapabilities { status, mut meta, mut extra, more: _ } = auth;
         meta::set_apart(&mut meta, Origin::V2, &mut extra, &["logout"]);
         v1::AgentAuthCapabilities {
-            logout: has_logins.then(EmptyObject::new),
+            // An agent of version 1 may have it without offering a login.
+            logout: (meta::take_mark(&mut meta, Origin::V1, "logout") || has_logins).then(EmptyObject::new),
             status,
             meta,
             extra,
@@ -436,8 +437,8 @@ fn agent_to_v2<'a>(
     }
     let auth = auth.and_then(|auth| {
         let v1::AgentAuthCapabilities { logout, status, mut meta, extra, more: _ } = auth;
-        // Where there are logins, all agents of version 2 can log out.
-        keep_mark(&mut meta, Origin::V1, "logout", logout.as_ref());
+        // Where there are logins, all agents of version 2 can log out; where there are none, this tells.
+        keep(&mut meta, Origin::V1, "logout", logout.as_ref());
         let auth = v2::AgentAuthCapabilities { status, meta, extra, more: switchboard_acp::More };
         (auth != v2::AgentAuthCapabilities::new()).then_some(auth)
     });

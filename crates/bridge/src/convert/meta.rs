@@ -64,6 +64,19 @@ pub(crate) fn keep<'v>(meta: &mut Option<Meta<'_>>, from: Origin, name: &str, va
     }
 }
 
+/// Takes out what the other version has no place for. Says whether it was there.
+pub(crate) fn take_mark(meta: &mut Option<Meta<'_>>, from: Origin, name: &str) -> bool {
+    let key = from.key(name);
+    let is_there = meta.iter().flat_map(Meta::entries).any(|(known, _)| *known == *key);
+    if let Some(present) = meta.take_if(|_| is_there) {
+        let kept: Vec<_> = present.entries().filter(|(known, _)| **known != *key).collect();
+        if !kept.is_empty() {
+            *meta = Some(Meta::from_entries(kept));
+        }
+    }
+    is_there
+}
+
 /// Adds what stands in an object that only marks something, for a version that marks it in another way.
 pub(crate) fn keep_mark(
     meta: &mut Option<Meta<'_>>,

@@ -214,9 +214,13 @@ impl Core {
     fn for_all(&mut self, host: HostId, method: &str, params: Option<&Raw<'_>>) {
         let Some(agent) = self.hosts.get(&host).map(|host| host.agent) else { return };
         let text: SharedText = lines::call(None, method, params, Rewrite::default()).into();
-        let concerned = self.connections.iter().filter(|(_, client)| {
-            client.agent == agent && client.is_initialized && client.who.role == switchboard_store::Role::Own
-        });
+        if let Some(host) = self.hosts.get_mut(&host) {
+            host.announce(method, &text);
+        }
+        let concerned = self
+            .connections
+            .iter()
+            .filter(|(_, client)| client.agent == agent && client.is_initialized && client.may_hear_agent());
         let concerned: Vec<ConnectionId> = concerned.map(|(id, _)| *id).collect();
         for connection in concerned {
             self.send(connection, text.clone(), None);
@@ -226,11 +230,12 @@ impl Core {
     /// The agent asks something.
     fn asked(&mut self, host: HostId, request: &Request<'_>, line: &str) {
         let params = request.params.as_ref();
-        if !matches!(&*request.method, PERMISSION | ELICITATION) {
-            return self.refuse_unknown_method(host, &request.id, &request.method);
-        }
+        let is_question = matches!(&*request.method, PERMISSION | ELICITATION);
         let session = lines::text_of(params, "sessionId");
         let Some(session) = session else {
+            if !is_question {
+                return self.pass_request(host, request, None);
+            }
             // It belongs to something that a client has asked for: a prompt, a login.
             let about = params.and_then(request_named);
             let prompted = about.and_then(|id| self.hosts.get(&host)?.session_of_prompt(&id).cloned());
@@ -257,7 +262,10 @@ impl Core {
             }
             return;
         };
-        self.asked_in(host, &id, request, line);
+        match is_question {
+            true => self.asked_in(host, &id, request, line),
+            false => self.pass_request(host, request, Some(&id)),
+        }
     }
 
     /// The agent asks something in a session.

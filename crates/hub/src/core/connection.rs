@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use switchboard_acp::Correlator;
 use switchboard_acp::rpc::RequestId;
+use switchboard_store::Role;
 
 use super::direct::DirectQuestion;
 use super::lines::Outcome;
@@ -52,6 +53,8 @@ pub(super) struct Connection {
     pub(super) is_paused: bool,
     /// Whether it is no connection but one message that another hub has passed on, and which.
     pub(super) guest: Option<String>,
+    /// How many of its notifications were dropped.
+    pub(super) dropped: usize,
     /// Messages behind which it wants to go on. The first of them is being looked for.
     pub(super) seeking: VecDeque<Seeking>,
 }
@@ -162,8 +165,14 @@ impl Connection {
             last_id: 0,
             is_paused: false,
             guest: None,
+            dropped: 0,
             seeking: VecDeque::new(),
         }
+    }
+
+    /// Whether it gets what an agent says outside of all sessions, which may be about any of them.
+    pub(super) fn may_hear_agent(&self) -> bool {
+        self.who.role >= Role::Use && self.who.sees_all()
     }
 
     /// Who answers, for the log.

@@ -8,8 +8,8 @@ use switchboard_store::Role;
 use super::connection::{About, Connection, Topic};
 use super::lines::{self, Outcome, Rewrite};
 use super::memory::{ID_IN_USE, Question, request_named};
-use super::questions::{ELICITATION, MISFITS, cancelled};
-use super::{ConnectionId, Core, HostId, Output};
+use super::questions::{ELICITATION, MISFITS, PERMISSION, cancelled};
+use super::{ConnectionId, Core, HostId, Output, SessionId};
 
 /// How much one client may be asked outside sessions at a time.
 const DIRECT: usize = 16;
@@ -21,6 +21,25 @@ pub(super) struct DirectQuestion {
     pub(super) host: HostId,
     /// The question as the agent put it, about the client's own request.
     pub(super) question: Question,
+    /// The session that it is about, for requests that the hub does not know.
+    pub(super) session: Option<SessionId>,
+    /// The clients that were asked.
+    pub(super) asked: Vec<ConnectionId>,
+}
+
+impl DirectQuestion {
+    /// Whether the hub does not know what is asked: whatever a client answers is passed on.
+    fn is_unknown(&self) -> bool {
+        !matches!(&*self.question.method, PERMISSION | ELICITATION)
+    }
+
+    /// What the agent is told when no client answers.
+    fn no_answer(&self) -> Outcome {
+        match self.is_unknown() {
+            true => Outcome::error(codes::REQUEST_CANCELLED, "the request was cancelled", None),
+            false => cancelled(&self.question.method),
+        }
+    }
 }
 
 impl Connection {
@@ -34,7 +53,7 @@ impl Connection {
 
     /// Whether it can be asked something outside any session.
     fn can_answer_directly(&self, question: &Question) -> bool {
-        self.guest.is_none() && self.who.role >= Role::Own && self.can_answer(question)
+        self.guest.is_none() && self.who.role >= Role::Use && self.can_answer(question)
     }
 }
 
@@ -67,10 +86,54 @@ impl Core {
             let id = id.encode(WireFormat::Any);
             let params = lines::merged(Some(&question.params), &[("requestId", &id)]);
             question.params = Raw::parse(params).unwrap_or(question.params);
-            self.ask_directly(connection, DirectQuestion { host, question }, 0)
+            let direct = DirectQuestion { host, question, session: None, asked: Vec::new() };
+            self.ask_directly(connection, direct, 0)
         });
         let nobody = || "nobody is there who could be asked this outside a session".to_owned();
         is_asked.then_some(()).ok_or_else(|| (codes::INVALID_PARAMS, nobody()))
+    }
+
+    /// Passes a request that the hub does not know on to a client, as a bridge does. Of several the one that came last is asked
+    /// first, and one that does not know the method either leaves it to the next.
+    pub(super) fn pass_request(&mut self, host: HostId, request: &Request<'_>, session: Option<&SessionId>) {
+        let mut question = Question::of(request);
+        let is_it = |(_, asked): (_, &DirectQuestion)| asked.host == host && asked.question.id == question.id;
+        if self.connections.values().flat_map(Connection::direct_questions).any(is_it) {
+            return self.refuse_agent(host, &request.id, codes::INVALID_REQUEST, ID_IN_USE);
+        }
+        if let Some(id) = session
+            && let Some(memory) = self.sessions.get(id).and_then(|known| known.memory.as_ref())
+            && let Some(name) = lines::text_of(Some(&question.params), "sessionId")
+        {
+            let name = lines::quoted(&memory.name_for_clients(id, &name));
+            let params = lines::merged(Some(&question.params), &[("sessionId", &name)]);
+            question.params = Raw::parse(params).unwrap_or(question.params);
+        }
+        let session = session.cloned();
+        self.offer(DirectQuestion { host, question, session, asked: Vec::new() });
+    }
+
+    /// Asks the next client that may answer a request which the hub does not know; where there is none, the agent hears it.
+    fn offer(&mut self, mut direct: DirectQuestion) {
+        let agent = self.hosts.get(&direct.host).map(|host| host.agent);
+        loop {
+            let is_next = |connection: &ConnectionId, client: &Connection| {
+                let is_there = match &direct.session {
+                    Some(session) => client.attachments.contains_key(session),
+                    None => Some(client.agent) == agent && client.is_initialized && client.may_hear_agent(),
+                };
+                is_there && !direct.asked.contains(connection) && client.can_answer_directly(&direct.question)
+            };
+            let mut clients = self.connections.iter().rev();
+            let Some(connection) = clients.find_map(|(id, client)| is_next(id, client).then_some(*id)) else {
+                let message = format!("no client of the hub knows {}", lines::named(&direct.question.method));
+                return self.tell_agent(&direct, &Outcome::error(codes::METHOD_NOT_FOUND, message, None));
+            };
+            direct.asked.push(connection);
+            if self.ask_directly(connection, direct.clone(), 0) {
+                return;
+            }
+        }
     }
 
     fn ask_directly(&mut self, connection: ConnectionId, direct: DirectQuestion, misfits: usize) -> bool {
@@ -80,11 +143,11 @@ impl Core {
         }
         client.last_id += 1;
         let number = RequestId::Number(client.last_id);
-        let text = line_of(&number, &direct);
+        let (text, stream) = (line_of(&number, &direct), direct.session.clone());
         let topic = Topic { about: About::Direct(direct), misfits };
         let is_asked = client.asked.open(Side::Agent, &number, topic).is_ok();
         if is_asked {
-            self.send(connection, text, None);
+            self.send(connection, text, stream.as_ref());
         }
         is_asked
     }
@@ -100,9 +163,12 @@ impl Core {
     ) {
         let Some(client) = self.connections.get_mut(&connection) else { return };
         client.asked.answered(Side::Client, id);
+        if direct.is_unknown() && outcome.is_error_of(codes::METHOD_NOT_FOUND) {
+            return self.offer(direct.clone());
+        }
         let outcome = match direct.question.misfit(&outcome) {
             // The token may have lost the right meanwhile.
-            _ if !client.can_answer_directly(&direct.question) => cancelled(&direct.question.method),
+            _ if !client.can_answer_directly(&direct.question) => direct.no_answer(),
             Some(reason) => {
                 self.tell(format!("an answer to a form does not fit: {reason}"));
                 if misfits < MISFITS && self.ask_directly(connection, direct.clone(), misfits + 1) {
@@ -119,8 +185,11 @@ impl Core {
     pub(super) fn abandon_direct(&mut self, connection: ConnectionId) {
         let Some(client) = self.connections.get_mut(&connection) else { return };
         for OpenRequest { about, .. } in client.asked.drain_of(Side::Agent) {
-            if let About::Direct(direct) = about.about {
-                self.tell_agent(&direct, &cancelled(&direct.question.method));
+            match about.about {
+                // Another client may know what it is about.
+                About::Direct(direct) if direct.is_unknown() => self.offer(direct),
+                About::Direct(direct) => self.tell_agent(&direct, &direct.no_answer()),
+                About::Question(..) => {}
             }
         }
     }
@@ -141,7 +210,7 @@ impl Core {
             self.send(connection, lines::cancel(&id), None);
             if let (Some(_), About::Direct(direct)) = (only, about.about) {
                 // Also what is taken back has an answer.
-                self.tell_agent(&direct, &cancelled(&direct.question.method));
+                self.tell_agent(&direct, &direct.no_answer());
             }
         }
     }

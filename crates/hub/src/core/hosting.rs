@@ -8,7 +8,7 @@ use serde_json::json;
 use switchboard_acp::rpc::{Message, RequestId, codes};
 use switchboard_acp::{Correlator, OpenRequest, Raw, Side, Wire, WireFormat};
 use switchboard_store::Channel;
-use switchboard_transport::Oddities;
+use switchboard_transport::{Oddities, SharedText};
 
 use super::lines::{self, Outcome, Rewrite};
 use super::session::{Prompt, Session};
@@ -26,6 +26,9 @@ const INTRODUCTION_LINE: usize = 64 * 1024;
 pub const NO_HANDSHAKE: &str = "the agent did not answer the handshake";
 /// How many of the last lines of its standard error are told of an agent that does not introduce itself.
 const LAST_LINES: usize = 10;
+/// Of how many methods the last notification outside all sessions is kept, and how many bytes each may have.
+const ANNOUNCED: usize = 16;
+const ANNOUNCED_LINE: usize = 64 * 1024;
 /// How many requests to one agent may be open.
 const OPEN: usize = 10_000;
 
@@ -69,6 +72,9 @@ pub(super) struct Host {
     pub(super) end_reason: Option<String>,
     pub(super) since: u64,
     pub(super) idle_since: Option<u64>,
+    /// The last notification of each method that belongs to no session, such as the state of a login: clients that come later
+    /// would have got it from an agent of their own.
+    announced: Vec<(String, SharedText)>,
 }
 
 /// What a request to an agent is for.
@@ -192,6 +198,7 @@ impl Core {
             end_reason: None,
             since: self.now,
             idle_since: None,
+            announced: Vec::new(),
         };
         let number = host.ask(Purpose::Handshake);
         let params = json!({
@@ -502,8 +509,14 @@ impl Core {
         });
         if let Some(Purpose::Prompt { client, .. }) = found {
             let before = std::mem::replace(client, to);
-            self.release_guest(before.0);
+            return self.supersede(&before);
         }
+        // The log says that an agent got it, and no agent has it any more: nobody would ever answer.
+        let message =
+            "the agent that got this prompt is gone, and how far it came is not known: look at the session";
+        let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
+        self.prompt_failed(session, Some(operation), &error);
+        self.reply(to.0, &to.1, error, None);
     }
 
     /// A session has nothing to do.
@@ -545,6 +558,23 @@ impl Host {
             session.clone_into(&mut self.stranger);
         }
         is_new
+    }
+
+    /// Keeps the last notification of a method, for clients that come later.
+    pub(super) fn announce(&mut self, method: &str, line: &SharedText) {
+        if line.len() > ANNOUNCED_LINE {
+            return;
+        }
+        if let Some((_, last)) = self.announced.iter_mut().find(|(known, _)| known == method) {
+            *last = line.clone();
+        } else if self.announced.len() < ANNOUNCED {
+            self.announced.push((method.to_owned(), line.clone()));
+        }
+    }
+
+    /// What a client that comes now has not heard.
+    pub(super) fn announcements(&self) -> Vec<SharedText> {
+        self.announced.iter().map(|(_, line)| line.clone()).collect()
     }
 
     /// The id of a new request, unless too many are open.

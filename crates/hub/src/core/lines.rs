@@ -93,6 +93,10 @@ fn push_params(out: &mut String, params: Option<&Raw<'_>>, rewrite: Rewrite<'_>)
                 out.push_str(r#""sessionId":"#);
                 push_string(out, session);
             }
+            // What had nothing but the hub's own is as it was before that was added.
+            ("_meta", _) if rewrite.drops_own && !rewrite.adds_meta() && is_own_alone(&value) => {
+                has_meta = true
+            }
             ("_meta", _) if rewrite.adds_meta() || rewrite.drops_own => {
                 has_meta = true;
                 separate(out);
@@ -113,6 +117,12 @@ fn push_params(out: &mut String, params: Option<&Raw<'_>>, rewrite: Rewrite<'_>)
         push_meta(out, None, rewrite);
     }
     out.push('}');
+}
+
+/// Whether metadata has keys, and only those that only the hub understands.
+fn is_own_alone(meta: &Raw<'_>) -> bool {
+    let mut keys = meta.entries().map(|(key, _)| key).peekable();
+    keys.peek().is_some() && keys.all(|key| matches!(&*key, CURSOR | REQUEST | OPERATION | REMEMBERED))
 }
 
 fn push_meta(out: &mut String, meta: Option<&Raw<'_>>, rewrite: Rewrite<'_>) {
@@ -205,6 +215,14 @@ impl Outcome {
         match self {
             Outcome::Result(text) | Outcome::Error(text) => text.len(),
         }
+    }
+
+    /// Whether it is an error with this code.
+    pub(crate) fn is_error_of(&self, code: i32) -> bool {
+        let Outcome::Error(text) = self else { return false };
+        let error = Raw::parse(text.as_str()).ok();
+        error.and_then(|error| error.get("code").map(|known| known.as_str() == code.to_string()))
+            == Some(true)
     }
 
     pub(crate) fn is_error(&self) -> bool {
@@ -346,6 +364,15 @@ pub(crate) fn is_about_memory(params: Option<&Raw<'_>>) -> bool {
     meta.is_some_and(|meta| meta.get(REMEMBERED).is_some_and(|value| value.as_str() == "true"))
 }
 
+/// A key that an object, or the object in its `_meta`, has twice.
+pub(crate) fn duplicate(object: &Raw<'_>) -> Option<String> {
+    let first = |object: &Raw<'_>| {
+        let mut seen = std::collections::HashSet::new();
+        object.entries().map(|(key, _)| key.into_owned()).find(|key| !seen.insert(key.clone()))
+    };
+    first(object).or_else(|| first(&object.get("_meta")?))
+}
+
 /// A position in the log of a session, as clients see it.
 pub(crate) fn cursor(session: &str, sequence: u64) -> String {
     format!("{session}.{sequence}")
@@ -407,6 +434,17 @@ mod tests {
             line,
             r#"{"jsonrpc":"2.0","id":3,"method":"session/prompt","params":{"sessionId":"s","_meta":{"k":2},"prompt":[]}}"#
         );
+    }
+
+    #[test]
+    fn metadata_that_is_the_hubs_alone_leaves_nothing_behind() {
+        let line = |params: &'static str| {
+            let rewrite = Rewrite { drops_own: true, ..Rewrite::default() };
+            call(None, "_x", Some(&Raw::parse(params).unwrap()), rewrite)
+        };
+        let expected = |params: &str| format!(r#"{{"jsonrpc":"2.0","method":"_x","params":{params}}}"#);
+        assert_eq!(line(r#"{"a":1,"_meta":{"switchboard/operationId":"o"}}"#), expected(r#"{"a":1}"#));
+        assert_eq!(line(r#"{"a":1,"_meta":{}}"#), expected(r#"{"a":1,"_meta":{}}"#));
     }
 
     #[test]

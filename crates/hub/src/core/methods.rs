@@ -9,7 +9,7 @@ use switchboard_acp::rpc::{RequestId, codes};
 use switchboard_store::{Channel, Role};
 
 use super::connection::{ATTACHMENTS, Connection, Start};
-use super::hosting::Purpose;
+use super::hosting::{Host, Purpose};
 use super::lines::{self, CURSOR, OPERATION, Outcome};
 use super::memory::Memory;
 use super::requests::{ClientRequest, Named, Refusal, WAITING, client_mut};
@@ -60,18 +60,22 @@ impl Core {
         client_mut(self, connection, |client| client.is_initialized = true);
         let answer = super::capabilities::of_hub(&description);
         self.reply(connection, id, Outcome::Result(answer), None);
+        let may_hear = self.connections.get(&connection).is_some_and(Connection::may_hear_agent);
+        let host = self.host_of(agent).filter(|_| may_hear).and_then(|host| self.hosts.get(&host));
+        for line in host.map(Host::announcements).unwrap_or_default() {
+            self.send(connection, line, None);
+        }
         Ok(())
     }
 
     pub(super) fn new_session(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        self.needs(connection, Role::Own)?;
         self.may_begin()?;
-        let folder = self.folder(params)?;
+        let (folder, params) = self.folders(params)?;
         let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else { return Ok(()) };
         self.may_attach(connection, None)?;
-        if let (Some(host), Some(params)) = (self.ready_host(agent, connection, line), params) {
-            self.open_session(host, folder, params, (connection, id.clone()));
+        if let Some(host) = self.ready_host(agent, connection, line) {
+            self.open_session(host, folder, &params, (connection, id.clone()));
         }
         Ok(())
     }
@@ -79,9 +83,8 @@ impl Core {
     /// Takes a session that only the agent remembers into the hub, with its history.
     pub(super) fn adopt(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        self.needs(connection, Role::Own)?;
         self.may_begin()?;
-        let folder = self.folder(params)?;
+        let (folder, resolved) = self.folders(params)?;
         let Some(name) = lines::text_of(params, "sessionId") else {
             let message = "at /params/sessionId: the id of a session is missing".to_owned();
             return Err((codes::INVALID_PARAMS, message, None));
@@ -96,9 +99,9 @@ impl Core {
             let message = format!("the hub has this session already, as {}", known.id());
             return Err((codes::INVALID_PARAMS, message, Some(json!({"sessionId": &**known.id()}))));
         }
-        if let (Some(host), Some(params)) = (self.ready_host(agent, connection, line), params) {
+        if let Some(host) = self.ready_host(agent, connection, line) {
             let client = (connection, id.clone());
-            self.adopt_session(host, folder, name.into_owned(), params, client);
+            self.adopt_session(host, folder, name.into_owned(), &resolved, client);
         }
         Ok(())
     }
@@ -106,7 +109,8 @@ impl Core {
     /// Asks the agent about what it remembers itself.
     pub(super) fn ask_memory(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, method, params, line } = request;
-        self.needs(connection, Role::Own)?;
+        // `session/unarchive` gets here with a session that the hub does not have, too.
+        self.needs(connection, Role::Admin)?;
         self.may_begin()?;
         if !matches!(method, "session/list" | "session/unarchive") {
             let message = format!("{method} cannot be asked of an agent's own memory");
@@ -259,7 +263,6 @@ impl Core {
 
     pub(super) fn prompt(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        self.needs(connection, Role::Own)?;
         self.may_begin()?;
         let session = self.named(connection, params)?.root("a sub-agent takes no prompts")?;
         self.may_attach(connection, Some(&session))?;
@@ -312,8 +315,8 @@ impl Core {
         let is_same = |name: &Option<String>| name.as_deref() == Some(operation);
         if let Some(prompt) = known.prompts.iter_mut().find(|prompt| is_same(&prompt.operation)) {
             let before = std::mem::replace(&mut prompt.connection, connection);
-            prompt.id = id.clone();
-            self.release_guest(before);
+            let before = (before, std::mem::replace(&mut prompt.id, id.clone()));
+            self.supersede(&before);
             return true;
         }
         match known.memory.as_ref().and_then(|memory| memory.operation(operation)).cloned() {
@@ -334,7 +337,6 @@ impl Core {
 
     pub(super) fn close(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        self.needs(connection, Role::Own)?;
         let session = self.named(connection, params)?.root("a sub-agent is not closed by itself")?;
         if !self.is_ours(&session) {
             return self.elsewhere(&session, connection, line);
@@ -387,7 +389,6 @@ impl Core {
 
     pub(super) fn delete(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        self.needs(connection, Role::Own)?;
         let named = self.named(connection, params);
         let session =
             match named.and_then(|named| named.root("a sub-agent goes with the session that started it")) {
@@ -399,6 +400,7 @@ impl Core {
                 }
                 Err(refusal) => return Err(refusal),
             };
+        self.may_delete(connection, &session)?;
         if !self.is_ours(&session) {
             return self.elsewhere(&session, connection, line);
         }
@@ -423,10 +425,25 @@ impl Core {
         Ok(())
     }
 
+    /// Checks that a client may delete a session: one that is only shared with it stays.
+    fn may_delete(&self, connection: ConnectionId, session: &SessionId) -> Result<(), Refusal> {
+        let (Some(client), Some(known)) = (self.connections.get(&connection), self.sessions.get(session))
+        else {
+            return Ok(());
+        };
+        // What another hub passed on was checked there, where the token and its shares are.
+        if client.guest.is_some() || client.who.role >= Role::Admin || known.is_started_by(&client.who) {
+            return Ok(());
+        }
+        let role = client.who.role.to_string();
+        let message =
+            format!("a token with the role {role} may delete the sessions that it started, and no others");
+        Err((super::FORBIDDEN, message, Some(json!({"role": role, "needs": Role::Admin.to_string()}))))
+    }
+
     /// Gives a session another name. An agent that keeps none leaves that to the log.
     pub(super) fn set_title(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        self.needs(connection, Role::Own)?;
         let Named { session, child } = self.named(connection, params)?;
         if !self.is_ours(&session) {
             return self.elsewhere(&session, connection, line);
@@ -467,8 +484,9 @@ impl Core {
     /// Everything else goes to the agent.
     pub(super) fn forward(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, method, params, line } = request;
-        self.needs(connection, Role::Own)?;
         self.may_begin()?;
+        // Whatever it is: no agent is to be led out of the folders in which sessions may work.
+        self.more_folders(params)?;
         let client = (connection, id.clone());
         if lines::text_of(params, "sessionId").is_none() {
             let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else {
@@ -481,10 +499,15 @@ impl Core {
             return Ok(());
         }
         let Named { session, child } = self.named(connection, params)?;
+        let mut resolved = None;
         if method == "session/fork" {
             self.may_attach(connection, None)?;
             self.same_folder(&session, params)?;
+            if self.is_ours(&session) {
+                resolved = Some(self.folders(params)?.1);
+            }
         }
+        let params = resolved.as_ref().or(params);
         if !self.is_ours(&session) {
             return self.elsewhere(&session, connection, line);
         }

@@ -6,6 +6,7 @@
 //! is safe in the log.
 
 mod agent_lines;
+mod authorization;
 mod capabilities;
 mod connection;
 mod delivery;
@@ -80,8 +81,20 @@ pub struct Identity {
     pub role: Role,
     /// Whether it sees every session, and not only those that are shared with it.
     pub all: bool,
-    /// When the token was made, in milliseconds since 1970: another one may get its name.
+    /// Creation time of the token in Unix milliseconds. Distinguishes tokens that reuse a revoked token's name.
     pub made: i64,
+}
+
+impl Identity {
+    /// Whether it sees every session.
+    pub fn sees_all(&self) -> bool {
+        self.all || self.role >= Role::Admin
+    }
+
+    /// Names the token among all that there were.
+    fn key(&self) -> Arc<str> {
+        format!("{} {}", self.made, self.name).into()
+    }
 }
 
 /// A session of the log.
@@ -130,6 +143,9 @@ impl ToClient {
     }
 }
 
+/// The token that a new session is shared with because its client started it: name and creation time.
+pub(crate) type Starter = (Arc<str>, i64);
+
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Output {
@@ -140,7 +156,7 @@ pub(crate) enum Output {
     /// A connection is to be ended.
     Close { connection: ConnectionId, code: u16, reason: String },
     /// A log is to be begun; [`Core::created`] tells its name.
-    Create { ticket: u64, agent: String, owner: String, folder: String },
+    Create { ticket: u64, agent: String, owner: String, folder: String, starter: Option<Starter> },
     /// A log of a session that did not come to be is to be removed, or one that is deleted.
     Remove { session: SessionId },
     /// The log of a session is to be read as a whole; [`Core::loaded`] takes what it amounts to.
@@ -202,6 +218,8 @@ pub(crate) struct CoreOptions {
     pub(crate) tells_standard_error: bool,
     /// Answers what agents ask, as far as it can.
     pub(crate) judge: Option<Box<dyn Judge>>,
+    /// The least role whose clients may pass MCP servers and agent options; `None`: no client may.
+    pub(crate) agent_options: Option<Role>,
     /// The client that agents see.
     pub(crate) version: &'static str,
     /// The name of this hub among those that share the log, where there can be others.
@@ -639,7 +657,7 @@ impl Core {
         }
         let line = ToClient::plain(lines::answer(id, &outcome).into(), asked.stream.clone());
         if let Some(operation) = asked.operation {
-            self.answers.keep(&client.who.name, operation, outcome);
+            self.answers.keep(&client.who.key(), operation, outcome);
         }
         if let Some((session, sequence)) = after
             && let Some(attachment) = client.attachments.get_mut(session)

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use serde_json::json;
 use switchboard_acp::rpc::{Notification, RequestId, codes};
 use switchboard_acp::{Raw, Side};
-use switchboard_store::{Channel, Role};
+use switchboard_store::Channel;
 
 use super::LOSS_METHOD;
+use super::authorization::is_request;
 use super::connection::{ATTACHMENTS, Connection, Phase};
 use super::delivery::NoSuchPlace;
 use super::lines::{self, OPERATION, Outcome, Rewrite};
 use super::memory::request_named;
-use super::requests::Named;
-use super::{ConnectionId, Core, Output, SessionId};
+use super::requests::{Named, Refusal};
+use super::{ConnectionId, Core, HostId, Output, SessionId};
 
 /// How often an agent is told to stop what it does.
 const CANCELS: usize = 100;
@@ -26,40 +27,73 @@ impl Core {
         line: &Arc<str>,
     ) {
         let params = notification.params.as_ref();
-        match &*notification.method {
+        let method = &*notification.method;
+        // Whatever must be answered is a request: it has its place in the queue of the session, and its checks.
+        if is_request(method) {
+            return self.drop_notification(connection, method, "this method is a request and needs an id");
+        }
+        if let Err((_, reason, _)) = self.authorize(connection, method, params) {
+            return self.drop_notification(connection, method, &reason);
+        }
+        match method {
             "stream/resume" => self.resume_streams(connection, params),
             "$/cancel_request" => self.cancel_request(connection, params),
             LOSS_METHOD => self.loss_reported(connection, params),
             "session/cancel" => {
-                if self.needs(connection, Role::Answer).is_ok()
-                    && let Ok(named) = self.named(connection, params)
-                {
-                    if !self.is_ours(&named.session) {
-                        // Where too much waits, the cancellation is lost as it would be on the way.
-                        let _ = self.elsewhere(&named.session, connection, line);
-                    } else if !self.is_heard(connection, params) {
-                        self.cancel(connection, &named);
+                let named = match self.named(connection, params) {
+                    Ok(named) => named,
+                    Err((_, reason, _)) => return self.drop_notification(connection, method, &reason),
+                };
+                if !self.is_ours(&named.session) {
+                    // Where too much waits, the cancellation is lost as it would be on the way.
+                    if let Err((_, reason, _)) = self.elsewhere(&named.session, connection, line) {
+                        self.drop_notification(connection, method, &reason);
                     }
+                } else if !self.is_heard(connection, params) {
+                    self.cancel(connection, &named);
                 }
             }
-            method => {
-                if self.needs(connection, Role::Own).is_err() {
-                    return;
+            _ => {
+                if let Err(reason) = self.pass_notification(connection, method, params, line) {
+                    self.drop_notification(connection, method, &reason);
                 }
-                let Ok(Named { session, child }) = self.named(connection, params) else { return };
-                if !self.is_ours(&session) {
-                    let _ = self.elsewhere(&session, connection, line);
-                    return;
-                }
-                let Some(known) = self.sessions.get(&session) else { return };
-                let (Some(host), Some(own)) = (known.host, known.agent_session()) else { return };
-                let name = child.unwrap_or_else(|| own.to_owned());
-                let rewrite = Rewrite { session: Some(&name), cursor: None, request: None, drops_own: true };
-                let text = lines::call(None, method, params, rewrite);
-                let _ = self.append(&session, Channel::ToAgent, text.as_str());
-                self.output.push_back(Output::ToHost { host, line: text, session: Some(session) });
             }
         }
+    }
+
+    /// Passes a notification that the hub does not know on to the agent, or says why not.
+    fn pass_notification(
+        &mut self,
+        connection: ConnectionId,
+        method: &str,
+        params: Option<&Raw<'_>>,
+        line: &Arc<str>,
+    ) -> Result<(), String> {
+        let words = |(_, reason, _): Refusal| reason;
+        self.more_folders(params).map_err(words)?;
+        if lines::text_of(params, "sessionId").is_none() {
+            let agent = self.connections.get(&connection).map(|client| client.agent);
+            let host = agent.and_then(|agent| self.host_of(agent));
+            let is_ready = |host: &HostId| self.hosts.get(host).is_some_and(|host| host.is_ready);
+            let host = host.filter(is_ready).ok_or("the agent does not run")?;
+            let rewrite = Rewrite { drops_own: true, ..Rewrite::default() };
+            let line = lines::call(None, method, params, rewrite);
+            self.output.push_back(Output::ToHost { host, line, session: None });
+            return Ok(());
+        }
+        let Named { session, child } = self.named(connection, params).map_err(words)?;
+        if !self.is_ours(&session) {
+            return self.elsewhere(&session, connection, line).map_err(words);
+        }
+        let known = self.sessions.get(&session);
+        let target = known.and_then(|known| Some((known.host?, known.agent_session()?.to_owned())));
+        let (host, own) = target.ok_or("the session has no running agent")?;
+        let name = child.unwrap_or(own);
+        let rewrite = Rewrite { session: Some(&name), cursor: None, request: None, drops_own: true };
+        let text = lines::call(None, method, params, rewrite);
+        let _ = self.append(&session, Channel::ToAgent, text.as_str());
+        self.output.push_back(Output::ToHost { host, line: text, session: Some(session) });
+        Ok(())
     }
 
     /// Whether a client tells something for the second time, because it could not know that it was heard: a cancellation
@@ -67,8 +101,9 @@ impl Core {
     pub(super) fn is_heard(&mut self, connection: ConnectionId, params: Option<&Raw<'_>>) -> bool {
         let Some(client) = self.connections.get(&connection) else { return true };
         let Some(operation) = lines::meta_text(params, OPERATION) else { return false };
-        let is_heard = self.answers.get(&client.who.name, &operation).is_some();
-        self.answers.keep(&client.who.name, operation, Outcome::Result("{}".to_owned()));
+        let key = client.who.key();
+        let is_heard = self.answers.get(&key, &operation).is_some();
+        self.answers.keep(&key, operation, Outcome::Result("{}".to_owned()));
         is_heard
     }
 

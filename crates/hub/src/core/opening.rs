@@ -6,20 +6,21 @@ use std::sync::Arc;
 use serde_json::json;
 use switchboard_acp::rpc::{Message, RequestId, codes};
 use switchboard_acp::{Raw, Side, Wire, WireFormat};
-use switchboard_store::Channel;
+use switchboard_store::{Channel, Role};
 
 use super::connection::Start;
 use super::hosting::Purpose;
 use super::lines::{self, Outcome, Rewrite};
 use super::notices::received;
 use super::session::{Prompt, Session};
-use super::{ConnectionId, Core, FolderRefusal, HostId, Known, Memory, Output, SessionId};
+use super::{ConnectionId, Core, FolderRefusal, HostId, Known, Memory, Output, SessionId, Starter};
 
 /// A session whose log is being begun.
 pub(super) struct Creating {
     pub(super) host: HostId,
     folder: String,
     pub(super) client: (ConnectionId, RequestId<'static>),
+    starter: Option<Starter>,
     opening: Opening,
 }
 
@@ -90,18 +91,26 @@ impl Core {
         opening: Opening,
     ) {
         let Some(agent) = self.hosts.get(&host).map(|host| host.agent) else { return };
-        let owner =
-            self.connections.get(&client.0).map(|client| client.who.name.to_string()).unwrap_or_default();
+        let client_known = self.connections.get(&client.0);
+        let is_forwarded = client_known.is_some_and(|client| client.guest.is_some());
+        let who = client_known.map(|client| client.who.clone());
+        let owner = who.as_ref().map(|who| who.name.to_string()).unwrap_or_default();
+        // Administrators need no share. What another hub passed on is shared there.
+        let starter =
+            who.filter(|who| who.role < Role::Admin && !is_forwarded).map(|who| (who.name, who.made));
         self.last_ticket += 1;
         let ticket = self.last_ticket;
-        self.creating.insert(ticket, Creating { host, folder: folder.clone(), client, opening });
+        let creating = Creating { host, folder: folder.clone(), client, starter: starter.clone(), opening };
+        self.creating.insert(ticket, creating);
         let agent = self.options.agents.get(agent).cloned().unwrap_or_default();
-        self.output.push_back(Output::Create { ticket, agent, owner, folder });
+        self.output.push_back(Output::Create { ticket, agent, owner, folder, starter });
     }
 
     /// A log was begun, or could not be.
     pub(crate) fn created(&mut self, ticket: u64, known: Result<Known, String>) {
-        let Some(Creating { host, folder, client, opening }) = self.creating.remove(&ticket) else { return };
+        let Some(Creating { host, folder, client, starter, opening }) = self.creating.remove(&ticket) else {
+            return;
+        };
         let known = match known {
             Ok(known) => known,
             Err(reason) => {
@@ -113,6 +122,8 @@ impl Core {
         let mut session = Session::at_rest(known);
         session.host = Some(host);
         session.memory = Some(Memory::default());
+        // The store has this share already; what is read from there later says the same.
+        session.shared.extend(starter);
         self.sessions.insert(Arc::clone(&id), session);
         if !self.hosts.contains_key(&host) {
             // The agent is gone; who asked has been told.

@@ -31,6 +31,8 @@ pub(super) struct Passed {
     pub(super) is_due: bool,
     /// Whether the hub has said that it does not write the session.
     pub(super) is_refused: bool,
+    /// Whether the hub gives the answer to a later duplicate of it.
+    pub(super) is_superseded: bool,
 }
 
 /// Something that another hub has passed on.
@@ -129,8 +131,15 @@ impl Core {
     ) {
         let message: Arc<str> = message.to_string().into();
         let output = Output::PassOn { hub: Arc::clone(&hub), ticket, message: Arc::clone(&message) };
-        let passed =
-            Passed { session: Arc::clone(session), hub, message, wanted, is_due: false, is_refused: false };
+        let passed = Passed {
+            session: Arc::clone(session),
+            hub,
+            message,
+            wanted,
+            is_due: false,
+            is_refused: false,
+            is_superseded: false,
+        };
         self.sharing.passed.insert(ticket, passed);
         self.output.push_back(output);
     }
@@ -193,6 +202,14 @@ impl Core {
             (passed.is_due, passed.is_refused) = (true, true);
             return;
         }
+        // The answer goes to a duplicate, which may be an older one that came late, of a connection that is gone. Whoever still
+        // waits here asks again, and gets the outcome that is known by then.
+        if reply.get("taken").is_some() && self.is_awaited(ticket) {
+            if let Some(passed) = self.sharing.passed.get_mut(&ticket) {
+                (passed.is_due, passed.is_superseded) = (true, true);
+            }
+            return;
+        }
         let Some(Passed { session, wanted, .. }) = self.sharing.passed.remove(&ticket) else { return };
         let word = |key: &str| reply.get(key).and_then(Value::as_str).map(str::to_owned);
         let outcome = word("result").map(Outcome::Result).or(word("error").map(Outcome::Error));
@@ -209,6 +226,53 @@ impl Core {
         match reply["declined"] == true {
             true => self.decline(connection, &request, outcome),
             false => self.reply(connection, &request, outcome, after.map(|after| (&session, after))),
+        }
+    }
+
+    /// Whether the client whose request was forwarded is still there and has no answer.
+    fn is_awaited(&self, ticket: u64) -> bool {
+        let wanted = self.sharing.passed.get(&ticket).and_then(|passed| passed.wanted.as_ref());
+        let Some((connection, line)) = wanted else { return false };
+        match Message::decode(line, WireFormat::Any) {
+            Ok(Message::Request(request)) => {
+                let client = self.connections.get(connection);
+                client.is_some_and(|client| client.open.contains(Side::Client, &request.id.into_owned()))
+            }
+            _ => false,
+        }
+    }
+
+    /// Sends a forwarded request once more, as a new one.
+    pub(super) fn send_anew(&mut self, ticket: u64) {
+        let Some(Passed { wanted: Some((connection, line)), .. }) = self.sharing.passed.remove(&ticket)
+        else {
+            return;
+        };
+        self.dispatch(connection, &line);
+    }
+
+    /// Answers forwarded requests whose hub cannot be reached because the servers of the log cannot: nobody knows how long
+    /// that takes.
+    pub(super) fn give_up_forwarded(&mut self, problem: &str) {
+        // Answers to questions stay: their clients wait for nothing.
+        let wanted: Vec<u64> = self
+            .sharing
+            .passed
+            .iter()
+            .filter(|(_, passed)| passed.wanted.is_some())
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        for ticket in wanted {
+            let Some((connection, line)) =
+                self.sharing.passed.remove(&ticket).and_then(|passed| passed.wanted)
+            else {
+                continue;
+            };
+            let message = format!(
+                "{problem}; this was sent to the hub that has the session, and whether that did it is not known: look at \
+                 the session when the log is back"
+            );
+            self.not_started(connection, &line, &Outcome::error(codes::INTERNAL_ERROR, message, None));
         }
     }
 
@@ -293,7 +357,12 @@ impl Core {
             return self.serve(key, &id, &json!({"taken": true}));
         }
         let (Some(line), Some(who)) = (word("line").map(Arc::<str>::from), identity(&message["who"])) else {
-            return;
+            // Whoever waits would ask again without end.
+            let text =
+                "the hub that has the session does not understand the request; are both of the same version?";
+            let error = Outcome::error(codes::INTERNAL_ERROR, text, None);
+            let (word, text) = outcome_text(&error);
+            return self.serve(key, &id, &json!({word: text, "declined": true}));
         };
         self.sharing.last_guest += 1;
         let connection = GUESTS + self.sharing.last_guest;
@@ -333,9 +402,7 @@ impl Core {
     /// What another hub has passed on has its answer.
     pub(super) fn answer_guest(&mut self, connection: ConnectionId, asked: Asked, outcome: Outcome) {
         let guest = self.connections.get(&connection);
-        let Some((key, who)) =
-            guest.and_then(|guest| Some((guest.guest.clone()?, Arc::clone(&guest.who.name))))
-        else {
+        let Some((key, who)) = guest.and_then(|guest| Some((guest.guest.clone()?, guest.who.key()))) else {
             return;
         };
         let Some(session) = self.dismiss(&key) else { return };
@@ -349,12 +416,15 @@ impl Core {
         self.serve(&key, &session, &reply);
     }
 
-    /// Somebody else gets the answer: whoever has passed it on need not ask for it again.
-    pub(super) fn release_guest(&mut self, connection: ConnectionId) {
-        let key = self.connections.get(&connection).and_then(|guest| guest.guest.clone());
-        if let Some(key) = key
-            && let Some(session) = self.dismiss(&key)
-        {
+    /// A duplicate of a prompt gets the answer instead: whoever waited for it is told so.
+    pub(super) fn supersede(&mut self, (connection, request): &(ConnectionId, RequestId<'static>)) {
+        let key = self.connections.get(connection).and_then(|guest| guest.guest.clone());
+        let Some(key) = key else {
+            // Nearly always this connection is gone.
+            let message = "the same prompt was sent again over another connection, which gets the answer";
+            return self.refuse(*connection, request, codes::INTERNAL_ERROR, message, None);
+        };
+        if let Some(session) = self.dismiss(&key) {
             self.serve(&key, &session, &json!({"taken": true}));
         }
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use switchboard_acp::rpc::{RequestId, Response, codes};
+use switchboard_acp::rpc::{RequestId, Response};
 use switchboard_acp::{Raw, Side, Wire, WireFormat};
 use switchboard_store::{Channel, Role};
 
@@ -335,11 +335,6 @@ impl Core {
     pub(super) fn refuse_agent(&mut self, host: HostId, id: &RequestId<'_>, code: i32, message: &str) {
         let line = lines::answer(id, &Outcome::error(code, message, None));
         self.output.push_back(Output::ToHost { host, line, session: None });
-    }
-
-    pub(super) fn refuse_unknown_method(&mut self, host: HostId, id: &RequestId<'_>, method: &str) {
-        let message = format!("the hub does not know {method}");
-        self.refuse_agent(host, id, codes::METHOD_NOT_FOUND, &message);
     }
 }
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use serde_json::json;
 use switchboard_acp::rpc::{Message, RequestId, codes};
 use switchboard_acp::{Raw, Side, Wire, WireFormat};
-use switchboard_store::{Moment, Role};
+use switchboard_store::Moment;
 
 use super::connection::{Asked, Connection, OPEN};
 use super::lines::{self, OPERATION, Outcome};
 use super::memory::{Memory, OF_SUBAGENT};
 use super::session::Session;
-use super::{ConnectionId, Core, FORBIDDEN, FolderRefusal, Identity, Output, SessionId};
+use super::{ConnectionId, Core, Identity, Output, SessionId, Starter};
 
 /// How many messages may wait until a session is there.
 pub(super) const WAITING: usize = 1024;
@@ -84,8 +84,8 @@ impl Core {
         }
     }
 
-    /// Which sessions are shared, with whom.
-    pub(crate) fn set_shares(&mut self, mut shares: HashMap<String, Vec<String>>) {
+    /// Which sessions are shared, with which tokens.
+    pub(crate) fn set_shares(&mut self, mut shares: HashMap<String, Vec<Starter>>) {
         for (id, session) in &mut self.sessions {
             session.shared = shares.remove(&**id).unwrap_or_default().into_iter().collect();
         }
@@ -122,7 +122,7 @@ impl Core {
             let operation = lines::meta_text(params, OPERATION)
                 .or_else(|| is_repeatable.then(|| format!("{connection}:{}", lines::id_text(&id))));
             let known =
-                operation.as_deref().and_then(|operation| self.answers.get(&client.who.name, operation));
+                operation.as_deref().and_then(|operation| self.answers.get(&client.who.key(), operation));
             if let Some(mut outcome) = known.cloned() {
                 // It has been answered, and the answer was lost on the way. The work may be over by now.
                 let session = lines::text_of(params, "sessionId").and_then(|id| self.sessions.get(&*id));
@@ -181,6 +181,7 @@ impl Core {
 
     fn request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, method, params, .. } = request;
+        self.authorize(connection, method, params)?;
         if let Some(problem) = self.log_problem.as_ref().filter(|_| is_written_down(method)) {
             let message = format!("{problem}; the hub continues by itself when the log can be written");
             return Err((codes::INTERNAL_ERROR, message, Some(json!({"log": problem}))));
@@ -220,15 +221,6 @@ impl Core {
 
     // ----- checks
 
-    pub(super) fn needs(&self, connection: ConnectionId, needs: Role) -> Result<(), Refusal> {
-        let role = self.connections.get(&connection).map_or(Role::View, |client| client.who.role);
-        if role >= needs {
-            return Ok(());
-        }
-        let message = format!("a token with the role {role} may not do this; it needs {needs}");
-        Err((FORBIDDEN, message, Some(json!({"role": role.to_string(), "needs": needs.to_string()}))))
-    }
-
     /// The session that a request is about, by the hub's id or that of a sub-agent.
     pub(super) fn named(&self, connection: ConnectionId, params: Option<&Raw<'_>>) -> Result<Named, Refusal> {
         let Some(name) = lines::text_of(params, "sessionId") else {
@@ -259,31 +251,6 @@ impl Core {
             Some(parent) => Ok(Named { session: Arc::clone(parent.id()), child: Some(child.to_owned()) }),
             None => unknown(),
         }
-    }
-
-    pub(super) fn folder(&self, params: Option<&Raw<'_>>) -> Result<String, Refusal> {
-        let refused = |place: &str, folder: &str, FolderRefusal { reason, roots }: FolderRefusal| {
-            let folder = lines::named(folder);
-            let data = json!({"folder": folder, "roots": roots});
-            (codes::INVALID_PARAMS, format!("at /params/{place}: {folder}: {reason}"), Some(data))
-        };
-        let Some(cwd) = lines::text_of(params, "cwd") else {
-            return Err((
-                codes::INVALID_PARAMS,
-                "at /params/cwd: the session's folder is missing".to_owned(),
-                None,
-            ));
-        };
-        let more = params.and_then(|params| params.get("additionalDirectories"));
-        for folder in more.iter().flat_map(Raw::items) {
-            let Some(folder) = folder.as_text() else {
-                let message = "at /params/additionalDirectories: expected absolute paths".to_owned();
-                return Err((codes::INVALID_PARAMS, message, None));
-            };
-            (self.options.folders)(&folder)
-                .map_err(|refusal| refused("additionalDirectories", &folder, refusal))?;
-        }
-        (self.options.folders)(&cwd).map_err(|refusal| refused("cwd", &cwd, refusal))
     }
 
     /// Whether the log of a session has been read; else it is, and the message is looked at again then.

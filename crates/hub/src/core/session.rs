@@ -13,7 +13,7 @@ use super::notices::Announced;
 use super::{
     ConnectionId, HostId, Identity, Known, QueuedPrompt, SessionId, SessionState, SessionSummary, ToClient,
 };
-use switchboard_store::{Moment, Role};
+use switchboard_store::Moment;
 
 /// How many records of a session are kept at hand for those who keep up.
 const WINDOW: usize = 2048;
@@ -26,8 +26,8 @@ const BEGINNING: usize = 200;
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) known: Known,
-    /// With whom it is shared, by the names of their tokens.
-    pub(super) shared: HashSet<String>,
+    /// The tokens that it is shared with, by name and creation time: a later token of a name is another one.
+    pub(super) shared: HashSet<(Arc<str>, i64)>,
     /// `None` until the log was read.
     pub(super) memory: Option<Memory>,
     pub(super) is_loading: bool,
@@ -138,7 +138,13 @@ impl Session {
     }
 
     pub(super) fn is_visible_to(&self, who: &Identity) -> bool {
-        who.role == Role::Own || who.all || self.shared.contains(&*who.name)
+        who.sees_all() || self.shared.contains(&(Arc::clone(&who.name), who.made))
+    }
+
+    /// Whether the client of a token started it. The name alone does not tell: it may be that of a later token, which the
+    /// session is not shared with.
+    pub(super) fn is_started_by(&self, who: &Identity) -> bool {
+        *self.known.owner == *who.name && self.shared.contains(&(Arc::clone(&who.name), who.made))
     }
 
     /// Keeps a record at hand, while somebody looks on.

@@ -27,6 +27,9 @@ const LOOK: u64 = 500;
 /// After how many milliseconds without a word of the hub that writes a session that is at work it is asked for whether it does.
 const SILENCE: u64 = 10_000;
 
+/// After how many milliseconds without the servers of the log requests that were forwarded get an error.
+const GIVE_UP: u64 = 60_000;
+
 /// What other hubs are told of a hub.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HubAbout {
@@ -60,6 +63,8 @@ pub(super) struct Sharing {
     /// What clients here have last wanted of sessions that other hubs write.
     pub(super) acts: VecDeque<(SessionId, Act, ConnectionId)>,
     looked: u64,
+    /// Since when the log cannot be written.
+    problem_since: Option<u64>,
 }
 
 #[cfg(test)]
@@ -237,6 +242,15 @@ impl Core {
         }
         self.sharing.looked = self.now;
         let is_well = self.log_problem.is_none() && !self.ending;
+        match self.log_problem.clone() {
+            None => self.sharing.problem_since = None,
+            Some(problem) => {
+                let since = *self.sharing.problem_since.get_or_insert(self.now);
+                if self.now.saturating_sub(since) >= GIVE_UP {
+                    self.give_up_forwarded(&problem);
+                }
+            }
+        }
         let due: Vec<u64> = self
             .sharing
             .passed
@@ -244,10 +258,14 @@ impl Core {
             .filter_map(|(ticket, passed)| std::mem::take(&mut passed.is_due).then_some(*ticket))
             .collect();
         for ticket in due {
-            let Some(Passed { hub, message, is_refused, .. }) = self.sharing.passed.get(&ticket) else {
+            let Some(Passed { hub, message, is_refused, is_superseded, .. }) =
+                self.sharing.passed.get(&ticket)
+            else {
                 continue;
             };
-            if *is_refused {
+            if *is_superseded {
+                self.send_anew(ticket);
+            } else if *is_refused {
                 self.again(ticket, true);
             } else if self.sharing.hubs.contains_key(hub) || !is_well {
                 let (hub, message) = (Arc::clone(hub), Arc::clone(message));

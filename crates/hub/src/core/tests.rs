@@ -9,6 +9,7 @@ mod listing;
 mod prompting;
 mod remembered;
 mod replayed;
+mod roles;
 mod seeking;
 mod unresponsive;
 mod world;
@@ -135,7 +136,7 @@ impl World {
             Action::Connect(role) => {
                 if self.clients.len() < 5 {
                     let is_translated = role == 2;
-                    let role = [Role::Own, Role::Answer, Role::Own][usize::from(role)];
+                    let role = [Role::Admin, Role::Answer, Role::Admin][usize::from(role)];
                     self.connect_translated(role, is_translated);
                 }
             }
@@ -406,7 +407,7 @@ proptest! {
     ) {
         let mut world = world(flow);
         let mut notes = Notes::default();
-        let first = world.connect(Role::Own);
+        let first = world.connect(Role::Admin);
         world.request(first, "session/new", json!({"cwd": "/w/p"}));
         for action in actions {
             world.act(action, &mut notes);
@@ -420,7 +421,7 @@ proptest! {
 #[test]
 fn a_session_is_named_by_the_hub_where_the_agent_cannot() {
     let mut world = world(100_000);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
     let session = world.session_of(0).unwrap();
@@ -438,7 +439,7 @@ fn a_session_is_named_by_the_hub_where_the_agent_cannot() {
 #[test]
 fn what_waits_for_its_turn_is_known_by_what_its_client_calls_it() {
     let mut world = world(100_000);
-    let (one, other) = (world.connect(Role::Own), world.connect(Role::Own));
+    let (one, other) = (world.connect(Role::Admin), world.connect(Role::Admin));
     world.request(one, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
     let session = world.session_of(0).unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use switchboard_acp::rpc::{Notification, Request, RequestId, codes};
 use switchboard_acp::{Raw, Side};
-use switchboard_store::{Channel, Role};
+use switchboard_store::Channel;
 
 use super::hosting::Purpose;
 use super::lines::{self, Outcome, UNRESPONSIVE};
@@ -200,7 +200,6 @@ impl Core {
     /// A client ends the agent process of a session.
     pub(super) fn end_agent_request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        self.needs(connection, Role::Own)?;
         let session = self.named(connection, params)?.root("a sub-agent has no process of its own")?;
         if !self.is_ours(&session) {
             return self.elsewhere(&session, connection, line);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use switchboard_store::{About, Channel, Moment, Record, Recorder, Store, StoreError};
 
 use super::closer::{Closer, Closing};
-use super::{Beginning, Begun, Later, Prepared, SessionLog, blocking, save};
+use super::{Beginning, Begun, Later, Prepared, SessionLog, blocking, save_started};
 use crate::core::{Known, SessionId};
 
 /// Writes the logs into the store.
@@ -239,7 +239,7 @@ impl SessionLog for LocalLog {
 
 /// Begins the log of a session.
 fn begin(store: &Store, beginning: Beginning) -> Result<Begun, String> {
-    let Beginning { agent, owner, folder } = beginning;
+    let Beginning { agent, owner, folder, starter } = beginning;
     let about = About {
         agent: Some(agent.clone()),
         client: Some(owner.clone()),
@@ -257,7 +257,7 @@ fn begin(store: &Store, beginning: Beginning) -> Result<Begun, String> {
         changed: Moment::now().0,
         length: 0,
     };
-    save(store, &known, "").map_err(|error| error.to_string())?;
+    save_started(store, &known, starter.as_ref()).map_err(|error| error.to_string())?;
     Ok(Begun { known, recorder })
 }
 
@@ -273,8 +273,12 @@ mod tests {
         let mut log = LocalLog::new(store.clone()).with_limit(2);
         let mut ids = Vec::new();
         for _ in 0..6 {
-            let beginning =
-                Beginning { agent: "a".to_owned(), owner: "o".to_owned(), folder: "/w".to_owned() };
+            let beginning = Beginning {
+                agent: "a".to_owned(),
+                owner: "o".to_owned(),
+                folder: "/w".to_owned(),
+                starter: None,
+            };
             let begun = log.begin(beginning).await.unwrap();
             ids.push(log.begun(begun).id);
         }

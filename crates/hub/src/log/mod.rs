@@ -17,12 +17,13 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use switchboard_store::{Channel, Filter, Hosted, Item, Record, Recorder, Store, StoreError};
+use switchboard_store::{Channel, Filter, Hosted, Item, Moment, Record, Recorder, Store, StoreError};
+use switchboard_transport::ProcessLease;
 use tokio::sync::mpsc;
 
 use crate::core::replay::{Replay, ReplayLine};
 use crate::core::seeking::{Found, Sought};
-use crate::core::{HubAbout, Kept, Known, Memory, SessionId};
+use crate::core::{HubAbout, Kept, Known, Memory, SessionId, Starter};
 use crate::service::Event;
 #[cfg(not(feature = "jetstream"))]
 pub use absent::JetStream;
@@ -54,6 +55,8 @@ pub(crate) struct Beginning {
     pub(crate) agent: String,
     pub(crate) owner: String,
     pub(crate) folder: String,
+    /// The token that the session is shared with from its beginning.
+    pub(crate) starter: Option<Starter>,
 }
 
 /// A log that has just been begun; [`SessionLog::begun`] takes it.
@@ -125,6 +128,11 @@ pub(crate) trait SessionLog: Send {
         None
     }
 
+    /// The time for which agents may run without another hub being able to start them as well, where there can be others.
+    fn process_lease(&self) -> Option<ProcessLease> {
+        None
+    }
+
     /// Tells from now on what other hubs do, and tells them about this one.
     fn follow(&mut self, about: HubAbout, events: mpsc::Sender<Event>) {
         drop((about, events));
@@ -171,15 +179,25 @@ pub(crate) async fn blocking<T: Send + 'static>(
 
 /// Writes down whose a session is.
 pub(crate) fn save(store: &Store, known: &Known, agent_session: &str) -> Result<(), StoreError> {
+    store.host(&hosted(known, agent_session))
+}
+
+/// Writes down whose a new session is, and shares it with the token that started it.
+fn save_started(store: &Store, known: &Known, starter: Option<&Starter>) -> Result<(), StoreError> {
+    let starter = starter.map(|(name, made)| (&**name, Moment(*made)));
+    store.host_started(&hosted(known, ""), starter)
+}
+
+fn hosted(known: &Known, agent_session: &str) -> Hosted {
     let Known { id, agent, agent_session: _, owner, folder, title: _, changed: _, length: _ } = known;
-    store.host(&Hosted {
+    Hosted {
         id: id.to_string(),
         agent: agent.clone(),
         agent_session: agent_session.to_owned(),
         owner: owner.clone(),
         folder: folder.clone(),
         closed: false,
-    })
+    }
 }
 
 /// The sessions of earlier times.

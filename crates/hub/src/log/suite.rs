@@ -41,8 +41,12 @@ pub(super) async fn all<P: Place>(place: impl Fn() -> Later<'static, P>) {
 }
 
 async fn begin(log: &mut Box<dyn SessionLog>) -> Known {
-    let beginning =
-        Beginning { agent: "robot".to_owned(), owner: "me".to_owned(), folder: "/tmp".to_owned() };
+    let beginning = Beginning {
+        agent: "robot".to_owned(),
+        owner: "me".to_owned(),
+        folder: "/tmp".to_owned(),
+        starter: None,
+    };
     let begun = log.begin(beginning).await.unwrap();
     log.begun(begun)
 }

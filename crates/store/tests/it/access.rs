@@ -61,7 +61,7 @@ fn names_are_given_once_and_can_stand_anywhere() {
     let Scratch { store, folder: _folder } = scratch();
     for name in ["a", "Änne", "ci.build-2", "anna@phone", &"x".repeat(64)] {
         store.add_token(name, Role::View, false).unwrap();
-        let again = store.add_token(name, Role::Own, true);
+        let again = store.add_token(name, Role::Admin, true);
         assert!(matches!(&again, Err(StoreError::TokenTaken { name: taken }) if taken == name), "{again:?}");
     }
     let changes = store.access_changed().unwrap();
@@ -75,7 +75,7 @@ fn names_are_given_once_and_can_stand_anywhere() {
 
 #[test]
 fn roles_are_in_order_and_have_names() {
-    assert!(Role::View < Role::Answer && Role::Answer < Role::Own);
+    assert!(Role::View < Role::Answer && Role::Answer < Role::Admin);
     for role in Role::ALL {
         assert_eq!(Role::parse(role.name()), Some(role));
     }
@@ -97,7 +97,7 @@ fn stands_in(folder: &Path, text: &str) -> bool {
 #[test]
 fn the_text_of_a_token_is_never_on_the_disk() {
     let Scratch { store, folder } = scratch();
-    let text = store.add_token("sought-after", Role::Own, false).unwrap();
+    let text = store.add_token("sought-after", Role::Admin, false).unwrap();
     assert!(
         folder.path().join("store.sqlite3-wal").metadata().unwrap().len() > 0,
         "the log is looked at, too"
@@ -112,7 +112,7 @@ fn the_text_of_a_token_is_never_on_the_disk() {
 #[test]
 fn a_role_of_a_later_program_allows_nothing() {
     let Scratch { store, folder } = scratch();
-    let text = store.add_token("anna", Role::Own, true).unwrap();
+    let text = store.add_token("anna", Role::Admin, true).unwrap();
     let database = rusqlite::Connection::open(folder.path().join("store.sqlite3")).unwrap();
     database.execute("UPDATE tokens SET role = 'audit'", []).unwrap();
     assert_eq!((store.find_token(&text).unwrap(), store.tokens().unwrap()), (None, vec![]));
@@ -436,4 +436,58 @@ fn who_answered_is_in_the_state_and_in_every_window_of_it() {
     assert!(window.hidden[0] > 10_000, "{:?}", window.hidden);
     assert_eq!(settled(&window), expected);
     assert_eq!(settled(&scratch.store.state(&id, Some(1)).unwrap()), ["pending"]);
+}
+
+#[test]
+fn a_token_of_an_older_store_with_the_role_own_is_an_administrator() {
+    let scratch = scratch();
+    let text = scratch.store.add_token("anna", Role::Admin, false).unwrap();
+    let database = rusqlite::Connection::open(scratch.store.path()).unwrap();
+    let changed = database.execute("UPDATE tokens SET role = 'own' WHERE name = 'anna'", []).unwrap();
+    assert_eq!(changed, 1);
+    assert_eq!(scratch.store.find_token(&text).unwrap().unwrap().role, Role::Admin);
+    assert_eq!(scratch.store.tokens().unwrap()[0].role.name(), "admin");
+}
+
+#[test]
+fn tokens_that_follow_each_other_under_one_name_have_different_creation_times() {
+    let scratch = scratch();
+    let mut last = 0;
+    for _ in 0..50 {
+        scratch.store.add_token("anna", Role::Use, false).unwrap();
+        let made = scratch.store.tokens().unwrap()[0].made.0;
+        assert!(made > last, "{made} after {last}");
+        last = made;
+        scratch.store.revoke_token("anna").unwrap();
+    }
+    // Also when the clock goes back: the counter remembers the last of them.
+    let ahead = last + 1_000_000;
+    let database = rusqlite::Connection::open(scratch.store.path()).unwrap();
+    database.execute("UPDATE access SET changes = ?1", [ahead]).unwrap();
+    scratch.store.add_token("anna", Role::Use, false).unwrap();
+    assert_eq!(scratch.store.tokens().unwrap()[0].made.0, ahead + 1);
+}
+
+#[test]
+fn a_session_is_shared_with_the_token_that_started_it_and_with_no_later_one_of_the_name() {
+    let scratch = scratch();
+    let store = &scratch.store;
+    store.add_token("anna", Role::Use, false).unwrap();
+    let made = store.tokens().unwrap()[0].made;
+    let begin = |made| {
+        let recorder = scratch.begin();
+        let id = recorder.id().to_owned();
+        store.host_started(&hosted(&id), Some(("anna", made))).unwrap();
+        recorder.complete().unwrap();
+        id
+    };
+    let started = begin(made);
+    let access = store.token_access().unwrap();
+    assert_eq!((&*access[0].token.name, &access[0].sessions), ("anna", &vec![started.clone()]));
+    store.revoke_token("anna").unwrap();
+    store.add_token("anna", Role::Use, false).unwrap();
+    assert_eq!(store.shared_with("anna").unwrap(), [""; 0]);
+    // A session that the first token was starting when it was revoked.
+    begin(made);
+    assert_eq!(store.shared_with("anna").unwrap(), [""; 0]);
 }

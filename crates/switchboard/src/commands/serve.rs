@@ -124,6 +124,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         }
         _ => None,
     };
+    if let Some(advice) = tls.as_ref().and_then(Tls::advice) {
+        // Browsers and other clients may take it all the same.
+        eprintln!("switchboard: `switchboard connect` will refuse this hub: {advice}");
+    }
     let open_files = raise_open_files();
     let log = arguments.log.place()?;
     let store = log.open_store(store_file::place(arguments.store.as_ref())?)?;
@@ -272,7 +276,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     if let Some(file) = &arguments.token_file {
         write_token(file, gate.launch_token())?;
     } else if !has_tokens {
-        logger.say("nobody has a token yet; make one with `switchboard tokens add NAME --role own`, or start with --token-file FILE");
+        logger.say("nobody has a token yet; make one with `switchboard tokens add NAME --role admin`, or start with --token-file FILE");
     }
     let tell = logger.clone();
     let roots = settings.roots;
@@ -300,6 +304,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         judge: Some(Box::new(HubJudge::new(rules.clone()))),
         listener: telemetry.clone().map(|telemetry| Box::new(telemetry) as Box<dyn Listener>),
         about,
+        agent_options: settings.agent_options,
         ..HubOptions::new(store.clone(), agents, folders)
     })
     .map_err(store_file::store_error)?;

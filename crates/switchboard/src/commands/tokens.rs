@@ -18,7 +18,7 @@ use crate::store_file::{self, store_error};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     switchboard tokens add phone --role answer --all   # prints the token, this once\n  \
-    switchboard tokens add ci --role own > ci.token\n  \
+    switchboard tokens add ci --role use > ci.token\n  \
     switchboard tokens list\n  \
     switchboard tokens revoke phone                    # its connections are closed at once")]
 pub(crate) struct Arguments {
@@ -45,11 +45,12 @@ struct AddArguments {
     /// A name for it, such as that of a person or a machine
     name: String,
 
-    /// What it allows: to view sessions, also to answer what agents ask, or all that there is
-    #[arg(long, value_name = "view|answer|own", value_parser = parse_role)]
+    /// What it allows: to view sessions; also to answer what agents ask; also to start sessions and control those that it
+    /// started or that are shared with it; everything
+    #[arg(long, value_name = "view|answer|use|admin", value_parser = parse_role)]
     role: Role,
 
-    /// For all sessions, not only for those that are shared with it (own sees all in any case)
+    /// For all sessions, not only for those that are shared with it (admin sees all in any case)
     #[arg(long)]
     all: bool,
 }
@@ -74,7 +75,7 @@ struct RevokeArguments {
 }
 
 fn parse_role(text: &str) -> Result<Role, String> {
-    Role::parse(text).ok_or_else(|| "expected view, answer or own".to_owned())
+    Role::parse(text).ok_or_else(|| "expected view, answer, use or admin".to_owned())
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
@@ -134,7 +135,7 @@ fn to_json(token: &Token, shared: &[String]) -> String {
 fn to_text(token: &Token, shared: &[String]) -> String {
     let Token { name, role, all, made } = token;
     let sees = match (role, all, shared) {
-        (Role::Own, _, _) | (_, true, _) => "all sessions".to_owned(),
+        (Role::Admin, _, _) | (_, true, _) => "all sessions".to_owned(),
         (_, _, []) => "no session yet".to_owned(),
         (_, _, [one]) => one.clone(),
         (_, _, more) => format!("{} sessions", more.len()),

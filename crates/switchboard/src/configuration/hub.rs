@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
+use switchboard_store::Role;
 
 use super::own_configuration;
 use super::roots::Roots;
@@ -15,7 +16,7 @@ const IDLE: Duration = Duration::from_secs(30 * 60);
 /// How long an agent has to stop after a cancellation.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// `{"roots": ["~/projects"], "hub": {"idle": "30m", "cancel_timeout": "30s", "connections": 100}}`.
+/// `{"roots": ["~/projects"], "hub": {"idle": "30m", "cancel_timeout": "30s", "connections": 100, "agent_options": "admin"}}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HubSettings {
     /// Where sessions may work.
@@ -26,6 +27,8 @@ pub(crate) struct HubSettings {
     pub(crate) cancel_timeout: Duration,
     /// How many connections there may be, if not as many as usual.
     pub(crate) connections: Option<usize>,
+    /// The least role whose clients may pass MCP servers and options to agents; `None`: no client may.
+    pub(crate) agent_options: Option<Role>,
 }
 
 impl HubSettings {
@@ -61,8 +64,13 @@ impl HubSettings {
 
     fn parse(configuration: &Value, usual: &Path) -> Result<(Self, Vec<String>), String> {
         let roots = Roots::parse(configuration.get("roots"), usual)?;
-        let mut settings =
-            HubSettings { roots, idle: IDLE, cancel_timeout: CANCEL_TIMEOUT, connections: None };
+        let mut settings = HubSettings {
+            roots,
+            idle: IDLE,
+            cancel_timeout: CANCEL_TIMEOUT,
+            connections: None,
+            agent_options: Some(Role::Admin),
+        };
         let mut problems = Vec::new();
         match configuration.get("hub") {
             None => {}
@@ -86,6 +94,15 @@ impl HubSettings {
                 let number = value.as_u64().and_then(|number| usize::try_from(number).ok());
                 let number = number.filter(|number| *number > 0);
                 self.connections = Some(number.ok_or_else(|| format!("expected a number, found {value}"))?);
+            }
+            // What cannot be understood leaves it to administrators.
+            "agent_options" => {
+                self.agent_options = match value.as_str() {
+                    Some("admin") => Some(Role::Admin),
+                    Some("use") => Some(Role::Use),
+                    Some("nobody") => None,
+                    _ => return Err(format!("expected \"admin\", \"use\" or \"nobody\", found {value}")),
+                };
             }
             _ => return Err("there is no such setting".to_owned()),
         }
@@ -123,6 +140,21 @@ mod tests {
         assert_eq!((settings.idle.as_secs(), settings.connections), (7200, Some(9)));
         assert_eq!(problems, [""; 0]);
         assert_ne!(settings.roots, usual.roots);
+    }
+
+    #[test]
+    fn options_for_agents_are_for_administrators_unless_the_setting_says_otherwise() {
+        let parsed = |value: Value| {
+            let (settings, problems) = parse(&json!({"hub": {"agent_options": value}}));
+            (settings.agent_options, problems.len())
+        };
+        assert_eq!(parse(&json!({})).0.agent_options, Some(Role::Admin));
+        assert_eq!(parsed(json!("use")), (Some(Role::Use), 0));
+        assert_eq!(parsed(json!("admin")), (Some(Role::Admin), 0));
+        assert_eq!(parsed(json!("nobody")), (None, 0));
+        for wrong in [json!("view"), json!(true), json!(["use"])] {
+            assert_eq!(parsed(wrong), (Some(Role::Admin), 1), "it fails closed");
+        }
     }
 
     #[test]

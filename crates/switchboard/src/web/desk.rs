@@ -13,6 +13,7 @@ use super::family;
 use super::live::{Failure, Live, Refused, Visitor};
 use super::live_recording::LiveRecording;
 use super::remembered::Choice;
+use super::roles;
 
 /// For how many of the latest recordings titles are looked up.
 const MAX_TITLES: usize = 200;
@@ -109,6 +110,17 @@ impl Desk {
 
     pub(crate) fn may(&self, role: Role) -> bool {
         self.role() >= role
+    }
+
+    /// Whether files of a session that is seen may be read: by who can have its agent read them.
+    pub(crate) fn may_read_files(&self) -> bool {
+        self.may(Role::Use)
+    }
+
+    /// Whether a recording may be deleted, as far as is known here: the hub decides.
+    pub(crate) fn may_delete(&self, recording: &str) -> bool {
+        let is_own = |session: SessionSummary| *session.owner == *self.who().name;
+        self.may(Role::Admin) || (self.may(Role::Use) && self.session(recording).is_some_and(is_own))
     }
 
     /// Whether there are others, whose sessions may be seen too.
@@ -211,9 +223,9 @@ impl Desk {
         waits.or_else(|| sessions.iter().find(is_awake)).map(|session| session.id.to_string())
     }
 
-    /// Whether a recording may be seen. Those of sessions are the hub's to decide; all others are for owners.
+    /// Whether a recording may be seen. Those of sessions are the hub's to decide; all others are for administrators.
     pub(crate) fn may_see(&self, recording: &str) -> bool {
-        self.may(Role::Own) || self.session(recording).is_some()
+        self.may(Role::Admin) || self.session(recording).is_some()
     }
 
     /// The recording with an id, if it may be seen.
@@ -354,12 +366,11 @@ impl Desk {
 
     /// Deletes a session, or another recording that nobody writes to.
     pub(crate) async fn delete(&self, id: &str) -> Result<(), Failure> {
-        if !self.may(Role::Own) {
-            return Err("only owners delete sessions".to_owned());
-        }
         if let Some(session) = self.session(id) {
             let mut visitor = Visitor::come(&self.app.hub, self.who(), &session.agent).await?;
             visitor.delete(id).await?;
+        } else if !self.may(Role::Admin) {
+            return Err(roles::refusal(self.role(), Role::Admin));
         } else {
             let (store, id) = (self.app.store.clone(), id.to_owned());
             let delete = move || match store.is_recording(&id) {

@@ -37,7 +37,7 @@ pub(crate) async fn sessions(
     if !query.trim().is_empty() {
         return search(desk, query);
     }
-    if !desk.may(Role::Own) {
+    if !desk.may(Role::Admin) {
         return Ok(html! {});
     }
     let remembered = match live.filter(|_| skip == 0) {
@@ -214,7 +214,7 @@ fn search(desk: &Desk, query: &str) -> Result<Markup, Failure> {
         };
         desk.app.store.search(&search).map_err(|error| error.to_string())
     };
-    let hits = if desk.may(Role::Own) {
+    let hits = if desk.may(Role::Admin) {
         find(None)?
     } else {
         // So that what others have does not take the place of what can be seen.

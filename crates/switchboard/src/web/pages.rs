@@ -161,7 +161,7 @@ fn door(is_hub: bool) -> Markup {
                     button type="submit" { "Come in" }
                 }
                 p class="meta" {
-                    "Who runs this hub makes one with " code { "switchboard tokens add NAME --role view|answer|own" } "."
+                    "Who runs this hub makes one with " code { "switchboard tokens add NAME --role view|answer|use|admin" } "."
                 }
             }
             p { "Each link of Switchboard works once, and for a minute. For a new one:" }

@@ -21,6 +21,8 @@ const MOST_UNKNOWN: usize = 20;
 /// What is shown.
 pub(crate) struct Subject<'a> {
     pub(crate) desk: &'a Desk,
+    /// Why what was to be looked at cannot be.
+    pub(crate) missing: Option<&'a Failure>,
     /// Why nobody can act in a session of a hub.
     pub(crate) refusal: Option<&'a Failure>,
     pub(crate) sight: Option<Sight<'a>>,
@@ -96,7 +98,7 @@ pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
         ("hub-sessions", lists::of_hub(desk, subject.room().map(|room| &*room.id)).into_string()),
         ("role", desk.role().to_string()),
     ]);
-    if desk.may(Role::Own) {
+    if desk.may(Role::Use) {
         panels.extend([
             ("agent-choice", lists::agents(desk).into_string()),
             ("known-folders", lists::folders(desk).into_string()),
@@ -222,9 +224,9 @@ fn at_work(subject: &Subject<'_>, below: &Below) -> Markup {
 /// What can be done with the session as a whole: by the agent, with that of no sub-agent; and by us.
 fn offers(subject: &Subject<'_>, session: Option<&Named>) -> Markup {
     let (Some(room), Some(session)) = (subject.room(), session) else { return html! {} };
-    let is_owner = subject.desk.may(Role::Own);
+    let may_act = subject.desk.may(Role::Use);
     let is_root = subject.shown.is_some_and(|shown| shown.parent.is_none());
-    let live = subject.asker().filter(|_| is_root && is_owner);
+    let live = subject.asker().filter(|_| is_root && may_act);
     let can = |what: fn(&v2::SessionCapabilities<'_>) -> bool| live.is_some_and(|live| live.offers(what));
     html! {
         button type="button" data-action="changes" { "Changed files" }
@@ -240,7 +242,7 @@ fn offers(subject: &Subject<'_>, session: Option<&Named>) -> Markup {
         }
         button type="button" data-action="export" { "Export…" }
         button type="button" data-action="print" { "Print" }
-        @if is_owner {
+        @if subject.desk.may_delete(&room.id) {
             button type="button" data-action="delete" data-recording=(room.id) data-title=(session.name) { "Delete…" }
         }
     }
@@ -257,6 +259,9 @@ const DEMO_EXAMPLES: [&str; 3] = ["edit", "permission", "subagents"];
 
 /// What stands in a session in which nothing was said yet.
 fn hint(subject: &Subject<'_>) -> Markup {
+    if subject.missing.is_some() {
+        return html! {};
+    }
     if subject.room().is_none() {
         return starting(subject.desk);
     }
@@ -287,7 +292,7 @@ fn first_screen(subject: &Subject<'_>) -> Markup {
     html! {
         h2 { (render::visible_line(description.name())) " " span class="meta" { (render::visible_line(version)) } }
         p { "works in " code { (render::visible_line(&live.folder.display().to_string())) } }
-        @if subject.desk.may(Role::Own) {
+        @if subject.desk.may(Role::Use) {
             p class="meta" { "Tell the agent below what to do, or try:" }
             p class="examples" {
                 @for example in examples {
@@ -351,7 +356,7 @@ fn queue(subject: &Subject<'_>) -> Markup {
 /// What a message does now: it begins a turn (`prompt`), it goes to the turn that is at work (`steer`), it is kept until the
 /// session is there (`later`), or it cannot be said: sub-agents listen to their own agent.
 fn speech(subject: &Subject<'_>, snapshot: Option<&Snapshot>) -> &'static str {
-    if !subject.desk.may(Role::Own) || !subject.is_now {
+    if !subject.desk.may(Role::Use) || !subject.is_now || subject.missing.is_some() {
         return "";
     }
     if subject.shown.is_some_and(|shown| shown.parent.is_some()) {
@@ -413,6 +418,7 @@ fn trouble(subject: &Subject<'_>) -> Markup {
         (elsewhere(subject))
         @if others.len() > MOST_ASKING { p { "More wait in " (others.len() - MOST_ASKING) " other sessions." } }
         @match (live, subject.hosted(), here) {
+            (_, _, None) if subject.missing.is_some() => (missing(subject)),
             (_, _, None) => (before_a_session(desk)),
             (Some(live), known, _) => {
                 @if let Some(reason) = live.ended() {
@@ -420,19 +426,19 @@ fn trouble(subject: &Subject<'_>) -> Markup {
                     button type="button" data-action="attach" { "Connect again" }
                 } @else if known.as_ref().is_some_and(|known| known.is_unresponsive) {
                     p { "The agent did not stop after the cancellation. Its process still runs." }
-                    @if desk.may(Role::Own) {
+                    @if desk.may(Role::Use) {
                         p class="meta" { "Your next message starts it again." }
                         button type="button" data-action="end-agent" { "End the agent process" }
                     }
                 } @else if let Some(reason) = known.and_then(|known| known.lost) {
                     p { "The agent is gone: " (render::visible(&reason)) }
                     p class="meta" { "Your next message starts it again." }
-                } @else if live.has_lost_login() && desk.may(Role::Own) { (lost_login(live)) }
+                } @else if live.has_lost_login() && desk.may(Role::Admin) { (lost_login(live)) }
             }
             (None, Some(known), _) => (at_rest(subject, &known)),
             (None, None, Some(_)) => (only_recorded(subject)),
         }
-        @if let (Some(_), Lobby::Refused(live, reason)) = (here, desk.lobby()) { (logins(&live, &reason)) }
+        @if let (Some(_), Lobby::Refused(live, reason)) = (here, desk.lobby()) { (logins(desk, &live, &reason)) }
     }
 }
 
@@ -457,6 +463,14 @@ fn elsewhere(subject: &Subject<'_>) -> Markup {
     }
 }
 
+/// What was to be looked at is not there.
+fn missing(subject: &Subject<'_>) -> Markup {
+    html! {
+        p { "This address leads nowhere: " (render::visible(subject.missing.map_or("", String::as_str))) }
+        p class="meta" { "Choose a session from the list." }
+    }
+}
+
 /// Where nothing is looked at.
 fn before_a_session(desk: &Desk) -> Markup {
     html! {
@@ -466,9 +480,9 @@ fn before_a_session(desk: &Desk) -> Markup {
                 p { "The agent cannot be started: " (render::visible(&reason)) }
                 button type="button" data-action="start" { "Try again" }
             },
-            Lobby::Refused(live, reason) => (logins(&live, &reason)),
+            Lobby::Refused(live, reason) => (logins(desk, &live, &reason)),
             Lobby::Empty | Lobby::Opened(_) => p {
-                @if desk.may(Role::Own) { "Choose a session, or begin a new one." }
+                @if desk.may(Role::Use) { "Choose a session, or begin a new one." }
                 @else { "Choose a session. Those that are shared with you are listed." }
             },
         }
@@ -482,7 +496,7 @@ fn at_rest(subject: &Subject<'_>, known: &SessionSummary) -> Markup {
         @if let Some(reason) = subject.refusal {
             p { "Nothing can be done in this session: " (render::visible(reason)) }
             button type="button" data-action="attach" { "Try again" }
-        } @else if known.state == SessionState::AtRest && subject.desk.may(Role::Own) {
+        } @else if known.state == SessionState::AtRest && subject.desk.may(Role::Use) {
             @if is_possible {
                 p class="meta" { "This session is at rest." }
                 button type="button" data-action="attach" { "Go on with this session" }
@@ -498,7 +512,7 @@ fn only_recorded(subject: &Subject<'_>) -> Markup {
     let Subject { desk, session, .. } = *subject;
     let Some(about) = subject.room().map(|room| &room.about) else { return html! {} };
     let (Some(folder), Some(agent)) = (&about.project, &about.agent) else { return html! {} };
-    let is_possible = !session.is_empty() && desk.may(Role::Own) && desk.agents().contains(agent);
+    let is_possible = !session.is_empty() && desk.may(Role::Admin) && desk.agents().contains(agent);
     html! {
         @if is_possible {
             p class="meta" { "This is a recording." }
@@ -524,16 +538,19 @@ fn waiting_anywhere(subject: &Subject<'_>) -> String {
 const MOST_ASKING: usize = 5;
 
 /// Why an agent has opened no session, and the ways to log in.
-fn logins(live: &Live, reason: &str) -> Markup {
+fn logins(desk: &Desk, live: &Live, reason: &str) -> Markup {
     let methods = &live.agent.description().auth_methods;
     html! {
         p { "No session is open: " (render::visible(reason)) }
         @if methods.is_empty() {
             button type="button" data-action="new" { "Try again" }
-        } @else {
+        } @else if desk.may(Role::Admin) {
             p { "It may want a login first." }
+            @for method in methods { (login(live, method)) }
+        } @else {
+            p { "It may want a login first, which an administrator of this hub has to do." }
+            button type="button" data-action="new" { "Try again" }
         }
-        @for method in methods { (login(live, method)) }
     }
 }
 

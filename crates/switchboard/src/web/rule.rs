@@ -30,7 +30,7 @@ pub(crate) fn offer(
     snapshot: &Snapshot,
     permission: &Permission,
 ) -> Option<render::Part> {
-    if !desk.may(Role::Own) {
+    if !desk.may(Role::Admin) {
         return None;
     }
     if let Some(reason) = desk.app.rules.take_no_more() {
@@ -56,8 +56,8 @@ struct Making {
 impl Making {
     /// Of the question as it is; `read` is the revision of what was read.
     fn of(desk: &Desk, live: &Live, id: &str, read: &str, decision: RuleDecision) -> Result<Self, Failure> {
-        if !desk.may(Role::Own) {
-            return Err("only who owns this hub can make rules".to_owned());
+        if !desk.may(Role::Admin) {
+            return Err("only administrators of this hub can make rules".to_owned());
         }
         if let Some(reason) = desk.app.rules.take_no_more() {
             return Err(reason.to_owned());

@@ -11,7 +11,6 @@ use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
 use serde::Serialize;
 use serde_json::{Value, json};
 use switchboard_hub::SessionState;
-use switchboard_store::Role;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::block_in_place;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, timeout};
@@ -22,7 +21,7 @@ use super::live::{Failure, Live};
 use super::live_recording::LiveRecording;
 use super::request::{Format, Numbered, Request};
 use super::view::View;
-use super::{actions, changes, export, files, find, lists, pictures, render, verdict, wire};
+use super::{actions, changes, export, files, find, lists, pictures, render, roles, verdict, wire};
 
 /// The least time between two frames.
 const FRAME: Duration = Duration::from_millis(16);
@@ -99,21 +98,6 @@ struct Tab {
     /// Whether the last frame is on the screen.
     is_shown: bool,
     is_dirty: bool,
-}
-
-/// Whether a request shows recorded messages as they are, or a session as it was at an earlier time.
-fn shows_records(request: &Request) -> bool {
-    match request {
-        Request::Wire { window, .. } => window.is_some(),
-        Request::At { rows } => rows.is_some(),
-        Request::Message { .. }
-        | Request::Find { .. }
-        | Request::QuestionMessage { .. }
-        | Request::MessagesOf { .. }
-        | Request::EntryOf { .. }
-        | Request::Verdict => true,
-        _ => false,
-    }
 }
 
 /// What came of a request that takes long.
@@ -280,11 +264,11 @@ impl Tab {
                 return self.send_answer(0, Err(reason)).await;
             }
         };
+        let needs = roles::needed(&request);
+        if !self.desk.may(needs) {
+            return self.send_answer(number, Err(roles::refusal(self.desk.role(), needs))).await;
+        }
         let outcome = match request {
-            // Recorded messages hold text that was replaced or cleared since, and are for those who may see everything.
-            request if shows_records(&request) && !self.desk.may(Role::Own) => {
-                Err("the recorded messages are shown to owners of the hub only".to_owned())
-            }
             Request::Shown => {
                 self.is_shown = true;
                 return Ok(());
@@ -380,11 +364,17 @@ impl Tab {
     }
 
     fn look(&mut self, recording: Option<String>, session: Option<String>) -> Result<Value, Failure> {
+        let is_chosen = recording.is_some();
         let room = match recording.or_else(|| self.desk.usual()) {
-            Some(id) => Some(block_in_place(|| self.desk.room(&id))?),
-            None => None,
+            Some(id) => block_in_place(|| self.desk.room(&id)).map(Some),
+            None => Ok(None),
         };
-        self.view.look(room, session.unwrap_or_default());
+        match room {
+            Ok(room) => self.view.look(room, session.unwrap_or_default()),
+            // Nothing else is shown in its place: what is said there would go to another session.
+            Err(reason) if is_chosen => self.view.miss(reason),
+            Err(reason) => return Err(reason),
+        }
         Ok(Value::Null)
     }
 
@@ -442,7 +432,7 @@ impl Tab {
         };
         let cache = &self.desk.app.cache;
         let changes = block_in_place(|| changes::of_file(&snapshot, &path, folder.as_deref(), cache));
-        let live = self.view.live(&self.desk).filter(|_| self.desk.may(Role::Own));
+        let live = self.view.live(&self.desk).filter(|_| self.desk.may_read_files());
         let file = match live {
             Some(live) => block_in_place(|| files::show(&live, &snapshot, &path, changes.is_some(), line)),
             None => Err("no agent runs".to_owned()),
@@ -457,10 +447,10 @@ impl Tab {
         }
     }
 
-    /// Where the files of the session are. Only owners see files, and only as they are now.
+    /// Where the files of the session are, for who may read them, and only as they are now.
     fn folder(&self) -> Option<std::path::PathBuf> {
         let project = self.view.room.as_ref()?.about.project.as_ref();
-        project.filter(|_| self.desk.may(Role::Own) && self.view.is_now()).map(std::path::PathBuf::from)
+        project.filter(|_| self.desk.may_read_files() && self.view.is_now()).map(std::path::PathBuf::from)
     }
 
     fn changes(&self) -> Result<Value, Failure> {

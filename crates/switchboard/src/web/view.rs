@@ -48,6 +48,8 @@ pub(crate) struct Frame {
 pub(crate) struct View {
     pub(crate) room: Option<Arc<LiveRecording>>,
     pub(crate) session: String,
+    /// Why what was to be looked at cannot be.
+    missing: Option<Failure>,
     /// The session of a hub that is looked at, where somebody can act in it, or why not.
     pub(crate) attached: Option<Result<Arc<Live>, Failure>>,
     at: Option<(usize, Conversation)>,
@@ -72,6 +74,7 @@ impl View {
         View {
             room: None,
             session: String::new(),
+            missing: None,
             attached: None,
             at: None,
             was_preview: false,
@@ -90,11 +93,18 @@ impl View {
             self.attached = None;
         }
         (self.room, self.session) = (room, session);
+        self.missing = None;
         self.window = 0..0;
         self.skipped_questions = 0;
         self.at = None;
         self.wire = None;
         self.forget();
+    }
+
+    /// Looks at nothing, because what was asked for is not there.
+    pub(crate) fn miss(&mut self, reason: Failure) {
+        self.look(None, String::new());
+        self.missing = Some(reason);
     }
 
     fn forget(&mut self) {
@@ -136,6 +146,7 @@ impl View {
     /// The session in which somebody can act. Before there is one, an agent that waits for a login.
     pub(crate) fn live(&self, desk: &Desk) -> Option<Arc<Live>> {
         match (&self.room, desk.lobby()) {
+            _ if self.missing.is_some() => None,
             (Some(_), _) => self.attached.clone()?.ok(),
             (None, Lobby::Refused(live, _)) => Some(live),
             (None, _) => None,
@@ -183,6 +194,7 @@ impl View {
         let is_now = self.at.is_none();
         let subject = Subject {
             desk,
+            missing: self.missing.as_ref(),
             refusal: self.attached.as_ref().and_then(|attached| attached.as_ref().err()),
             sight,
             live: live.as_deref(),
@@ -233,6 +245,7 @@ impl View {
     /// Where nothing is chosen yet: the first session that was opened, and the latest that it has been.
     fn choose_session(&mut self, desk: &Desk) {
         if self.room.is_none()
+            && self.missing.is_none()
             && let Lobby::Opened(id) = desk.lobby()
         {
             self.room = desk.room(&id).ok();

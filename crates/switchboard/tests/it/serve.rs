@@ -82,6 +82,59 @@ fn cursors(messages: &[Value]) -> Vec<u64> {
 }
 
 #[test]
+fn a_team_shares_a_hub_and_each_sees_what_it_started() {
+    let place = Place::new();
+    let hub = Hub::start(&place, &["demo"]);
+    let token = |name: &str| {
+        let made = place.run(&["tokens", "add", name, "--role", "use", "--store", hub.store()]);
+        assert_eq!(made.code, 0, "{}", made.stderr);
+        made.stdout.trim().to_owned()
+    };
+    let [anna, ben] = ["anna", "ben"].map(token);
+    block_on(async {
+        let mut first = hub.client_as(&anna, 2).await;
+        let session = first.new_session(&place).await;
+        first.prompt(&session, "hello").await;
+        first.until_idle().await;
+        let mut other = hub.client_as(&ben, 2).await;
+        assert_eq!(other.ask("session/list", json!({})).await["result"]["sessions"], json!([]));
+        let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]});
+        assert_eq!(other.ask("session/prompt", prompt.clone()).await["error"]["code"], -32002);
+        let server = json!([{"type": "stdio", "name": "s", "command": "/bin/true", "args": [], "env": []}]);
+        let refused = other.ask("session/new", json!({"cwd": place.work(), "mcpServers": server})).await;
+        assert_eq!(refused["error"]["code"], -32004, "{refused}");
+        assert_eq!(refused["error"]["data"]["setting"], "hub.agent_options", "{refused}");
+        let wrong = json!({"cwd": place.work(), "additionalDirectories": "/etc", "mcpServers": []});
+        assert_eq!(other.ask("session/new", wrong).await["error"]["code"], -32602);
+
+        // A later token of the same name has nothing of the first, not even at once.
+        let revoked = place.run(&["tokens", "revoke", "anna", "--store", hub.store()]);
+        assert_eq!(revoked.code, 0, "{}", revoked.stderr);
+        let anna = token("anna");
+        let mut later = hub.client_as(&anna, 2).await;
+        assert_eq!(later.ask("session/list", json!({})).await["result"]["sessions"], json!([]));
+        assert_eq!(later.ask("session/prompt", prompt).await["error"]["code"], -32002);
+        let mut admin = hub.client(2).await;
+        assert_eq!(admin.ask("session/list", json!({})).await["result"]["sessions"][0]["sessionId"], session);
+    });
+    // What it started it still has after the hub was killed.
+    let listed = |token: &str, hub: &Hub| {
+        block_on(async {
+            let mut client = hub.client_as(token, 2).await;
+            client.ask("session/list", json!({})).await["result"]["sessions"].as_array().unwrap().len()
+        })
+    };
+    let mut hub = hub;
+    block_on(async {
+        let mut client = hub.client_as(&ben, 2).await;
+        client.new_session(&place).await;
+    });
+    hub.cut_off();
+    let hub = Hub::start(&place, &["demo"]);
+    assert_eq!(listed(&ben, &hub), 1);
+}
+
+#[test]
 fn clients_of_both_versions_look_at_one_session() {
     let place = Place::new();
     let hub = Hub::start(&place, &["demo"]);
@@ -480,7 +533,7 @@ fn roles_and_sharing_are_kept() {
         let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]});
         let refused = viewer.ask("session/prompt", prompt).await;
         assert_eq!(refused["error"]["code"], -32004, "{refused}");
-        assert_eq!(refused["error"]["data"], json!({"role": "view", "needs": "own"}));
+        assert_eq!(refused["error"]["data"], json!({"role": "view", "needs": "use"}));
         let refused = viewer.ask("session/new", json!({"cwd": place.work()})).await;
         assert_eq!(refused["error"]["code"], -32004, "{refused}");
 

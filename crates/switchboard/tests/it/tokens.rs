@@ -73,7 +73,9 @@ fn a_token_is_printed_alone_on_one_line_and_never_again() {
     assert!(text.starts_with("sb_") && !text.contains(char::is_whitespace), "{token:?}");
     let found = scratch.store().find_token(text).unwrap().unwrap();
     assert_eq!((&*found.name, found.role, found.all), ("anna", Role::Answer, false));
+    // The old name of the role.
     scratch.quietly(&["tokens", "add", "ci", "--role", "own"]);
+    scratch.quietly(&["tokens", "add", "team", "--role", "use"]);
     scratch.quietly(&["tokens", "add", "wall", "--role", "view", "--all"]);
     let listed = scratch.quietly(&["tokens", "list"]);
     let words: Vec<Vec<&str>> = listed
@@ -83,17 +85,17 @@ fn a_token_is_printed_alone_on_one_line_and_never_again() {
     let column = |at: usize| words.iter().map(|line| line[at]).collect::<Vec<_>>();
     assert_eq!(
         (column(0), column(1)),
-        (vec!["anna", "ci", "wall"], vec!["answer", "own", "view"]),
+        (vec!["anna", "ci", "team", "wall"], vec!["answer", "admin", "use", "view"]),
         "{listed}"
     );
-    assert_eq!(column(3), ["no session yet", "all sessions", "all sessions"], "{listed}");
+    assert_eq!(column(3), ["no session yet", "all sessions", "no session yet", "all sessions"], "{listed}");
     let json: Vec<Value> = scratch
         .quietly(&["tokens", "list", "--json"])
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     assert_eq!(
-        (&json[0]["name"], &json[0]["role"], &json[2]["all"]),
+        (&json[0]["name"], &json[0]["role"], &json[3]["all"]),
         (&json!("anna"), &json!("answer"), &json!(true))
     );
     assert!(!listed.contains("sb_") && json.iter().all(|line| !line.to_string().contains("sb_")));
@@ -128,7 +130,7 @@ fn what_is_wrong_about_a_token_is_told_with_what_to_do() {
     let launch = scratch.refused(&["tokens", "add", "launch", "--role", "own"]);
     assert!(launch.contains("each start of a hub") && launch.contains("another name"), "{launch}");
     let role = scratch.refused(&["tokens", "add", "ben", "--role", "root"]);
-    assert!(role.contains("expected view, answer or own"), "{role}");
+    assert!(role.contains("expected view, answer, use or admin"), "{role}");
     scratch.refused(&["tokens", "add", "ben"]);
     assert_eq!(scratch.store().tokens().unwrap().len(), 1);
 }

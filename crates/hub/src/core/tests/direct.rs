@@ -23,7 +23,7 @@ fn login(can: Value) -> Login {
     world.next_connection += 1;
     let client = world.next_connection;
     world.clients.insert(client, Client::default());
-    world.core.connected(client, who("anna", Role::Own), 0, false, false);
+    world.core.connected(client, who("anna", Role::Admin), 0, false, false);
     let info = json!({"name": "c", "version": "1"});
     world.request(client, "initialize", json!({"protocolVersion": 2, "info": info, "capabilities": can}));
     world.request(client, "session/new", json!({"cwd": "/w/a"}));

@@ -22,7 +22,7 @@ impl World {
 /// Two sessions of one agent, of which the second is at work.
 fn two_sessions() -> (World, ConnectionId) {
     let mut world = world(1 << 20);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     for _ in 0..2 {
         world.request(client, "session/new", json!({"cwd": "/w/p"}));
         world.settle();
@@ -86,7 +86,7 @@ fn what_an_agent_says_of_a_dormant_session_is_kept_and_the_session_goes_dormant_
 #[test]
 fn a_session_that_cannot_be_written_is_refused_and_leaves_nothing() {
     let mut world = world(1 << 20);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     let line = json!({"jsonrpc": "2.0", "id": 7, "method": "session/new", "params": {"cwd": "/w/p"}});
     world.core.client_line(client, &line.to_string().into());
     let known = Known {
@@ -135,7 +135,7 @@ fn a_hub_that_was_cut_off_reads_a_few_logs_at_a_time_and_what_is_asked_for_at_on
     }
     world.perform();
     assert_eq!(world.later.len(), 4);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     let resume = json!({"sessionId": "h40", "cwd": "/w/p"});
     let asked = world.request(client, "session/resume", resume);
     assert_eq!(world.later.len(), 5, "it does not wait for its turn");

@@ -30,7 +30,7 @@ const ALL: [Leaving; 5] = [
 /// A world with a session in which the agent asks for a permission, and the client that prompted.
 fn asked() -> (World, ConnectionId, String) {
     let mut world = world(100_000);
-    let owner = world.connect(Role::Own);
+    let owner = world.connect(Role::Admin);
     world.request(owner, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
     let session = world.session_of(0).unwrap();
@@ -91,10 +91,10 @@ fn allow(world: &mut World, client: ConnectionId) {
 
 #[test]
 fn a_question_stays_open_whoever_leaves_and_however() {
-    for role in [Role::View, Role::Answer, Role::Own] {
+    for role in [Role::View, Role::Answer, Role::Admin] {
         for is_translated in [false, true] {
             for how in ALL {
-                if role != Role::Own && how == Leaving::OtherSession {
+                if role != Role::Admin && how == Leaving::OtherSession {
                     continue;
                 }
                 let (mut world, owner, session) = asked();
@@ -119,7 +119,7 @@ fn a_question_that_the_last_client_has_left_is_asked_again_of_the_next() {
         let (mut world, owner, session) = asked();
         leave(&mut world, owner, &session, how);
         assert_eq!(world.agent.answered.get(&77), None, "{how:?}");
-        let next = if world.clients.contains_key(&owner) { owner } else { world.connect(Role::Own) };
+        let next = if world.clients.contains_key(&owner) { owner } else { world.connect(Role::Admin) };
         // What it was asked before it left is no matter of its any more.
         world.clients.get_mut(&next).unwrap().questions.clear();
         attach(&mut world, next, &session);
@@ -210,7 +210,7 @@ fn after_the_hub_was_killed_no_tool_call_is_at_work_and_no_question_is_open() {
     world.core.recover(&session);
     world.perform();
     // One that comes before the log was read, one that comes later, and one that holds what there was.
-    let early = world.connect(Role::Own);
+    let early = world.connect(Role::Admin);
     let start = json!({"sessionId": session, "cwd": "/w/p", "replayFrom": {"type": "start"}});
     world.begin_at(early, &session, 0);
     world.request(early, "session/resume", start.clone());
@@ -218,7 +218,7 @@ fn after_the_hub_was_killed_no_tool_call_is_at_work_and_no_question_is_open() {
     let late = world.connect(Role::Answer);
     world.begin_at(late, &session, 0);
     world.request(late, "session/resume", start);
-    let back = world.connect(Role::Own);
+    let back = world.connect(Role::Admin);
     world.begin_at(back, &session, length as u64);
     let cursor = json!({"acp/cursor": format!("{session}.{}", length - 1)});
     world.request(back, "session/resume", json!({"sessionId": session, "cwd": "/w/p", "_meta": cursor}));
@@ -239,7 +239,7 @@ fn after_the_hub_was_killed_no_tool_call_is_at_work_and_no_question_is_open() {
 #[test]
 fn after_the_agent_died_no_tool_call_is_at_work_and_no_question_is_open() {
     let (mut world, owner, session) = asked_about_a_call();
-    let late = world.connect(Role::Own);
+    let late = world.connect(Role::Admin);
     world.begin_at(late, &session, 0);
     attach(&mut world, late, &session);
     assert!(is_asked(&world, late));

@@ -27,7 +27,7 @@ fn page(world: &mut World, client: ConnectionId, cursor: Option<&str>) -> (Vec<S
 #[test]
 fn pages_go_on_where_the_last_one_ended_whatever_becomes_of_its_last_session() {
     let mut world = world(100_000);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     for number in 0..250 {
         world.core.know(known(number));
     }
@@ -57,7 +57,7 @@ fn listed(world: &mut World, client: ConnectionId) -> Vec<Value> {
 #[test]
 fn a_session_is_listed_by_its_first_prompt_as_soon_as_it_has_one_and_never_before() {
     let mut world = world(100_000);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
     assert_eq!(listed(&mut world, client), [] as [Value; 0], "it is empty");
@@ -82,14 +82,14 @@ fn a_session_is_listed_by_its_first_prompt_as_soon_as_it_has_one_and_never_befor
     // It keeps its name while its log is read anew.
     world.core.log_failed(&std::sync::Arc::from(&*session), "no room");
     world.perform();
-    let other = world.connect(Role::Own);
+    let other = world.connect(Role::Admin);
     assert_eq!(listed(&mut world, other)[0]["title"], "Fix the build");
 }
 
 #[test]
 fn a_session_is_listed_by_what_it_is_called_now() {
     let mut world = world(100_000);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
     let agent = world.agent.sessions[0].clone();

@@ -9,7 +9,7 @@ use crate::core::ConnectionId;
 /// A world with a session in which the agent asks for a permission, and a client that attaches then.
 fn attached(is_translated: bool) -> (World, ConnectionId, String) {
     let mut world = world(100_000);
-    let owner = world.connect(Role::Own);
+    let owner = world.connect(Role::Admin);
     world.request(owner, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
     let session = world.session_of(0).unwrap();
@@ -20,7 +20,7 @@ fn attached(is_translated: bool) -> (World, ConnectionId, String) {
         "sessionId": agent_session, "title": "may I?",
         "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}}));
     world.settle();
-    let client = world.connect_translated(Role::Own, is_translated);
+    let client = world.connect_translated(Role::Admin, is_translated);
     let params = json!({"sessionId": session, "cwd": "/w/p", "replayFrom": {"type": "start"}});
     world.request(client, "session/resume", params);
     world.settle();

@@ -18,7 +18,7 @@ fn adopt(world: &mut World, client: ConnectionId, session: &str) -> Value {
 #[test]
 fn what_only_the_agent_remembers_is_listed_and_taken_over_once() {
     let mut world = world(1 << 20);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     world.agent.remembers = vec!["old".to_owned(), "a1".to_owned()];
     world.request(client, "session/new", json!({"cwd": "/w/a"}));
     world.settle();
@@ -48,7 +48,7 @@ fn what_only_the_agent_remembers_is_listed_and_taken_over_once() {
 #[test]
 fn two_who_take_over_the_same_session_get_one() {
     let mut world = world(1 << 20);
-    let clients = [world.connect(Role::Own), world.connect(Role::Own)];
+    let clients = [world.connect(Role::Admin), world.connect(Role::Admin)];
     let params =
         json!({"sessionId": "old", "cwd": "/w/a", "replayFrom": {"type": "start"}, "_meta": about_memory()});
     let ids = clients.map(|client| world.request(client, "session/resume", params.clone()));
@@ -62,7 +62,7 @@ fn two_who_take_over_the_same_session_get_one() {
 #[test]
 fn the_memory_of_an_agent_is_its_owners() {
     let mut world = world(1 << 20);
-    let owner = world.connect(Role::Own);
+    let owner = world.connect(Role::Admin);
     let guest = world.connect(Role::Answer);
     assert_eq!(adopt(&mut world, guest, "old")["error"]["code"], -32004);
     for method in ["session/list", "session/delete"] {
@@ -83,26 +83,26 @@ fn the_memory_of_an_agent_is_its_owners() {
 #[test]
 fn an_agent_that_counts_anew_does_not_get_an_old_id() {
     let mut world = world(1 << 20);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/a"}));
     world.settle();
     let host = world.agent.host.unwrap();
     world.core.host_ended(host, "it died", &["last words".to_owned()]);
     world.perform();
-    let lost = world.core.summaries(&who("x", Role::Own))[0].lost.clone();
+    let lost = world.core.summaries(&who("x", Role::Admin))[0].lost.clone();
     assert_eq!(lost.as_deref(), Some("it died\nlast words"));
     (world.agent.next, world.agent.refuses) = (0, true);
     let prompt = json!({"sessionId": "h1", "prompt": [{"type": "text", "text": "go"}]});
     world.request(client, "session/prompt", prompt);
     world.settle();
     assert_eq!(world.agent.at_work, ["a2"], "the first one was a1, as the old one was");
-    assert_eq!(world.core.summaries(&who("x", Role::Own))[0].lost, None);
+    assert_eq!(world.core.summaries(&who("x", Role::Admin))[0].lost, None);
 }
 
 #[test]
 fn noise_is_kept_and_told_within_bounds() {
     let mut world = world(1 << 20);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/a"}));
     world.settle();
     let before = world.log["h1"].len();
@@ -121,7 +121,7 @@ fn noise_is_kept_and_told_within_bounds() {
 /// A session whose agent asks its only client something, by the number 7.
 fn asked() -> (World, ConnectionId) {
     let mut world = world(1 << 20);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/a"}));
     world.settle();
     let options = json!([{"optionId": "y", "name": "Y", "kind": "allow_once"}]);
@@ -169,7 +169,7 @@ fn an_agent_is_told_to_stop_often_but_not_without_end() {
 #[test]
 fn a_name_that_nobody_could_read_is_not_told_again() {
     let mut world = world(1 << 20);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     let long = "x".repeat(1 << 20);
     for (method, params) in [
         ("session/resume", json!({"sessionId": long, "cwd": "/w/p"})),
@@ -201,7 +201,7 @@ fn who_answered_without_a_person_is_noted_and_not_told_to_the_agent() {
 #[test]
 fn a_session_that_its_agent_has_lost_goes_on_in_one_transcript_with_a_divider() {
     let mut world = world(1 << 20);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/a"}));
     world.settle();
     let said = |text: &str| json!({"sessionUpdate": "agent_message_chunk", "messageId": "m1", "content": {"type": "text", "text": text}});
@@ -250,7 +250,7 @@ fn a_session_that_its_agent_has_lost_goes_on_in_one_transcript_with_a_divider() 
 #[test]
 fn records_of_a_log_that_cannot_be_read_are_told_when_it_is_read() {
     let mut world = world(1 << 20);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/a"}));
     world.settle();
     let id: std::sync::Arc<str> = "h1".into();

@@ -5,7 +5,7 @@ use super::*;
 /// A session in which the agent says something and takes it back, twice over.
 fn redacted(flow: usize) -> (World, ConnectionId, String) {
     let mut world = world(flow);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
     let (session, agent) = (world.session_of(0).unwrap(), world.agent.sessions[0].clone());
@@ -148,7 +148,7 @@ fn a_client_that_was_cut_off_in_the_history_goes_on_where_it_was() {
 #[test]
 fn what_belongs_to_entries_survives_and_long_ones_come_in_pieces() {
     let mut world = world(100_000);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
     let (session, agent) = (world.session_of(0).unwrap(), world.agent.sessions[0].clone());
@@ -194,7 +194,7 @@ fn what_belongs_to_entries_survives_and_long_ones_come_in_pieces() {
         "subject": {"type": "tool_call", "toolCall": {"toolCallId": "asked", "title": "Remove"}}}}));
     world.settle();
     for is_translated in [false, true] {
-        let client = world.connect_translated(Role::Own, is_translated);
+        let client = world.connect_translated(Role::Admin, is_translated);
         world.begin_at(client, &session, 0);
         let got = resume(&mut world, client, &session, json!({"replayFrom": {"type": "start"}}));
         assert!(got.iter().all(|line| line.len() < 1 << 20), "{:?}", got.iter().map(String::len).max());
@@ -228,7 +228,7 @@ fn what_belongs_to_entries_survives_and_long_ones_come_in_pieces() {
 #[test]
 fn entries_of_an_agent_that_counts_anew_stay_apart() {
     let mut world = world(100_000);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
     let session = world.session_of(0).unwrap();

@@ -5,7 +5,7 @@ use super::*;
 /// A session in which messages were said: `one` twice, `two`, the same by a sub-agent, and something else.
 fn spoken() -> (World, ConnectionId, String) {
     let mut world = world(100_000);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
     let (session, agent) = (world.session_of(0).unwrap(), world.agent.sessions[0].clone());
@@ -30,7 +30,7 @@ fn after(session: &str, message: &str) -> Value {
 
 /// What a client that goes on behind a message gets.
 fn told(world: &mut World, session: &str, message: &str) -> (Vec<u64>, Value) {
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     let id = world.request(client, "session/attach", after(session, message));
     world.settle();
     (world.numbers(client, session), world.clients[&client].answers[&id][0].clone())
@@ -72,7 +72,7 @@ fn a_message_that_is_not_there_is_refused_with_what_to_do() {
 #[test]
 fn one_log_is_gone_through_at_a_time_for_a_client() {
     let (mut world, _, session) = spoken();
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     let ids: Vec<i64> =
         (0..20).map(|_| world.request(client, "session/attach", after(&session, "one"))).collect();
     let seeks =
@@ -103,7 +103,7 @@ fn who_may_not_see_a_session_any_more_gets_nothing_of_it() {
 #[test]
 fn a_log_that_cannot_be_read_is_told() {
     let (mut world, _, session) = spoken();
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     let id = world.request(client, "session/attach", after(&session, "one"));
     world.later.clear();
     world.core.found(client, Err("no disk".to_owned()));

@@ -4,7 +4,7 @@ use super::*;
 
 /// A client with a session in which an agent that ignores cancellations is at work, and the id of its prompt.
 fn cancelled_in_vain(world: &mut World) -> (ConnectionId, i64) {
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
     world.agent.ignores_cancel = true;
@@ -76,7 +76,7 @@ fn a_turn_that_the_agent_does_not_cancel_is_cancelled_by_the_hub_in_time_and_mar
 fn a_prompt_that_the_agent_never_answered_is_answered_when_the_turn_is_cancelled_by_the_hub() {
     for by_request in [false, true] {
         let mut world = world(1 << 20);
-        let client = world.connect(Role::Own);
+        let client = world.connect(Role::Admin);
         world.request(client, "session/new", json!({"cwd": "/w/p"}));
         world.settle();
         (world.agent.ignores_cancel, world.agent.is_slow) = (true, true);
@@ -199,7 +199,7 @@ fn the_work_of_other_sessions_is_not_interrupted_by_the_prompt_of_one_whose_agen
 #[test]
 fn an_agent_that_is_being_ended_gets_no_prompt() {
     let mut world = world(1 << 20);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
     world.request(client, "session/detach", json!({"sessionId": "h1"}));
@@ -220,7 +220,7 @@ fn an_agent_that_is_being_ended_gets_no_prompt() {
 #[test]
 fn a_prompt_that_never_reached_its_agent_goes_to_the_next_one_and_is_answered_once() {
     let mut world = world(1 << 20);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
     world.agent.is_slow = true;
@@ -241,7 +241,7 @@ fn a_prompt_that_never_reached_its_agent_goes_to_the_next_one_and_is_answered_on
 #[test]
 fn a_prompt_is_not_delivered_for_ever() {
     let mut world = world(1 << 20);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
     world.agent.is_slow = true;
@@ -259,7 +259,7 @@ fn a_prompt_is_not_delivered_for_ever() {
 #[test]
 fn a_prompt_that_is_still_to_be_sent_when_its_agent_ends_goes_to_the_next_one() {
     let mut world = world(1 << 20);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
     let host = world.agent.host.take().unwrap();
@@ -280,7 +280,7 @@ fn a_prompt_that_is_still_to_be_sent_when_its_agent_ends_goes_to_the_next_one() 
 #[test]
 fn a_prompt_for_an_agent_that_cannot_start_fails_instead_of_starting_it_for_ever() {
     let mut world = world(1 << 20);
-    let client = world.connect(Role::Own);
+    let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
     world.end_agent();

@@ -36,6 +36,9 @@ pub(super) struct Client {
     pub(super) questions: BTreeMap<i64, String>,
     /// The last of them, whole.
     pub(super) last_question: Value,
+    /// Notifications and requests that are known to no client.
+    pub(super) heard: Vec<String>,
+    pub(super) requests: Vec<Value>,
     pub(super) bytes: HashMap<String, u64>,
     pub(super) next_id: i64,
     pub(super) is_closed: bool,
@@ -117,6 +120,7 @@ pub(super) fn world(flow: usize) -> World {
         flow,
         tells_standard_error: true,
         judge: None,
+        agent_options: Some(Role::Admin),
         version: "0",
         name: None,
     });
@@ -233,7 +237,7 @@ impl World {
         }
         let which = which % self.later.len();
         match self.later.remove(which) {
-            Some(Output::Create { ticket, agent, owner, folder }) => {
+            Some(Output::Create { ticket, agent, owner, folder, starter: _ }) => {
                 let id: SessionId = format!("h{ticket}").into();
                 self.log.insert(Arc::clone(&id), Vec::new());
                 let known = Known {
@@ -366,7 +370,8 @@ impl World {
                 client.last_question = message.clone();
                 client.questions.insert(id.as_i64().unwrap(), text);
             }
-            (Some(_), _) => {}
+            (Some(_), None) => client.heard.push(message.to_string()),
+            (Some(_), Some(_)) => client.requests.push(message),
             (None, None) => panic!("{message}"),
         }
     }

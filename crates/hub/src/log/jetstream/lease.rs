@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use async_nats::jetstream::kv::{CreateErrorKind, Entry, Operation, UpdateErrorKind};
 use serde_json::{Value, json};
+use switchboard_transport::ProcessLease;
+use tokio::sync::watch;
 
 use super::server::{LEASE, PATIENCE, Server, in_words, locked};
 use super::{TRIES, Writers};
@@ -15,8 +17,10 @@ use crate::core::{HubAbout, SessionId};
 
 /// How much earlier than the servers a hub takes its own key for forgotten.
 const MARGIN: Duration = Duration::from_secs(1);
-/// How often the key is renewed.
-const RENEW: Duration = Duration::from_secs(2);
+/// How often the key is renewed: several times while it holds, since agents are killed when it was not.
+const RENEW: Duration = Duration::from_secs(1);
+/// How soon a renewal that failed is tried again.
+const RETRY: Duration = Duration::from_millis(250);
 /// How often it is looked which hubs are there, and how long an attempt at renewing may take.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -34,6 +38,10 @@ pub(super) struct Lease {
     pub(super) name: Arc<str>,
     writers: Arc<Mutex<Writers>>,
     state: Mutex<LeaseState>,
+    /// Until when agents may run. It ends before the servers forget this hub, so that no other hub starts an agent in the place
+    /// of one that is still at work.
+    pub(super) processes: ProcessLease,
+    granted: watch::Sender<Option<Instant>>,
 }
 
 struct LeaseState {
@@ -66,7 +74,8 @@ impl Lease {
             doubtful: HashSet::new(),
             is_ended: false,
         };
-        let lease = Arc::new(Lease { server, name, writers, state: Mutex::new(state) });
+        let (granted, processes) = ProcessLease::channel();
+        let lease = Arc::new(Lease { server, name, writers, state: Mutex::new(state), processes, granted });
         // Two tasks: what the servers are slow to tell must not keep the key from being renewed.
         tokio::spawn(Lease::renew_until_the_end(Arc::downgrade(&lease)));
         tokio::spawn(Lease::look_until_the_end(Arc::downgrade(&lease)));
@@ -74,23 +83,25 @@ impl Lease {
     }
 
     /// The same after a while, if it is still used.
-    async fn later(this: &Weak<Self>) -> Option<Arc<Self>> {
-        tokio::time::sleep(LOOK).await;
+    async fn later(this: &Weak<Self>, pause: Duration) -> Option<Arc<Self>> {
+        tokio::time::sleep(pause).await;
         this.upgrade().filter(|lease| !locked(&lease.state).is_ended)
     }
 
     async fn renew_until_the_end(this: Weak<Self>) {
-        while let Some(lease) = Lease::later(&this).await {
+        let mut pause = Duration::ZERO;
+        while let Some(lease) = Lease::later(&this, pause).await {
             let renewed = locked(&lease.state).renewed;
-            if renewed.is_none_or(|at| at.elapsed() >= RENEW) {
-                // What fails is tried again the next time.
-                let _ = lease.renew().await;
+            pause = LOOK;
+            // What fails is tried again soon: agents end with the lease.
+            if renewed.is_none_or(|at| at.elapsed() >= RENEW) && lease.renew().await.is_err() {
+                pause = RETRY;
             }
         }
     }
 
     async fn look_until_the_end(this: Weak<Self>) {
-        while let Some(lease) = Lease::later(&this).await {
+        while let Some(lease) = Lease::later(&this, LOOK).await {
             // What fails is looked at again the next time.
             let _ = lease.look().await;
             lease.let_go().await;
@@ -153,7 +164,9 @@ impl Lease {
                 state.failed = Some(Instant::now());
                 return Err(reason);
             }
-            let until = state.until.replace(begun + LEASE - MARGIN);
+            let granted = begun + LEASE - MARGIN;
+            self.granted.send_replace(Some(granted));
+            let until = state.until.replace(granted);
             state.renewed = Some(begun);
             until.is_some_and(|until| until < Instant::now())
         };

@@ -25,6 +25,7 @@ use async_nats::jetstream::kv::CreateErrorKind;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use switchboard_store::{Channel, Record, Store};
+use switchboard_transport::ProcessLease;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -201,7 +202,7 @@ impl SessionLog for JetStreamLog {
                 return Err(problem);
             }
             let description = |began: i64| {
-                let Beginning { agent, owner, folder } = &beginning;
+                let Beginning { agent, owner, folder, starter: _ } = &beginning;
                 json!({"agent": agent, "owner": owner, "folder": folder, "began": began}).to_string()
             };
             for _ in 0..TRIES {
@@ -396,6 +397,10 @@ impl SessionLog for JetStreamLog {
 
     fn name(&self) -> Option<Arc<str>> {
         Some(Arc::clone(&self.lease.name))
+    }
+
+    fn process_lease(&self) -> Option<ProcessLease> {
+        Some(self.lease.processes.clone())
     }
 
     fn follow(&mut self, about: HubAbout, events: mpsc::Sender<Event>) {

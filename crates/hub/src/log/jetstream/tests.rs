@@ -64,8 +64,12 @@ impl Place for Servers {
 }
 
 pub(super) async fn begin(log: &mut Box<dyn SessionLog>) -> SessionId {
-    let beginning =
-        Beginning { agent: "robot".to_owned(), owner: "me".to_owned(), folder: "/tmp".to_owned() };
+    let beginning = Beginning {
+        agent: "robot".to_owned(),
+        owner: "me".to_owned(),
+        folder: "/tmp".to_owned(),
+        starter: None,
+    };
     let begun = log.begin(beginning).await.unwrap();
     log.begun(begun).id
 }

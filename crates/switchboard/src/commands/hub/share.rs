@@ -8,8 +8,8 @@ use crate::store_file;
 
 /// Let a token see a session
 ///
-/// Tokens with the role view or answer see what is shared with them; `tokens add --all` and the role own see all. A hub
-/// that runs heeds it at once.
+/// Tokens with the role view, answer or use see what is shared with them, and use what they started; with the role use they
+/// control it, too. `tokens add --all` and the role admin see all. A hub that runs heeds it at once.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The session: its id, or the beginning of it
@@ -58,7 +58,7 @@ pub(super) fn unshare(arguments: &UnshareArguments) -> Result<Outcome, CommandEr
 
 fn sees_all(store: &Store, name: &str) -> bool {
     let tokens = store.tokens().unwrap_or_default();
-    tokens.iter().any(|token| token.name == name && (token.all || token.role == Role::Own))
+    tokens.iter().any(|token| token.name == name && (token.all || token.role == Role::Admin))
 }
 
 fn explained(store: &Store, error: StoreError) -> CommandError {

@@ -68,7 +68,7 @@ impl Gate {
 
     /// Who has the token of this launch.
     pub(super) fn launch_identity(&self) -> Identity {
-        Identity { name: Arc::clone(&self.name), role: Role::Own, all: true, made: 0 }
+        Identity { name: Arc::clone(&self.name), role: Role::Admin, all: true, made: 0 }
     }
 
     /// Whether a page comes from this server.

@@ -11,6 +11,7 @@ export class Server {
     this.opened = opened;
     this.frame = frame;
     this.waiting = new Map();
+    this.early = []; // what was asked for while the connection is being made
     this.socket = null;
     this.last = 0;
     this.retry = 250;
@@ -23,6 +24,7 @@ export class Server {
       this.retry = 250;
       linkState("");
       this.opened();
+      for (const message of this.early.splice(0)) this.send(message);
     });
     this.socket.addEventListener("message", (event) => this.take(JSON.parse(event.data)));
     this.socket.addEventListener("close", () => this.closed());
@@ -31,12 +33,17 @@ export class Server {
   async closed() {
     for (const { fail } of this.waiting.values()) fail("The connection to Switchboard is gone.");
     this.waiting.clear();
+    this.early = [];
     linkState("Connecting…");
     const known = await isKnown();
     if (known === false && isHub) return lock("It was let in before, and is not any more.");
     if (known === false) return linkState("Switchboard was started anew: open a link that it printed.");
     setTimeout(() => this.connect(), this.retry);
     this.retry = Math.min(this.retry * 2, 5000);
+  }
+
+  get isConnecting() {
+    return this.socket?.readyState === WebSocket.CONNECTING;
   }
 
   get isOpen() {
@@ -50,10 +57,13 @@ export class Server {
   // Asks for something; the promise fails with words for the user.
   ask(message) {
     return new Promise((done, fail) => {
-      if (!this.isOpen) return fail("There is no connection to Switchboard.");
+      if (!this.isOpen && !this.isConnecting) return fail("There is no connection to Switchboard.");
       this.last += 1;
       this.waiting.set(this.last, { done, fail });
-      this.send({ ...message, number: this.last });
+      const numbered = { ...message, number: this.last };
+      // The page asks for the sessions before its first connection is there. It fails when that breaks.
+      if (this.isOpen) this.send(numbered);
+      else this.early.push(numbered);
     });
   }
 

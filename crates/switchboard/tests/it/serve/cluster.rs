@@ -10,6 +10,7 @@ use super::hub::{Client, Hub};
 use super::nats::place_with_server;
 use super::{block_on, cursors, text};
 use crate::agent_program::Place;
+use crate::interop::SWITCHBOARD;
 
 /// After how long the servers forget a hub, and a few seconds.
 const FORGOTTEN: Duration = Duration::from_secs(12);
@@ -145,6 +146,52 @@ fn a_session_whose_hub_is_lost_goes_on_at_another() {
         assert!(!text(&at_other.until_idle().await).is_empty());
     });
     assert_eq!(other.end(), Some(0));
+}
+
+/// Whether a process runs: one that was killed and that nobody has waited for does not.
+fn is_running(process: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+#[test]
+fn the_agent_of_a_hub_that_stands_still_or_is_cut_off_is_gone_before_another_goes_on() {
+    let Some((place, server)) = place_with_server(&["--jetstream"]) else { return };
+    for is_frozen in [true, false] {
+        let gate = switchboard_testkit::Gate::start(([127, 0, 0, 1], server.port()).into()).unwrap();
+        let pid = place.home().join(format!("pid-{is_frozen}"));
+        // What it starts itself goes with it, also what does not listen to a kinder signal.
+        let agent = format!(
+            "trap '' TERM; echo $$ > '{}'; sleep 1000 & '{SWITCHBOARD}' demo-agent",
+            pid.to_str().unwrap()
+        );
+        let names = [format!("one-{is_frozen}"), format!("other-{is_frozen}")];
+        let through_gate = format!("nats://{}", gate.address());
+        let one = Hub::start_as(&place, &names[0], &["--log", &through_gate, "--", "sh", "-c", &agent]);
+        let agent = format!("'{SWITCHBOARD}' demo-agent");
+        let other = Hub::start_as(&place, &names[1], &["--log", &server.address(), "--", "sh", "-c", &agent]);
+        block_on(async {
+            let (_at_one, mut at_other, session) = at_work(&place, &one, &other).await;
+            let process = std::fs::read_to_string(&pid).unwrap().trim().to_owned();
+            assert!(is_running(&process));
+            match is_frozen {
+                true => one.signal("STOP"),
+                false => gate.open(false),
+            }
+            // Another hub goes on with the session as soon as it may.
+            let prompt = at_other.prompt(&session, "hello").await;
+            at_other.until(is_error).await;
+            assert!(!is_running(&process), "two agents work in one folder");
+            let answer = at_other.answer(prompt).await;
+            assert!(answer.get("error").is_none(), "{answer}");
+            match is_frozen {
+                true => one.signal("CONT"),
+                false => gate.open(true),
+            }
+            at_other.until_idle().await;
+        });
+        assert_eq!((one.end(), other.end()), (Some(0), Some(0)));
+    }
 }
 
 #[test]

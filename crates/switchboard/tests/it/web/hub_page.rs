@@ -190,7 +190,7 @@ fn a_revoked_token_ends_its_pages_and_others_stay() {
     first.wait_for("[data-question]");
     // What is not shared is not there.
     let second = hub.enter(&other, &format!("/r/{session}"), &eve);
-    second.wait_for("#toasts :: there is no session");
+    second.wait_for("#trouble :: there is no session");
     assert_eq!(second.count("#session-list li"), 0);
     hub.output(&["hub", "share", &session, "eve"]);
     second.click("#session-list li button");
@@ -288,4 +288,66 @@ fn on_a_phone_everything_can_be_done() {
     page.wait_gone("#sessions");
     page.screenshot("phone-talk");
     assert_eq!(page.complaints(), [""; 0]);
+}
+
+#[test]
+fn a_page_that_is_loaded_complains_of_nothing_and_an_address_of_no_session_says_so() {
+    let hub = Hub::start();
+    let anna = hub.person("anna", "use", &[]);
+    let visitor = Browser::shared().visitor();
+    let page = hub.enter(&visitor, "/", &anna);
+    let session = begin(&page);
+    for path in ["/".to_owned(), format!("/r/{session}")] {
+        page.visit(&hub.url(&path));
+        page.wait_until("document.body.classList.contains('is-live')");
+        // The list of sessions is asked for before the connection is there.
+        page.wait_for("#session-list button");
+        assert_eq!(page.eval("find('#toasts p').length"), 0, "{:?}", page.texts("#toasts p"));
+    }
+    page.visit(&hub.url("/r/20200101-000000-0a0a0a"));
+    page.wait_for("#trouble :: leads nowhere");
+    assert_eq!(page.eval("location.pathname"), "/r/20200101-000000-0a0a0a", "no other session is shown");
+    assert_eq!(page.count("#composer"), 0, "nothing can be said there");
+    assert_eq!(page.eval("find('#transcript article').length"), 0);
+    page.screenshot("hub-nowhere");
+    // The way back.
+    page.click("#session-list li button");
+    page.wait_until("document.body.classList.contains('is-live')");
+    assert_eq!(page.eval("location.pathname.split('/')[2]"), session);
+}
+
+#[test]
+fn whoever_may_only_view_gets_no_names_of_files_by_whatever_the_page_sends() {
+    let hub = Hub::start();
+    let anna = hub.person("anna", "use", &[]);
+    let eve = hub.person("eve", "view", &["--all"]);
+    hub.place.write(hub.place.work().join("secret-plan.txt"), "x");
+    let (visitor, other) = (Browser::shared().visitor(), Browser::shared().visitor());
+    let first = hub.enter(&visitor, "/", &anna);
+    let session = begin(&first);
+    let second = hub.enter(&other, &format!("/r/{session}"), &eve);
+    second.wait_until("document.body.classList.contains('is-live')");
+    // A tab of one's own making, which is in the session and asks for names.
+    let ask = |page: &Page, message: &str| {
+        let script = "(() => { window.heard = undefined; \
+            const socket = new WebSocket(`ws://${location.host}/in/socket`, ['switchboard', `key-${localStorage.getItem('switchboard-key')}`]); \
+            let asked = false; \
+            socket.onopen = () => socket.send(JSON.stringify({type: 'look', recording: location.pathname.split('/')[2]})); \
+            socket.onmessage = (event) => { const told = JSON.parse(event.data); \
+                if (told.type === 'frame') socket.send(JSON.stringify({type: 'shown'})); \
+                if (told.type === 'frame' && told.live && !asked) { asked = true; socket.send(JSON.stringify({...MESSAGE, number: 7})); } \
+                if (told.number === 7) { window.heard = JSON.stringify(told); socket.close(); } }; return true })()";
+        page.eval(&script.replace("MESSAGE", message));
+        page.wait_until("window.heard").as_str().unwrap().to_owned()
+    };
+    let files = "{type: 'files', query: ''}";
+    let mine = ask(&first, files);
+    assert!(mine.contains("secret-plan.txt"), "{mine}");
+    for message in
+        [files, "{type: 'prompt', session: 's', text: 'x', mentions: ['secret-plan.txt']}", "{type: 'new'}"]
+    {
+        let refused = ask(&second, message);
+        assert!(refused.contains("failure") && refused.contains("this needs use"), "{message}: {refused}");
+        assert!(!refused.contains("secret-plan"), "{refused}");
+    }
 }
