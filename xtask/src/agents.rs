@@ -19,6 +19,9 @@ enum Package {
     Cargo(String),
 }
 
+/// Makes a package of its name.
+type MakePackage = fn(String) -> Package;
+
 /// What a registry says of a package.
 #[derive(Debug)]
 struct Published {
@@ -116,7 +119,7 @@ fn check_agent(agent: &Value, folder: &Path) -> Result<Vec<String>, String> {
 /// The packages that a hint tells people to install: the words behind `npm install -g` and the like, up to a comma.
 fn packages_in(hint: &str) -> Vec<Package> {
     let words: Vec<&str> = hint.split_whitespace().collect();
-    let begins: [(&[&str], fn(String) -> Package); 4] = [
+    let begins: [(&[&str], MakePackage); 4] = [
         (&["npm", "install", "-g"], Package::Npm),
         (&["bun", "install", "-g"], Package::Npm),
         (&["uv", "tool", "install"], Package::PyPi),
@@ -214,7 +217,7 @@ fn cargo(name: &str) -> Result<Published, String> {
     };
     let index = fetch(&format!("https://index.crates.io/{place}/{name}"))?;
     let versions = index.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let newest = versions.filter(|version| version["yanked"] != true).last();
+    let newest = versions.filter(|version| version["yanked"] != true).next_back();
     let newest = newest.ok_or("every version is yanked")?;
     let version = newest["vers"].as_str().unwrap_or_default().to_owned();
     let address = format!("https://static.crates.io/crates/{name}/{name}-{version}.crate");
