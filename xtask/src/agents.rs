@@ -216,8 +216,8 @@ fn cargo(name: &str) -> Result<Published, String> {
         _ => format!("{}/{}", &name[..2], &name[2..4]),
     };
     let index = fetch(&format!("https://index.crates.io/{place}/{name}"))?;
-    let versions = index.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let newest = versions.filter(|version| version["yanked"] != true).next_back();
+    let mut versions = index.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let newest = versions.rfind(|version| version["yanked"] != true);
     let newest = newest.ok_or("every version is yanked")?;
     let version = newest["vers"].as_str().unwrap_or_default().to_owned();
     let address = format!("https://static.crates.io/crates/{name}/{name}-{version}.crate");
