@@ -10,7 +10,9 @@ use switchboard_acp::{Correlator, WireFormat};
 use switchboard_bridge::{BridgeOptions, Driver, Loss, Outputs, Port, Side, Version};
 use switchboard_hub::LOSS_METHOD;
 use switchboard_peer::{Connected, ResumableClient, ResumableOutput};
-use switchboard_transport::{Remote, RemoteError, RemoteStream, SharedText, unique_salt};
+use switchboard_transport::{
+    Remote, RemoteError, RemoteStream, SharedText, invalid_line_answer, unique_salt,
+};
 use tokio::sync::Notify;
 
 use super::attempts::{Attempts, within_patience};
@@ -218,6 +220,10 @@ impl HubLink {
     }
 
     fn take_from_editor(&mut self, pipe: &mut Pipe, line: &str) {
+        // Before it is translated: the hub would refuse it, and a translation takes arrays apart.
+        if let Some(answer) = invalid_line_answer(line) {
+            return self.tell_editor(pipe, answer);
+        }
         if let Some(Outline::Request { id, .. }) = Outline::of(line) {
             self.unanswered.open_or_evict(Side::Client, &id, ());
         }
