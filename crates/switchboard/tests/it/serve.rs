@@ -127,7 +127,9 @@ fn a_team_shares_a_hub_and_each_sees_what_it_started() {
     let mut hub = hub;
     block_on(async {
         let mut client = hub.client_as(&ben, 2).await;
-        client.new_session(&place).await;
+        let session = client.new_session(&place).await;
+        client.prompt(&session, "hello").await;
+        client.until_idle().await;
     });
     hub.cut_off();
     let hub = Hub::start(&place, &["demo"]);

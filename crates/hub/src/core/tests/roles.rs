@@ -33,11 +33,11 @@ impl World {
         answer["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
     }
 
+    /// The sessions that a client sees, also those in which nothing was said.
     fn listed(&mut self, client: ConnectionId) -> Vec<String> {
-        let answer = self.ask(client, "session/list", json!({}));
-        let sessions = answer["result"]["sessions"].as_array().unwrap().iter();
+        let who = self.core.connections[&client].who.clone();
         let mut ids: Vec<String> =
-            sessions.map(|session| session["sessionId"].as_str().unwrap().to_owned()).collect();
+            self.core.summaries(&who).iter().map(|session| session.id.to_string()).collect();
         ids.sort();
         ids
     }
