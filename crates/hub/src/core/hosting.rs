@@ -261,7 +261,13 @@ impl Core {
             .map(|session| Arc::clone(session.id()))
             .collect();
         for session in lost {
-            let _ = self.append(&session, Channel::Process, reason);
+            // Where several hubs share the log, agents are killed when it cannot be reached. A session without work has nothing
+            // to say about that, and writing it would cut off everybody who only looks at it.
+            let memory = self.sessions.get(&session).and_then(|session| session.memory.as_ref());
+            let is_at_work = memory.is_some_and(|memory| memory.is_busy() || !memory.questions.is_empty());
+            if is_at_work || self.options.name.is_none() {
+                let _ = self.append(&session, Channel::Process, reason);
+            }
             self.interrupted(&session, reason, data.as_ref());
             let is_waking = self.sessions.get(&session).is_some_and(|session| session.is_waking);
             if let Some(session) = self.sessions.get_mut(&session) {
