@@ -68,7 +68,7 @@ pub struct Store {
 }
 
 pub(crate) struct StoreInner {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     folder: Folder,
     /// It goes before the writer's connection does: the last one of a store clears up, if it may write.
     reader: Mutex<Option<Connection>>,
@@ -76,16 +76,16 @@ pub(crate) struct StoreInner {
     /// when it is needed.
     access: Mutex<Option<Connection>>,
     parked: Mutex<Parked>,
-    signal: Arc<Signal>,
+    pub(crate) signal: Arc<Signal>,
     queue: Arc<Queue<Command>>,
     thread: Option<JoinHandle<()>>,
-    ticker: Arc<Ticker>,
+    pub(crate) ticker: Arc<Ticker>,
     ticking: Mutex<Option<JoinHandle<()>>>,
-    traffic: Arc<AtomicU64>,
-    shortage: Arc<Shortage>,
+    pub(crate) traffic: Arc<AtomicU64>,
+    pub(crate) shortage: Arc<Shortage>,
     max_bytes: Option<u64>,
     repairs: Vec<Repair>,
-    recovering: Recovering,
+    pub(crate) recovering: Recovering,
     exposed: Vec<Exposed>,
     log_damage: Option<LogDamage>,
 }
@@ -232,16 +232,7 @@ impl Store {
         shared.exposed = exposed;
         shared.max_bytes = settings.max_bytes;
         shared.log_damage = log_damage;
-        let mut writer = Writer::new(
-            connection,
-            shared.path.clone(),
-            Arc::clone(&shared.signal),
-            Arc::clone(&shared.ticker),
-            Arc::clone(&shared.traffic),
-            Arc::clone(&shared.shortage),
-            Arc::clone(&shared.recovering),
-            settings,
-        );
+        let mut writer = Writer::new(connection, &shared, settings);
         let waiting = Arc::clone(&shared.queue);
         let run = move || {
             /// However the thread ends, nobody may wait for it.

@@ -118,7 +118,8 @@ fn fill(input: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<bool> {
 /// reports it.
 pub(crate) fn look(log: &Path) -> Option<LogDamage> {
     let offset = damage(log).ok().flatten()?;
-    std::thread::sleep(AGAIN);
+    // Nobody unparks this thread, and returning early costs only certainty.
+    std::thread::park_timeout(AGAIN);
     let again = damage(log).ok().flatten()?;
     (offset == again).then(|| LogDamage { path: log.to_owned(), offset, kept: None })
 }

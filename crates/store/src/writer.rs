@@ -25,7 +25,7 @@ use crate::removal;
 use crate::segment::Folder;
 use crate::shortage::Shortage;
 use crate::signal::Signal;
-use crate::store::Settings;
+use crate::store::{Settings, StoreInner};
 
 /// How long one attempt waits for other processes.
 pub(crate) const ATTEMPT: Duration = Duration::from_millis(100);
@@ -149,33 +149,24 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(
-        connection: Connection,
-        path: PathBuf,
-        signal: Arc<Signal>,
-        ticker: Arc<Ticker>,
-        traffic: Arc<AtomicU64>,
-        shortage: Arc<Shortage>,
-        recovering: Recovering,
-        settings: &Settings,
-    ) -> Self {
+    pub(crate) fn new(connection: Connection, shared: &StoreInner, settings: &Settings) -> Self {
         Writer {
             connection,
-            folder: Folder::beside(&path),
-            path,
-            signal,
-            ticker,
-            traffic,
+            folder: Folder::beside(&shared.path),
+            path: shared.path.clone(),
+            signal: Arc::clone(&shared.signal),
+            ticker: Arc::clone(&shared.ticker),
+            traffic: Arc::clone(&shared.traffic),
             seen_traffic: (Instant::now(), 0, false),
             moved_traffic: 0,
             held_back: settings.max_bytes.unwrap_or(HELD_BACK).min(HELD_BACK),
             makes_room: settings.max_bytes.filter(|_| settings.makes_room),
             is_making_room: false,
-            shortage,
+            shortage: Arc::clone(&shared.shortage),
             live: HashMap::new(),
             to_recover: VecDeque::new(),
             in_recovery: Vec::new(),
-            recovering,
+            recovering: Arc::clone(&shared.recovering),
             is_behind: true,
             is_in_hurry: false,
         }
