@@ -261,7 +261,6 @@ fn a_named_file_of_rules_that_cannot_be_used_is_an_error_in_every_command() {
         &["policy", "test", "missing.toml", "missing.jsonl"],
         &["policy", "trust", "missing.toml"],
         &["policy", "suggest", "--policy", "missing.toml"],
-        &["policy", "explain", "--policy", "missing.toml"],
     ] {
         let run = place.run(command);
         assert_eq!(run.code, 2, "{command:?}: {}", run.stderr);

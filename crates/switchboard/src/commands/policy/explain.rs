@@ -14,7 +14,7 @@ use crate::arguments::InputArgument;
 use crate::commands::fold::text::shown;
 use crate::lines::{Line, Lines};
 use crate::outcome::{CommandError, Outcome, write_error};
-use crate::policy_file::{self, Refused, SystemFiles};
+use crate::policy_file::{self, SystemFiles};
 use crate::store_file::{self, store_error};
 
 /// Tell what a policy decides over each request for a permission, and why
@@ -22,8 +22,7 @@ use crate::store_file::{self, store_error};
 /// Reads JSON lines: messages of either version or recorded lines ({"dir":"agent->client","msg":{...}}); updates before a
 /// request make the tool call that it is about. Writes one line for each session/request_permission:
 /// {"decision","rule","reason","subject":{"command","source","paths","kind"}}; on a terminal the same for people. The file
-/// of rules counts alone, and is trusted. One that cannot be read is an error (exit code 2); with one that is wrong,
-/// everything is asked, and the exit code is 1.
+/// of rules counts alone, and is trusted. One that cannot be used is said, everything is asked, and the exit code is 1.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example:\n  switchboard policy explain --policy switchboard-policy.toml --root . recording.jsonl"
@@ -70,7 +69,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let host = SystemFiles::new();
     let (policy, refused) = match policy_file::load(&arguments.policy, &host) {
         Ok(policy) => (policy, None),
-        Err(refused @ Refused::Unreadable(_)) => return Err(refused.into()),
         Err(refused) => {
             eprintln!("switchboard: {refused}");
             eprintln!("  so everything is asked");
