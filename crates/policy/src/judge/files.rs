@@ -41,6 +41,9 @@ pub(super) struct View {
     pub(super) sketch: Sketch,
 }
 
+/// Views by file name and by the directory that it is relative to.
+type Views = HashMap<(FileName, Option<String>), Rc<View>>;
+
 pub(super) struct Files<'s> {
     host: &'s dyn Host,
     anchors: Anchors,
@@ -48,7 +51,7 @@ pub(super) struct Files<'s> {
     /// The directory that the request begins in, as it is written.
     start: Option<String>,
     root: String,
-    known: RefCell<HashMap<(FileName, Option<String>), Rc<View>>>,
+    known: RefCell<Views>,
     listed: RefCell<HashMap<String, Option<Rc<Vec<String>>>>>,
     directories: RefCell<Vec<(Cwd, Option<String>)>>,
 }
@@ -221,8 +224,8 @@ impl<'s> Files<'s> {
         if name.is_glob && may_look {
             let pattern = if has_tilde { expanded.first().map(String::as_str) } else { Some(text) };
             view.files = pattern.and_then(|pattern| self.expand(pattern, name.splits, cwd));
-            let doubts = view.files.iter().flatten().filter_map(|file| file.doubt);
-            view.doubt = view.doubt.or(doubts.last());
+            let mut doubts = view.files.iter().flatten().filter_map(|file| file.doubt);
+            view.doubt = view.doubt.or(doubts.next_back());
         }
         let is_odd = text.is_empty() || text.contains(['$', '\0']) || is_uri(text);
         // Of what git looks for, the folder that it looks in.
