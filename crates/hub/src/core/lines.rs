@@ -95,7 +95,7 @@ fn push_params(out: &mut String, params: Option<&Raw<'_>>, rewrite: Rewrite<'_>)
             }
             // What had nothing but the hub's own is as it was before that was added.
             ("_meta", _) if rewrite.drops_own && !rewrite.adds_meta() && is_own_alone(&value) => {
-                has_meta = true
+                has_meta = true;
             }
             ("_meta", _) if rewrite.adds_meta() || rewrite.drops_own => {
                 has_meta = true;

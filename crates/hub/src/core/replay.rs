@@ -451,7 +451,7 @@ impl Builder {
         self.tell_apart();
         let Builder { conversation, mut items, names, unreadable, .. } = self;
         items.sort_by_key(|item| item.key);
-        let dialect = conversation.dialect().clone();
+        let dialect = *conversation.dialect();
         Index { items, names, dialect, end, position: 0, unreadable }
     }
 
@@ -619,7 +619,7 @@ impl Index {
         records: Records<'_>,
     ) -> Result<(Conversation, HashMap<usize, Track>, HashMap<u64, String>), String> {
         let mut fold = Conversation::new(WireFormat::Any);
-        fold.set_dialect(self.dialect.clone());
+        fold.set_dialect(self.dialect);
         let (mut tracks, mut kept) = (HashMap::new(), HashMap::new());
         let mut entries: HashMap<(usize, EntryKind, &str), usize> = HashMap::new();
         let mut wanted: HashSet<u64> = HashSet::new();

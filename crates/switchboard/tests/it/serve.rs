@@ -44,11 +44,10 @@ pub(crate) fn shown_of<'u>(updates: impl Iterator<Item = &'u Value>) -> Vec<(Str
     for update in updates {
         let kind = update["sessionUpdate"].as_str().unwrap_or_default();
         let id = ["messageId", "toolCallId"].into_iter().find_map(|key| update[key].as_str());
-        let what =
-            match kind.trim_end_matches("_chunk").trim_end_matches("_update").trim_end_matches("_content") {
-                what @ ("user_message" | "agent_message" | "agent_thought" | "tool_call") => what,
-                _ => continue,
-            };
+        let kind = kind.trim_end_matches("_chunk").trim_end_matches("_update").trim_end_matches("_content");
+        let what @ ("user_message" | "agent_message" | "agent_thought" | "tool_call") = kind else {
+            continue;
+        };
         let what = format!("{what} {}", id.unwrap_or_default());
         let at = shown.iter().position(|(known, ..)| *known == what).unwrap_or_else(|| {
             shown.push((what, String::new(), None));
