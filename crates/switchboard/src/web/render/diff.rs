@@ -41,7 +41,9 @@ fn render(key: &str, wire: &v2::Diff<'_>) -> Markup {
     let remarks =
         checked.disagreements.iter().filter(|remark| is_worth_saying(remark)).map(ToString::to_string);
     // Allowed, but somebody who decides should know: what the patch does not show is to be changed all the same.
-    let notes = checked.notes.iter().filter(|note| !matches!(note, Note::UnknownFormat { .. }));
+    // How the headers are spelled concerns the authors of agents, not readers.
+    let is_shown = |note: &&Note| !matches!(note, Note::UnknownFormat { .. } | Note::Prefixed { .. });
+    let notes = checked.notes.iter().filter(is_shown);
     let remarks: Vec<String> = remarks.chain(notes.map(ToString::to_string)).collect();
     let unlisted: Vec<usize> =
         (0..patch.files.len()).filter(|place| !sections.contains(&Some(*place))).collect();
