@@ -216,13 +216,22 @@ fn session(run: &Run) -> Vec<Value> {
             items.iter().map(|item| if item["content"].is_object() { &item["content"] } else { item });
         let text = |item: &Value| item["text"].as_str().map_or_else(|| item.to_string(), str::to_owned);
         entry["content"] = items.map(text).collect::<String>().into();
-        // Ids that a translation has made hold something that is another each time.
-        let parts: Option<Vec<_>> = entry["messageId"].as_str().map(|id| id.split('-').collect());
-        if let Some(["b", role, _, count]) = parts.as_deref() {
-            entry["messageId"] = format!("b-{role}-{count}").into();
+        for key in ["messageId", "toolCallId"] {
+            if let Some(id) = entry[key].as_str().map(without_salt) {
+                entry[key] = id.into();
+            }
         }
     }
     entries.as_array().unwrap().clone()
+}
+
+/// An id without the salt of a translation, which is another one each time.
+fn without_salt(id: &str) -> String {
+    let is_salt = |part: &str| {
+        let digits = part.strip_prefix('r').unwrap_or(part);
+        digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    };
+    id.split(['-', '~']).filter(|part| !is_salt(part)).collect::<Vec<_>>().join("-")
 }
 
 /// The session that a run was about, which comes first.
