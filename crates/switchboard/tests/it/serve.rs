@@ -44,8 +44,12 @@ pub(crate) fn shown_of<'u>(updates: impl Iterator<Item = &'u Value>) -> Vec<(Str
     for update in updates {
         let kind = update["sessionUpdate"].as_str().unwrap_or_default();
         let id = ["messageId", "toolCallId"].into_iter().find_map(|key| update[key].as_str());
-        let kind = kind.trim_end_matches("_chunk").trim_end_matches("_update").trim_end_matches("_content");
-        let what @ ("user_message" | "agent_message" | "agent_thought" | "tool_call") = kind else {
+        if kind == "compaction_update" && update["_meta"]["switchboard/memoryLost"] == true {
+            // An agent that has lost its memory may use its ids again, for something else.
+            shown.iter_mut().filter(|(what, ..)| !what.contains('~')).for_each(|(what, ..)| what.push('~'));
+        }
+        let stem = kind.trim_end_matches("_chunk").trim_end_matches("_update").trim_end_matches("_content");
+        let what @ ("user_message" | "agent_message" | "agent_thought" | "tool_call") = stem else {
             continue;
         };
         let what = format!("{what} {}", id.unwrap_or_default());
@@ -67,8 +71,9 @@ pub(crate) fn shown_of<'u>(updates: impl Iterator<Item = &'u Value>) -> Vec<(Str
             shown[at].2 = Some(status.to_owned());
         }
     }
-    let line =
-        |(what, text, status): (String, String, Option<String>)| (what, text + &status.unwrap_or_default());
+    let line = |(what, text, status): (String, String, Option<String>)| {
+        (what.split('~').next().unwrap_or_default().to_owned(), text + &status.unwrap_or_default())
+    };
     shown.into_iter().map(line).collect()
 }
 
