@@ -134,7 +134,9 @@ impl Editor {
             }
             let line = self.from_program.recv_timeout(LONG);
             let line = line.unwrap_or_else(|_| {
-                panic!("{what} does not come; {:?}", self.errors.try_iter().collect::<Vec<_>>())
+                let came: Vec<String> = self.lines[self.asked_at..].iter().map(Value::to_string).collect();
+                let errors: Vec<String> = self.errors.try_iter().collect();
+                panic!("{what} does not come; {errors:?}; since it was asked for came\n{}", came.join("\n"))
             });
             let message: Value = serde_json::from_str(&line).unwrap();
             if message["method"] == "session/request_permission" {
@@ -198,7 +200,8 @@ impl Editor {
     /// Waits until the turn of a prompt is over, and gives the state that says so.
     pub(crate) fn turn_end(&mut self, session: &str, text: &str) -> Value {
         self.until("the end of a turn", |lines| {
-            let updates = updates(lines, session);
+            // A client that has got nothing of a turn is told only how the session stands, behind its history.
+            let updates = all_updates(lines, session);
             let is_prompt = |update: &Value| {
                 update["sessionUpdate"] == "user_message" && update["content"][0]["text"] == text
             };
@@ -246,10 +249,17 @@ fn is_answer(line: &Value, id: i64) -> bool {
 }
 
 fn updates(lines: &[Value], session: &str) -> Vec<Value> {
-    let updates = lines.iter().map(|line| &line["params"]).filter(|params| {
-        params["sessionId"] == session && params["_meta"]["switchboard/questions"].is_null()
-    });
-    updates.map(|params| params["update"].clone()).filter(Value::is_object).collect()
+    let is_told = |line: &&Value| line["params"]["_meta"]["switchboard/questions"].is_null();
+    updates_in(lines.iter().filter(is_told), session)
+}
+
+fn all_updates(lines: &[Value], session: &str) -> Vec<Value> {
+    updates_in(lines.iter(), session)
+}
+
+fn updates_in<'l>(lines: impl Iterator<Item = &'l Value>, session: &str) -> Vec<Value> {
+    let params = lines.map(|line| &line["params"]).filter(|params| params["sessionId"] == session);
+    params.map(|params| params["update"].clone()).filter(Value::is_object).collect()
 }
 
 /// The lines of a stream, read by a thread that ends with it.
