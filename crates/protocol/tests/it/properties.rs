@@ -46,7 +46,9 @@ fn every_type_comes_out_as_it_went_in() {
                     Err(error) if broken_by_chance(&error.to_string()) => return Ok(()),
                     Err(error) => return Err(TestCaseError::fail(format!("{error} in {text}"))),
                 };
-                prop_assert_eq!(&wire_type.rewrite(&once, revision).unwrap(), &once);
+                // Line 0 is written as `null` where a reader may not know it, and `null` is not written again.
+                let again = once.replace(",\"line\":null", "");
+                prop_assert_eq!(&wire_type.rewrite(&once, revision).unwrap(), &again);
                 let (tolerant, diagnostics) = wire_type.rewrite_tolerant(&text, revision).unwrap();
                 prop_assert_eq!(diagnostics, []);
                 prop_assert_eq!(&tolerant, &once);
