@@ -288,7 +288,10 @@ fn a_recording_of_version_1_is_an_error_that_names_what_translates_it() {
     // An agent that repeats the number, and speaks version 1.
     let echoed = json!({"protocolVersion": 2, "agentCapabilities": {}});
     read_lines(&mut conversation, &hello(2, echoed));
-    assert_eq!(read_lines(&mut conversation, &[chunk.clone()]), [Err(ConversationError::Version1)]);
+    assert_eq!(
+        read_lines(&mut conversation, std::slice::from_ref(&chunk)),
+        [Err(ConversationError::Version1)]
+    );
     // A batch is refused entry by entry.
     let (from, batch) = (Side::Agent, format!("[{},{}]", chunk.1, call.1));
     let refused = read_lines(&mut conversation, &[(from, batch)]);
@@ -296,10 +299,10 @@ fn a_recording_of_version_1_is_an_error_that_names_what_translates_it() {
     // The next connection is judged by itself.
     let of_v2 = json!({"protocolVersion": 2, "info": {"name": "a", "version": "1"}, "capabilities": {}});
     read_lines(&mut conversation, &hello(2, of_v2));
-    assert_eq!(read_lines(&mut conversation, &[chunk.clone()]), [Ok(())]);
+    assert_eq!(read_lines(&mut conversation, std::slice::from_ref(&chunk)), [Ok(())]);
     assert_eq!(conversation.len(), 1);
     // What is not known is kept, where it is clear which version is spoken.
-    assert_eq!(read_lines(&mut conversation, &[call.clone()]), [Ok(())]);
+    assert_eq!(read_lines(&mut conversation, std::slice::from_ref(&call)), [Ok(())]);
     // A refused handshake says nothing, and is followed by another.
     let [asked, _] = hello(2, json!({}));
     let refused = said(Side::Agent, json!({"id": 0, "error": {"code": -32602, "message": "version 1 only"}}));
