@@ -123,11 +123,11 @@ fn ids_of_runs(runs: u32, salt: impl Fn(u32) -> String, agent: &Value) -> Vec<St
         let asked = bench.take_agent()[0]["id"].clone();
         bench.agent(json!({"id": asked, "result": agent}));
         // The agent may use the same id for a new session: it remembers nothing.
-        let (method, params) = match agent["agentCapabilities"].as_object().is_some_and(|all| all.is_empty())
-        {
-            true => ("session/new", json!({"cwd": "/w"})),
-            false => ("session/resume", json!({"cwd": "/w", "sessionId": "s"})),
-        };
+        let (method, params) =
+            match agent["agentCapabilities"].as_object().is_some_and(serde_json::Map::is_empty) {
+                true => ("session/new", json!({"cwd": "/w"})),
+                false => ("session/resume", json!({"cwd": "/w", "sessionId": "s"})),
+            };
         bench.client(json!({"id": 1, "method": method, "params": params}));
         let asked = bench.take_agent()[0]["id"].clone();
         bench.agent(json!({"id": asked, "result": {"sessionId": "s"}}));

@@ -31,7 +31,14 @@ mod session;
 mod sharing;
 #[cfg(test)]
 // Tests hand `json!` values to small functions; a reference there would only be noise.
-#[allow(clippy::unwrap_used, clippy::needless_pass_by_value, clippy::semicolon_if_nothing_returned)]
+#[allow(
+    clippy::cloned_ref_to_slice_refs,
+    clippy::needless_pass_by_value,
+    clippy::redundant_closure_for_method_calls,
+    clippy::semicolon_if_nothing_returned,
+    clippy::type_complexity,
+    clippy::unwrap_used
+)]
 mod tests;
 mod unresponsive;
 

@@ -419,7 +419,7 @@ fn a_session_that_an_agent_began_anew_is_one_transcript_in_the_state_and_in_ever
         assert_eq!(sessions.len(), 1, "one session");
         assert_eq!(sessions[0].0, Some("a"), "under the id that it had first");
         let entries = sessions[0].1.entries();
-        entries.map(|entry| entry.as_message().unwrap().content().text().to_string()).collect()
+        entries.map(|entry| entry.as_message().unwrap().content().text().clone()).collect()
     };
     assert_eq!(told(&scratch.store.state(&id, None).unwrap()), texts);
     let window = scratch.store.window(&id, None, 3).unwrap();

@@ -240,7 +240,7 @@ fn a_session_that_its_agent_has_lost_goes_on_in_one_transcript_with_a_divider() 
         .map(|entry| match entry.as_compaction() {
             Some(divider) if divider.is_memory_loss() => "---".to_owned(),
             Some(_) => panic!("{entry:?}"),
-            None => entry.as_message().unwrap().content().text().to_string(),
+            None => entry.as_message().unwrap().content().text().clone(),
         })
         .collect();
     assert_eq!(entries, ["before", "---", "after", "---", "at last"]);

@@ -155,7 +155,7 @@ fn a_client_ends_the_agent_of_a_session_and_the_next_prompt_starts_it_again() {
     let ended = world.request(client, super::super::END_AGENT, end.clone());
     assert_eq!(world.clients[&client].answers[&ended][0]["result"], json!({"interrupted": []}));
     world.end_agent();
-    assert_eq!(world.logged("was ended by a client").is_empty(), false);
+    assert!(!world.logged("was ended by a client").is_empty());
     assert_eq!(world.summary().state, super::super::SessionState::AtRest);
     let again = world.request(client, super::super::END_AGENT, end);
     assert_eq!(world.clients[&client].answers[&again][0]["error"]["code"], codes::INVALID_PARAMS);
