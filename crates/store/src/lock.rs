@@ -3,10 +3,14 @@
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::error::{Result, StoreError};
 use crate::private::{self, Identity};
 use crate::segment::Folder;
+
+/// Whoever only looks whether a session is taken holds its lock for less than this.
+const LOOK_TIME: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
 pub(crate) struct SessionLock {
@@ -24,11 +28,17 @@ impl SessionLock {
             reason: format!("cannot lock {}: {error}", path.display()),
         };
         private::create_folder(folder.path()).map_err(fail)?;
+        let mut looks_left = 5;
         loop {
             let file =
                 private::options().create(true).truncate(false).write(true).open(&path).map_err(fail)?;
             match file.try_lock() {
                 Ok(()) => {}
+                Err(TryLockError::WouldBlock) if looks_left > 0 => {
+                    looks_left -= 1;
+                    std::thread::sleep(LOOK_TIME);
+                    continue;
+                }
                 Err(TryLockError::WouldBlock) => {
                     return Err(StoreError::SessionInUse { session: session.to_owned() });
                 }
@@ -50,7 +60,11 @@ impl SessionLock {
     pub(crate) fn is_taken_in(folder: &Folder, session: &str) -> bool {
         let path = folder.path().join(session);
         // One that is not there, or that we may not look at, is at least none of ours.
-        File::open(&path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+        let Ok(file) = File::open(&path) else { return false };
+        // Shared, so that two who look do not take each other for an owner.
+        let is_taken = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+        drop(file.unlock());
+        is_taken
     }
 }
 

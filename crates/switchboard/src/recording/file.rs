@@ -65,7 +65,9 @@ impl RecordedFile {
             ));
         }
         let length = file.metadata().map_err(failed)?.len();
-        Ok(RecordedFile { length, has_pages: true, ..RecordedFile::new(file) })
+        let mut recorded = RecordedFile::new(file);
+        (recorded.length, recorded.has_pages) = (length, true);
+        Ok(recorded)
     }
 
     /// Adds a record, if it is a message. It is in the file after the next [`RecordedFile::commit`].
@@ -117,6 +119,14 @@ impl RecordedFile {
         self.waiting.clear();
         self.waiting.shrink_to(MOST_WAITING);
         written
+    }
+}
+
+impl Drop for RecordedFile {
+    /// Closing the file is not enough: a process that is being started at this moment has a copy of it until it runs its
+    /// own program, and the copy holds the lock.
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
     }
 }
 
