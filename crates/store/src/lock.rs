@@ -3,14 +3,10 @@
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::error::{Result, StoreError};
 use crate::private::{self, Identity};
 use crate::segment::Folder;
-
-/// Whoever only looks whether a session is taken holds its lock for less than this.
-const LOOK_TIME: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
 pub(crate) struct SessionLock {
@@ -28,15 +24,15 @@ impl SessionLock {
             reason: format!("cannot lock {}: {error}", path.display()),
         };
         private::create_folder(folder.path()).map_err(fail)?;
-        let mut looks_left = 5;
         loop {
             let file =
                 private::options().create(true).truncate(false).write(true).open(&path).map_err(fail)?;
             match file.try_lock() {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) if looks_left > 0 => {
-                    looks_left -= 1;
-                    std::thread::sleep(LOOK_TIME);
+                // Whoever only looks whether a session is taken shares its lock, for a moment.
+                Err(TryLockError::WouldBlock) if file.try_lock_shared().is_ok() => {
+                    drop(file.unlock());
+                    std::thread::yield_now();
                     continue;
                 }
                 Err(TryLockError::WouldBlock) => {
