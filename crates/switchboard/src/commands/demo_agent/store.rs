@@ -1,6 +1,6 @@
 //! Sessions in files, one update a line; behind them their sub-agents, each begun by its id.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use switchboard_acp::{Wire, WireFormat, v2};
@@ -69,6 +69,10 @@ impl Store {
         }
         text.push('\n');
         std::fs::create_dir_all(&self.0)?;
-        std::fs::write(path, text)
+        // Whole or not at all: a kill in the middle would cost the session.
+        let mut new = tempfile::NamedTempFile::new_in(&self.0)?;
+        new.write_all(text.as_bytes())?;
+        new.persist(path)?;
+        Ok(())
     }
 }

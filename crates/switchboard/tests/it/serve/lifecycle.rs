@@ -8,7 +8,7 @@ use crate::agent_program::Place;
 
 /// An agent of version 1 that cannot load sessions. It tells the id of its process, works on without end when it is told to
 /// `wait`, and does not heed cancellations. Where the file `deaf` is in its folder, it removes it after it has opened a
-/// session, and then closes its input.
+/// session, closes its input, and says so.
 const STUBBORN: &str = r#"#!/bin/sh
 while IFS= read -r line; do
     id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -23,7 +23,14 @@ while IFS= read -r line; do
     *) continue ;;
     esac
     printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
-    case $line in *'"session/new"'*) if [ -e deaf ]; then rm deaf; exec <&-; exec sleep 1000; fi ;; esac
+    case $line in *'"session/new"'*)
+        if [ -e deaf ]; then
+            rm deaf
+            exec <&-
+            printf '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s-%s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"deaf"}}}}\n' $$
+            exec sleep 1000
+        fi ;;
+    esac
 done
 "#;
 
@@ -118,6 +125,7 @@ fn a_prompt_to_an_agent_that_has_closed_its_input_goes_to_the_next_one() {
             let opened = client.ask("session/new", json!({"cwd": place.work(), "mcpServers": []})).await;
             let session =
                 opened["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{opened}")).to_owned();
+            client.until(|message| message["params"]["update"]["content"]["text"] == "deaf").await;
             let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]});
             let answer = client.ask("session/prompt", prompt).await;
             assert_eq!(answer["error"], serde_json::Value::Null, "{answer}");
