@@ -1,4 +1,7 @@
 //! Translation of one thing at a time, without memory: what cannot be said fails, by element and reason.
+//!
+//! The rules are those of [`convert`](crate::convert), as in a bridge. What is here is the choice of the rule by method, and
+//! the answer to questions for which a bridge would look into its memory.
 
 use std::collections::VecDeque;
 
@@ -10,8 +13,7 @@ use crate::convert::initialize::{self, Served};
 use crate::convert::message::{Message as Whole, Rest, chunk_to_v1, chunk_to_v2, message_to_v1};
 use crate::convert::paths::Places;
 use crate::convert::permission::{self, Question, Subject};
-use crate::convert::session::{self, Opened, OpenedV1, OpenedV2};
-use crate::convert::{Conversion, Losses, config, elicitation, lists, meta, tool_call, update};
+use crate::convert::{Conversion, Losses, config, elicitation, lists, meta, session, tool_call, update};
 use crate::loss::{Note, Severity};
 use crate::{Error, Side, Version};
 
@@ -280,11 +282,7 @@ impl Stateless {
     /// Translates one message. `from` is who sent it; where that is not known, an answer is taken to belong to
     /// whoever asked something under its id.
     pub fn convert(&mut self, line: &str, from: Option<Side>) -> Result<Converted<Vec<String>>, Error> {
-        let reading = match self.to {
-            Version::V1 => WireFormat::Any,
-            Version::V2 => WireFormat::V1,
-        };
-        match Message::decode(line, reading)? {
+        match Message::decode(line, self.formats().0)? {
             Message::Request(mut request) => {
                 let from = from.or_else(|| caller_of(&request.method)).unwrap_or(Side::Client);
                 drop(self.open.open_or_evict(from, &request.id, request.method.clone().into()));
@@ -310,58 +308,45 @@ impl Stateless {
         }
     }
 
-    fn writing(&self) -> WireFormat {
+    fn formats(&self) -> Formats {
         match self.to {
-            Version::V1 => WireFormat::V1,
-            Version::V2 => WireFormat::Any,
+            Version::V1 => TO_V1,
+            Version::V2 => TO_V2,
         }
     }
 
     fn written(&self, message: &Message<'_>, omitted: Vec<Note>) -> Converted<Vec<String>> {
-        Converted { value: vec![message.encode(self.writing())], omitted }
+        Converted { value: vec![message.encode(self.formats().1)], omitted }
     }
 
     fn update(&self, notification: Notification<'_>) -> Result<Converted<Vec<String>>, Error> {
         let text = notification.params_text();
         let (all, omitted): (Vec<Raw<'static>>, _) = match self.to {
             Version::V1 => {
-                let params = v2::UpdateSessionNotification::decode(text, WireFormat::Any)?;
+                let params = v2::UpdateSessionNotification::decode(text, TO_V1.0)?;
                 let v2::UpdateSessionNotification { session_id, update, meta, extra, more: _ } = params;
                 let Converted { value, omitted } = update_to_v1(update)?;
                 let told = value.into_iter().map(|update| {
                     let (session_id, meta, extra) = (session_id.clone(), meta.clone(), extra.clone());
-                    Raw::of(
-                        &v1::SessionNotification {
-                            session_id,
-                            update,
-                            meta,
-                            extra,
-                            more: switchboard_acp::More,
-                        },
-                        WireFormat::V1,
-                    )
+                    let more = switchboard_acp::More;
+                    Raw::of(&v1::SessionNotification { session_id, update, meta, extra, more }, TO_V1.1)
                 });
                 (told.collect(), omitted)
             }
             Version::V2 => {
-                let params = v1::SessionNotification::decode(text, WireFormat::V1)?;
+                let params = v1::SessionNotification::decode(text, TO_V2.0)?;
                 let v1::SessionNotification { session_id, update, meta, extra, more: _ } = params;
-                let converted = update_to_v2(update)?;
-                let update = converted.value;
-                let told = v2::UpdateSessionNotification {
-                    session_id,
-                    update,
-                    meta,
-                    extra,
-                    more: switchboard_acp::More,
-                };
-                (vec![Raw::of(&told, WireFormat::Any)], converted.omitted)
+                let Converted { value: update, omitted } = update_to_v2(update)?;
+                let more = switchboard_acp::More;
+                let told = v2::UpdateSessionNotification { session_id, update, meta, extra, more };
+                (vec![Raw::of(&told, TO_V2.1)], omitted)
             }
         };
         let Notification { method, params: _, extra } = notification;
         let line = |params| {
             let (method, extra) = (method.clone(), extra.clone());
-            Message::Notification(Notification { method, params: Some(params), extra }).encode(self.writing())
+            Message::Notification(Notification { method, params: Some(params), extra })
+                .encode(self.formats().1)
         };
         Ok(Converted { value: all.into_iter().map(line).collect(), omitted })
     }
@@ -395,120 +380,105 @@ impl Stateless {
     }
 }
 
-/// A call as it is written, under the method that it becomes.
-fn named<'v>(
-    method: &'static str,
-    params: &impl Wire<'v>,
-    format: WireFormat,
-) -> Result<ConvertedCall, Error> {
-    Ok(Some((method, Raw::of(params, format))))
-}
+/// How a text is read, and how its translation is written.
+type Formats = (WireFormat, WireFormat);
+const TO_V2: Formats = (WireFormat::V1, WireFormat::Any);
+const TO_V1: Formats = (WireFormat::Any, WireFormat::V1);
 
-/// The same parameters under another method.
-fn renamed(method: &'static str, params: &str) -> Result<ConvertedCall, Error> {
-    Ok(Some((method, Raw::parse(params.to_owned())?)))
+/// Translates parameters or a result by a rule.
+fn by_rule<'t, V: Wire<'t>, W: Wire<'t>>(
+    text: &'t str,
+    (reading, writing): Formats,
+    rule: impl FnOnce(V) -> Result<W, Error>,
+) -> Result<Raw<'static>, Error> {
+    Ok(Raw::of(&rule(V::decode(text, reading)?)?, writing))
 }
 
 fn call_in_v2(method: &str, params: &str, cx: &mut Conversion<'_>) -> Result<ConvertedCall, Error> {
-    const IN: WireFormat = WireFormat::V1;
-    const OUT: WireFormat = WireFormat::Any;
-    match method {
+    Ok(Some(match method {
         "initialize" => {
-            named("initialize", &initialize::request_to_v2(v1::InitializeRequest::decode(params, IN)?), OUT)
+            ("initialize", by_rule(params, TO_V2, |request| Ok(initialize::request_to_v2(request)))?)
         }
-        "authenticate" => renamed("auth/login", params),
-        "logout" => renamed("auth/logout", params),
-        "session/new" => {
-            named("session/new", &session::new_to_v2(v1::NewSessionRequest::decode(params, IN)?, cx)?, OUT)
-        }
+        "authenticate" => ("auth/login", Raw::parse(params.to_owned())?),
+        "logout" => ("auth/logout", Raw::parse(params.to_owned())?),
+        "session/new" => ("session/new", by_rule(params, TO_V2, |request| session::new_to_v2(request, cx))?),
         "session/load" => {
-            let request = v1::LoadSessionRequest::decode(params, IN)?;
-            named("session/resume", &session::load_to_v2(request, cx)?, OUT)
+            ("session/resume", by_rule(params, TO_V2, |request| session::load_to_v2(request, cx))?)
         }
         "session/resume" => {
-            let request = v1::ResumeSessionRequest::decode(params, IN)?;
-            named("session/resume", &session::resume_to_v2(request, cx)?, OUT)
+            ("session/resume", by_rule(params, TO_V2, |request| session::resume_to_v2(request, cx))?)
         }
         "session/fork" => {
-            let request = v1::unstable::ForkSessionRequest::decode(params, IN)?;
-            named("session/fork", &session::fork_to_v2(request, cx)?, OUT)
+            ("session/fork", by_rule(params, TO_V2, |request| session::fork_to_v2(request, cx))?)
         }
-        "session/set_mode" => Err(cx.error(NO_MODES)),
+        "session/set_mode" => return Err(cx.error(NO_MODES)),
         "session/set_config_option" => {
-            let request = v1::SetSessionConfigOptionRequest::decode(params, IN)?;
-            named("session/set_config_option", &config::set_to_v2(request, cx)?, OUT)
+            ("session/set_config_option", by_rule(params, TO_V2, |request| config::set_to_v2(request, cx))?)
         }
         "session/prompt" => {
-            let request = v1::PromptRequest::decode(params, IN)?;
-            named("session/prompt", &session::prompt_to_v2(request, cx)?, OUT)
+            ("session/prompt", by_rule(params, TO_V2, |request| session::prompt_to_v2(request, cx))?)
         }
         "session/request_permission" => {
-            let request = v1::RequestPermissionRequest::decode(params, IN)?;
-            if request.options.is_empty() {
-                return Err(cx.key("options").error("version 2 wants at least one option"));
-            }
-            named("session/request_permission", &question_to_v2(request, cx)?, OUT)
+            let params = by_rule(params, TO_V2, |request: v1::RequestPermissionRequest<'_>| {
+                if request.options.is_empty() {
+                    return Err(cx.key("options").error("version 2 wants at least one option"));
+                }
+                question_to_v2(request, cx)
+            })?;
+            ("session/request_permission", params)
         }
         "elicitation/create" => {
-            let request = v1::CreateElicitationRequest::decode(params, IN)?;
-            named("elicitation/create", &elicitation::to_v2(request), OUT)
+            ("elicitation/create", by_rule(params, TO_V2, |request| Ok(elicitation::to_v2(request)))?)
         }
         "fs/read_text_file" | "fs/write_text_file" => {
-            Err(cx.error("version 2 clients read and write no files for the agent"))
+            return Err(cx.error("version 2 clients read and write no files for the agent"));
         }
         "terminal/create"
         | "terminal/output"
         | "terminal/wait_for_exit"
         | "terminal/kill"
-        | "terminal/release" => Err(cx.error("version 2 clients run no commands for the agent")),
-        _ => Ok(None),
-    }
+        | "terminal/release" => return Err(cx.error("version 2 clients run no commands for the agent")),
+        _ => return Ok(None),
+    }))
 }
 
 fn call_in_v1(method: &str, params: &str, cx: &mut Conversion<'_>) -> Result<ConvertedCall, Error> {
-    const IN: WireFormat = WireFormat::Any;
-    const OUT: WireFormat = WireFormat::V1;
-    match method {
+    Ok(Some(match method {
         "initialize" => {
-            let request = v2::InitializeRequest::decode(params, IN)?;
-            named("initialize", &initialize::request_to_v1(request, Served::default()), OUT)
+            let rule = |request| Ok(initialize::request_to_v1(request, Served::default()));
+            ("initialize", by_rule(params, TO_V1, rule)?)
         }
-        "auth/login" => renamed("authenticate", params),
-        "auth/logout" => renamed("logout", params),
-        "session/new" => {
-            named("session/new", &session::new_to_v1(v2::NewSessionRequest::decode(params, IN)?, cx)?, OUT)
-        }
+        "auth/login" => ("authenticate", Raw::parse(params.to_owned())?),
+        "auth/logout" => ("logout", Raw::parse(params.to_owned())?),
+        "session/new" => ("session/new", by_rule(params, TO_V1, |request| session::new_to_v1(request, cx))?),
         "session/resume" => {
-            let request = v2::ResumeSessionRequest::decode(params, IN)?;
+            let request = v2::ResumeSessionRequest::decode(params, TO_V1.0)?;
             if request.replay_from.is_some() {
-                named("session/load", &session::load_to_v1(request, cx)?, OUT)
+                ("session/load", Raw::of(&session::load_to_v1(request, cx)?, TO_V1.1))
             } else {
-                named("session/resume", &session::resume_to_v1(request, cx)?, OUT)
+                ("session/resume", Raw::of(&session::resume_to_v1(request, cx)?, TO_V1.1))
             }
         }
         "session/fork" => {
-            let request = v2::unstable::ForkSessionRequest::decode(params, IN)?;
-            named("session/fork", &session::fork_to_v1(request, cx)?, OUT)
+            ("session/fork", by_rule(params, TO_V1, |request| session::fork_to_v1(request, cx))?)
         }
         "session/set_config_option" => {
-            let request = v2::SetSessionConfigOptionRequest::decode(params, IN)?;
-            named("session/set_config_option", &config::set_to_v1(request, cx)?, OUT)
+            ("session/set_config_option", by_rule(params, TO_V1, |request| config::set_to_v1(request, cx))?)
         }
         "session/prompt" => {
-            let request = v2::PromptRequest::decode(params, IN)?;
-            named("session/prompt", &session::prompt_to_v1(request, cx)?, OUT)
+            ("session/prompt", by_rule(params, TO_V1, |request| session::prompt_to_v1(request, cx))?)
         }
         "session/request_permission" => {
-            let request = v2::RequestPermissionRequest::decode(params, IN)?;
-            named("session/request_permission", &question_to_v1(request, cx)?, OUT)
+            ("session/request_permission", by_rule(params, TO_V1, |request| question_to_v1(request, cx))?)
         }
         "elicitation/create" => {
-            let request = v2::CreateElicitationRequest::decode(params, IN)?;
-            named("elicitation/create", &elicitation::to_v1(request, cx)?, OUT)
+            ("elicitation/create", by_rule(params, TO_V1, |request| elicitation::to_v1(request, cx))?)
         }
-        "tool_call/cancel" | "terminal/cancel" => Err(cx.error("version 1 can cancel a whole turn only")),
-        _ => Ok(None),
-    }
+        "tool_call/cancel" | "terminal/cancel" => {
+            return Err(cx.error("version 1 can cancel a whole turn only"));
+        }
+        _ => return Ok(None),
+    }))
 }
 
 fn question_to_v2<'a>(
@@ -558,66 +528,30 @@ fn question_to_v1<'a>(
 
 /// `None`: the result is the same in both versions.
 fn result_in_v2(method: &str, result: &str, cx: &mut Conversion<'_>) -> Result<Option<Raw<'static>>, Error> {
-    const IN: WireFormat = WireFormat::V1;
-    const OUT: WireFormat = WireFormat::Any;
     Ok(Some(match method {
-        "initialize" => {
-            let response = v1::InitializeResponse::decode(result, IN)?;
+        "initialize" => by_rule(result, TO_V2, |answer| {
             // What cannot be offered is not offered, as everywhere.
-            let convert = |cx: &mut Conversion<'_>| initialize::response_to_v2(response, "unknown-agent", cx);
-            Raw::of(&cx.leaving_out(convert)?, OUT)
-        }
-        "session/status" => {
-            Raw::of(&session::status_to_v2(v1::unstable::SessionStatusResponse::decode(result, IN)?), OUT)
-        }
+            cx.leaving_out(|cx| initialize::response_to_v2(answer, "unknown-agent", cx))
+        })?,
+        "session/status" => by_rule(result, TO_V2, |answer| Ok(session::status_to_v2(answer)))?,
         "session/new" | "session/fork" => {
-            let answer = OpenedV1::from(v1::NewSessionResponse::decode(result, IN)?);
-            let Opened { session_id, modes, options, commands: _, rest: Rest { meta, extra } } = answer;
-            let config_options = options_to_v2(modes, options, cx)?;
-            let session_id = session_id.unwrap_or_default();
-            let available_commands = None;
-            Raw::of(
-                &v2::NewSessionResponse {
-                    session_id,
-                    config_options,
-                    available_commands,
-                    meta,
-                    extra,
-                    more: switchboard_acp::More,
-                },
-                OUT,
-            )
+            by_rule(result, TO_V2, |mut answer: v1::NewSessionResponse<'_>| {
+                let options = options_to_v2(answer.modes.take(), answer.config_options.take(), cx)?;
+                Ok(session::made_to_v2(answer, options))
+            })?
         }
         "session/load" | "session/resume" => {
-            let answer = OpenedV1::from(v1::LoadSessionResponse::decode(result, IN)?);
-            let Opened { session_id: _, modes, options, commands: _, rest: Rest { meta, extra } } = answer;
-            let config_options = options_to_v2(modes, options, cx)?;
-            let available_commands = None;
-            Raw::of(
-                &v2::ResumeSessionResponse {
-                    config_options,
-                    available_commands,
-                    meta,
-                    extra,
-                    more: switchboard_acp::More,
-                },
-                OUT,
-            )
+            by_rule(result, TO_V2, |mut answer: v1::LoadSessionResponse<'_>| {
+                let options = options_to_v2(answer.modes.take(), answer.config_options.take(), cx)?;
+                Ok(session::resumed_to_v2(answer, options))
+            })?
         }
-        "session/set_config_option" => {
-            let answer = v1::SetSessionConfigOptionResponse::decode(result, IN)?;
+        "session/set_config_option" => by_rule(result, TO_V2, |answer| {
             let (options, Rest { meta, extra }) = config::set_answer_to_v2(answer);
             let config_options = config::to_v2(options, &mut cx.key("configOptions"))?;
-            Raw::of(
-                &v2::SetSessionConfigOptionResponse {
-                    config_options,
-                    meta,
-                    extra,
-                    more: switchboard_acp::More,
-                },
-                OUT,
-            )
-        }
+            let more = switchboard_acp::More;
+            Ok(v2::SetSessionConfigOptionResponse { config_options, meta, extra, more })
+        })?,
         "session/prompt" => {
             let reason = "version 2 answers a prompt when it is accepted and tells its end by a state";
             return Err(cx.key("stopReason").error(reason));
@@ -645,76 +579,39 @@ fn options_to_v2<'a>(
 
 /// `None`: the result is the same in both versions.
 fn result_in_v1(method: &str, result: &str, cx: &mut Conversion<'_>) -> Result<Option<Raw<'static>>, Error> {
-    const IN: WireFormat = WireFormat::Any;
-    const OUT: WireFormat = WireFormat::V1;
     Ok(Some(match method {
-        "initialize" => {
-            Raw::of(&initialize::response_to_v1(v2::InitializeResponse::decode(result, IN)?, cx)?, OUT)
-        }
-        "session/status" => {
-            let answer = v2::unstable::SessionStatusResponse::decode(result, IN)?;
-            Raw::of(&session::status_to_v1(answer, cx)?, OUT)
-        }
+        "initialize" => by_rule(result, TO_V1, |answer| initialize::response_to_v1(answer, cx))?,
+        "session/status" => by_rule(result, TO_V1, |answer| session::status_to_v1(answer, cx))?,
         "session/new" | "session/fork" => {
-            let answer = OpenedV2::from(v2::NewSessionResponse::decode(result, IN)?);
-            let Opened { session_id, modes: _, options, commands, rest: Rest { meta, extra } } = answer;
-            let config_options = options_to_v1(options, commands.is_some(), cx)?;
-            let session_id = session_id.unwrap_or_default();
-            Raw::of(
-                &v1::NewSessionResponse {
-                    session_id,
-                    modes: None,
-                    config_options,
-                    meta,
-                    extra,
-                    more: switchboard_acp::More,
-                },
-                OUT,
-            )
+            by_rule(result, TO_V1, |mut answer: v2::NewSessionResponse<'_>| {
+                let options =
+                    options_to_v1(answer.config_options.take(), answer.available_commands.is_some(), cx)?;
+                Ok(session::made_to_v1(answer, (None, options)))
+            })?
         }
-        "session/resume" => {
-            let answer = OpenedV2::from(v2::ResumeSessionResponse::decode(result, IN)?);
-            let Opened { session_id: _, modes: _, options, commands, rest: Rest { meta, extra } } = answer;
-            let config_options = options_to_v1(options, commands.is_some(), cx)?;
-            Raw::of(
-                &v1::LoadSessionResponse {
-                    modes: None,
-                    config_options,
-                    meta,
-                    extra,
-                    more: switchboard_acp::More,
-                },
-                OUT,
-            )
-        }
-        "session/set_config_option" => {
-            let answer = v2::SetSessionConfigOptionResponse::decode(result, IN)?;
+        "session/resume" => by_rule(result, TO_V1, |mut answer: v2::ResumeSessionResponse<'_>| {
+            let options =
+                options_to_v1(answer.config_options.take(), answer.available_commands.is_some(), cx)?;
+            Ok(session::resumed_to_v1(answer, (None, options)))
+        })?,
+        "session/set_config_option" => by_rule(result, TO_V1, |answer| {
             let (options, Rest { meta, extra }) = config::set_answer_to_v1(answer);
             let config_options = config::to_v1(options, true, &mut cx.key("configOptions"))?;
-            Raw::of(
-                &v1::SetSessionConfigOptionResponse {
-                    config_options,
-                    meta,
-                    extra,
-                    more: switchboard_acp::More,
-                },
-                OUT,
-            )
-        }
+            let more = switchboard_acp::More;
+            Ok(v1::SetSessionConfigOptionResponse { config_options, meta, extra, more })
+        })?,
         "session/prompt" => {
             let reason = "version 1 answers a prompt when the turn has ended, which a state tells later";
             return Err(cx.error(reason));
         }
         "session/request_permission" => {
-            let response = v2::RequestPermissionResponse::decode(result, IN)?;
+            let response = v2::RequestPermissionResponse::decode(result, TO_V1.0)?;
             if let v2::RequestPermissionOutcome::Unknown(unknown) = &response.outcome {
                 return Err(cx.key("outcome").error(format!("version 1 has no outcome \"{}\"", unknown.tag)));
             }
             return Ok(None);
         }
-        "elicitation/create" => {
-            Raw::of(&elicitation::answer_to_v1(v2::CreateElicitationResponse::decode(result, IN)?, cx)?, OUT)
-        }
+        "elicitation/create" => by_rule(result, TO_V1, |answer| elicitation::answer_to_v1(answer, cx))?,
         _ => return Ok(None),
     }))
 }

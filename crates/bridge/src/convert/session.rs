@@ -282,70 +282,57 @@ pub(crate) fn load_to_v1<'a>(
     })
 }
 
-/// What the answer of an agent tells of a session that is open now: its id, where the answer says it, and what is for
-/// who remembers it.
-#[derive(Debug)]
-pub(crate) struct Opened<'a, M, O, C> {
-    pub(crate) session_id: Option<Text<'a>>,
-    pub(crate) modes: Option<M>,
-    pub(crate) options: Option<Vec<O>>,
-    pub(crate) commands: Option<Vec<C>>,
-    pub(crate) rest: Rest<'a>,
+/// The answer to a request that makes a session. What it says about modes, options and commands has been taken out of it, by
+/// who remembers them.
+pub(crate) fn made_to_v2<'a>(
+    answer: v1::NewSessionResponse<'a>,
+    config_options: Option<Vec<v2::SessionConfigOption<'a>>>,
+) -> v2::NewSessionResponse<'a> {
+    let v1::NewSessionResponse { session_id, modes: _, config_options: _, mut meta, mut extra, more } =
+        answer;
+    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["availableCommands"]);
+    v2::NewSessionResponse { session_id, config_options, available_commands: None, meta, extra, more }
 }
 
-/// Version 1's.
-pub(crate) type OpenedV1<'a> = Opened<'a, v1::SessionModeState<'a>, v1::SessionConfigOption<'a>, ()>;
-/// Version 2's.
-pub(crate) type OpenedV2<'a> = Opened<'a, (), v2::SessionConfigOption<'a>, v2::AvailableCommand<'a>>;
-
-impl<'a> From<v1::NewSessionResponse<'a>> for OpenedV1<'a> {
-    fn from(answer: v1::NewSessionResponse<'a>) -> Self {
-        let v1::NewSessionResponse { session_id, modes, config_options, mut meta, mut extra, more: _ } =
-            answer;
-        meta::set_apart(&mut meta, Origin::V1, &mut extra, &["availableCommands"]);
-        let rest = Rest { meta, extra };
-        Opened { session_id: Some(session_id), modes, options: config_options, commands: None, rest }
-    }
+/// The same for a request that resumes a session.
+pub(crate) fn resumed_to_v2<'a>(
+    answer: v1::LoadSessionResponse<'a>,
+    config_options: Option<Vec<v2::SessionConfigOption<'a>>>,
+) -> v2::ResumeSessionResponse<'a> {
+    let v1::LoadSessionResponse { modes: _, config_options: _, mut meta, mut extra, more } = answer;
+    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["availableCommands"]);
+    v2::ResumeSessionResponse { config_options, available_commands: None, meta, extra, more }
 }
 
-impl<'a> From<v1::LoadSessionResponse<'a>> for OpenedV1<'a> {
-    fn from(answer: v1::LoadSessionResponse<'a>) -> Self {
-        let v1::LoadSessionResponse { modes, config_options, mut meta, mut extra, more: _ } = answer;
-        meta::set_apart(&mut meta, Origin::V1, &mut extra, &["availableCommands"]);
-        Opened {
-            session_id: None,
-            modes,
-            options: config_options,
-            commands: None,
-            rest: Rest { meta, extra },
-        }
-    }
+/// The modes and options of a session for a client of version 1.
+pub(crate) type Choices<'a> = (Option<v1::SessionModeState<'a>>, Option<Vec<v1::SessionConfigOption<'a>>>);
+
+/// [`made_to_v2`] the other way.
+pub(crate) fn made_to_v1<'a>(
+    answer: v2::NewSessionResponse<'a>,
+    (modes, config_options): Choices<'a>,
+) -> v1::NewSessionResponse<'a> {
+    let v2::NewSessionResponse {
+        session_id,
+        config_options: _,
+        available_commands: _,
+        mut meta,
+        mut extra,
+        more,
+    } = answer;
+    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["modes"]);
+    v1::NewSessionResponse { session_id, modes, config_options, meta, extra, more }
 }
 
-impl<'a> From<v2::NewSessionResponse<'a>> for OpenedV2<'a> {
-    fn from(answer: v2::NewSessionResponse<'a>) -> Self {
-        let v2::NewSessionResponse {
-            session_id,
-            config_options,
-            available_commands,
-            mut meta,
-            mut extra,
-            more: _,
-        } = answer;
-        meta::set_apart(&mut meta, Origin::V2, &mut extra, &["modes"]);
-        let (options, commands) = (config_options, available_commands);
-        Opened { session_id: Some(session_id), modes: None, options, commands, rest: Rest { meta, extra } }
-    }
-}
-
-impl<'a> From<v2::ResumeSessionResponse<'a>> for OpenedV2<'a> {
-    fn from(answer: v2::ResumeSessionResponse<'a>) -> Self {
-        let v2::ResumeSessionResponse { config_options, available_commands, mut meta, mut extra, more: _ } =
-            answer;
-        meta::set_apart(&mut meta, Origin::V2, &mut extra, &["modes"]);
-        let (options, commands) = (config_options, available_commands);
-        Opened { session_id: None, modes: None, options, commands, rest: Rest { meta, extra } }
-    }
+/// [`resumed_to_v2`] the other way.
+pub(crate) fn resumed_to_v1<'a>(
+    answer: v2::ResumeSessionResponse<'a>,
+    (modes, config_options): Choices<'a>,
+) -> v1::LoadSessionResponse<'a> {
+    let v2::ResumeSessionResponse { config_options: _, available_commands: _, mut meta, mut extra, more } =
+        answer;
+    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["modes"]);
+    v1::LoadSessionResponse { modes, config_options, meta, extra, more }
 }
 
 pub(crate) fn prompt_to_v2<'a>(

@@ -5,7 +5,7 @@ use switchboard_acp::{Extra, Raw, Text, Wire, v1, v2};
 
 use super::{Active, ToAgent, V1ToV2};
 use crate::context::session_of;
-use crate::convert::session::{self, Opened, OpenedV2};
+use crate::convert::session;
 use crate::convert::{config, lists, message::Rest};
 use crate::sessions::{KnownOptions, roots};
 use crate::{Error, Side};
@@ -134,25 +134,16 @@ impl V1ToV2 {
         roots: Vec<String>,
         response: &Response<'_>,
     ) {
-        let Some(answer) = self.context.result::<v2::NewSessionResponse<'_>>(id, method, response) else {
+        let Some(mut answer) = self.context.result::<v2::NewSessionResponse<'_>>(id, method, response) else {
             return;
         };
         let session_id = answer.session_id.clone().into_owned();
         self.family.open(&session_id);
         let mut active = self.active(&session_id);
         active.session.roots = roots;
-        let Opened { session_id: told_id, modes: _, options, commands, rest } = OpenedV2::from(answer);
-        let (modes, config_options) = active.take_options(method, options);
-        let Rest { meta, extra } = rest;
-        let told_id = told_id.unwrap_or_default();
-        let wire = v1::NewSessionResponse {
-            session_id: told_id,
-            modes,
-            config_options,
-            meta,
-            extra,
-            more: switchboard_acp::More,
-        };
+        let commands = answer.available_commands.take();
+        let choices = active.take_options(method, answer.config_options.take());
+        let wire = session::made_to_v1(answer, choices);
         active.context.respond(Side::Client, id, &wire, &response.extra);
         active.commands(method, commands);
         self.take_ready();
@@ -167,16 +158,14 @@ impl V1ToV2 {
         let mut active = self.active(session_id);
         active.session.replays = active.session.replays.saturating_sub(1);
         active.flush_all();
-        let Some(answer) =
+        let Some(mut answer) =
             active.context.result::<v2::ResumeSessionResponse<'_>>(id, "session/resume", response)
         else {
             return;
         };
-        let Opened { session_id: _, modes: _, options, commands, rest } = OpenedV2::from(answer);
-        let (modes, config_options) = active.take_options("session/resume", options);
-        let Rest { meta, extra } = rest;
-        let wire =
-            v1::LoadSessionResponse { modes, config_options, meta, extra, more: switchboard_acp::More };
+        let commands = answer.available_commands.take();
+        let choices = active.take_options("session/resume", answer.config_options.take());
+        let wire = session::resumed_to_v1(answer, choices);
         active.context.respond(Side::Client, id, &wire, &response.extra);
         active.commands("session/resume", commands);
     }

@@ -8,7 +8,7 @@ use super::{Active, Journal, Session, ToAgent, V2ToV1, missing};
 use crate::context::session_of;
 use crate::convert::config;
 use crate::convert::message::Rest;
-use crate::convert::session::{self, Opened, OpenedV1};
+use crate::convert::session;
 use crate::loss::Severity;
 use crate::own_ids::OwnIds;
 use crate::sessions::roots;
@@ -90,7 +90,7 @@ impl V2ToV1 {
         roots: Vec<String>,
         response: &Response<'_>,
     ) {
-        let Some(answer) = self.context.result::<v1::NewSessionResponse<'_>>(id, method, response) else {
+        let Some(mut answer) = self.context.result::<v1::NewSessionResponse<'_>>(id, method, response) else {
             return;
         };
         let session_id = answer.session_id.clone().into_owned();
@@ -98,17 +98,8 @@ impl V2ToV1 {
         active.session.roots = roots;
         active.session.journal = Journal::default();
         active.session.begun = Begun::default();
-        let Opened { session_id: told_id, modes, options, commands: _, rest } = OpenedV1::from(answer);
-        let config_options = active.take_options(method, modes, options);
-        let Rest { meta, extra } = rest;
-        let wire = v2::NewSessionResponse {
-            session_id: told_id.unwrap_or_default(),
-            config_options,
-            available_commands: None,
-            meta,
-            extra,
-            more: switchboard_acp::More,
-        };
+        let options = active.take_options(method, answer.modes.take(), answer.config_options.take());
+        let wire = session::made_to_v2(answer, options);
         self.context.respond(Side::Client, id, &wire, &response.extra);
     }
 
@@ -202,7 +193,7 @@ impl V2ToV1 {
         (active.session.swallows, active.session.replays) = (false, false);
         active.session.count_on();
         active.session.run = None;
-        let Some(answer) =
+        let Some(mut answer) =
             active.context.result::<v1::LoadSessionResponse<'_>>(id, "session/resume", response)
         else {
             return;
@@ -218,16 +209,9 @@ impl V2ToV1 {
         if active.session.turn.is_none() {
             active.tell_state(v2::StateUpdate::Idle(v2::IdleState::new()));
         }
-        let Opened { session_id: _, modes, options, commands: _, rest } = OpenedV1::from(answer);
-        let config_options = active.take_options("session/resume", modes, options);
-        let Rest { meta, extra } = rest;
-        let wire = v2::ResumeSessionResponse {
-            config_options,
-            available_commands: None,
-            meta,
-            extra,
-            more: switchboard_acp::More,
-        };
+        let options =
+            active.take_options("session/resume", answer.modes.take(), answer.config_options.take());
+        let wire = session::resumed_to_v2(answer, options);
         self.context.respond(Side::Client, id, &wire, &response.extra);
     }
 
