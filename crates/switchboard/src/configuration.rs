@@ -1,6 +1,5 @@
 //! Which agents the user has, by the files that we and the editors keep.
 
-mod commented_json;
 pub(crate) mod edited_file;
 pub(crate) mod edited_json;
 pub(crate) mod hub;
@@ -388,7 +387,7 @@ pub(crate) fn read_json(file: &Path) -> Result<Option<Value>, String> {
     }
     let text = std::fs::read_to_string(file).map_err(failed)?;
     let value =
-        commented_json::parse(&text).map_err(|error| format!("{} is no JSON: {error}", file.display()))?;
+        edited_json::parse(&text).map_err(|error| format!("{} is no JSON: {error}", file.display()))?;
     Ok(Some(value))
 }
 

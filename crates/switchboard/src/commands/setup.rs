@@ -171,11 +171,11 @@ fn change(
             }
         };
         if is_dry {
-            show_change(&file, edited.text(), output);
+            show_change(&file, &edited.text(), output);
             continue;
         }
-        let backup = Record::keep(&file, agent, edited.text(), added.as_deref())?;
-        file.write(edited.text())?;
+        let backup = Record::keep(&file, agent, &edited.text(), added.as_deref())?;
+        file.write(&edited.text())?;
         let what = added.as_deref().map_or_else(
             || format!("\"{agent}\" is now reached"),
             |name| format!("\"{name}\" was added, reached"),
@@ -274,7 +274,7 @@ fn take_back(
             taken.map_err(|reason| {
                 CommandError::usage(format!("{} {reason}", path.display())).hint("change it by hand")
             })?;
-            Some(edited.text().to_owned())
+            Some(edited.text())
         }
         (None, _) => {
             return Err(CommandError::usage(format!(

@@ -1,115 +1,169 @@
-//! Changes to JSON as editors' settings have it that leave everything else as it is, to the byte: comments, order, white
-//! space, the way numbers and texts are spelled. Only spans of the text are replaced.
+//! JSON as editors' settings have it, with comments and trailing commas, and edits that keep the rest of the text as it is,
+//! to the byte.
+//!
+//! `jsonc-parser` parses the text and locates every value and comma in it; the edits replace spans of the text. The crate's
+//! own editable tree is not used: it breaks an object on one line into several lines, and removes the comments before a
+//! removed item.
 
 mod layout;
-mod tree;
 
+use std::ops::Range;
+
+use jsonc_parser::ast::Value as Node;
+use jsonc_parser::common::Ranged;
+use jsonc_parser::tokens::{Token, TokenAndRange};
+use jsonc_parser::{CollectOptions, CommentCollectionStrategy, ParseOptions};
 use serde_json::Value;
 
 use self::layout::Layout;
-use self::tree::{Kind, Node};
-use super::commented_json;
 
-/// A text with JSON in it, and where its values are.
-#[derive(Debug)]
-pub(crate) struct EditedJson {
-    text: String,
-    root: Node,
+/// Comments and trailing commas, and no other extension: editors do not read those either.
+const OPTIONS: ParseOptions = ParseOptions {
+    allow_comments: true,
+    allow_trailing_commas: true,
+    allow_loose_object_property_names: false,
+    allow_missing_commas: false,
+    allow_single_quoted_strings: false,
+    allow_hexadecimal_numbers: false,
+    allow_unary_plus_numbers: false,
+    allow_bare_decimal_point_numbers: false,
+    allow_non_finite_numbers: false,
+    allow_extended_string_escapes: false,
+};
+
+const BYTE_ORDER_MARK: &str = "\u{FEFF}";
+
+/// Parses JSON with comments. Errors name the line and the column.
+pub(crate) fn parse(text: &str) -> Result<Value, String> {
+    Ok(Tree::parse(text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text))?.root.into())
 }
 
-/// A path to a value: keys of objects, and numbers in lists.
+/// A text in JSON that is edited in place.
+#[derive(Debug)]
+pub(crate) struct EditedJson {
+    has_mark: bool,
+    /// The text after the byte order mark.
+    text: String,
+}
+
+/// A path to a value: keys of objects, and indexes of lists.
 pub(crate) type Path<'p> = &'p [&'p str];
 
 impl EditedJson {
-    /// Reads a text. One that is no JSON is an error: nothing can be changed in it with care.
+    /// Takes a text. One that is not JSON is an error: an edit could change its meaning.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        // What JSON is has been decided there.
-        commented_json::parse(text).map_err(|error| format!("is no JSON: {error}"))?;
-        let root = tree::parse(text).ok_or("is JSON of a kind that cannot be edited with care")?;
-        Ok(EditedJson { text: text.to_owned(), root })
+        let unmarked = text.strip_prefix(BYTE_ORDER_MARK);
+        let mut edited = EditedJson { has_mark: unmarked.is_some(), text: String::new() };
+        edited.take(unmarked.unwrap_or(text).to_owned())?;
+        Ok(edited)
     }
 
-    pub(crate) fn text(&self) -> &str {
-        &self.text
+    pub(crate) fn text(&self) -> String {
+        format!("{}{}", if self.has_mark { BYTE_ORDER_MARK } else { "" }, self.text)
     }
 
-    /// The value at a path.
+    /// Returns the value at a path.
     pub(crate) fn get(&self, path: Path<'_>) -> Option<Value> {
-        let node = self.find(path).ok()??;
-        commented_json::parse(&self.text[node.span.clone()]).ok()
+        Some(Tree::parse(&self.text).ok()?.find(path).ok()??.clone().into())
     }
 
-    /// Puts a value at a path, in the place of what is there. Objects on the way that are missing are made.
+    /// Sets the value at a path. Objects that are missing on the path are created.
     pub(crate) fn set(&mut self, path: Path<'_>, value: &Value) -> Result<(), String> {
-        let (mut node, layout) = (&self.root, Layout::of(&self.text, &self.root));
+        let tree = Tree::parse(&self.text)?;
+        let (mut node, layout) = (&tree.root, Layout::of(&self.text, &tree.container(&tree.root)));
         for (depth, key) in path.iter().enumerate() {
-            if node.kind == Kind::Scalar || node.kind == Kind::Array && node.child(key).is_none() {
-                return Err(format!("has {} that is no object", shown(&path[..depth])));
-            }
-            match unique(node, key, &path[..depth])? {
+            match child(node, key, &path[..depth])? {
                 Some(child) => node = child,
-                None => {
+                None if node.as_object().is_some() => {
                     let inner = path[depth + 1..].iter().rev();
                     let value = inner.fold(value.clone(), |inner, key| serde_json::json!({ *key: inner }));
-                    let text = layout.inserted(&self.text, node, Some(key), &value);
-                    return self.take(&text);
+                    return self.take(layout.inserted(&self.text, &tree.container(node), Some(key), &value));
                 }
+                None => return Err(format!("has {} that is no object", shown(&path[..depth]))),
             }
         }
-        let rendered = layout.replacing(&self.text, node, value);
-        let span = node.span.clone();
-        self.splice(span, &rendered)
+        let (before, after) = (&self.text[..node.start()], &self.text[node.end()..]);
+        self.take(format!("{before}{}{after}", layout.replacing(&self.text, node.start(), value)))
     }
 
-    /// Adds an item at the end of a list.
+    /// Appends an item to a list.
     pub(crate) fn push(&mut self, path: Path<'_>, value: &Value) -> Result<(), String> {
-        let layout = Layout::of(&self.text, &self.root);
-        let list = self.list(path)?;
-        let text = layout.inserted(&self.text, list, None, value);
-        self.take(&text)
+        let tree = Tree::parse(&self.text)?;
+        let layout = Layout::of(&self.text, &tree.container(&tree.root));
+        self.take(layout.inserted(&self.text, &tree.list(path)?, None, value))
     }
 
-    /// Puts texts before the items of a list.
+    /// Inserts strings before the items of a list.
     pub(crate) fn prepend(&mut self, path: Path<'_>, items: &[String]) -> Result<(), String> {
-        let list = self.list(path)?;
+        let list = Tree::parse(&self.text)?.list(path)?;
         let mut texts: Vec<String> =
             items.iter().map(|item| Value::from(item.as_str()).to_string()).collect();
         if !list.items.is_empty() {
             texts.push(String::new());
         }
-        let (place, text) = (list.span.start + 1, texts.join(", "));
-        self.splice(place..place, &text)
+        let (before, after) = self.text.split_at(list.span.start + 1);
+        self.take(format!("{before}{}{after}", texts.join(", ")))
     }
 
-    /// Takes the first items of a list out of it.
+    /// Removes the first items of a list.
     pub(crate) fn remove_first(&mut self, path: Path<'_>, count: usize) -> Result<(), String> {
-        for _ in 0..count {
-            let path: Vec<&str> = path.iter().copied().chain(["0"]).collect();
-            self.remove(&path)?;
-        }
-        Ok(())
+        (0..count).try_for_each(|_| self.remove(&[path, &["0"]].concat()).map(drop))
     }
 
-    /// Takes a value out, with its key. Whether it was there.
+    /// Removes a value, with its key. Returns whether it was there.
     pub(crate) fn remove(&mut self, path: Path<'_>) -> Result<bool, String> {
-        let Some((last, before)) = path.split_last() else { return Ok(false) };
-        let Some(node) = self.find(before)? else { return Ok(false) };
-        unique(node, last, before)?;
-        let Some(place) = node.place(last) else { return Ok(false) };
-        let text = layout::without(&self.text, node, place);
-        self.take(&text)?;
+        let tree = Tree::parse(&self.text)?;
+        let Some((_, parent)) = path.split_last() else { return Ok(false) };
+        let (Some(node), Some(parent)) = (tree.find(path)?, tree.find(parent)?) else { return Ok(false) };
+        let container = tree.container(parent);
+        let Some(index) = container.items.iter().position(|item| item.end == node.end()) else {
+            return Ok(false);
+        };
+        self.take(layout::without(&self.text, &container, index))?;
         Ok(true)
     }
 
-    fn list(&self, path: Path<'_>) -> Result<&Node, String> {
-        let found = self.find(path)?.filter(|node| node.kind == Kind::Array);
-        found.ok_or_else(|| format!("has {} that is no list", shown(path)))
+    /// Takes the text after an edit, provided that it is JSON.
+    fn take(&mut self, text: String) -> Result<(), String> {
+        Tree::parse(&text).map_err(|error| format!("is no JSON: {error}"))?;
+        self.text = text;
+        Ok(())
+    }
+}
+
+/// A parsed text.
+struct Tree<'t> {
+    root: Node<'t>,
+    tokens: Vec<TokenAndRange<'t>>,
+}
+
+/// An object or a list: where it, its items and the commas after them are in the text.
+struct Container {
+    span: Range<usize>,
+    items: Vec<Range<usize>>,
+    commas: Vec<usize>,
+}
+
+impl Container {
+    /// Returns the comma after the last item.
+    fn trailing_comma(&self) -> Option<usize> {
+        self.commas.get(self.items.len().checked_sub(1)?).copied()
+    }
+}
+
+impl<'t> Tree<'t> {
+    fn parse(text: &'t str) -> Result<Self, String> {
+        let collect = CollectOptions { comments: CommentCollectionStrategy::Off, tokens: true };
+        let parsed =
+            jsonc_parser::parse_to_ast(text, &collect, &OPTIONS).map_err(|error| error.to_string())?;
+        let root = parsed.value.ok_or("it has no value")?;
+        Ok(Tree { root, tokens: parsed.tokens.unwrap_or_default() })
     }
 
-    fn find(&self, path: Path<'_>) -> Result<Option<&Node>, String> {
+    fn find(&self, path: Path<'_>) -> Result<Option<&Node<'t>>, String> {
         let mut node = &self.root;
         for (depth, key) in path.iter().enumerate() {
-            match unique(node, key, &path[..depth])? {
+            match child(node, key, &path[..depth])? {
                 Some(child) => node = child,
                 None => return Ok(None),
             }
@@ -117,28 +171,40 @@ impl EditedJson {
         Ok(Some(node))
     }
 
-    fn splice(&mut self, span: std::ops::Range<usize>, with: &str) -> Result<(), String> {
-        let mut text = self.text.clone();
-        text.replace_range(span, with);
-        self.take(&text)
+    fn list(&self, path: Path<'_>) -> Result<Container, String> {
+        let list = self.find(path)?.filter(|node| node.as_array().is_some());
+        Ok(self.container(list.ok_or_else(|| format!("has {} that is no list", shown(path)))?))
     }
 
-    /// The text after a change, which is read anew.
-    fn take(&mut self, text: &str) -> Result<(), String> {
-        *self = EditedJson::parse(text)
-            .map_err(|error| format!("cannot be edited with care; it then {error}"))?;
-        Ok(())
+    fn container(&self, node: &Node<'_>) -> Container {
+        let items: Vec<Range<usize>> = match node {
+            Node::Object(object) => object.properties.iter().map(span).collect(),
+            Node::Array(list) => list.elements.iter().map(span).collect(),
+            _ => Vec::new(),
+        };
+        let comma_after = |item: &Range<usize>| {
+            let next = self.tokens.partition_point(|token| token.range.start < item.end);
+            self.tokens.get(next).filter(|token| token.token == Token::Comma).map(|token| token.range.start)
+        };
+        let commas = items.iter().filter_map(comma_after).collect();
+        Container { span: span(node), items, commas }
     }
 }
 
-/// The value of a key that stands once: which of two is meant, nobody can tell.
-fn unique<'n>(node: &'n Node, key: &str, path: Path<'_>) -> Result<Option<&'n Node>, String> {
-    if node.kind == Kind::Object
-        && node.items.iter().filter(|item| item.key.as_deref() == Some(key)).count() > 1
-    {
-        return Err(format!("has the key {key:?} twice in {}", shown(path)));
+fn span(node: &impl Ranged) -> Range<usize> {
+    node.start()..node.end()
+}
+
+/// Returns the item of an object or a list. A key that occurs twice is an error: either may be meant.
+fn child<'n, 't>(node: &'n Node<'t>, key: &str, path: Path<'_>) -> Result<Option<&'n Node<'t>>, String> {
+    let Some(object) = node.as_object() else {
+        return Ok(node.as_array().and_then(|list| list.elements.get(key.parse::<usize>().ok()?)));
+    };
+    let mut named = object.properties.iter().filter(|property| property.name.as_str() == key);
+    match (named.next(), named.next()) {
+        (_, Some(_)) => Err(format!("has the key {key:?} twice in {}", shown(path))),
+        (property, None) => Ok(property.map(|property| &property.value)),
     }
-    Ok(node.child(key))
 }
 
 fn shown(path: Path<'_>) -> String {
@@ -157,13 +223,38 @@ mod tests {
     fn set(text: &str, path: Path<'_>, value: Value) -> String {
         let mut edited = EditedJson::parse(text).unwrap();
         edited.set(path, &value).unwrap();
-        edited.text().to_owned()
+        edited.text()
     }
 
     fn removed(text: &str, path: Path<'_>) -> String {
         let mut edited = EditedJson::parse(text).unwrap();
         assert!(edited.remove(path).unwrap());
-        edited.text().to_owned()
+        edited.text()
+    }
+
+    #[test]
+    fn comments_and_last_commas_are_passed_over() {
+        let check = |text: &str, expected| assert_eq!(parse(text).unwrap(), expected, "{text}");
+        check("{// c\n\"a\": 1, /* , */ }", json!({"a": 1}));
+        check("[1, 2, // end\n ]", json!([1, 2]));
+        check(
+            r#"{"a": "// no, \" comment ,]", "b": [",}",],}"#,
+            json!({"a": "// no, \" comment ,]", "b": [",}"]}),
+        );
+        check("\u{FEFF}{} /* end */", json!({}));
+        check("[\"ü\", /* ü */ 1,]", json!(["ü", 1]));
+    }
+
+    #[test]
+    fn what_is_wrong_stays_wrong() {
+        for text in ["[1,,2]", "{\"a\" 1}", "\"open", "// only a comment", "{} /* open"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+        // Neither a crash of the parser nor an extension of JSON that editors refuse.
+        assert!(parse(&"[".repeat(100_000)).unwrap_err().contains("nesting"));
+        for text in ["{a: 1}", "['a']", "[0x10]", "[+1]", "[1 2]", "[NaN]", "[.5]"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
     }
 
     #[test]
@@ -269,15 +360,15 @@ mod tests {
         fn any_document_is_changed_where_it_should_be_and_nowhere_else(document in documents(), value in "[a-z\"\\\\]{0,4}") {
             let text = format!("{{\"first\": {document}, \"args\": [\"x\"] // end\n}}");
             let mut edited = EditedJson::parse(&text).unwrap();
-            let mut expected: Value = commented_json::parse(&text).unwrap();
+            let mut expected: Value = parse(&text).unwrap();
             edited.set(&["new", "inner"], &json!(value)).unwrap();
             expected["new"] = json!({"inner": value});
             edited.set(&["first", "added"], &json!([value])).ok().map_or_else(|| (), |()| expected["first"]["added"] = json!([value]));
-            prop_assert_eq!(commented_json::parse(edited.text()).unwrap(), expected.clone());
+            prop_assert_eq!(parse(&edited.text()).unwrap(), expected.clone());
             for key in ["new", "args"] {
                 edited.remove(&[key]).unwrap();
                 expected.as_object_mut().unwrap().remove(key);
-                prop_assert_eq!(commented_json::parse(edited.text()).unwrap(), expected.clone());
+                prop_assert_eq!(parse(&edited.text()).unwrap(), expected.clone());
             }
             // Nothing of what was there is spelled otherwise.
             let inner: String = document.chars().filter(|character| !character.is_whitespace()).collect();

@@ -81,7 +81,7 @@ pub(super) fn add(arguments: &AddArguments) -> Result<Outcome, CommandError> {
     for (key, value) in &values {
         edited.set(&[SERVERS, name, key], value).map_err(|reason| refused(&file, &reason))?;
     }
-    file.write(edited.text())?;
+    file.write(&edited.text())?;
     println!("{}", file.path().display());
     if !switchboard_transport::Remote::is_address(program)
         && let Err(error) = Program::new(program).locate()
@@ -112,7 +112,7 @@ pub(super) fn remove(arguments: &RemoveArguments) -> Result<Outcome, CommandErro
             "agents of projects and editors are in their own files; `switchboard agents` tells in which",
         ));
     }
-    file.write(edited.text())?;
+    file.write(&edited.text())?;
     println!("{}", file.path().display());
     Ok(Outcome::Fine)
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::tree::Node;
+use super::Container;
 
 /// The habits of a text.
 pub(super) struct Layout {
@@ -12,19 +12,19 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub(super) fn of(text: &str, root: &Node) -> Self {
+    pub(super) fn of(text: &str, root: &Container) -> Self {
         let first = root.items.first().and_then(|item| own_line(text, item.start));
         let unit = first.filter(|unit| !unit.is_empty()).unwrap_or("  ").to_owned();
         Layout { unit, line_end: if text.contains("\r\n") { "\r\n" } else { "\n" } }
     }
 
     /// The text of a value that takes the place of another.
-    pub(super) fn replacing(&self, text: &str, node: &Node, value: &Value) -> String {
-        self.render(value, Some(indentation(text, node.span.start)))
+    pub(super) fn replacing(&self, text: &str, place: usize, value: &Value) -> String {
+        self.render(value, Some(indentation(text, place)))
     }
 
     /// The text with a value more at the end of an object or a list.
-    pub(super) fn inserted(&self, text: &str, node: &Node, key: Option<&str>, value: &Value) -> String {
+    pub(super) fn inserted(&self, text: &str, node: &Container, key: Option<&str>, value: &Value) -> String {
         let member = |indent: Option<&str>| {
             let value = self.render(value, indent);
             key.map_or_else(|| value.clone(), |key| format!("{}: {value}", Value::from(key)))
@@ -39,9 +39,9 @@ impl Layout {
             let (line_end, member) = (self.line_end, member(Some(&indent)));
             return format!("{}{line_end}{indent}{member}{line_end}{outer}{}", &text[..place], &text[end..]);
         };
-        let after = node.last_comma.map_or(last.value.span.end, |comma| comma + 1);
-        let comma = if node.last_comma.is_none() { "," } else { "" };
-        let closing_comma = if node.last_comma.is_some() { "," } else { "" };
+        let after = node.trailing_comma().map_or(last.end, |comma| comma + 1);
+        let comma = if node.trailing_comma().is_none() { "," } else { "" };
+        let closing_comma = if node.trailing_comma().is_some() { "," } else { "" };
         let (before, rest) = text.split_at(after);
         match own_line(text, last.start) {
             Some(indent) => {
@@ -85,17 +85,12 @@ impl Layout {
 }
 
 /// The text without an item: with its line, where it has one of its own.
-pub(super) fn without(text: &str, node: &Node, place: usize) -> String {
+pub(super) fn without(text: &str, node: &Container, place: usize) -> String {
     let item = &node.items[place];
-    let (next, previous) =
-        (node.items.get(place + 1), place.checked_sub(1).map(|previous| &node.items[previous]));
+    let next = node.items.get(place + 1);
     let mut start = item.start;
-    let mut end = item.value.span.end;
-    let comma = match next {
-        Some(_) => Some(comma_behind(text, end)),
-        None => node.last_comma,
-    };
-    if let Some(comma) = comma {
+    let mut end = item.end;
+    if let Some(comma) = node.commas.get(place) {
         end = comma + 1;
     }
     let mut kept = String::new();
@@ -114,9 +109,9 @@ pub(super) fn without(text: &str, node: &Node, place: usize) -> String {
             }
         }
     }
-    if let (None, None, Some(previous)) = (next, node.last_comma, previous) {
-        // It was the last: the comma before it has nothing to part any more.
-        let comma = comma_behind(text, previous.value.span.end);
+    let comma_before = place.checked_sub(1).and_then(|previous| node.commas.get(previous));
+    if let (None, None, Some(&comma)) = (next, node.trailing_comma(), comma_before) {
+        // It was the last: the comma before it would become a trailing one.
         kept.push_str(&text[..comma]);
         let between = &text[comma + 1..start];
         kept.push_str(if between.trim().is_empty() && !between.contains('\n') { "" } else { between });
@@ -125,11 +120,6 @@ pub(super) fn without(text: &str, node: &Node, place: usize) -> String {
     }
     kept.push_str(&text[end..]);
     kept
-}
-
-/// Where the comma behind a value is.
-fn comma_behind(text: &str, end: usize) -> usize {
-    end + super::tree::space_length(&text[end..])
 }
 
 /// The white space before a place, if nothing else is before it on its line.
