@@ -1,4 +1,7 @@
 //! A moment in time, for everybody.
+//!
+//! The calendar is written here, and not taken from a crate: store and hub need dates in UTC and nothing else of one, and
+//! everything that depends on this crate would build it. The program parses dates with `humantime`.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -46,29 +49,6 @@ impl Moment {
             format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60),
         ]
     }
-
-    /// A date and perhaps a time of day, in UTC: `2026-11-15` or `2026-11-15 04:18:43`, also with a `T` between
-    /// them and a `Z` at the end.
-    pub fn parse(text: &str) -> Option<Self> {
-        let text = text.trim().trim_end_matches('Z');
-        let (date, time) = text.split_once([' ', 'T']).unwrap_or((text, "00:00:00"));
-        let numbers = |text: &str, by: char| -> Option<Vec<i64>> {
-            text.split(by).map(|part| part.parse::<u32>().ok().map(i64::from)).collect()
-        };
-        let (date, time) = (numbers(date, '-')?, numbers(time, ':')?);
-        let (&[year, month, day], &[hour, minute, ref second @ ..]) = (&*date, &*time) else { return None };
-        let second = second.first().copied().unwrap_or(0);
-        let fits = (1..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
-        if !fits || hour > 23 || minute > 59 || second > 59 || time.len() > 3 {
-            return None;
-        }
-        let (shifted, from_march) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-        let (era, year_of_era) = (shifted.div_euclid(400), shifted.rem_euclid(400));
-        let day_of_era =
-            year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + (153 * from_march + 2) / 5 + day - 1;
-        let days = era * 146_097 + day_of_era - 719_468;
-        Some(Moment((days * 86_400 + hour * 3600 + minute * 60 + second) * 1000))
-    }
 }
 
 /// What has gone by since the origin.
@@ -100,7 +80,6 @@ mod tests {
             (-1, "1969-12-31 23:59:59"),
         ] {
             assert_eq!(Moment(milliseconds).to_string(), shown);
-            assert_eq!(Moment::parse(shown), Some(Moment(milliseconds.div_euclid(1000) * 1000)));
         }
     }
 }

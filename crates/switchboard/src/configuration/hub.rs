@@ -113,9 +113,7 @@ impl HubSettings {
 /// A length of time with its unit.
 fn duration(value: &Value) -> Result<Duration, String> {
     let time = value.as_str().and_then(|text| units::duration(text).ok());
-    let time = time.and_then(|milliseconds| u64::try_from(milliseconds).ok());
-    let time = time.ok_or_else(|| format!("expected a time such as \"30m\" or \"12h\", found {value}"))?;
-    Ok(Duration::from_millis(time))
+    time.ok_or_else(|| format!("expected a time such as \"30m\" or \"12h\", found {value}"))
 }
 
 #[cfg(test)]

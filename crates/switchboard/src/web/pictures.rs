@@ -7,6 +7,7 @@ use switchboard_session::{Conversation, Entry, EntryKind, Moment, Session, Settl
 use super::family::{self, Sight};
 use super::live_recording::LiveRecording;
 use super::render;
+use crate::units::elapsed;
 
 /// So many of the latest turns are drawn.
 const MOST_TURNS: usize = 20;
@@ -151,11 +152,7 @@ fn settled_at<A>(settlement: &Settlement<A>) -> Option<Moment> {
 }
 
 fn duration(milliseconds: i64) -> String {
-    match milliseconds {
-        ..1000 => format!("{milliseconds} ms"),
-        1000..60_000 => format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100),
-        _ => format!("{} min {} s", milliseconds / 60_000, milliseconds % 60_000 / 1000),
-    }
+    elapsed(Moment(milliseconds).since(Moment(0)))
 }
 
 /// When, and how much.
@@ -230,9 +227,5 @@ mod tests {
         assert!(svg.contains("points=\"0,98.0 500,51.0 1000,4.0\""), "{svg}");
         assert!(!svg.contains("<b>"), "{svg}");
         assert_eq!(curve("x", &[(1, 0.0)]).into_string(), "");
-        assert_eq!(
-            (duration(999), duration(61_500), duration(1250)),
-            ("999 ms".into(), "1 min 1 s".into(), "1.2 s".into())
-        );
     }
 }

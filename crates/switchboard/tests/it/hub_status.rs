@@ -71,7 +71,7 @@ fn a_person_sees_how_a_hub_is() {
     sessions    12: 2 working, 1 waiting for an answer, 0 idle, 9 at rest
     agents      3 running
     clients     5 connected
-    attachments 4, the slowest 250.0 ms behind
+    attachments 4, the slowest 250 ms behind
     messages    7 to agents, 70 from agents
     log         4 appends, 500 µs each
     ");

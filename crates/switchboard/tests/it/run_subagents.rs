@@ -10,7 +10,10 @@ use crate::program::Run;
 
 /// What is printed, without how long things took.
 fn without_times(text: &str) -> String {
-    let line = |line: &str| match line.rfind(", ").filter(|_| line.ends_with(" s)")) {
+    let line = |line: &str| match line
+        .rfind(", ")
+        .filter(|_| [" s)", " ms)", " µs)"].iter().any(|unit| line.ends_with(unit)))
+    {
         Some(place) => format!("{})", &line[..place]),
         None => line.to_owned(),
     };

@@ -11,6 +11,7 @@ use crate::commands::policy::in_few_words;
 use crate::terminal::diff;
 use crate::terminal::style::{Role, Style};
 use crate::terminal::text::{terminal_output, visible, visible_line};
+use crate::units::elapsed;
 
 /// How much of a long output is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,18 +41,11 @@ pub(super) fn headline(call: &ToolCall, took: Option<Duration>, style: Style) ->
     let mut line = format!("{} {}", style.paint(role, mark), style.paint(Role::Strong, title(call)));
     let status = visible_line(call.status().as_str());
     let details = match took {
-        Some(took) => format!("{status}, {}", duration(took)),
+        Some(took) => format!("{status}, {}", elapsed(took)),
         None => status,
     };
     let _ = write!(line, " {}", style.paint(Role::Faint, format!("({details})")));
     line
-}
-
-fn duration(time: Duration) -> String {
-    match time.as_secs_f64() {
-        seconds if seconds < 60.0 => format!("{seconds:.1} s"),
-        seconds => format!("{:.0} min {:02.0} s", (seconds / 60.0).floor(), seconds % 60.0),
-    }
 }
 
 /// What a tool call has produced.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use bytesize::ByteSize;
 use maud::{Markup, PreEscaped};
 
 use crate::terminal::text::is_hidden;
@@ -154,13 +155,7 @@ pub(super) fn survives(id: &str) -> bool {
 
 /// A number of bytes for people.
 pub(super) fn size(bytes: usize) -> String {
-    const KIB: usize = 1 << 10;
-    const MIB: usize = 1 << 20;
-    match bytes {
-        0..KIB => format!("{bytes} bytes"),
-        KIB..MIB => format!("{:.1} KiB", bytes as f64 / KIB as f64),
-        _ => format!("{:.1} MiB", bytes as f64 / MIB as f64),
-    }
+    ByteSize(bytes as u64).display().iec().to_string()
 }
 
 /// The longest start of a text that has at most so many bytes.
@@ -206,7 +201,7 @@ mod tests {
 
     #[test]
     fn sizes_are_short() {
-        assert_eq!(size(12), "12 bytes");
+        assert_eq!(size(12), "12 B");
         assert_eq!(size(1536), "1.5 KiB");
         assert_eq!(size(3 << 20), "3.0 MiB");
     }

@@ -217,7 +217,7 @@ fn a_patch_that_cannot_be_read_is_shown_as_text() {
     <li>the patch is malformed: line 1: no patch in the text</li>
     <li>/w/a: the changes have delete, the patch does not show it</li></ul>
     <details class="raw" data-keep="i0text" open>
-    <summary>The patch as text, 11 bytes</summary>
+    <summary>The patch as text, 11 B</summary>
     <pre>
     <code>@@ nonsense</code></pre></details></div>
     "#);
