@@ -16,7 +16,6 @@ const PROGRAMS: &[(&[&str], &str)] = &[
     // Debian has it where only root looks.
     (&["nats-server", "/usr/sbin/nats-server"], "nats-server"),
     (&["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"], "chromium"),
-    (&["firefox-esr", "firefox"], "firefox-esr"),
 ];
 
 /// Installs what is missing.
@@ -39,7 +38,6 @@ pub(crate) fn install_programs() -> Result<(), String> {
             // A browser may be anywhere.
             let named = match *package {
                 "chromium" => std::env::var_os("CHROMIUM").is_some(),
-                "firefox-esr" => std::env::var_os("FIREFOX").is_some(),
                 _ => false,
             };
             !named && !names.iter().any(|name| exists(name, version_arguments(name)))

@@ -1,4 +1,5 @@
-//! Chromium's DevTools protocol over a pair of pipes: JSON texts, each ended by a zero byte.
+//! Chromium's DevTools protocol over a pair of pipes: JSON texts, each ended by a zero byte. The crate's documentation says why
+//! no published client is used.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};

@@ -5,7 +5,9 @@
 //! elements by a CSS selector, or by `selector :: text` for those that show a text or are named by it. Only visible
 //! elements count.
 //!
-//! [`Firefox`] and [`FirefoxPage`] are the same for another browser, with the little that a journey through a page needs.
+//! The client of the DevTools protocol is ours: the tests need a few of its commands, as JSON over a pipe, while published
+//! clients are generated from the whole protocol. Other browsers are not driven: that would take a client for each, or
+//! Playwright with Node.js.
 //!
 //! Nothing here sleeps, and every wait has an end. Where something does not come, the test fails with what was awaited
 //! and what the page showed instead, and leaves a screenshot in `target/screenshots/failed/`.
@@ -20,7 +22,6 @@
 
 mod chromium;
 mod connection;
-mod firefox;
 mod input;
 mod media;
 mod observed;
@@ -29,7 +30,6 @@ mod site;
 mod visitor;
 
 pub use chromium::Browser;
-pub use firefox::{Firefox, FirefoxPage};
 pub use input::Held;
 pub use media::{ColorScheme, Named, screenshots_folder};
 pub use observed::Request;

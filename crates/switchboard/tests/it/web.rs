@@ -1,4 +1,4 @@
-//! `switchboard open` in a real Chromium, and a little of it in Firefox: what a person sees and clicks, and what an attacker tries. Screenshots are
+//! `switchboard open` in a real Chromium: what a person sees and clicks, and what an attacker tries. Screenshots are
 //! left in `target/screenshots/`.
 
 mod askers;
@@ -8,7 +8,6 @@ mod axe;
 mod conformance;
 mod diffs;
 mod doors;
-mod firefox;
 mod hostile;
 mod hub_page;
 mod inspector;
