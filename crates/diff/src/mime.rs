@@ -5,7 +5,8 @@ use crate::model::FileType;
 /// The MIME type that a file of this name and kind has, if the name tells.
 ///
 /// The table is ours because the published ones are made for web servers: they take `.ts` for video and
-/// do not know most source files. A type that contradicts the content is not given.
+/// do not know most source files. A type that contradicts the content is not given. Detection by magic number, as `infer`
+/// does it, is no substitute: source files have none, and a patch does not hold the content of a binary file.
 pub(crate) fn mime_type(path: &[u8], file_type: &FileType) -> Option<&'static str> {
     let table = match file_type {
         FileType::Text => TEXT,

@@ -1,4 +1,7 @@
 //! Patch text: its model, a reader and a writer.
+//!
+//! Written here, because a patch of an agent is read as git reads it or refused, and needs more than unified hunks: extended
+//! headers, quoted names, binary hunks, paths and lines that are not UTF-8, the place of each fault, and the reverse.
 
 mod binary;
 mod fault;

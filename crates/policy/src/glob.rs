@@ -1,4 +1,7 @@
 //! Patterns for paths and names.
+//!
+//! Written here because a rule must also say whether it may match a path that is only partly known: whether two patterns can
+//! have a path in common. Published matchers such as `globset` decide about one path that is known.
 
 use crate::host::Host;
 use crate::path::{components, resolve};

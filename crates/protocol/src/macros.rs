@@ -1,5 +1,6 @@
 //! The three declarations that all wire types are made with. Each gives the Rust type, how it is read and
-//! written, its JSON Schema, and its owned form, so that these can never disagree.
+//! written, its JSON Schema, and its owned form, so that these can never disagree. Macros of our own rather than serde's:
+//! reading is tolerant where a declaration allows it and says where each fault is, and writing loses nothing that was read.
 
 /// An object with known keys; other keys are kept in `extra`.
 ///

@@ -1,4 +1,7 @@
 //! Server-sent events: what a server says over a stream of HTTP.
+//!
+//! The decoder is ours because it bounds an event while it arrives. Published ones such as `sse-stream` collect an event
+//! without limit until it ends, so a server could make a client fill its memory.
 
 use bytes::{Buf, BytesMut};
 

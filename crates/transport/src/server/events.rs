@@ -1,4 +1,7 @@
 //! A stream of server-sent events.
+//!
+//! A body of our own, not `axum::response::sse`: lines that wait are written together, each line is acknowledged to its
+//! sender once it has been written, which is what the send window counts, and a reader that is superseded ends the stream.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -1,5 +1,8 @@
 //! Connections of the network. Who has not said who it is within some seconds has to go, and gives way to those who come
 //! after it: any number of silent connections keeps nobody out.
+//!
+//! The accept loop is ours, on the connections of `hyper-util` and the handshake of `tokio-rustls`: `axum-server` limits
+//! neither the number of connections nor the time that one may take to authenticate or to read.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

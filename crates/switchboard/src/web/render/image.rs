@@ -1,4 +1,7 @@
 //! Which pictures a browser may be given.
+//!
+//! The headers are read here and not by `imagesize`, because the limit on pixels depends on it: a marker without a length,
+//! which browsers pass over, hides the true header of a JPEG from that crate.
 
 use switchboard_acp::Base64;
 
@@ -123,6 +126,8 @@ mod tests {
         check("image/gif", PNG, Err("not the kind of picture that it is said to be"));
         let bomb = b"\x89PNG\r\n\x1A\n\0\0\0\x0DIHDR\0\0\xFF\xFF\0\0\xFF\xFF";
         check("image/png", bomb, Err("too many pixels to show"));
+        let behind_a_marker = b"\xFF\xD8\xFF\x01\xFF\xC0\0\x11\x08\xFF\xFF\xFF\xFF";
+        check("image/jpeg", behind_a_marker, Err("too many pixels to show"));
         check("image/png", &vec![0; LARGEST_FILE + 3], Err("too large to show"));
         check("image/jpeg", b"\xFF\xD8\xFF\xFF\xFF\xFF", Err("not a picture of a known kind"));
         for length in 0..PNG.len() {
