@@ -1,9 +1,9 @@
 //! The messages of a connection, folded into sessions: the one reading that everybody looks at.
 
-mod lineage;
 mod login;
 mod message;
 mod questions;
+mod subagents;
 
 pub use questions::AgentQuestion;
 
@@ -11,7 +11,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use switchboard_acp::detect::{DialectTracker, Handshake, HandshakeEvidence};
-use switchboard_acp::rpc::{BATCH_LIMIT, BatchFault, Expected, Message, RequestId, batch_entries, is_batch};
+use switchboard_acp::rpc::{
+    BATCH_LIMIT, BatchFault, Expected, Message, RequestId, RpcError, batch_entries, codes, is_batch,
+};
 use switchboard_acp::{
     Correlator, DecodeError, Diagnostic, Moment, Raw, SenderTracker, Side, Text, Version, Wire, WireFormat,
     v2,
@@ -22,10 +24,9 @@ use crate::entry::EntryKind;
 use crate::error::SessionError;
 use crate::request::Decider;
 use crate::session::Session;
+use crate::subagent_tree::SubagentTree;
 use crate::turn::{Turn, Turns};
 use crate::update::entry_of_update;
-use lineage::Lineage;
-pub use lineage::{MAX_ANCESTORS, MAX_SUBAGENTS, Parent};
 pub use login::AuthStatus;
 
 /// How many requests may wait for an answer; for more, the oldest are forgotten.
@@ -74,7 +75,7 @@ pub struct Conversation {
     /// Who says what, where nobody tells.
     senders: SenderTracker,
     /// Sessions that agents of other sessions have opened.
-    lineage: Lineage,
+    subagents: SubagentTree,
     /// Whether somebody is logged in, where the agent told.
     auth_status: Option<Arc<AuthStatus>>,
     /// The latest moment that was told.
@@ -219,7 +220,7 @@ impl Conversation {
             open: Correlator::new(MAX_OPEN),
             dialect: DialectTracker::told(format),
             senders: SenderTracker::default(),
-            lineage: Lineage::default(),
+            subagents: SubagentTree::default(),
             auth_status: None,
             now: Moment::default(),
             handshake: None,
@@ -236,7 +237,8 @@ impl Conversation {
 
     /// The same for who wants to know how the sessions stand and not what was said: it keeps states, titles, usage,
     /// options and commands, prompts, the questions that wait for an answer, and who opened which session. It stays small
-    /// however long the sessions get. Of a sub-agent, only what an update itself says makes its name.
+    /// however long the sessions get. Titles of tool calls that were told before they
+    /// stood for a sub-agent do not name it.
     ///
     /// ```
     /// use switchboard_acp::{Moment, Side, WireFormat};
@@ -393,7 +395,7 @@ impl Conversation {
         if let Some(slot) = self.slots.get_mut(place) {
             slot.id = Some(Arc::clone(&to));
         }
-        self.lineage.rename(id, &to);
+        self.subagents.rename(id, &to);
         true
     }
 
@@ -436,7 +438,7 @@ impl Conversation {
         let Some(place) = self.place_of(id) else { return };
         let _ = self.open.drain_if(|_, _, call| call.session() == Some(place));
         if let Some(id) = id {
-            self.lineage.forget(id);
+            self.subagents.forget(id);
         }
         if let Some(slot) = self.slots.get_mut(place) {
             self.places.retain(|_, known| *known != place);
@@ -618,7 +620,7 @@ impl Conversation {
                     folded.ended = slot.turns.note_state(state, now);
                 }
                 if let Some(session) = session_id {
-                    self.lineage.tell_state(session, state);
+                    self.subagents.tell_state(session, state);
                 }
             }
             update => {
@@ -672,6 +674,7 @@ impl Conversation {
             ended.extend(slot.turns.connection_ended(at));
         }
         while self.open.pop_oldest().is_some() {}
+        self.subagents.end_all(&RpcError::new(codes::INTERNAL_ERROR, "the connection to the agent ended"));
         (steps, ended)
     }
 }

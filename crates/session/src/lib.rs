@@ -49,6 +49,7 @@ mod shared_vec;
 mod short_text;
 mod snapshot;
 mod subagent;
+mod subagent_tree;
 mod turn;
 mod update;
 
@@ -57,10 +58,7 @@ pub use change::{
     Change, Changes, ContentChange, EntryChange, EntryField, FieldChange, FieldChanges, RequestEvent,
 };
 pub use content::{Attached, Block, Content, Item};
-pub use conversation::{
-    AgentQuestion, AuthStatus, Conversation, ConversationError, Decoded, Folded, MAX_ANCESTORS,
-    MAX_SUBAGENTS, Parent, Step,
-};
+pub use conversation::{AgentQuestion, AuthStatus, Conversation, ConversationError, Decoded, Folded, Step};
 pub use entry::{Compaction, Entry, EntryKind, MEMORY_LOST, Message, Origin, Terminal, ToolCall};
 pub use error::SessionError;
 pub use form::{Choice, Form, FormFault, FormField, check_elicitation};
@@ -71,7 +69,10 @@ pub use references::{
 pub use request::{Decider, Elicitation, Permission, Settlement};
 pub use session::{Session, TERMINAL_OUTPUT_LIMIT};
 pub use snapshot::{Activity, Plan, Snapshot, Usage};
-pub use subagent::{SessionMessage, Subagent, subagent_name};
+pub use subagent::{SessionMessage, Subagent};
+pub use subagent_tree::{
+    Linked, LinkedSession, MAX_ANCESTORS, MAX_SUBAGENTS, NotLinked, Parent, SubagentTree,
+};
 pub use switchboard_acp::{Moment, Side};
 pub use turn::{Turn, TurnEnd, TurnOutcome};
 pub use update::entry_of_update;

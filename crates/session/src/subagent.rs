@@ -17,16 +17,9 @@ use crate::snapshot::{Activity, activity_of};
 /// How much of a description belongs to a name.
 const MAX_DESCRIPTION: usize = 60;
 
-/// What people know a sub-agent by that has a title, a description or both: agents give several the same title, so the
-/// beginning of the description belongs to it.
-///
-/// ```
-/// use switchboard_session::subagent_name;
-///
-/// assert_eq!(subagent_name(Some("Explorer"), Some("Reads the tests.\nAll of them.")), Some("Explorer (Reads the tests.)".into()));
-/// assert_eq!(subagent_name(Some(" "), None), None);
-/// ```
-pub fn subagent_name(title: Option<&str>, description: Option<&str>) -> Option<String> {
+/// Joins what a parent tells of a sub-agent to a name: agents give several the same title, so the beginning of the
+/// description belongs to it. [`None`] where both have no words.
+pub(crate) fn subagent_name(title: Option<&str>, description: Option<&str>) -> Option<String> {
     let title = title.filter(|title| !title.trim().is_empty());
     let line = description.and_then(|text| text.trim().lines().next());
     let line = line.map(|line| match line.char_indices().nth(MAX_DESCRIPTION) {

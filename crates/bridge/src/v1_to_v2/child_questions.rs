@@ -3,7 +3,7 @@
 use switchboard_acp::rpc::{Request, RequestId, codes};
 use switchboard_acp::{Raw, Text, Wire, WireFormat, v1, v2};
 
-use super::family::Standing;
+use super::subagents::Standing;
 use super::tool_calls::{in_question, put};
 use super::{V1ToV2, render};
 use crate::convert::permission::{Question, Subject};
@@ -23,7 +23,7 @@ impl V1ToV2 {
 
     /// Who asks, for a question of a sub-agent.
     fn asks(&self, id: &str, words: &str) -> String {
-        format!("Sub-agent '{}' asks: {words}", self.family.full_name(id))
+        format!("Sub-agent '{}' asks: {words}", self.subagents.full_name(id))
     }
 
     /// The call that carries a question of a sub-agent in the client's session: the calls of the sub-agent are not there.
@@ -32,7 +32,7 @@ impl V1ToV2 {
         id: &str,
         question: Question<'q>,
     ) -> (String, Question<'q>, Option<Box<v2::ToolCallUpdate<'q>>>) {
-        let root = self.family.root_of(id).to_owned();
+        let root = self.subagents.root_of(id).to_owned();
         let Question { session_id: _, title, description, subject, options, rest } = question;
         let title = Text::Owned(self.asks(id, &title));
         let (subject, call) = match subject {
@@ -56,14 +56,16 @@ impl V1ToV2 {
         let call_id = patch.tool_call_id.clone().into_owned();
         let size = patch.encode(WireFormat::Any).len();
         self.child_says(id, &v2::SessionUpdate::ToolCallUpdate(Box::new(patch)), size);
-        let Some(call) = self.family.get(id).and_then(|child| child.fold.tool_call(&call_id)) else { return };
+        let Some(call) = self.subagents.get(id).and_then(|child| child.fold.tool_call(&call_id)) else {
+            return;
+        };
         let known = |kind: &v2::ToolKind| !matches!(kind, v2::ToolKind::Unknown(_));
         if known(call.kind()) {
             carrier.kind = Some(call.kind().clone());
         }
         carrier.raw_input = call.raw_input().cloned();
         carrier.locations = Some(call.locations().to_vec()).filter(|locations| !locations.is_empty());
-        let shown = render::content_of_call(&self.family, id, &call_id);
+        let shown = render::content_of_call(&self.subagents, id, &call_id);
         if !shown.is_empty() {
             let description = carrier.content.take().unwrap_or_default();
             let description: Vec<Raw<'_>> =
@@ -94,7 +96,7 @@ impl V1ToV2 {
             Standing::Opened => {}
             Standing::Child => {
                 *message = Text::Owned(self.asks(&id, message));
-                *session = Some(Text::Owned(self.family.root_of(&id).to_owned()));
+                *session = Some(Text::Owned(self.subagents.root_of(&id).to_owned()));
                 if call.take().is_some() {
                     let reason = "a call of a sub-agent, which the client does not know";
                     let (method, at) = (&request.method, "/params/toolCallId");

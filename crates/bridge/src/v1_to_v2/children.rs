@@ -1,9 +1,10 @@
 //! What sub-agents say, for a client that does not know of them: shown in a tool call of the session that it opened.
 
+use switchboard_acp::rpc::RpcError;
 use switchboard_acp::{Diagnostic, Extra, Field, Raw, Text, Wire, WireFormat, v2};
-use switchboard_session::sessions_started_by;
+use switchboard_session::{LinkedSession, NotLinked};
 
-use super::family::{HeldUpdate, ShownBy, Standing, Unlinked};
+use super::subagents::{HeldUpdate, ShownBy, Standing};
 use super::{Active, V1ToV2};
 use crate::convert::message::Rest;
 use crate::convert::tool_call::item_to_v1;
@@ -25,7 +26,7 @@ impl V1ToV2 {
 
     /// What a session of the agent is to the client.
     pub(super) fn standing(&self, id: &str) -> Standing {
-        match self.family.standing(id) {
+        match self.subagents.standing(id) {
             // A client that knows of sub-agents has been told of it.
             Standing::Child if !self.folds() => Standing::Opened,
             standing => standing,
@@ -34,14 +35,14 @@ impl V1ToV2 {
 
     /// Keeps an update of a session of which nobody has told whose it is.
     pub(super) fn hold_strange(&mut self, held: HeldUpdate) {
-        for lost in self.family.hold(held) {
+        for lost in self.subagents.hold(held) {
             self.lose_strange(&lost);
         }
     }
 
     /// No more is to come that could tell whose those sessions are.
     pub(super) fn lose_strangers(&mut self) {
-        for held in self.family.take_strangers() {
+        for held in self.subagents.take_strangers() {
             self.lose_strange(&held);
         }
     }
@@ -55,40 +56,35 @@ impl V1ToV2 {
         self.context.lose(Some(session), tag, "", reason, Severity::Major, Side::Client);
     }
 
-    /// Takes what a session says of sub-agents. Whether that is all there is to be done with it.
+    /// Takes what a session says of sub-agents, and its state. Whether that is all there is to be done with it.
     pub(super) fn hear(&mut self, parent: &str, update: &v2::SessionUpdate<'_>, size: usize) -> bool {
         use v2::SessionUpdate as Update;
-        let now = self.context.now;
-        let is_root = self.family.get(parent).is_none();
-        for started in sessions_started_by(update) {
-            // A call that is only named beside the protocol may never come, so nothing is shown in it.
-            let is_told = matches!(update, Update::SubagentUpdate(_));
-            let call = started.tool_call.as_deref().filter(|_| !is_told);
-            let pointer = format!("/params/update{}", started.pointer);
-            if !self.link(started.session, parent, call, (update.tag(), &pointer)) && is_told {
+        let is_root = self.subagents.get(parent).is_none();
+        let told = match update {
+            Update::SubagentUpdate(update) => Some(&*update.session_id),
+            _ => None,
+        };
+        let before = told.map(|id| self.subagents.name(id)).unwrap_or_default();
+        let is_known = told.is_some_and(|id| self.hear_again(id, parent));
+        let linked = self.subagents.apply(parent, update, self.context.now);
+        for started in linked {
+            let is_linked = self.link(&started, parent, update.tag(), told.is_some(), is_known);
+            if !is_linked && told.is_some() {
                 return true;
             }
         }
         match update {
+            Update::StateUpdate(state) => {
+                self.hear_state(parent, state);
+                false
+            }
             Update::SubagentUpdate(update) => {
                 let id = &*update.session_id;
-                if self.family.get(id).is_some_and(|child| child.heard > 1 && child.shown_by.is_none()) {
-                    // The name that it has so far is told before it has another.
-                    self.show(id, 0);
-                }
-                let before = self.family.name(id);
-                let fits = self.family.reserve(id, size);
-                if let Some(child) = self.family.get_mut(id) {
-                    child.told_of(update, fits, now);
-                }
-                if !fits {
-                    self.report_limit(id);
-                }
                 if self.folds() {
                     self.lose_details_of(parent, update);
                     // A call of the bridge's own has the name for a title, others have it in their content.
-                    let has_title = self.family.get(id).is_some_and(|child| child.told.is_some());
-                    let is_renamed = !has_title && before != self.family.name(id);
+                    let has_title = self.subagents.get(id).is_some_and(|child| child.told.is_some());
+                    let is_renamed = !has_title && before != self.subagents.name(id);
                     self.show(id, if is_renamed { size } else { 0 });
                 }
                 self.folds()
@@ -98,7 +94,7 @@ impl V1ToV2 {
                 true
             }
             Update::SessionMessageChunk(chunk) if is_root && self.folds() => {
-                match self.family.with_message(parent, &chunk.message_id) {
+                match self.subagents.with_message(parent, &chunk.message_id) {
                     Some(id) => {
                         if !is_plain(update) {
                             let tag = update.tag();
@@ -126,45 +122,85 @@ impl V1ToV2 {
         }
     }
 
-    /// A session that the client knows of says what it is at.
-    pub(super) fn hear_state(&mut self, id: &str, state: &v2::StateUpdate<'_>) {
-        if self.family.is_empty() {
+    /// A parent tells again of a sub-agent: the name that it has so far is shown before it has another. Returns whether it
+    /// is that parent's.
+    fn hear_again(&mut self, id: &str, parent: &str) -> bool {
+        let is_its = self.subagents.tree().parent(id).is_some_and(|known| *known.session == *parent);
+        let Some(child) = self.subagents.get_mut(id).filter(|_| is_its) else { return false };
+        child.heard += 1;
+        if child.shown_by.is_none() {
+            self.show(id, 0);
+        }
+        true
+    }
+
+    /// The state of a session has changed: that of a sub-agent, or of one that has some.
+    fn hear_state(&mut self, id: &str, state: &v2::StateUpdate<'_>) {
+        if self.subagents.is_empty() {
             return;
         }
-        let now = self.context.now;
-        if let Some(child) = self.family.get_mut(id) {
-            child.state(state, now);
-            let root = child.root.clone();
+        if self.subagents.get(id).is_some() {
+            let root = self.subagents.root_of(id).to_owned();
             self.keep_hold(&root);
         } else if matches!(state, v2::StateUpdate::Idle(_)) {
             self.show_uncalled(id);
+            // The end of the session may be theirs, and a call that stays at work would never end.
+            for child in self.subagents.with_new_status(id) {
+                self.show(&child, 0);
+            }
         }
     }
 
-    /// Notes whose sub-agent a session is. Whether it is.
-    fn link(&mut self, id: &str, parent: &str, call: Option<&str>, (tag, pointer): (&str, &str)) -> bool {
-        let now = self.context.now;
-        if let Err(fault) = self.family.link(id, parent, now) {
-            let severity = if fault == Unlinked::Full { Severity::Major } else { Severity::Minor };
-            let reason = format!("{}: {id:?}", fault.reason());
-            self.context.lose(Some(parent), tag, pointer, reason, severity, Side::Client);
+    /// Notes whose sub-agent a session is, or reports why it is not. Returns whether it is.
+    fn link(
+        &mut self,
+        started: &LinkedSession<'_>,
+        parent: &str,
+        tag: &str,
+        is_told: bool,
+        is_counted: bool,
+    ) -> bool {
+        let LinkedSession { session: id, tool_call, pointer, place, .. } = started;
+        if let Err(fault) = place {
+            let severity = if *fault == NotLinked::Full { Severity::Major } else { Severity::Minor };
+            let reason =
+                format!("a sub-agent that does not fit: expected {}, found {id:?}", fault.expected());
+            let pointer = format!("/params/update{pointer}");
+            self.context.lose(Some(parent), tag, &pointer, reason, severity, Side::Client);
             return false;
         }
+        if let Some(call) = tool_call
+            && let Some(title) = self.call_title(parent, call)
+        {
+            self.subagents.tell_call_title(parent, call, &title);
+        }
         let folds = self.folds();
-        let Some(child) = self.family.get_mut(id) else { return false };
-        child.heard += 1;
-        if let Some(call) = call.filter(|_| child.referred.is_none()) {
+        let is_top = self.subagents.tree().top(id) == *id;
+        let Some(child) = self.subagents.get_mut(id) else { return false };
+        child.heard += u32::from(!is_counted);
+        // A call that is only named beside the protocol may never come, so nothing is shown in it.
+        let call = tool_call.as_deref().filter(|_| !is_told && child.referred.is_none());
+        if let Some(call) = call {
             child.referred = Some(call.to_owned());
-            if folds && child.top == id && child.shown_by.is_none() {
+            if folds && is_top && child.shown_by.is_none() {
                 let call = match self.sessions.get(parent) {
                     Some(session) => session.own_calls.set_apart(call.into()).into_owned(),
                     None => call.to_owned(),
                 };
                 child.shown_by = Some(ShownBy { call, is_own: false });
-                self.family.uncalled.retain(|uncalled| uncalled != id);
+                self.subagents.uncalled.retain(|uncalled| uncalled != id);
             }
         }
         true
+    }
+
+    /// Returns the title that a call of a session has so far.
+    fn call_title(&self, session: &str, call: &str) -> Option<String> {
+        if let Some(child) = self.subagents.get(session).filter(|_| self.folds()) {
+            return child.fold.tool_call(call)?.title().map(str::to_owned);
+        }
+        let session = self.sessions.get(session)?;
+        session.calls.get(&session.own_calls.set_apart(call.into()))?.title.clone()
     }
 
     /// Reports what a parent tells of a sub-agent and the client is not shown.
@@ -182,12 +218,13 @@ impl V1ToV2 {
             more: _,
         } = update;
         let tag = "subagent_update";
-        let child = self.family.get(&update.session_id);
+        let child = self.subagents.get(&update.session_id);
         // A name inside the content of a call may have been replaced before that is told again.
         let is_inside = child.is_some_and(|child| {
-            child.shown_by.as_ref().map_or(child.top != *update.session_id, |shown_by| !shown_by.is_own)
+            let is_top = || self.subagents.tree().top(&update.session_id) == update.session_id;
+            child.shown_by.as_ref().map_or_else(|| !is_top(), |shown_by| !shown_by.is_own)
         });
-        let name = child.and_then(|child| child.name.clone()).unwrap_or_default();
+        let name = self.subagents.name(&update.session_id);
         // A name has the beginning of what is long.
         let is_lost = |part: &Field<Text<'_>>| match part {
             Field::Set(text) => is_inside || !name.contains(&**text),
@@ -217,13 +254,13 @@ impl V1ToV2 {
     /// A message between the client's session and another: shown with the sub-agent that it is to or from.
     fn session_message(&mut self, root: &str, message: &v2::unstable::SessionMessage<'_>, size: usize) {
         let tag = "session_message";
-        if let Some((id, own)) = self.family.other_end(root, message) {
+        if let Some((id, own)) = self.subagents.other_end(root, message) {
             let mut shown = message.clone();
             shown.message_id = own.into();
             self.context.lose(Some(root), tag, "/params/update", NOT_SHOWN, Severity::Minor, Side::Client);
             return self.child_says(&id, &v2::SessionUpdate::SessionMessage(Box::new(shown)), size);
         }
-        if let Some(id) = self.family.with_message(root, &message.message_id) {
+        if let Some(id) = self.subagents.with_message(root, &message.message_id) {
             self.context.lose(Some(root), tag, "/params/update", NOT_SHOWN, Severity::Minor, Side::Client);
             return self.child_says(&id, &v2::SessionUpdate::SessionMessage(Box::new(message.clone())), size);
         }
@@ -256,7 +293,7 @@ impl V1ToV2 {
             self.context.lose_rest(Some(id), "session/update", pointer, rest, NOT_SHOWN, Side::Client);
         }
         self.hear(id, &update, size);
-        if let Some(child) = self.family.get_mut(id) {
+        if let Some(child) = self.subagents.get_mut(id) {
             child.heard += 1;
         }
         if !is_plain(&update) {
@@ -269,19 +306,11 @@ impl V1ToV2 {
     /// Takes in what a sub-agent says, and shows it.
     pub(super) fn child_says(&mut self, id: &str, update: &v2::SessionUpdate<'_>, size: usize) {
         use v2::SessionUpdate as Update;
-        let now = self.context.now;
-        let Some(child) = self.family.get_mut(id) else { return };
         let grown = match update {
-            Update::StateUpdate(state) => {
-                child.state(state, now);
-                0
-            }
-            // Its title is the only one of these that is shown.
-            Update::SessionInfoUpdate(_) => {
-                self.child_takes(id, update, size);
-                0
-            }
-            Update::ConfigOptionUpdate(_)
+            // The tree has its state and its title.
+            Update::StateUpdate(_)
+            | Update::SessionInfoUpdate(_)
+            | Update::ConfigOptionUpdate(_)
             | Update::AvailableCommandsUpdate(_)
             | Update::UsageUpdate(_)
             | Update::Unknown(_) => 0,
@@ -297,8 +326,8 @@ impl V1ToV2 {
 
     /// Folds what a sub-agent says. Whether there was room for it.
     fn child_takes(&mut self, id: &str, update: &v2::SessionUpdate<'_>, size: usize) -> bool {
-        let fits = self.family.reserve(id, size);
-        if let Some(child) = self.family.get_mut(id) {
+        let fits = self.subagents.reserve(id, size);
+        if let Some(child) = self.subagents.get_mut(id) {
             child.take(update, fits);
         }
         if !fits {
@@ -320,7 +349,7 @@ impl V1ToV2 {
             }
             _ => return,
         };
-        let root = self.family.root_of(id).to_owned();
+        let root = self.subagents.root_of(id).to_owned();
         let roots = self.sessions.get(&root).map_or(&[][..], |session| &session.roots);
         let mut written = Vec::new();
         for item in items {
@@ -334,23 +363,23 @@ impl V1ToV2 {
             }
         }
         let size = written.iter().flatten().map(|item: &Raw<'_>| item.as_str().len()).sum();
-        if !self.family.reserve(id, size) {
+        if !self.subagents.reserve(id, size) {
             self.report_limit(id);
             // Their places stay, so that those of others do.
             written.iter_mut().for_each(Vec::clear);
         }
-        if let Some(child) = self.family.get_mut(id) {
+        if let Some(child) = self.subagents.get_mut(id) {
             child.keep_items(call, anew, written);
         }
     }
 
     /// Reports, once, that not all that a sub-agent does is shown.
     fn report_limit(&mut self, id: &str) {
-        let Some(child) = self.family.get_mut(id) else { return };
+        let Some(child) = self.subagents.get_mut(id) else { return };
         if !std::mem::replace(&mut child.is_reported, true) {
             let reason = format!(
                 "a sub-agent did more than the {} bytes that a tool call shows of it; how much is left out stands there",
-                super::family::SHOWN
+                super::subagents::SHOWN
             );
             self.context.lose(Some(id), "session/update", "", reason, Severity::Major, Side::Client);
         }
@@ -358,14 +387,17 @@ impl V1ToV2 {
 
     /// Shows a sub-agent as it is now, in the call that is there for that; so many bytes came.
     pub(super) fn show(&mut self, id: &str, grown: usize) {
-        let Some(child) = self.family.get(id) else { return };
-        let (root, top) = (child.root.clone(), child.top.clone());
+        if self.subagents.get(id).is_none() {
+            return;
+        }
+        let root = self.subagents.root_of(id).to_owned();
+        let top = self.subagents.tree().top(id).to_owned();
         self.keep_hold(&root);
         if !self.folds() {
             return;
         }
         let now = self.context.now;
-        let Some(child) = self.family.get(&top) else { return };
+        let Some(child) = self.subagents.get(&top) else { return };
         if child.shown_by.is_none() && child.heard < 2 && top == id && now < child.since.after(REFERENCE) {
             return;
         }
@@ -374,10 +406,10 @@ impl V1ToV2 {
 
     fn show_top(&mut self, root: &str, top: &str, grown: usize) {
         self.make_call(root, top);
-        let Some(child) = self.family.get(top) else { return };
+        let Some(child) = self.subagents.get(top) else { return };
         let Some(ShownBy { call, is_own }) = child.shown_by.clone() else { return };
-        let name = self.family.name(top);
-        let now_told = (format!("Sub-agent: {name}"), child.status());
+        let name = self.subagents.name(top);
+        let now_told = (format!("Sub-agent: {name}"), self.subagents.status(top));
         let mut update = v2::ToolCallUpdate::new(call.clone());
         let is_known = self.sessions.get(root).is_some_and(|session| session.calls.get(&call).is_some());
         if !is_known {
@@ -396,7 +428,7 @@ impl V1ToV2 {
                 update.status = Field::Set(now_told.1.clone());
             }
         }
-        if let Some(child) = self.family.get_mut(top).filter(|_| is_own) {
+        if let Some(child) = self.subagents.get_mut(top).filter(|_| is_own) {
             child.told = Some(now_told);
         }
         let mut active = self.active(root);
@@ -412,7 +444,9 @@ impl V1ToV2 {
 
     /// Makes a call for a sub-agent to which no call refers.
     fn make_call(&mut self, root: &str, top: &str) {
-        let Some(child) = self.family.get_mut(top).filter(|child| child.shown_by.is_none()) else { return };
+        let Some(child) = self.subagents.get_mut(top).filter(|child| child.shown_by.is_none()) else {
+            return;
+        };
         let session = self.sessions.open(root);
         let (calls, synthetic, salt) = (&session.calls, &mut self.synthetic, &self.context.salt);
         let next = || {
@@ -421,7 +455,7 @@ impl V1ToV2 {
         };
         let call = session.own_calls.make(next, |id| calls.get(id).is_some());
         child.shown_by = Some(ShownBy { call, is_own: true });
-        self.family.uncalled.retain(|uncalled| uncalled != top);
+        self.subagents.uncalled.retain(|uncalled| uncalled != top);
     }
 
     /// Shows those sub-agents of a session that wait for a call of their parent to refer to them.
@@ -429,14 +463,14 @@ impl V1ToV2 {
         if !self.folds() {
             return;
         }
-        for id in self.family.uncalled_of(root) {
+        for id in self.subagents.uncalled_of(root) {
             self.show_top(root, &id, 0);
         }
     }
 
     pub(super) fn show_all_uncalled(&mut self) {
-        for id in std::mem::take(&mut self.family.uncalled) {
-            let root = self.family.root_of(&id).to_owned();
+        for id in std::mem::take(&mut self.subagents.uncalled) {
+            let root = self.subagents.root_of(&id).to_owned();
             if self.folds() {
                 self.show_top(&root, &id, 0);
             }
@@ -444,12 +478,13 @@ impl V1ToV2 {
     }
 
     /// The agent is gone: what its sub-agents were at has failed.
-    pub(super) fn end_children(&mut self, reason: &str) {
-        for (root, id) in self.family.end(reason) {
+    pub(super) fn end_children(&mut self, error: &RpcError<'_>) {
+        for (root, id) in self.subagents.end(error) {
             let is_told = |(_, status): &(String, v2::ToolCallStatus)| status.is_final();
-            let is_over = self.family.get(&id).is_some_and(|child| child.told.as_ref().is_some_and(is_told));
+            let is_over =
+                self.subagents.get(&id).is_some_and(|child| child.told.as_ref().is_some_and(is_told));
             if self.folds() && !is_over {
-                self.show_top(&root, &id, reason.len());
+                self.show_top(&root, &id, error.message.len());
             }
         }
     }
@@ -457,12 +492,12 @@ impl V1ToV2 {
     /// Shows those that have waited long enough.
     pub(super) fn show_waiting(&mut self) {
         if !self.folds() {
-            return self.family.uncalled.clear();
+            return self.subagents.uncalled.clear();
         }
         let now = self.context.now;
         let is_due =
-            |id: &&String| self.family.get(id).is_some_and(|child| child.since.after(REFERENCE) <= now);
-        let due: Vec<String> = self.family.uncalled.iter().filter(is_due).cloned().collect();
+            |id: &&String| self.subagents.get(id).is_some_and(|child| child.since.after(REFERENCE) <= now);
+        let due: Vec<String> = self.subagents.uncalled.iter().filter(is_due).cloned().collect();
         for id in due {
             self.show(&id, 0);
         }
@@ -470,20 +505,15 @@ impl V1ToV2 {
 
     /// When the first of them has.
     pub(super) fn next_shown(&self) -> Option<Moment> {
-        let since = |id: &String| self.family.get(id).map(|child| child.since.after(REFERENCE));
-        self.family.uncalled.iter().filter(|_| self.folds()).filter_map(since).min()
+        let since = |id: &String| self.subagents.get(id).map(|child| child.since.after(REFERENCE));
+        self.subagents.uncalled.iter().filter(|_| self.folds()).filter_map(since).min()
     }
 }
 
 impl Active<'_> {
-    /// Whether sub-agents of the session are at work, of those that a state lists where it lists any.
-    pub(super) fn has_children_at_work(&self, idle: &v2::IdleState<'_>) -> bool {
-        !self.family.is_empty() && self.family.is_at_work(self.id, idle.background.as_deref())
-    }
-
     /// When the last of its sub-agents was done.
     pub(super) fn last_end_of_children(&self) -> Option<Moment> {
-        if self.family.is_empty() { None } else { self.family.last_end(self.id) }
+        if self.subagents.is_empty() { None } else { self.subagents.last_end(self.id) }
     }
 }
 

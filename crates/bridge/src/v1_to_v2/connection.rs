@@ -12,7 +12,7 @@ use crate::{Error, Side};
 impl V1ToV2 {
     pub(super) fn initialize(&mut self, request: &Request<'_>) -> Result<(), Error> {
         let params: v1::InitializeRequest<'_> = self.context.params(Side::Client, request)?;
-        self.family.begin();
+        self.subagents.begin();
         self.learn(&params);
         let mut wire = initialize::request_to_v2(params);
         if self.context.options.is_shared {
@@ -44,7 +44,7 @@ impl V1ToV2 {
         if let Ok((params, _)) = v1::InitializeRequest::decode_tolerant(params, WireFormat::V1) {
             self.learn(&params);
         }
-        self.family.begin();
+        self.subagents.begin();
         let id = response.id.clone().into_owned();
         self.initialized(&id, response);
     }
@@ -87,7 +87,7 @@ impl V1ToV2 {
             self.context.convert(session.as_deref(), &request.method, "/params", Side::Client, |cx| {
                 elicitation::to_v1(params, cx)
             })?;
-        let session = session.map(|session| self.family.root_of(&session).to_owned());
+        let session = session.map(|session| self.subagents.root_of(&session).to_owned());
         let purpose = ToClient::Elicitation { session };
         self.to_client.ask(request, "elicitation/create", &wire, purpose, &mut self.context);
         Ok(())

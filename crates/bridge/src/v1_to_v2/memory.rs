@@ -51,7 +51,7 @@ impl Remember for Session {
 impl Memory for V1ToV2 {
     fn size(&self) -> Size {
         let mut size = self.sessions.size();
-        size += self.family.size();
+        size += self.subagents.size();
         size
     }
 
@@ -64,19 +64,20 @@ impl Memory for V1ToV2 {
     }
 
     fn forget_oldest(&mut self, reason: &str) -> Option<usize> {
-        let (to_client, family) = (&self.to_client, &self.family);
+        let (to_client, subagents) = (&self.to_client, &self.subagents);
         let asks = |id: &str| {
-            to_client.find(|asked| asked.session() == Some(id)).is_some() || family.is_at_work(id, None)
+            to_client.find(|asked| asked.session() == Some(id)).is_some()
+                || subagents.tree().has_work_below(id)
         };
         let (id, session) = self.sessions.take_oldest(asks)?;
         let before = session.bytes();
-        let (support, family) = (&self.support, &self.family);
-        let mut active = Active { id: &id, session, support, family, context: &mut self.context };
+        let (support, subagents) = (&self.support, &self.subagents);
+        let mut active = Active { id: &id, session, support, subagents, context: &mut self.context };
         active.flush_all();
         active.report_hidden_terminals();
         active.session.forget_said();
         let freed = before.saturating_sub(active.session.bytes());
-        let freed = freed + self.family.forget(Some(&id), usize::MAX);
+        let freed = freed + self.subagents.forget(Some(&id), usize::MAX);
         let reason =
             format!("{reason}: what was said is forgotten; messages and calls that change are shown anew");
         self.context.lose_from_memory(&id, reason, Severity::Minor);
@@ -85,7 +86,7 @@ impl Memory for V1ToV2 {
 
     /// Content of tool calls goes, and what sub-agents said.
     fn forget_in_work(&mut self, mut bytes: usize, reason: &str) {
-        let freed = self.family.forget(None, bytes);
+        let freed = self.subagents.forget(None, bytes);
         bytes -= freed.min(bytes);
         if freed > 0 {
             let reason =

@@ -3,13 +3,13 @@
 mod child_questions;
 mod children;
 mod connection;
-mod family;
 mod memory;
 mod messages;
 mod misc;
 mod permissions;
 mod render;
 mod sessions;
+mod subagents;
 mod terminals;
 mod tool_calls;
 mod turn;
@@ -19,9 +19,9 @@ use std::collections::VecDeque;
 use switchboard_acp::rpc::{Expected, Message, Notification, Request, Response};
 use switchboard_acp::{Diagnostic, Extra, Meta, v1, v2};
 
-use self::family::{Family, HeldUpdate, Standing};
 use self::messages::Messages;
 use self::sessions::is_told_all;
+use self::subagents::{HeldUpdate, Standing, Subagents};
 use self::tool_calls::ToolCalls;
 use self::turn::Turn;
 use crate::calls::Calls;
@@ -124,7 +124,7 @@ pub(crate) struct V1ToV2 {
     to_agent: Calls<ToAgent>,
     to_client: Calls<ToClient>,
     support: Support,
-    family: Family,
+    subagents: Subagents,
     offered: Offered,
     synthetic: u64,
     /// Whether prompts may wait for the end of a turn.
@@ -141,7 +141,7 @@ impl V1ToV2 {
             to_client: Calls::new(Side::Client, limits.requests),
             context,
             support: Support::default(),
-            family: Family::default(),
+            subagents: Subagents::default(),
             offered: Offered::default(),
             synthetic: 0,
             waits: false,
@@ -162,7 +162,7 @@ impl V1ToV2 {
 
     /// Takes what was said in sessions of which it has been told by now whose they are.
     fn take_ready(&mut self) {
-        while let Some(HeldUpdate { params, left_out, envelope, size }) = self.family.next_ready() {
+        while let Some(HeldUpdate { params, left_out, envelope, size }) = self.subagents.next_ready() {
             let (root, left_out) = &left_out;
             self.take_one(params, (root, left_out), &envelope, size);
         }
@@ -185,9 +185,6 @@ impl V1ToV2 {
         let v2::UpdateSessionNotification { session_id: id, update, meta, extra, more: _ } = params;
         self.context.report_left_out(Some(&id), "session/update", root, left_out, Side::Client);
         self.context.begin_update(&id, meta, extra, envelope);
-        if let v2::SessionUpdate::StateUpdate(state) = &update {
-            self.hear_state(&id, state);
-        }
         if !self.hear(&id, &update, size) {
             let mut active = self.active(&id);
             active.apply(update);
@@ -199,14 +196,14 @@ impl V1ToV2 {
     /// A session at work, made if need be.
     fn active<'m>(&'m mut self, id: &'m str) -> Active<'m> {
         let session = self.sessions.open(id);
-        Active { id, session, support: &self.support, family: &self.family, context: &mut self.context }
+        Active { id, session, support: &self.support, subagents: &self.subagents, context: &mut self.context }
     }
 
     /// All sessions of which more than a little is remembered.
     fn each(&mut self, mut work: impl FnMut(Active<'_>)) {
         for (id, session) in self.sessions.iter_mut() {
-            let (support, family) = (&self.support, &self.family);
-            work(Active { id, session, support, family, context: &mut self.context });
+            let (support, subagents) = (&self.support, &self.subagents);
+            work(Active { id, session, support, subagents, context: &mut self.context });
         }
     }
 }
@@ -264,7 +261,7 @@ impl Machine for V1ToV2 {
                 {
                     match is_told_all(request.params.as_ref()) {
                         true => self.begin_anew(&session),
-                        false => self.family.open(&session),
+                        false => self.subagents.open(&session),
                     }
                 }
                 let method = match method {
@@ -323,7 +320,7 @@ impl Machine for V1ToV2 {
                     self.show_uncalled(&session);
                     self.active(&session).close();
                     self.sessions.forget(&session);
-                    self.family.close(&session);
+                    self.subagents.close(&session);
                 }
                 self.context.pass_answer(Side::Client, &id, response);
             }
@@ -367,7 +364,7 @@ struct Active<'m> {
     session: &'m mut Session,
     support: &'m Support,
     /// Its sub-agents, and those of others.
-    family: &'m Family,
+    subagents: &'m Subagents,
     context: &'m mut Context,
 }
 

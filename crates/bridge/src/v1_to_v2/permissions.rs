@@ -4,7 +4,7 @@
 use switchboard_acp::rpc::{Request, RequestId, Response};
 use switchboard_acp::{Extra, Raw, Text, WireFormat, v1, v2};
 
-use super::family::Standing;
+use super::subagents::Standing;
 use super::tool_calls::{Call, Layout, Place, put};
 use super::{Active, ToClient, V1ToV2};
 use crate::Side;

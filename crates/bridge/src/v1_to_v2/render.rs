@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use switchboard_acp::{Raw, WireFormat, v1, v2};
 use switchboard_session::{Content, Entry, EntryKind, Snapshot, ToolCall};
 
-use super::family::{Child, Family, SHOWN};
+use super::subagents::{Child, SHOWN, Subagents};
 use crate::convert::tool_call::placeholder;
 use crate::convert::{Losses, content, lists};
 use crate::plain::{OutputText, code_block};
@@ -13,13 +13,13 @@ use crate::plain::{OutputText, code_block};
 /// What a sub-agent and all below it did, in the place of a reference to its session. A call that is not the bridge's own
 /// has a title of its own, so that the sub-agent's stands in the content.
 pub(super) fn work_in(
-    family: &Family,
+    subagents: &Subagents,
     reference: &v2::unstable::SessionReference<'static>,
 ) -> Vec<Raw<'static>> {
     let id = &*reference.session_id;
-    let shown_by = family.get(id).and_then(|child| child.shown_by.as_ref());
+    let shown_by = subagents.get(id).and_then(|child| child.shown_by.as_ref());
     let is_labelled = shown_by.is_none_or(|shown_by| !shown_by.is_own);
-    let mut writer = Writer::new(family);
+    let mut writer = Writer::new(subagents);
     writer.child(id, is_labelled);
     if writer.left_out > 0 {
         let note = format!("[about {} bytes of what it did are left out here]", writer.left_out);
@@ -31,17 +31,17 @@ pub(super) fn work_in(
 }
 
 /// What a call of a sub-agent shows, for a question about it.
-pub(super) fn content_of_call(family: &Family, id: &str, call: &str) -> Vec<Raw<'static>> {
-    let mut writer = Writer::new(family);
-    if let Some(child) = family.get(id) {
-        writer.call_content(child, call);
+pub(super) fn content_of_call(subagents: &Subagents, id: &str, call: &str) -> Vec<Raw<'static>> {
+    let mut writer = Writer::new(subagents);
+    if let Some(child) = subagents.get(id) {
+        writer.call_content(id, child, call);
     }
     writer.end_text();
     writer.items
 }
 
 struct Writer<'f> {
-    family: &'f Family,
+    subagents: &'f Subagents,
     /// The sub-agents that have been shown.
     shown: HashSet<&'f str>,
     items: Vec<Raw<'static>>,
@@ -52,9 +52,9 @@ struct Writer<'f> {
 }
 
 impl<'f> Writer<'f> {
-    fn new(family: &'f Family) -> Self {
+    fn new(subagents: &'f Subagents) -> Self {
         let (items, shown) = (Vec::new(), HashSet::new());
-        Writer { family, shown, items, text: String::new(), room: SHOWN, left_out: 0 }
+        Writer { subagents, shown, items, text: String::new(), room: SHOWN, left_out: 0 }
     }
 
     /// Adds text as it is, as far as there is room.
@@ -103,9 +103,9 @@ impl<'f> Writer<'f> {
             return;
         }
         if is_labelled {
-            self.paragraph(&format!("Sub-agent '{}':", self.family.name(id)));
+            self.paragraph(&format!("Sub-agent '{}':", self.subagents.name(id)));
         }
-        let Some(child) = self.family.get(id) else { return };
+        let Some(child) = self.subagents.get(id) else { return };
         let before = self.room;
         let in_calls: HashSet<&str> =
             child.fold.entries().filter_map(Entry::as_tool_call).flat_map(ToolCall::terminal_ids).collect();
@@ -128,9 +128,9 @@ impl<'f> Writer<'f> {
                 Entry::SessionMessage(message) => {
                     let label = match (message.sender(), message.recipient()) {
                         (Some(sender), _) if sender != id => {
-                            format!("[message from {}]", self.party(sender, child))
+                            format!("[message from {}]", self.party(sender, id))
                         }
-                        (_, Some(recipient)) => format!("[message to {}]", self.party(recipient, child)),
+                        (_, Some(recipient)) => format!("[message to {}]", self.party(recipient, id)),
                         _ => "[message]".to_owned(),
                     };
                     self.begin();
@@ -140,7 +140,7 @@ impl<'f> Writer<'f> {
                     let placeholder = placeholder(Some(call.kind()));
                     let title = call.title().unwrap_or(&placeholder);
                     self.paragraph(&format!("[{}] {title}", call.status()));
-                    self.call_content(child, call.id());
+                    self.call_content(id, child, call.id());
                 }
                 Entry::Terminal(terminal) if !in_calls.contains(terminal.id()) => {
                     self.paragraph(&format!("[terminal] {}", terminal.command().unwrap_or_default()));
@@ -154,8 +154,10 @@ impl<'f> Writer<'f> {
                     }
                 }
                 Entry::Subagent(nested) if nested.session_id() != id => {
-                    let below = self.family.get(nested.session_id());
-                    if below.is_some_and(|below| below.parent == id && below.referred.is_none()) {
+                    let below = self.subagents.get(nested.session_id());
+                    if self.is_below(nested.session_id(), id)
+                        && below.is_some_and(|below| below.referred.is_none())
+                    {
                         self.child(nested.session_id(), true);
                     }
                 }
@@ -163,7 +165,8 @@ impl<'f> Writer<'f> {
             }
         }
         // Those whose place is gone, because the call that referred to them shows something else now.
-        for below in &child.below {
+        let subagents = self.subagents;
+        for (below, _) in subagents.tree().children(id) {
             self.child(below, true);
         }
         for plan in child.fold.plans() {
@@ -175,17 +178,21 @@ impl<'f> Writer<'f> {
                 self.paragraph(description);
             }
         }
-        if let Some(error) = &child.failed {
+        if let Some(error) = self.subagents.failure(id) {
             self.paragraph(&format!("[it failed: {error}]"));
         }
         self.left_out += child.left_out;
     }
 
+    fn is_below(&self, session: &str, id: &str) -> bool {
+        self.subagents.tree().parent(session).is_some_and(|parent| *parent.session == *id)
+    }
+
     /// Who is at the other end of a message.
-    fn party(&self, session: &str, child: &Child) -> String {
-        match self.family.get(session) {
-            Some(_) => format!("'{}'", self.family.name(session)),
-            None if session == child.root => "the session".to_owned(),
+    fn party(&self, session: &str, id: &str) -> String {
+        match self.subagents.get(session) {
+            Some(_) => format!("'{}'", self.subagents.name(session)),
+            None if session == self.subagents.root_of(id) => "the session".to_owned(),
             None => format!("session {session}"),
         }
     }
@@ -213,7 +220,7 @@ impl<'f> Writer<'f> {
         }
     }
 
-    fn call_content(&mut self, child: &'f Child, call: &str) {
+    fn call_content(&mut self, id: &str, child: &'f Child, call: &str) {
         let Some(content) = child.fold.tool_call(call).map(ToolCall::content) else { return };
         let mut written = child.items.get(call).into_iter().flatten();
         let mut goes_on = false;
@@ -229,7 +236,9 @@ impl<'f> Writer<'f> {
             match item.block() {
                 v2::ToolCallContent::Terminal(terminal) => self.terminal(&child.fold, &terminal.terminal_id),
                 v2::ToolCallContent::Session(reference) => {
-                    match child.below.iter().find(|below| **below == *reference.session_id) {
+                    let subagents = self.subagents;
+                    let mut children = subagents.tree().children(id).map(|(below, _)| below);
+                    match children.find(|below| **below == *reference.session_id) {
                         Some(below) => self.child(below, true),
                         None => self.paragraph(&format!("[session {}]", reference.session_id)),
                     }

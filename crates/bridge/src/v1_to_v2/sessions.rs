@@ -103,7 +103,7 @@ impl V1ToV2 {
             return self.context.refuse_full(Side::Client, &request.id);
         }
         let id = wire.session_id.clone().into_owned();
-        self.family.open(&id);
+        self.subagents.open(&id);
         let active = self.active(&id);
         active.session.roots = roots(&wire.cwd, wire.additional_directories.as_deref());
         let is_behind = wire.meta.as_ref().is_some_and(|meta| meta.get(CURSOR).is_some());
@@ -118,13 +118,13 @@ impl V1ToV2 {
     /// All that was said in a session comes again. The client forgets what it has seen, or is not told again what it knows: in
     /// either case all of it counts as new.
     pub(super) fn begin_anew(&mut self, id: &str) {
-        self.family.open(id);
+        self.subagents.open(id);
         let mut active = self.active(id);
         active.flush_all();
         active.session.messages.forget();
         active.session.calls.forget();
         active.session.plans.clear();
-        self.family.begin_replay(id);
+        self.subagents.begin_replay(id);
     }
 
     pub(super) fn session_made(
@@ -138,7 +138,7 @@ impl V1ToV2 {
             return;
         };
         let session_id = answer.session_id.clone().into_owned();
-        self.family.open(&session_id);
+        self.subagents.open(&session_id);
         let mut active = self.active(&session_id);
         active.session.roots = roots;
         let commands = answer.available_commands.take();

@@ -7,7 +7,7 @@ use crate::map::HashMap;
 
 use switchboard_acp::{Extra, Field, Raw, Text, Wire, WireFormat, v1, v2};
 
-use super::family::Family;
+use super::subagents::Subagents;
 use super::{Active, render};
 use crate::convert::content::plain_text;
 use crate::convert::meta;
@@ -97,7 +97,7 @@ pub(super) fn in_question<'i>(
 #[derive(Debug, Clone, Copy)]
 struct Shown<'s> {
     terminals: &'s Terminals,
-    family: &'s Family,
+    subagents: &'s Subagents,
 }
 
 impl ToolCalls {
@@ -231,10 +231,10 @@ impl Call {
 
     /// Returns all content, and marks it as told.
     fn content(&mut self, layout: Layout<'_>, shown: Shown<'_>, now: Moment) -> Raw<'static> {
-        let Shown { terminals, family } = shown;
+        let Shown { terminals, subagents } = shown;
         let items = self.items.iter().flat_map(|item| match item {
             Item::Written(item) => vec![item.borrowed()],
-            Item::Child(reference) => render::work_in(family, reference),
+            Item::Child(reference) => render::work_in(subagents, reference),
             Item::Terminal(shown) => {
                 let terminal = terminals.get(&*shown.terminal_id);
                 let item = if terminal.is_some_and(|terminal| terminal.introduced) {
@@ -370,7 +370,7 @@ impl Active<'_> {
             return;
         }
         if let v2::ToolCallContent::Session(reference) = &item
-            && self.family.is_shown_by(&reference.session_id, self.id, call_id)
+            && self.subagents.is_shown_by(&reference.session_id, self.id, call_id)
         {
             let reason = "the work of the sub-agent stands in the place of its session";
             let rest = (reference.meta.as_ref(), &reference.extra);
@@ -440,7 +440,7 @@ impl Active<'_> {
         let mut announced = announcement(wire, Text::Owned(title));
         let introduces = !call.introductions.is_empty();
         let with_content = !call.items.is_empty() && !introduces;
-        let shown = Shown { terminals: &self.session.terminals, family: self.family };
+        let shown = Shown { terminals: &self.session.terminals, subagents: self.subagents };
         let content =
             with_content.then(|| self.session.calls.content(call_id, Layout::AsSent, shown, now)).flatten();
         put(content, &mut announced.extra);
@@ -476,7 +476,7 @@ impl Active<'_> {
     /// The content of a call as the client is to show it.
     pub(super) fn content_of(&mut self, call_id: &str, layout: Layout<'_>) -> Option<Raw<'static>> {
         let now = self.context.now;
-        let shown = Shown { terminals: &self.session.terminals, family: self.family };
+        let shown = Shown { terminals: &self.session.terminals, subagents: self.subagents };
         self.session.calls.content(call_id, layout, shown, now)
     }
 

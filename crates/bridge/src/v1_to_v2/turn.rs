@@ -159,7 +159,7 @@ impl Turns for V1ToV2 {
 
     fn agent_ended(&mut self, error: &RpcError<'static>) {
         self.show_all_uncalled();
-        self.end_children(&error.message);
+        self.end_children(error);
         self.lose_strangers();
         self.each(|mut active| {
             active.flush_all();
@@ -178,7 +178,7 @@ impl Turns for V1ToV2 {
     }
 
     fn fail_turn(&mut self, session_id: &str, reason: &str) {
-        let session_id = &*self.family.root_of(session_id).to_owned();
+        let session_id = &*self.subagents.root_of(session_id).to_owned();
         let mut active = self.active(session_id);
         active.lose_turn();
         let Some(turn) = active.session.turn.take() else { return };
@@ -200,7 +200,7 @@ impl V1ToV2 {
     pub(super) fn prompt(&mut self, request: &Request<'_>) -> Result<(), Error> {
         let params: v1::PromptRequest<'_> = self.context.params(Side::Client, request)?;
         let session_id = params.session_id.clone().into_owned();
-        self.family.open(&session_id);
+        self.subagents.open(&session_id);
         // The user goes on: what sub-agents of the turn before still do is shown all the same.
         if self.sessions.peek_mut(&session_id).is_some() {
             self.active(&session_id).end_held();
@@ -340,8 +340,8 @@ impl V1ToV2 {
 
     /// The client cancels a session: that is meant for its sub-agents, too, of which it has no other means to cancel one.
     fn cancel_children(&mut self, root: &str) {
-        for id in self.family.to_cancel(root) {
-            let params = v2::CancelSessionNotification::new(id);
+        for id in self.subagents.tree().to_cancel(root) {
+            let params = v2::CancelSessionNotification::new(&*id);
             self.context.notify(Side::Agent, "session/cancel", &params, &Extra::new());
         }
     }
@@ -350,13 +350,13 @@ impl V1ToV2 {
     pub(super) fn keep_hold(&mut self, root: &str) {
         let now = self.context.now;
         let patience = self.context.options.background;
-        let family = &self.family;
+        let subagents = &self.subagents;
         let Some(turn) = self.sessions.peek_mut(root).and_then(|session| session.turn.as_mut()) else {
             return;
         };
         let is_cancelled = turn.cancelled;
         let Some(held) = &mut turn.held else { return };
-        let works = family.is_at_work(root, held.idle.background.as_deref());
+        let works = subagents.tree().has_work_below(root);
         if is_cancelled {
             if !works {
                 held.until = now;
@@ -482,7 +482,7 @@ impl Active<'_> {
     /// The agent is done with the prompt. While sub-agents are at work, the client's request stays open: many clients take
     /// nothing and answer nothing when they have no request open.
     fn end_or_hold(&mut self, idle: v2::IdleState<'static>) {
-        let waits = self.has_children_at_work(&idle);
+        let waits = self.subagents.tree().has_work_below(self.id);
         // The agent may take up work once for each of them.
         let follows = self.last_end_of_children().map(|end| end.after(FOLLOW_UP));
         let now = self.context.now;

@@ -1,7 +1,10 @@
-//! Sub-agents. Version 1 tells of their states in the session that they belong to only, version 2 also in their own.
+//! Sub-agents. Version 1 tells of their states in the session that they belong to only, version 2 also in their own. Whose
+//! they are is what the [`SubagentTree`](switchboard_session::SubagentTree) says.
+
+use std::sync::Arc;
 
 use switchboard_acp::{Field, Wire, v1, v2};
-use switchboard_session::MAX_ANCESTORS;
+use switchboard_session::NotLinked;
 
 use super::{Session, V2ToV1};
 use crate::convert::subagent;
@@ -24,43 +27,35 @@ impl V2ToV1 {
         parent: &str,
         update: &v1::unstable::SubagentUpdate<'_>,
     ) -> Option<(String, v2::StateUpdate<'static>)> {
-        let id = &*update.session_id;
-        let is_new = self.sessions.get(id).is_none_or(|child| child.parent.is_none());
+        let update = v2::SessionUpdate::SubagentUpdate(Box::new(subagent::to_v2(update.clone())));
+        let linked = self.subagents.apply(parent, &update);
         // A circle would have a session say that it is at work in itself.
-        if id == parent || (is_new && self.lineage(parent).iter().any(|above| above == id)) {
+        if linked.iter().any(|linked| linked.place == Err(NotLinked::Circle)) {
             return None;
         }
-        let child = self.sessions.open(id);
-        child.parent.get_or_insert_with(|| parent.to_owned());
-        let Field::Set(state) = subagent::to_v2(update.clone()).state else { return None };
-        child.is_child_at_work = !matches!(state, v2::StateUpdate::Idle(_));
-        Some((id.to_owned(), state.into_owned()))
-    }
-
-    /// The sessions that one belongs to.
-    fn lineage(&self, id: &str) -> Vec<String> {
-        let above = |id: &String| self.sessions.get(id)?.parent.clone();
-        std::iter::successors(above(&id.to_owned()), above).take(MAX_ANCESTORS).collect()
+        let v2::SessionUpdate::SubagentUpdate(update) = update else { return None };
+        let id = update.session_id.into_owned();
+        self.sessions.open(&id);
+        let Field::Set(state) = update.state else { return None };
+        Some((id, state.into_owned()))
     }
 
     /// What is to be done with what comes of a session now.
     pub(super) fn hearing(&self, id: &str) -> Hearing {
         let Some(session) = self.sessions.get(id) else { return Hearing::default() };
         let waits = session.turn.is_some();
-        if session.parent.is_none() {
-            return Hearing { swallows: session.swallows, replays: session.replays, waits };
-        }
-        let above = self.lineage(id);
-        let family: Vec<&Session> =
-            above.iter().filter_map(|id| self.sessions.get(id)).chain([session]).collect();
-        let swallows = family.iter().any(|session| session.swallows);
-        Hearing { swallows, replays: family.iter().any(|session| session.replays), waits }
+        let above = self.subagents.ancestors(id).filter_map(|above| self.sessions.get(&above.session));
+        let own = Hearing { swallows: session.swallows, replays: session.replays, waits };
+        above.fold(own, |hearing, above: &Session| Hearing {
+            swallows: hearing.swallows || above.swallows,
+            replays: hearing.replays || above.replays,
+            waits,
+        })
     }
 
     /// The sub-agents of a session, and theirs.
-    pub(super) fn below(&self, id: &str) -> Vec<String> {
-        let is_below = |child: &String| self.lineage(child).iter().any(|above| above == id);
-        self.sessions.ids().into_iter().filter(is_below).collect()
+    pub(super) fn below(&self, id: &str) -> Vec<Arc<str>> {
+        self.subagents.descendants(id)
     }
 
     /// What the client was told of the sub-agents of a session, for agents that cannot replay it.

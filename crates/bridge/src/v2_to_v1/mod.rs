@@ -17,6 +17,7 @@ use crate::map::HashMap;
 
 use switchboard_acp::rpc::{Expected, Message, Notification, Request, RequestId, Response};
 use switchboard_acp::{Diagnostic, Extra, v1, v2};
+use switchboard_session::SubagentTree;
 
 use self::children::Hearing;
 use self::messages::{Begun, Run};
@@ -125,10 +126,6 @@ struct Session {
     closing: Option<RequestId<'static>>,
     warned_of_files: bool,
     journal: Journal,
-    /// The session that it is a sub-agent of.
-    parent: Option<String>,
-    /// Of a sub-agent: whether it is said to be at work.
-    is_child_at_work: bool,
 }
 
 /// What the client has been told, for agents that cannot replay it.
@@ -168,6 +165,7 @@ pub(crate) struct V2ToV1 {
     to_agent: Calls<ToAgent>,
     to_client: Calls<ToClient>,
     support: Support,
+    subagents: SubagentTree,
     forms: bool,
     urls: bool,
     terminals: ServedTerminals,
@@ -187,6 +185,7 @@ impl V2ToV1 {
             to_client: Calls::new(Side::Client, limits.requests),
             context,
             support: Support::default(),
+            subagents: SubagentTree::default(),
             forms: false,
             urls: false,
             terminals: ServedTerminals::default(),

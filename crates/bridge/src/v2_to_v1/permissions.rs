@@ -73,9 +73,10 @@ impl V2ToV1 {
             .to_client
             .find(|purpose| matches!(purpose, ToClient::Permission { session, .. } if session == session_id))
             .is_some();
+        let is_child_at_work = self.subagents.is_active(session_id);
         let mut active = self.active(session_id);
         if !still_asks && std::mem::take(&mut active.session.asks) {
-            let is_working = active.session.turn.is_some() || active.session.is_child_at_work;
+            let is_working = active.session.turn.is_some() || is_child_at_work;
             active.tell_state(if is_working {
                 v2::StateUpdate::Running(v2::ActiveState::new())
             } else {

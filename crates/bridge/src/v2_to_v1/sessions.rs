@@ -76,7 +76,7 @@ impl V2ToV1 {
         let session = self.sessions.get(session_id)?;
         Some(match session {
             Session { asks: true, .. } => v2::StateUpdate::RequiresAction(v2::ActiveState::new()),
-            Session { turn: Some(_), .. } | Session { is_child_at_work: true, .. } => {
+            session if session.turn.is_some() || self.subagents.is_active(session_id) => {
                 v2::StateUpdate::Running(v2::ActiveState::new())
             }
             _ => v2::StateUpdate::Idle(v2::IdleState::new()),
@@ -302,6 +302,7 @@ impl V2ToV1 {
     pub(super) fn forget(&mut self, session_id: &str) {
         self.terminals.release_all(session_id, &mut self.context);
         self.sessions.forget(session_id);
+        self.subagents.forget(session_id);
     }
 
     pub(super) fn set_option(&mut self, request: &Request<'_>) -> Result<(), Error> {

@@ -108,7 +108,7 @@ impl Turns for V2ToV1 {
             for held in std::mem::take(&mut session.waiting) {
                 self.context.fail(Side::Client, &held.id, error.clone());
             }
-            if std::mem::take(&mut session.is_child_at_work) {
+            if self.subagents.is_active(&session_id) {
                 self.context.rest_with_error(&session_id, error);
                 continue;
             }
@@ -121,6 +121,7 @@ impl Turns for V2ToV1 {
                 self.context.fail(Side::Client, &id, error.clone());
             }
         }
+        self.subagents.end_all(error);
         // Prompts have been seen to above.
         for (_, id) in self.to_agent.take_all(|purpose| !matches!(purpose, ToAgent::Prompt { .. })) {
             self.context.fail(Side::Client, &id, error.clone());

@@ -165,9 +165,9 @@ fn a_child_has_the_name_that_the_session_engine_gives_it_and_what_is_too_long_fo
         told["description"] = description.into();
         bench.update(told);
         bench.agent(of("c", text("m", "hello")));
-        let name = switchboard_session::subagent_name(Some("helper"), Some(description)).unwrap();
+        let told: String = description.chars().take(60).collect();
         let calls = calls(&bench.take_client());
-        assert!(calls[0].1.title.contains(&name), "{calls:?}");
+        assert!(calls[0].1.title.starts_with(&format!("Sub-agent: helper ({told}")), "{calls:?}");
         assert_eq!(bench.lost(), lost);
     }
 }
@@ -188,6 +188,65 @@ fn what_is_below_a_child_is_shown_in_its_call() {
     assert_eq!(asked["params"]["toolCall"]["title"], "Sub-agent 'helper › below › deepest' asks: Run it");
     let text = calls(&told).iter().find(|(_, call)| call.title.contains("helper")).expect("a call").1.text();
     assert_eq!(text, "above\n\nSub-agent 'below':\n\ndeep\n\nSub-agent 'deepest':");
+}
+
+#[test]
+fn children_with_equal_names_and_without_any_are_told_apart() {
+    let mut bench = at_work(json!({}));
+    let quiet = |child: &str| json!({"sessionUpdate": "subagent_update", "sessionId": child});
+    bench.update(announced("a", "Explorer"));
+    bench.update(announced("b", "Explorer"));
+    bench.update(quiet("c"));
+    bench.update(quiet("d"));
+    bench.agent(of("d", json!({"sessionUpdate": "session_info_update", "title": "Own"})));
+    bench.agent(of("b", announced("e", "Explorer")));
+    for (number, child) in ["a", "b", "c", "d", "e"].iter().enumerate() {
+        bench.agent(of(child, text("m", "hello")));
+        bench.agent(json!({"id": number, "method": "session/request_permission", "params": {"sessionId": child, "title": "Run",
+            "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]}}));
+    }
+    let told = bench.take_client();
+    let asked: Vec<&Value> = told
+        .iter()
+        .filter(|message| message["method"] == "session/request_permission")
+        .map(|message| &message["params"]["toolCall"]["title"])
+        .collect();
+    let asks = |name: &str| json!(format!("Sub-agent '{name}' asks: Run"));
+    let expected = ["Explorer", "Explorer #2", "number 3", "Own #4", "Explorer #2 › Explorer"].map(asks);
+    assert_eq!(asked, expected.iter().collect::<Vec<_>>());
+    let titles: Vec<String> = calls(&told).into_iter().map(|(_, call)| call.title).collect();
+    let expected = ["Explorer", "Explorer #2", "number 3", "Own #4"].map(|name| format!("Sub-agent: {name}"));
+    assert_eq!(titles, expected);
+}
+
+#[test]
+fn a_child_whose_end_nobody_tells_ends_with_the_turn() {
+    for (state, status) in [("end_turn", "completed"), ("cancelled", "failed")] {
+        let mut bench = at_work(json!({}));
+        bench.update(json!({"sessionUpdate": "subagent_update", "sessionId": "c", "title": "helper"}));
+        bench.agent(of("c", text("m", "hello")));
+        bench.agent(of("c", json!({"sessionUpdate": "subagent_update", "sessionId": "g", "title": "below"})));
+        let before = bench.take_client();
+        assert_eq!(calls(&before)[0].1.status, "in_progress");
+        bench.update(json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": state}));
+        let told = bench.take_client();
+        assert_eq!(told.last().unwrap()["result"]["stopReason"], state, "the turn is over at once");
+        assert_eq!(told[0]["params"]["update"]["status"], status, "{told:?}");
+    }
+
+    // Unless it goes on in the background, as the agent says.
+    let mut bench = at_work(json!({}));
+    bench.update(json!({"sessionUpdate": "subagent_update", "sessionId": "c", "title": "helper"}));
+    bench.agent(of("c", text("m", "hello")));
+    bench.take_client();
+    let background = json!([{"type": "subagent", "sessionId": "c"}]);
+    bench.update(json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn", "background": background}));
+    assert_eq!(bench.take_client(), Vec::<Value>::new());
+    bench.agent(of("c", state("idle")));
+    bench.pass(1_000);
+    let told = bench.take_client();
+    assert_eq!(told[0]["params"]["update"]["status"], "completed", "{told:?}");
+    assert_eq!(told.last().unwrap()["id"], "p");
 }
 
 #[test]
@@ -364,7 +423,10 @@ fn a_prompt_does_not_wait_for_ever() {
     bench.update(
         json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn", "background": []}),
     );
-    assert_eq!(bench.take_client().last().unwrap()["id"], "p");
+    let told = bench.take_client();
+    assert_eq!(told.last().unwrap()["id"], "p");
+    // Then its call has ended, too.
+    assert_eq!(calls(&told)[0].1.status, "completed");
 
     // The agent is gone: so is what its children were at.
     let mut bench = at_work(json!({}));

@@ -1,0 +1,984 @@
+//! The tree of sub-agents: which session an agent opened in the course of which other, what people call it, and how its
+//! work stands.
+//!
+//! These rules exist once, here. [`Conversation`](crate::Conversation) keeps a tree for everything that reads a folded
+//! connection: `run`, the page, stored sessions, exports, the hub, telemetry. The bridge keeps one for the sub-agents that
+//! it shows inside tool calls, and takes parents, names and ends of life from it. It is a type of this crate because this
+//! is the lowest one that knows which sessions an update names, and all those readers are above it.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use switchboard_acp::rpc::RpcError;
+use switchboard_acp::v2::ToolCallStatus;
+use switchboard_acp::v2::unstable::SubagentUpdate;
+use switchboard_acp::{Field, Text, Wire, v2};
+
+use crate::references::sessions_started_by;
+use crate::snapshot::{Activity, activity_of};
+use crate::subagent::subagent_name;
+
+/// How many sessions of a connection are known as those of sub-agents.
+pub const MAX_SUBAGENTS: usize = 10_000;
+
+/// How many ancestors a session can have. Nobody could follow more, and every name of an asker goes through them.
+pub const MAX_ANCESTORS: usize = 64;
+
+/// Bytes of a name: it labels lines, calls and questions.
+const MAX_NAME: usize = 200;
+
+/// How many names are kept of one sub-agent, so that it gets the same one when an agent gives it an earlier title again.
+const MAX_NAMES: usize = 8;
+
+/// How many titles have a hint at their next free number.
+const MAX_HINTS: usize = 4 * MAX_SUBAGENTS;
+
+/// Where a session belongs that an agent has opened in the course of another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Parent {
+    /// The other session.
+    pub session: Arc<str>,
+    /// The tool call there that stands for it, where that is known.
+    pub tool_call: Option<Arc<str>>,
+}
+
+/// Why a session does not become the child of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotLinked {
+    /// It is the other, or the other descends from it.
+    Circle,
+    /// It is the child of a third already.
+    Taken,
+    /// The client opened it, so that it is nobody's child.
+    Opened,
+    /// It has descendants that would have too many ancestors.
+    TooDeep,
+    /// There are too many, and all of them are at work.
+    Full,
+}
+
+impl NotLinked {
+    /// What was expected instead of the session.
+    pub fn expected(self) -> &'static str {
+        match self {
+            NotLinked::Circle => "a session that the other does not descend from",
+            NotLinked::Taken => "a session that is not the child of another already",
+            NotLinked::Opened => "a session other than those that the client opened",
+            NotLinked::TooDeep => "a session of one with fewer ancestors",
+            NotLinked::Full => "no more sub-agents on this connection",
+        }
+    }
+}
+
+/// The place that a session got in the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Linked {
+    /// Whether it was not in the tree before.
+    pub is_new: bool,
+    /// Whether its parent has as many ancestors as a session can have, so that it is the parent's sibling instead.
+    pub is_beside_parent: bool,
+    /// The sub-agent that was forgotten to make room for it.
+    pub forgotten: Option<Arc<str>>,
+}
+
+/// A session that an update says another has started, and whether it is in the tree as that one's child.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LinkedSession<'u> {
+    /// The id of the started session.
+    pub session: &'u str,
+    /// The tool call that stands for it, where the update tells.
+    pub tool_call: Option<Text<'u>>,
+    /// The JSON pointer, within the update, of the object that has its id.
+    pub pointer: String,
+    /// Its place, or why it has none.
+    pub place: Result<Linked, NotLinked>,
+}
+
+/// A session with a parent.
+#[derive(Debug, Clone)]
+struct Child {
+    parent: Parent,
+    /// 1-based index among all children that its parent has had.
+    number: usize,
+    /// Title and description that its parent told, as much of them as a name has.
+    title: Option<Arc<str>>,
+    description: Option<Arc<str>>,
+    /// The title of its own session, and that of the tool call that stands for it.
+    own_title: Option<Arc<str>>,
+    call_title: Option<Arc<str>>,
+    /// Its names, with what each was made of. The last one is its name now; the others stay its own.
+    names: Vec<(NameSource, Arc<str>)>,
+    /// The state told last, by itself or by its parent, or the end that follows from an end of its parent.
+    state: Option<Arc<v2::StateUpdate<'static>>>,
+    /// Whether a state was told of it that says that it has worked.
+    has_begun: bool,
+    can_be_cancelled: bool,
+}
+
+/// What a name is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum NameSource {
+    /// Title and description from the parent.
+    Told(Arc<str>),
+    /// The title of the session or of its tool call.
+    Title(Arc<str>),
+    Number,
+}
+
+/// The children of one session.
+#[derive(Debug, Clone, Default)]
+struct Below {
+    /// In the order in which they were told.
+    children: Vec<Arc<str>>,
+    /// How many there have been.
+    count: usize,
+    /// The children that a tool call stands for.
+    calls: HashMap<Arc<str>, Vec<Arc<str>>>,
+    /// Whose a name is: no two children share one.
+    names: HashMap<Arc<str>, Arc<str>>,
+    /// The number to try first for the next child with a title. Only a hint: names decides.
+    next: HashMap<Arc<str>, usize>,
+    /// The sub-agents that the session's last state lists as work in the background.
+    background: HashSet<Arc<str>>,
+}
+
+/// Sessions that agents opened in the course of others: always trees.
+///
+/// ```
+/// use switchboard_acp::{Wire, WireFormat, v2};
+/// use switchboard_session::SubagentTree;
+///
+/// let mut tree = SubagentTree::default();
+/// for child in ["a", "b"] {
+///     let text = format!(r#"{{"sessionUpdate":"subagent_update","sessionId":"{child}","title":"Explorer"}}"#);
+///     tree.apply("root", &v2::SessionUpdate::decode(&text, WireFormat::Any)?);
+/// }
+/// assert_eq!(tree.name("a").as_deref(), Some("Explorer"));
+/// assert_eq!(tree.name("b").as_deref(), Some("Explorer #2"));
+/// assert_eq!(tree.root("b"), "root");
+/// # Ok::<(), switchboard_acp::DecodeError>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct SubagentTree {
+    known: HashMap<Arc<str>, Child>,
+    below: HashMap<Arc<str>, Below>,
+    /// All children in the order in which they were told.
+    order: VecDeque<Arc<str>>,
+    /// Increases with every change of who belongs to whom.
+    revision: u64,
+}
+
+impl SubagentTree {
+    /// Takes an update of a session: the sessions that it says it has started, with what it tells of them, its state and
+    /// its title. Returns the started sessions.
+    pub fn apply<'u>(&mut self, session: &str, update: &'u v2::SessionUpdate<'_>) -> Vec<LinkedSession<'u>> {
+        self.apply_unless(session, update, |_| false)
+    }
+
+    /// The same, where some sessions are known to be the client's own.
+    pub fn apply_unless<'u>(
+        &mut self,
+        session: &str,
+        update: &'u v2::SessionUpdate<'_>,
+        is_opened: impl Fn(&str) -> bool,
+    ) -> Vec<LinkedSession<'u>> {
+        use v2::SessionUpdate as Update;
+        match update {
+            Update::StateUpdate(state) => self.tell_state(session, state),
+            Update::SessionInfoUpdate(update) if !update.title.is_keep() => {
+                self.tell_title(session, update.title.value().map(|title| &**title));
+            }
+            _ => {}
+        }
+        let mut linked = Vec::new();
+        for started in sessions_started_by(update) {
+            let place = match started.session != session && is_opened(started.session) {
+                true => Err(NotLinked::Opened),
+                false => self.link(started.session, session, started.tool_call.as_deref()),
+            };
+            if let (Ok(_), Update::SubagentUpdate(update)) = (&place, update) {
+                self.tell_of(update);
+            }
+            let (tool_call, pointer) = (started.tool_call, started.pointer);
+            linked.push(LinkedSession { session: started.session, tool_call, pointer, place });
+        }
+        if let Update::ToolCallUpdate(update) = update
+            && !update.title.is_keep()
+        {
+            self.tell_call_title(session, &update.tool_call_id, update.title.value().map(|title| &**title));
+        }
+        linked
+    }
+
+    /// Makes a session the child of another. The tool call that is known stays unless the update names another.
+    fn link(&mut self, child: &str, parent: &str, tool_call: Option<&str>) -> Result<Linked, NotLinked> {
+        let mut linked = Linked { is_new: false, is_beside_parent: false, forgotten: None };
+        if child == parent {
+            return Err(NotLinked::Circle);
+        }
+        let depth = self.depth(parent);
+        let mut parent = parent;
+        let above = self.parent(parent).map(|above| Arc::clone(&above.session));
+        if let Some(above) = above.as_deref().filter(|_| depth >= MAX_ANCESTORS) {
+            linked.is_beside_parent = true;
+            parent = above;
+        }
+        if let Some(known) = self.known.get(child) {
+            if *known.parent.session != *parent {
+                return Err(NotLinked::Taken);
+            }
+            if !linked.is_beside_parent {
+                self.set_tool_call(child, tool_call);
+            }
+            return Ok(linked);
+        }
+        if self.ancestors(parent).any(|ancestor| *ancestor.session == *child) {
+            return Err(NotLinked::Circle);
+        }
+        // A session that has children of its own takes them along.
+        if self.depth(parent) + self.height(child) >= MAX_ANCESTORS {
+            return Err(NotLinked::TooDeep);
+        }
+        if self.known.len() >= MAX_SUBAGENTS {
+            linked.forgotten = Some(self.make_room(parent).ok_or(NotLinked::Full)?);
+        }
+        linked.is_new = true;
+        self.revision += 1;
+        let (child, parent): (Arc<str>, Arc<str>) = (child.into(), parent.into());
+        let below = self.below.entry(Arc::clone(&parent)).or_default();
+        below.children.push(Arc::clone(&child));
+        below.count += 1;
+        let new = Child {
+            parent: Parent { session: parent, tool_call: None },
+            number: below.count,
+            title: None,
+            description: None,
+            own_title: None,
+            call_title: None,
+            names: Vec::new(),
+            state: None,
+            has_begun: false,
+            can_be_cancelled: false,
+        };
+        self.order.push_back(Arc::clone(&child));
+        self.known.insert(Arc::clone(&child), new);
+        // The call of a parent that is not its parent here means nothing among its siblings.
+        self.set_tool_call(&child, tool_call.filter(|_| !linked.is_beside_parent));
+        self.settle_name(&child);
+        Ok(linked)
+    }
+
+    fn set_tool_call(&mut self, child: &str, tool_call: Option<&str>) {
+        let Some(tool_call) = tool_call else { return };
+        let Some((id, _)) = self.known.get_key_value(child) else { return };
+        let id = Arc::clone(id);
+        let Some(known) = self.known.get_mut(child) else { return };
+        if known.parent.tool_call.as_deref() == Some(tool_call) {
+            return;
+        }
+        let before = known.parent.tool_call.replace(tool_call.into());
+        known.call_title = None;
+        if let Some(below) = self.below.get_mut(&known.parent.session) {
+            below.leave_call(before.as_deref(), child);
+            below.calls.entry(tool_call.into()).or_default().push(id);
+        }
+        self.revision += 1;
+        self.settle_name(child);
+    }
+
+    /// Forgets the sub-agent that is over, has none itself and was told before all others. One whose end nobody told
+    /// may still ask something, so it stays.
+    fn make_room(&mut self, parent: &str) -> Option<Arc<str>> {
+        let is_it = |id: &&Arc<str>| {
+            ***id != *parent && self.outcome(id).is_some() && self.children(id).next().is_none()
+        };
+        let id = self.order.iter().find(is_it).cloned()?;
+        self.forget(&id);
+        Some(id)
+    }
+
+    /// Counts the generations that descend from a session.
+    fn height(&self, session: &str) -> usize {
+        let mut generation: Vec<&str> = self.children(session).map(|(child, _)| child).collect();
+        let mut height = 0;
+        while !generation.is_empty() {
+            height += 1;
+            generation =
+                generation.iter().flat_map(|child| self.children(child).map(|(child, _)| child)).collect();
+        }
+        height
+    }
+
+    // ----- what is told of a sub-agent
+
+    /// Takes what a parent tells of a sub-agent.
+    fn tell_of(&mut self, update: &SubagentUpdate<'_>) {
+        let Some(known) = self.known.get_mut(&*update.session_id) else { return };
+        patch(&mut known.title, &update.title, clipped);
+        // A name has its first line only.
+        patch(&mut known.description, &update.description, |text| {
+            clipped(text.trim().lines().next().unwrap_or_default())
+        });
+        match &update.capabilities {
+            Field::Keep => {}
+            Field::Clear => known.can_be_cancelled = false,
+            Field::Set(capabilities) => known.can_be_cancelled = capabilities.cancel.is_some(),
+        }
+        self.settle_name(&update.session_id);
+        if let Some(state) = update.state.value() {
+            self.tell_state(&update.session_id, state);
+        }
+    }
+
+    /// Takes the title of a session, which names a sub-agent that its parent has not named.
+    pub fn tell_title(&mut self, session: &str, title: Option<&str>) {
+        if let Some(known) = self.known.get_mut(session) {
+            known.own_title = title.and_then(clipped);
+            self.settle_name(session);
+        }
+    }
+
+    /// Takes the title of a tool call, which names a sub-agent that nobody else has named.
+    pub fn tell_call_title(&mut self, session: &str, tool_call: &str, title: Option<&str>) {
+        let Some(children) = self.below.get(session).and_then(|below| below.calls.get(tool_call)) else {
+            return;
+        };
+        for child in children.clone() {
+            if let Some(known) = self.known.get_mut(&child) {
+                known.call_title = title.and_then(clipped);
+                self.settle_name(&child);
+            }
+        }
+    }
+
+    /// Takes the state of a session. With the end of its work that of sub-agents is over whose end nobody tells: of
+    /// those that its list of background work does not name or, without a list, of those that were not said to be at work.
+    pub fn tell_state(&mut self, session: &str, state: &v2::StateUpdate<'_>) {
+        if let Some(known) = self.known.get_mut(session) {
+            known.tell_state(state);
+        }
+        let background = background_of(state);
+        let listed = background.unwrap_or_default().iter().filter_map(|work| match work {
+            v2::BackgroundWork::Subagent(subagent) => Some(Arc::from(&*subagent.session_id)),
+            _ => None,
+        });
+        let listed: HashSet<Arc<str>> = listed.take(MAX_SUBAGENTS).collect();
+        match self.below.get_mut(session) {
+            Some(below) => below.background.clone_from(&listed),
+            // They may be linked later.
+            None if !listed.is_empty() => {
+                let below = Below { background: listed, ..Below::default() };
+                self.below.insert(session.into(), below);
+                return;
+            }
+            None => return,
+        }
+        if let v2::StateUpdate::Idle(idle) = state {
+            self.end_below(session, idle.stop_reason.as_ref(), background.map(|_| &listed));
+        }
+    }
+
+    fn end_below(
+        &mut self,
+        session: &str,
+        reason: Option<&v2::StopReason>,
+        background: Option<&HashSet<Arc<str>>>,
+    ) {
+        let reason = match reason {
+            Some(reason @ (v2::StopReason::Cancelled | v2::StopReason::Error)) => reason.clone(),
+            _ => v2::StopReason::EndTurn,
+        };
+        let mut waiting = vec![Arc::<str>::from(session)];
+        while let Some(session) = waiting.pop() {
+            for child in self.below.get(&session).map_or(&[][..], |below| &below.children).to_vec() {
+                let goes_on = match background {
+                    Some(background) => background.contains(&child),
+                    None => self.is_active(&child),
+                };
+                if goes_on {
+                    continue;
+                }
+                if self.outcome(&child).is_none()
+                    && let Some(known) = self.known.get_mut(&child)
+                {
+                    let mut idle = v2::IdleState::new();
+                    idle.stop_reason = Some(reason.clone());
+                    known.tell_state(&v2::StateUpdate::Idle(idle));
+                }
+                waiting.push(child);
+            }
+        }
+    }
+
+    /// The agent is gone, and with it all work that was not over.
+    pub fn end_all(&mut self, error: &RpcError<'_>) {
+        for known in self.known.values_mut().filter(|known| known.outcome().is_none()) {
+            let mut idle = v2::IdleState::new();
+            idle.stop_reason = Some(v2::StopReason::Error);
+            idle.error = Some(Box::new(error.clone().into_owned()));
+            known.tell_state(&v2::StateUpdate::Idle(idle));
+        }
+        self.below.values_mut().for_each(|below| below.background.clear());
+    }
+
+    // ----- names
+
+    /// Gives a child its name: the first that none of its siblings has or had.
+    fn settle_name(&mut self, child: &str) {
+        let Some((id, known)) = self.known.get_key_value(child) else { return };
+        let id = Arc::clone(id);
+        let told = subagent_name(known.title.as_deref(), known.description.as_deref());
+        let title = known.own_title.as_ref().or(known.call_title.as_ref());
+        let source = match (told.as_deref().and_then(clipped), title) {
+            (Some(told), _) => NameSource::Told(told),
+            (None, Some(title)) => NameSource::Title(Arc::clone(title)),
+            (None, None) => NameSource::Number,
+        };
+        let (number, parent) = (known.number, Arc::clone(&known.parent.session));
+        let Some(known) = self.known.get_mut(child) else { return };
+        if let Some(place) = known.names.iter().position(|(had, _)| *had == source) {
+            let name = known.names.remove(place);
+            return known.names.push(name);
+        }
+        let Some(below) = self.below.get_mut(&parent) else { return };
+        let name = below.free_name(&source, number);
+        below.names.insert(Arc::clone(&name), id);
+        known.names.push((source, name));
+        if known.names.len() > MAX_NAMES {
+            let (_, oldest) = known.names.remove(0);
+            below.names.remove(&oldest);
+        }
+    }
+
+    /// Returns what people know a sub-agent by: title and description that the session told which started it, with a
+    /// number where another has the same; else its own title, or the title of the tool call that stands for it, with its
+    /// number among its siblings; else that number. One line of limited length, and no two children of a session have the
+    /// same. [`None`] for a session that is nobody's child.
+    ///
+    /// It is the agent's text: who shows it takes care of that.
+    pub fn name(&self, session: &str) -> Option<String> {
+        self.known.get(session)?.names.last().map(|(_, name)| name.to_string())
+    }
+
+    /// Returns the names of a sub-agent, of the one that started it and so on, without the root's. Empty for a session
+    /// that is nobody's child.
+    pub fn names(&self, session: &str) -> Vec<String> {
+        let above = self.ancestors(session).filter_map(|parent| self.name(&parent.session));
+        self.name(session).into_iter().chain(above).collect()
+    }
+
+    /// Returns who speaks or asks in a session, in words: `sub-agent "Tests" of "Explorer"`. [`None`] for a session that
+    /// is nobody's child: there it is the agent.
+    pub fn speaker(&self, session: &str) -> Option<String> {
+        let names = self.names(session);
+        let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+        (!quoted.is_empty()).then(|| format!("sub-agent {}", quoted.join(" of ")))
+    }
+
+    // ----- places
+
+    /// Whether no sub-agent is known.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// Whether a session is a sub-agent's.
+    pub fn contains(&self, session: &str) -> bool {
+        self.known.contains_key(session)
+    }
+
+    /// Returns a number that increases with every change of who belongs to whom.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Returns where a sub-agent's session belongs.
+    pub fn parent(&self, session: &str) -> Option<&Parent> {
+        self.known.get(session).map(|child| &child.parent)
+    }
+
+    /// Returns the session's parent, the parent's parent and so on. It ends, because a link never closes a circle.
+    pub fn ancestors<'t>(&'t self, session: &str) -> impl Iterator<Item = &'t Parent> {
+        std::iter::successors(self.parent(session), |parent| self.parent(&parent.session))
+    }
+
+    /// Counts the ancestors of a session.
+    fn depth(&self, session: &str) -> usize {
+        self.ancestors(session).count()
+    }
+
+    /// Returns the session that no agent has opened and that a session descends from; itself, where it is nobody's child.
+    pub fn root<'t>(&'t self, session: &'t str) -> &'t str {
+        self.ancestors(session).last().map_or(session, |parent| &parent.session)
+    }
+
+    /// Returns the child of the root that a sub-agent descends from, or is.
+    pub fn top<'t>(&'t self, session: &'t str) -> &'t str {
+        let below_root = |parent: &&Parent| self.known.contains_key(&parent.session);
+        self.ancestors(session).take_while(below_root).last().map_or(session, |parent| &parent.session)
+    }
+
+    /// Returns the children of a session in the order in which they were told.
+    pub fn children(&self, session: &str) -> impl Iterator<Item = (&str, &Parent)> {
+        let children = self.below.get(session).into_iter().flat_map(|below| &below.children);
+        children.filter_map(|child| Some((&**child, self.parent(child)?)))
+    }
+
+    /// Returns all sub-agents below a session, each before its own.
+    pub fn descendants(&self, session: &str) -> Vec<Arc<str>> {
+        let below = |id: &str| self.below.get(id).into_iter().flat_map(|below| below.children.iter().rev());
+        let mut waiting: Vec<&Arc<str>> = below(session).collect();
+        let mut descendants = Vec::new();
+        while let Some(child) = waiting.pop() {
+            descendants.push(Arc::clone(child));
+            waiting.extend(below(child));
+        }
+        descendants
+    }
+
+    /// Returns all sub-agents in the order in which they were told.
+    pub fn all(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.order.iter().map(|id| &**id)
+    }
+
+    // ----- work
+
+    /// Returns the state of a sub-agent: the one told last, by itself or its parent, or the end that came with the end of
+    /// its parent's work.
+    pub fn state(&self, session: &str) -> Option<&v2::StateUpdate<'static>> {
+        self.known.get(session)?.state.as_deref()
+    }
+
+    /// Whether a sub-agent is said to be at work.
+    pub fn is_active(&self, session: &str) -> bool {
+        self.state(session).is_some_and(is_active)
+    }
+
+    /// Returns how the work of a sub-agent ended: completed, failed or cancelled. [`None`] while it has not.
+    pub fn outcome(&self, session: &str) -> Option<ToolCallStatus> {
+        self.known.get(session)?.outcome()
+    }
+
+    /// Returns the sub-agents below a session that are at work and let clients cancel them.
+    pub fn to_cancel(&self, session: &str) -> Vec<Arc<str>> {
+        let is_it = |id: &Arc<str>| {
+            self.is_active(id) && self.known.get(id).is_some_and(|known| known.can_be_cancelled)
+        };
+        self.descendants(session).into_iter().filter(is_it).collect()
+    }
+
+    /// Whether sub-agents below a session are at work. Of one whose state nobody told, the background work of the
+    /// session that started it tells.
+    pub fn has_work_below(&self, session: &str) -> bool {
+        let is_at_work = |id: &str| self.is_active(id);
+        let mut waiting = vec![session];
+        while let Some(session) = waiting.pop() {
+            let Some(below) = self.below.get(session) else { continue };
+            let is_listed = |id: &Arc<str>| below.background.contains(id) && self.state(id).is_none();
+            if below.children.iter().any(|child| is_at_work(child) || is_listed(child)) {
+                return true;
+            }
+            waiting.extend(below.children.iter().map(|child| &**child));
+        }
+        false
+    }
+
+    // ----- ends
+
+    /// A session has another id from here on.
+    pub fn rename(&mut self, session: &str, to: &Arc<str>) {
+        if let Some(below) = self.below.remove(session) {
+            for child in &below.children {
+                if let Some(known) = self.known.get_mut(child) {
+                    known.parent.session = Arc::clone(to);
+                }
+            }
+            self.below.insert(Arc::clone(to), below);
+        }
+        if let Some(known) = self.known.remove(session) {
+            if let Some(below) = self.below.get_mut(&known.parent.session) {
+                let in_calls = below.calls.values_mut().flatten();
+                let everywhere = below.children.iter_mut().chain(in_calls).chain(below.names.values_mut());
+                everywhere.filter(|id| ***id == *session).for_each(|id| *id = Arc::clone(to));
+            }
+            self.order.iter_mut().filter(|id| ***id == *session).for_each(|id| *id = Arc::clone(to));
+            self.known.insert(Arc::clone(to), known);
+        }
+        self.revision += 1;
+    }
+
+    /// Forgets a session that is gone. Its children stay sessions, without a parent.
+    pub fn forget(&mut self, session: &str) {
+        self.forget_one(session);
+        for child in self.below.remove(session).map(|below| below.children).unwrap_or_default() {
+            self.known.remove(&child);
+            self.order.retain(|known| *known != child);
+        }
+        self.revision += 1;
+    }
+
+    /// Forgets a session and all sub-agents below it. Returns those that were known.
+    pub fn forget_all(&mut self, session: &str) -> Vec<Arc<str>> {
+        let mut gone = self.descendants(session);
+        gone.extend(self.known.get_key_value(session).map(|(id, _)| Arc::clone(id)));
+        self.forget_one(session);
+        self.below.remove(session);
+        for id in &gone {
+            self.known.remove(id);
+            self.below.remove(id);
+        }
+        if !gone.is_empty() {
+            self.order.retain(|id| self.known.contains_key(id));
+            self.revision += 1;
+        }
+        gone
+    }
+
+    fn forget_one(&mut self, session: &str) {
+        let Some(Child { parent, names, .. }) = self.known.remove(session) else { return };
+        self.order.retain(|known| **known != *session);
+        if let Some(below) = self.below.get_mut(&parent.session) {
+            below.children.retain(|sibling| **sibling != *session);
+            below.leave_call(parent.tool_call.as_deref(), session);
+            for (_, name) in names {
+                below.names.remove(&name);
+            }
+        }
+    }
+}
+
+impl Child {
+    fn tell_state(&mut self, state: &v2::StateUpdate<'_>) {
+        match state {
+            v2::StateUpdate::Idle(idle) => {
+                let says_more = idle.stop_reason.is_some() || idle.error.is_some();
+                // The end is told twice, by itself and by its parent, of whom one may say less.
+                if !says_more && matches!(self.state.as_deref(), Some(v2::StateUpdate::Idle(_))) {
+                    return;
+                }
+                self.has_begun |= says_more;
+            }
+            _ => self.has_begun = true,
+        }
+        self.state = Some(Arc::new(state.clone().into_owned()));
+    }
+
+    fn outcome(&self) -> Option<ToolCallStatus> {
+        let Some(v2::StateUpdate::Idle(idle)) = self.state.as_deref() else { return None };
+        // One that is idle and was never at work has been opened and has not begun.
+        self.has_begun.then(|| match &idle.stop_reason {
+            Some(v2::StopReason::Cancelled) => ToolCallStatus::Cancelled,
+            Some(v2::StopReason::Error | v2::StopReason::Refusal) => ToolCallStatus::Failed,
+            _ => ToolCallStatus::Completed,
+        })
+    }
+}
+
+impl Below {
+    fn leave_call(&mut self, tool_call: Option<&str>, child: &str) {
+        let Some(tool_call) = tool_call else { return };
+        if let Some(children) = self.calls.get_mut(tool_call) {
+            children.retain(|id| **id != *child);
+            if children.is_empty() {
+                self.calls.remove(tool_call);
+            }
+        }
+    }
+
+    /// Finds a name that no child has or had.
+    fn free_name(&mut self, source: &NameSource, number: usize) -> Arc<str> {
+        let (first, title) = match source {
+            NameSource::Told(title) => (self.next.get(title).copied().unwrap_or(1), Some(title)),
+            NameSource::Title(title) => (number, Some(title)),
+            NameSource::Number => (number, None),
+        };
+        let is_told = matches!(source, NameSource::Told(_));
+        let name_of = |number: usize| -> Arc<str> {
+            match title {
+                Some(title) if is_told && number == 1 => Arc::clone(title),
+                Some(title) => format!("{title} #{number}").into(),
+                None => format!("number {number}").into(),
+            }
+        };
+        // There are fewer names than numbers, so that one is free.
+        let mut number = first;
+        let mut name = name_of(number);
+        while self.names.contains_key(&name) {
+            number += 1;
+            name = name_of(number);
+        }
+        if let NameSource::Told(title) = source {
+            if self.next.len() >= MAX_HINTS {
+                self.next.clear();
+            }
+            self.next.insert(Arc::clone(title), number + 1);
+        }
+        name
+    }
+}
+
+/// Whether a session in this state is at work.
+pub(crate) fn is_active(state: &v2::StateUpdate<'_>) -> bool {
+    matches!(activity_of(state), Activity::Running | Activity::RequiresAction)
+}
+
+fn background_of<'s, 'a>(state: &'s v2::StateUpdate<'a>) -> Option<&'s [v2::BackgroundWork<'a>]> {
+    match state {
+        v2::StateUpdate::Running(state)
+        | v2::StateUpdate::RequiresAction(state)
+        | v2::StateUpdate::Unobservable(state) => state.background.as_deref(),
+        v2::StateUpdate::Idle(state) => state.background.as_deref(),
+        v2::StateUpdate::Unknown(_) => None,
+        v2::StateUpdate::More(none) => none.never(),
+    }
+}
+
+/// Changes a text as a field says.
+fn patch(text: &mut Option<Arc<str>>, field: &Field<Text<'_>>, read: impl Fn(&str) -> Option<Arc<str>>) {
+    match field {
+        Field::Keep => {}
+        Field::Clear => *text = None,
+        Field::Set(told) => *text = read(told),
+    }
+}
+
+/// Returns a text as one line that fits into a label; [`None`] where it has no words.
+fn clipped(text: &str) -> Option<Arc<str>> {
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if line.len() > MAX_NAME {
+            break;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if line.len() > MAX_NAME {
+        let end = (0..=MAX_NAME).rev().find(|end| line.is_char_boundary(*end)).unwrap_or(0);
+        line.truncate(end);
+        line.push('…');
+    }
+    (!line.is_empty()).then(|| line.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use switchboard_acp::WireFormat;
+
+    use super::*;
+
+    fn links(tree: &mut SubagentTree, session: &str, update: &str) -> Vec<Result<Linked, NotLinked>> {
+        let update = v2::SessionUpdate::decode(update, WireFormat::Any).unwrap();
+        tree.apply(session, &update).into_iter().map(|linked| linked.place).collect()
+    }
+
+    /// A session tells of a sub-agent.
+    fn told(tree: &mut SubagentTree, parent: &str, child: &str, rest: &str) {
+        let update = format!(r#"{{"sessionUpdate":"subagent_update","sessionId":"{child}"{rest}}}"#);
+        assert!(links(tree, parent, &update)[0].is_ok(), "{update}");
+    }
+
+    fn titled(tree: &mut SubagentTree, child: &str, title: &str) -> String {
+        told(tree, "root", child, &format!(r#","title":"{title}""#));
+        tree.name(child).unwrap()
+    }
+
+    fn state(tree: &mut SubagentTree, session: &str, rest: &str) {
+        links(tree, session, &format!(r#"{{"sessionUpdate":"state_update",{rest}}}"#));
+    }
+
+    const RUNNING: &str = r#","state":{"state":"running"}"#;
+
+    #[test]
+    fn links_form_trees_whatever_is_told() {
+        let mut tree = SubagentTree::default();
+        let mut link =
+            |child: &str, parent: &str, call| tree.link(child, parent, call).map(|linked| linked.is_new);
+        assert_eq!(link("child", "root", None), Ok(true));
+        assert_eq!(link("grandchild", "child", Some("c-1")), Ok(true));
+        assert_eq!(link("root", "grandchild", None), Err(NotLinked::Circle));
+        assert_eq!(link("self", "self", None), Err(NotLinked::Circle));
+        assert_eq!(link("grandchild", "root", None), Err(NotLinked::Taken));
+        // Told again without the call: the call is still known.
+        assert_eq!(link("grandchild", "child", None), Ok(false));
+        assert_eq!(tree.parent("grandchild").unwrap().tool_call.as_deref(), Some("c-1"));
+        let ancestors: Vec<_> = tree.ancestors("grandchild").map(|parent| &*parent.session).collect();
+        assert_eq!(ancestors, ["child", "root"]);
+        assert_eq!(
+            (tree.top("grandchild"), tree.top("child"), tree.root("root")),
+            ("child", "child", "root")
+        );
+
+        tree.forget("child");
+        assert!(tree.parent("grandchild").is_none());
+        assert_eq!(tree.children("root").count(), 0);
+        assert!(tree.link("grandchild", "root", None).unwrap().is_new);
+    }
+
+    #[test]
+    fn no_two_siblings_have_the_same_name_whatever_they_are_called() {
+        let mut tree = SubagentTree::default();
+        assert_eq!(titled(&mut tree, "a", "Explorer"), "Explorer");
+        assert_eq!(titled(&mut tree, "b", "Explorer #2"), "Explorer #2");
+        assert_eq!(titled(&mut tree, "c", "Explorer"), "Explorer #3");
+        // Named by its own title alone, with its number.
+        told(&mut tree, "root", "d", "");
+        assert_eq!(tree.name("d").unwrap(), "number 4");
+        assert_eq!(titled(&mut tree, "e", "Explorer #4"), "Explorer #4");
+        links(&mut tree, "d", r#"{"sessionUpdate":"session_info_update","title":"Explorer"}"#);
+        assert_eq!(tree.name("d").unwrap(), "Explorer #5");
+        // A name that it had before is its own again, and nobody else's meanwhile.
+        assert_eq!(titled(&mut tree, "a", "Writer"), "Writer");
+        assert_eq!(titled(&mut tree, "f", "Explorer"), "Explorer #6");
+        assert_eq!(titled(&mut tree, "a", "Explorer"), "Explorer");
+        // Children of others are named apart from these.
+        told(&mut tree, "a", "g", r#","title":"Explorer""#);
+        assert_eq!(tree.names("g"), ["Explorer", "Explorer"]);
+    }
+
+    #[test]
+    fn titles_of_calls_name_children_whenever_they_come() {
+        let mut tree = SubagentTree::default();
+        let content = r#""content":[{"type":"session","sessionId":"a"}]"#;
+        let call = |rest: &str| {
+            format!(r#"{{"sessionUpdate":"tool_call_update","toolCallId":"c","title":"Task"{rest}}}"#)
+        };
+        links(&mut tree, "root", &call(&format!(",{content}")));
+        assert_eq!(tree.name("a").unwrap(), "Task #1");
+        links(&mut tree, "root", &call("").replace("Task", "Other"));
+        assert_eq!(tree.name("a").unwrap(), "Other #1");
+        // Those whose call was named before they were linked are named by whoever knows the call.
+        let chunk = r#"{"sessionUpdate":"tool_call_content_chunk","toolCallId":"d","content":{"type":"session","sessionId":"b"}}"#;
+        links(&mut tree, "root", chunk);
+        tree.tell_call_title("root", "d", Some("Late"));
+        assert_eq!(tree.name("b").unwrap(), "Late #2");
+    }
+
+    #[test]
+    fn names_are_short_lines() {
+        let mut tree = SubagentTree::default();
+        assert_eq!(titled(&mut tree, "a", "  two\\n lines "), "two lines");
+        let long = titled(&mut tree, "b", &"ä ".repeat(1000));
+        assert!(long.len() <= 203 && long.ends_with('…'), "{long}");
+        assert_eq!(titled(&mut tree, "c", " \\n "), "number 3");
+    }
+
+    #[test]
+    fn renaming_without_end_keeps_little_and_never_shares_a_name() {
+        let mut tree = SubagentTree::default();
+        titled(&mut tree, "a", "same");
+        for number in 0..1000 {
+            titled(&mut tree, "b", &format!("title {number}"));
+        }
+        assert_eq!(titled(&mut tree, "b", "same"), "same #2");
+        assert!(tree.below["root"].names.len() <= 2 * MAX_NAMES);
+    }
+
+    #[test]
+    fn the_end_of_a_parent_is_that_of_children_whose_end_nobody_tells() {
+        let mut tree = SubagentTree::default();
+        told(&mut tree, "root", "untold", "");
+        told(&mut tree, "untold", "below", "");
+        told(&mut tree, "root", "opened", r#","state":{"state":"idle"}"#);
+        told(&mut tree, "root", "running", RUNNING);
+        assert_eq!((tree.outcome("opened"), tree.outcome("untold")), (None, None));
+        state(&mut tree, "root", r#""state":"idle","stopReason":"end_turn""#);
+        for child in ["untold", "below", "opened"] {
+            assert_eq!(tree.outcome(child), Some(ToolCallStatus::Completed), "{child}");
+        }
+        // It may go on in the background: nobody told that it does not.
+        assert_eq!(tree.outcome("running"), None);
+        assert!(tree.has_work_below("root"));
+        // Now somebody does.
+        state(&mut tree, "root", r#""state":"idle","stopReason":"cancelled","background":[]"#);
+        assert_eq!(tree.outcome("running"), Some(ToolCallStatus::Cancelled));
+        assert!(!tree.has_work_below("root"));
+        // It works again.
+        state(&mut tree, "running", r#""state":"running""#);
+        assert!(tree.has_work_below("root") && tree.outcome("running").is_none());
+    }
+
+    #[test]
+    fn background_work_that_is_listed_goes_on() {
+        let mut tree = SubagentTree::default();
+        told(&mut tree, "root", "untold", "");
+        told(&mut tree, "root", "other", RUNNING);
+        told(&mut tree, "other", "below", RUNNING);
+        let listed = r#""background":[{"type":"subagent","sessionId":"untold"}]"#;
+        state(&mut tree, "root", &format!(r#""state":"idle","stopReason":"end_turn",{listed}"#));
+        assert_eq!(tree.outcome("untold"), None);
+        assert!(tree.has_work_below("root"));
+        assert_eq!(tree.outcome("other"), Some(ToolCallStatus::Completed));
+        assert_eq!(tree.outcome("below"), Some(ToolCallStatus::Completed));
+        state(&mut tree, "untold", r#""state":"idle","stopReason":"refusal""#);
+        assert_eq!(tree.outcome("untold"), Some(ToolCallStatus::Failed));
+        assert!(!tree.has_work_below("root"));
+    }
+
+    #[test]
+    fn an_end_that_says_less_does_not_replace_one_that_says_more() {
+        let mut tree = SubagentTree::default();
+        told(&mut tree, "root", "a", RUNNING);
+        state(&mut tree, "a", r#""state":"idle","stopReason":"cancelled""#);
+        told(&mut tree, "root", "a", r#","state":{"state":"idle"}"#);
+        assert_eq!(tree.outcome("a"), Some(ToolCallStatus::Cancelled));
+    }
+
+    #[test]
+    fn what_was_not_over_fails_with_the_agent() {
+        let mut tree = SubagentTree::default();
+        told(&mut tree, "root", "untold", "");
+        told(&mut tree, "root", "running", RUNNING);
+        told(&mut tree, "root", "done", r#","state":{"state":"idle","stopReason":"end_turn"}"#);
+        tree.end_all(&RpcError::new(-1, "gone"));
+        let outcomes = ["untold", "running", "done"].map(|child| tree.outcome(child).unwrap());
+        assert_eq!(outcomes, [ToolCallStatus::Failed, ToolCallStatus::Failed, ToolCallStatus::Completed]);
+        assert!(!tree.has_work_below("root"));
+    }
+
+    #[test]
+    fn those_that_are_over_make_room_for_others() {
+        let mut tree = SubagentTree::default();
+        for number in 0..MAX_SUBAGENTS {
+            told(&mut tree, "root", &format!("c{number}"), RUNNING);
+        }
+        assert_eq!(tree.link("more", "root", None), Err(NotLinked::Full));
+        state(&mut tree, "c7", r#""state":"idle","stopReason":"end_turn""#);
+        let linked = tree.link("more", "root", None).unwrap();
+        assert_eq!(linked.forgotten.as_deref(), Some("c7"));
+        assert_eq!(tree.known.len(), MAX_SUBAGENTS);
+        assert!(!tree.contains("c7") && tree.name("more").unwrap() == "number 10001");
+    }
+
+    #[test]
+    fn a_child_of_one_that_is_too_deep_stands_beside_it() {
+        let mut tree = SubagentTree::default();
+        for depth in 0..MAX_ANCESTORS {
+            tree.link(&format!("d{}", depth + 1), &format!("d{depth}"), None).unwrap();
+        }
+        for is_new in [true, false] {
+            let linked = tree.link("deeper", "d64", Some("call")).unwrap();
+            assert_eq!((linked.is_new, linked.is_beside_parent), (is_new, true));
+        }
+        assert_eq!(*tree.parent("deeper").unwrap().session, *"d63");
+        assert_eq!(tree.depth("deeper"), MAX_ANCESTORS);
+    }
+
+    #[test]
+    fn a_session_with_another_id_keeps_name_and_children() {
+        let mut tree = SubagentTree::default();
+        titled(&mut tree, "a", "A");
+        told(&mut tree, "a", "b", r#","title":"B","toolCallId":"c""#);
+        tree.rename("a", &"z".into());
+        assert_eq!((tree.root("b"), tree.names("b")), ("root", vec!["B".to_owned(), "A".to_owned()]));
+        tree.rename("root", &"r".into());
+        assert_eq!((tree.root("b"), tree.name("z").as_deref()), ("r", Some("A")));
+        assert_eq!(tree.forget_all("r").len(), 2);
+        assert!(tree.is_empty() && tree.below.is_empty() && tree.order.is_empty());
+    }
+}
