@@ -1,9 +1,10 @@
 //! What sub-agents say, for a client that does not know of them: shown in a tool call of the session that it opened.
 
 use switchboard_acp::rpc::RpcError;
-use switchboard_acp::{Diagnostic, Extra, Field, Raw, Text, Wire, WireFormat, v2};
+use switchboard_acp::{Diagnostic, Extra, Field, Meta, Raw, Text, Wire, WireFormat, v2};
 use switchboard_session::{LinkedSession, NotLinked};
 
+use super::sessions::CURSOR;
 use super::subagents::{HeldUpdate, ShownBy, Standing};
 use super::{Active, V1ToV2};
 use crate::convert::message::Rest;
@@ -289,6 +290,9 @@ impl V1ToV2 {
         let v2::UpdateSessionNotification { session_id, update, meta, extra, more: _ } = params;
         let id = &*session_id;
         self.context.report_left_out(Some(id), "session/update", root, left_out, Side::Client);
+        // A cursor is the hub's word and not the sub-agent's, and counts in the client's session alone.
+        let is_own = |meta: &Meta<'_>| meta.entries().all(|(key, _)| key == CURSOR);
+        let meta = meta.filter(|meta| !(self.context.options.is_shared && is_own(meta)));
         for (pointer, rest) in [("/params", (meta.as_ref(), &extra)), ("", (None, envelope))] {
             self.context.lose_rest(Some(id), "session/update", pointer, rest, NOT_SHOWN, Side::Client);
         }

@@ -11,7 +11,7 @@ use crate::sessions::{KnownOptions, roots};
 use crate::{Error, Side};
 
 /// The place in the log of a hub behind which a client goes on, among the metadata of a request.
-const CURSOR: &str = "acp/cursor";
+pub(super) const CURSOR: &str = "acp/cursor";
 
 /// Whether who attaches to a session is told what was said in it, or knows it.
 pub(super) fn is_told_all(params: Option<&Raw<'_>>) -> bool {

@@ -12,7 +12,8 @@ use switchboard_acp::Raw;
 use switchboard_bridge::Loss;
 use switchboard_store::{Channel, Role};
 
-use super::lines::text_of;
+use super::lines::{named, text_of};
+use super::memory::OF_SUBAGENT;
 use super::{ConnectionId, Core, SessionId};
 
 /// Number of different losses of one session that are recorded.
@@ -75,7 +76,13 @@ impl Core {
     }
 
     fn record_loss(&mut self, connection: ConnectionId, session: &str, text: &str) {
-        let Some((id, _)) = self.sessions.get_key_value(session) else { return };
+        // What is lost of a sub-agent is part of the session that its id begins with.
+        let root = session.split_once(OF_SUBAGENT).map_or(session, |(root, _)| root);
+        let known = self.sessions.get_key_value(session).or_else(|| self.sessions.get_key_value(root));
+        let Some((id, _)) = known else {
+            return self
+                .tell(format!("a loss of session {} is not recorded: it is not open here", named(session)));
+        };
         let id: SessionId = Arc::clone(id);
         let subscriber = self.connections.get_mut(&connection);
         let Some(attachment) = subscriber.and_then(|client| client.attachments.get_mut(&id)) else { return };

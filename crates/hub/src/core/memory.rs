@@ -288,15 +288,18 @@ impl Memory {
             });
             (session.clone(), update)
         });
-        let at_work = self.conversation.sessions().filter_map(|(id, session)| {
-            let id = id.filter(|id| !self.is_own(id))?;
-            let is_at_work = matches!(session.activity(), Activity::Running | Activity::RequiresAction);
-            is_at_work.then(|| {
-                let update = serde_json::json!({
-                    "sessionUpdate": "state_update", "state": "idle", "stopReason": "error", "error": error,
-                });
-                (id.to_owned(), update)
-            })
+        // The state of a sub-agent may be told by its parent alone.
+        let tree = self.conversation.subagents();
+        let others = self.conversation.sessions().filter_map(|(id, _)| id).filter(|id| !tree.contains(id));
+        let is_at_work = |id: &&str| {
+            let state = self.conversation.state(id).filter(|_| !self.is_own(id));
+            matches!(state, Some(v2::StateUpdate::Running(_) | v2::StateUpdate::RequiresAction(_)))
+        };
+        let at_work = tree.all().chain(others).filter(is_at_work).map(|id| {
+            let update = serde_json::json!({
+                "sessionUpdate": "state_update", "state": "idle", "stopReason": "error", "error": error,
+            });
+            (id.to_owned(), update)
         });
         calls.chain(at_work).collect()
     }

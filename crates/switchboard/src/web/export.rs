@@ -129,7 +129,9 @@ impl Export<'_> {
                 parts.extend(question.parts(snapshot, self.app));
             }
             parts.extend(session.failure(position).map(|it| render::failed_turn(&it.reason, None)));
-            let frame = render::frame(entry);
+            let frame = render::frame(entry, |id| {
+                sight.look(|conversation| family::name_of_child(conversation, &session.id, id))
+            });
             let children = if depth < DEEPEST { session.inside(entry) } else { &[] };
             let inside: Vec<Markup> = children
                 .iter()

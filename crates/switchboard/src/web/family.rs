@@ -222,6 +222,12 @@ pub(crate) fn name(conversation: &Conversation, id: &str) -> String {
     conversation.name(id).or_else(own).unwrap_or_else(|| id.to_owned())
 }
 
+/// The name of a sub-agent where it is the child of a session. What the session tells of others is shown as it tells it.
+pub(crate) fn name_of_child(conversation: &Conversation, session: &str, id: &str) -> Option<String> {
+    let parent = conversation.parent(id).filter(|parent| *parent.session == *session);
+    parent.and_then(|_| conversation.name(id))
+}
+
 /// Whether a session is at work by itself.
 pub(crate) fn is_active(conversation: &Conversation, id: &str) -> bool {
     use v2::StateUpdate::{RequiresAction, Running};

@@ -82,8 +82,8 @@ pub(crate) struct Article {
     pub(crate) label: String,
 }
 
-/// What goes around the parts of an entry.
-pub(crate) fn frame(entry: &Entry) -> Article {
+/// What goes around the parts of an entry. `name`: what people know a sub-agent by.
+pub(crate) fn frame(entry: &Entry, name: impl Fn(&str) -> Option<String>) -> Article {
     let (class, label) = match entry {
         Entry::Message(_) => match entry.kind() {
             EntryKind::UserMessage => ("e e-user", "Message of the user".to_owned()),
@@ -100,8 +100,9 @@ pub(crate) fn frame(entry: &Entry) -> Article {
         }
         Entry::Compaction(_) => ("e e-compact", "Compaction of the conversation".to_owned()),
         Entry::Subagent(subagent) => {
-            let title = crate::terminal::text::visible_line(subagent.title().unwrap_or_default());
-            ("e e-sub", format!("Sub-agent: {title}"))
+            let name = name(subagent.session_id());
+            let name = name.as_deref().or(subagent.title()).unwrap_or_default();
+            ("e e-sub", format!("Sub-agent: {}", crate::terminal::text::visible_line(name)))
         }
         Entry::SessionMessage(_) => ("e e-between", "Message between sessions".to_owned()),
     };

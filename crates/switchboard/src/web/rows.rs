@@ -17,7 +17,7 @@ use switchboard_session::{
 
 use super::app::App;
 use super::entry_times::Times;
-use super::family::{Relative, Sight};
+use super::family::{Relative, Sight, name_of_child};
 use super::render::{self, Part, Place, Waits, Work};
 use super::view::hash;
 
@@ -240,7 +240,9 @@ impl Rows {
             if parts.is_none() && !has_changed {
                 continue;
             }
-            let frame = render::frame(entry);
+            let frame = render::frame(entry, |id| {
+                scene.sight.look(|conversation| name_of_child(conversation, &session.id, id))
+            });
             let times = match scene.is_whole {
                 true => scene.sight.room.log().times(&session.id, position),
                 false => Times::default(),

@@ -1,11 +1,13 @@
 //! The same agent through every way to run it: `run`, `bridge`, `serve` over WebSocket and HTTP, and `connect`.
 //!
-//! What is stored and what cannot be translated must not depend on the command. Each scenario is played by a small agent
-//! of either version; the stored sessions and their losses are compared with those of `bridge`.
+//! What is stored, what clients are told and what cannot be translated must not depend on the command. Each scenario is
+//! played by a small agent of either version; the stored sessions, their losses, and the names and states of sub-agents and
+//! tool calls as a client has them in the end are compared with those of `bridge`.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
+use switchboard_session::{Conversation, Entry, Moment, Side};
 
 use crate::agent_program::Place;
 use crate::bridge;
@@ -45,7 +47,11 @@ struct Scenario {
 }
 
 fn update(update: Value) -> Value {
-    json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}})
+    of("s", update)
+}
+
+fn of(session: &str, update: Value) -> Value {
+    json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": update}})
 }
 
 fn text(text: &str) -> Value {
@@ -86,9 +92,82 @@ struct Kept {
     shown: String,
     /// Messages and elements that the translation could not carry.
     losses: Vec<(String, String, String)>,
+    /// What its client has in the end.
+    seen: Seen,
 }
 
-fn kept(place: &Place, store: &str) -> Kept {
+/// What a client knows of sub-agents and tool calls when the turn is over, without ids.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Seen {
+    /// Who asked what, in order.
+    questions: Vec<String>,
+    /// The names and states of sub-agents and tool calls.
+    ends: Vec<String>,
+}
+
+/// What a client of version 2 has of these messages.
+fn seen_by_version_2(messages: &[Value]) -> Seen {
+    let mut all = Conversation::new(switchboard_acp::WireFormat::Any);
+    let mut questions = Vec::new();
+    for message in messages {
+        let params = &message["params"];
+        let method = message["method"].as_str().unwrap_or_default();
+        if ["session/update", "session/request_permission"].contains(&method) {
+            all.read(&message.to_string(), Some(Side::Agent), Moment(0)).unwrap();
+        }
+        if method == "session/request_permission" {
+            let names: Vec<String> =
+                all.names(params["sessionId"].as_str().unwrap()).into_iter().rev().collect();
+            questions.push(format!("{}: {}", names.join(" › "), params["title"].as_str().unwrap()));
+        }
+    }
+    let mut ends = Vec::new();
+    for (id, session) in all.sessions() {
+        let id = id.unwrap();
+        let names: Vec<String> = all.names(id).into_iter().rev().collect();
+        let state = if names.is_empty() { "" } else { all.state_in_words(id) };
+        let calls = session.entries().filter_map(Entry::as_tool_call);
+        let calls: Vec<String> =
+            calls.map(|call| format!("{} {}", call.title().unwrap_or_default(), call.status())).collect();
+        ends.push(format!("{}: {state} {calls:?}", names.join(" › ")));
+    }
+    ends.sort();
+    Seen { questions, ends }
+}
+
+/// What a client of version 1 has of these messages, which knows tool calls alone.
+fn seen_by_version_1(messages: &[Value]) -> Seen {
+    let mut questions = Vec::new();
+    let mut calls: Vec<(&str, Value)> = Vec::new();
+    for message in messages {
+        if message["method"] == "session/request_permission" {
+            questions.push(message["params"]["toolCall"]["title"].as_str().unwrap().to_owned());
+        }
+        let update = &message["params"]["update"];
+        let Some(id) = update["toolCallId"].as_str() else { continue };
+        let place = calls.iter().position(|(known, _)| *known == id).unwrap_or_else(|| {
+            calls.push((id, json!({})));
+            calls.len() - 1
+        });
+        for key in ["title", "status", "content"] {
+            if let Some(value) = update.get(key) {
+                calls[place].1[key] = value.clone();
+            }
+        }
+    }
+    let mut ends: Vec<String> = calls.into_iter().map(|(_, call)| call.to_string()).collect();
+    ends.sort();
+    Seen { questions, ends }
+}
+
+fn seen_by(version: u64, messages: &[Value]) -> Seen {
+    match version {
+        1 => seen_by_version_1(messages),
+        _ => seen_by_version_2(messages),
+    }
+}
+
+fn kept(place: &Place, store: &str, seen: Seen) -> Kept {
     let sessions = |arguments: &[&str]| {
         let run = place.run(&[&["sessions", "--store", store], arguments].concat());
         assert_eq!(run.code, 0, "{}", run.stderr);
@@ -109,28 +188,32 @@ fn kept(place: &Place, store: &str) -> Kept {
     let shown = sessions(&["show", id]).stdout.replace(id, "SESSION");
     let by = |line: &str| line.split_once("answered by ").map(|(before, _)| format!("{before}answered"));
     let shown = shown.lines().map(|line| by(line).unwrap_or_else(|| line.to_owned()) + "\n").collect();
-    Kept { shown, losses }
+    Kept { shown, losses, seen }
 }
 
-/// Whether a message ends the turn for a client of a version that prompted with this request.
-fn is_end(message: &Value, version: u64, prompt: i64) -> bool {
+/// Whether a message ends the turn for a client of a version that prompted in a session with this request.
+fn is_end(message: &Value, version: u64, session: &str, prompt: i64) -> bool {
+    let params = &message["params"];
     match version {
         1 => message["id"] == prompt && message["method"].is_null(),
-        _ => message["params"]["update"]["state"] == "idle",
+        // Sub-agents have states, too.
+        _ => params["sessionId"] == session && params["update"]["state"] == "idle",
     }
 }
 
-/// Prompts, answers every question with its first option, and waits for the end.
-async fn drive(client: &mut Client, place: &Place, version: u64) {
+/// Prompts, answers every question with its first option, and waits for the end. Returns what came.
+async fn drive(client: &mut Client, place: &Place, version: u64) -> Vec<Value> {
     let session = client.new_session(place).await;
     let prompt = client.prompt(&session, "go").await;
+    let mut came = Vec::new();
     loop {
         let message = client.next_within(std::time::Duration::from_secs(60)).await.expect("a message");
         if message["method"] == "session/request_permission" {
             client.allow(&message).await;
         }
-        if is_end(&message, version, prompt) {
-            return;
+        came.push(message);
+        if came.last().is_some_and(|message| is_end(message, version, &session, prompt)) {
+            return came;
         }
     }
 }
@@ -144,15 +227,15 @@ fn ways(scenario: &Scenario, client: u64) -> Vec<(String, Kept)> {
         let command: Vec<&str> = ["--"].into_iter().chain(command.iter().map(String::as_str)).collect();
         let hub = Hub::start(&place, &command);
         let store = hub.store().to_owned();
-        block_on(async {
+        let came = block_on(async {
             let mut speaker = match over_http {
                 true => hub.client_over_http(client).await,
                 false => hub.client(client).await,
             };
-            drive(&mut speaker, &place, client).await;
+            drive(&mut speaker, &place, client).await
         });
         hub.end();
-        ways.push((format!("serve over {name}"), kept(&place, &store)));
+        ways.push((format!("serve over {name}"), kept(&place, &store, seen_by(client, &came))));
     }
 
     let place = Place::new();
@@ -168,9 +251,10 @@ fn ways(scenario: &Scenario, client: u64) -> Vec<(String, Kept)> {
     if client == 2 {
         editor.turn_end(&session, "go");
     }
+    let seen = seen_by(client, &editor.lines);
     editor.end();
     hub.end();
-    ways.push(("connect".to_owned(), kept(&place, &store)));
+    ways.push(("connect".to_owned(), kept(&place, &store, seen)));
     ways
 }
 
@@ -188,6 +272,7 @@ fn bridged(scenario: &Scenario, version: u64) -> Kept {
     let opened = editor.ask(2, "session/new", json!({"cwd": place.work(), "mcpServers": []}));
     let prompt = json!({"sessionId": opened["result"]["sessionId"], "prompt": [text("go")]});
     editor.say(&json!({"jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": prompt}));
+    let mut came = Vec::new();
     loop {
         let message = editor.hear();
         if message["method"] == "session/request_permission" {
@@ -195,13 +280,14 @@ fn bridged(scenario: &Scenario, version: u64) -> Kept {
                 json!({"outcome": "selected", "optionId": message["params"]["options"][0]["optionId"]});
             editor.say(&json!({"jsonrpc": "2.0", "id": message["id"], "result": {"outcome": outcome}}));
         }
-        if is_end(&message, version, 3) {
+        came.push(message);
+        if came.last().is_some_and(|message| is_end(message, version, "s", 3)) {
             break;
         }
     }
     let (code, stderr) = editor.end();
     assert_eq!(code, 0, "{stderr}");
-    kept(&place, path(&store))
+    kept(&place, path(&store), seen_by(version, &came))
 }
 
 /// The same through `run`, whose client speaks version 2.
@@ -209,10 +295,20 @@ fn ran(scenario: &Scenario) -> Kept {
     let place = Place::new();
     let command = scenario.write(&place, "agent");
     let store = place.home().join("store.sqlite3");
-    let options = ["run", "--record", "--store", path(&store), "--approve-all", "go", "--"];
-    let run = place.run(&options.into_iter().chain(command.iter().map(String::as_str)).collect::<Vec<_>>());
-    assert_eq!(run.code, 0, "{}", run.stderr);
-    kept(&place, path(&store))
+    let run = |options: &[&str]| {
+        let agent = ["--approve-all", "go", "--"].into_iter().chain(command.iter().map(String::as_str));
+        let run =
+            place.run(&["run"].into_iter().chain(options.iter().copied()).chain(agent).collect::<Vec<_>>());
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        run
+    };
+    let printed = run(&["--format", "json"]).json_lines();
+    let printed: Vec<Value> = printed
+        .into_iter()
+        .map(|params| json!({"jsonrpc": "2.0", "method": "session/update", "params": params}))
+        .collect();
+    run(&["--record", "--store", path(&store)]);
+    kept(&place, path(&store), seen_by_version_2(&printed))
 }
 
 fn assert_equal(scenario: &Scenario) {
@@ -220,6 +316,10 @@ fn assert_equal(scenario: &Scenario) {
         let wanted = bridged(scenario, client);
         for (name, found) in ways(scenario, client) {
             assert_eq!(found.shown, wanted.shown, "{name} with a client of version {client}");
+            // Version 1 passes through the bridge as it is, also what a client of version 1 does not know.
+            if (scenario.version, client) != (1, 1) {
+                assert_eq!(found.seen, wanted.seen, "{name} with a client of version {client}");
+            }
             // A hub still translates a version 1 agent to version 2 and back, so that the end of a diff is lost on the way.
             if (scenario.version, client) != (1, 1) {
                 assert_eq!(found.losses, wanted.losses, "{name} with a client of version {client}");
@@ -228,6 +328,8 @@ fn assert_equal(scenario: &Scenario) {
         if client == 2 {
             let found = ran(scenario);
             assert_eq!(found.shown, wanted.shown, "run");
+            // Its output has updates alone.
+            assert_eq!(found.seen.ends, wanted.seen.ends, "run");
             assert_eq!(found.losses, wanted.losses, "run");
         }
     }
@@ -284,4 +386,131 @@ fn transcript_of_a_version_1_agent_is_the_same_everywhere() {
         update(json!({"sessionUpdate": "agent_message_chunk", "content": text("Done")})),
     ];
     assert_equal(&Scenario { version: 1, parts: vec![before, after] });
+}
+
+/// A session tells of a sub-agent.
+fn subagent(parent: &str, child: &str, mut rest: Value) -> Value {
+    rest["sessionUpdate"] = "subagent_update".into();
+    rest["sessionId"] = child.into();
+    of(parent, rest)
+}
+
+const OPTIONS: &str = r#"[{"optionId":"yes","name":"Allow","kind":"allow_once"}]"#;
+
+/// Two sub-agents of one name that both ask, one below of the same name, one without a title, and one with a call that
+/// stays in progress. Those that nobody says anything of end with the turn.
+fn subagents(version: u64) -> Scenario {
+    let chunk = |session: &str, words: &str| {
+        let id = format!("m-{session}");
+        let chunk = json!({"sessionUpdate": "agent_message_chunk", "content": text(words)});
+        let with_id =
+            json!({"sessionUpdate": "agent_message_chunk", "messageId": id, "content": text(words)});
+        of(session, if version == 1 { chunk } else { with_id })
+    };
+    let call = |session: &str, id: &str, title: &str, status: &str| {
+        let kind = if version == 1 { "tool_call" } else { "tool_call_update" };
+        of(session, json!({"sessionUpdate": kind, "toolCallId": id, "title": title, "status": status}))
+    };
+    let ask = |id: u64, session: &str, title: &str| {
+        let call = json!({"toolCallId": format!("asked-{session}"), "title": title});
+        let options: Value = serde_json::from_str(OPTIONS).unwrap();
+        let params = match version {
+            1 => json!({"sessionId": session, "toolCall": call, "options": options}),
+            _ => {
+                json!({"sessionId": session, "title": title, "subject": {"type": "tool_call", "toolCall": call}, "options": options})
+            }
+        };
+        json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params})
+    };
+    let running = json!({"state": "running"});
+    let named = |title: &str| json!({"title": title, "state": running});
+    let over = |reason: &str| json!({"state": {"state": "idle", "stopReason": reason}});
+    let mut first = Vec::new();
+    if version == 2 {
+        first.push(update(json!({"sessionUpdate": "state_update", "state": "running"})));
+        first.push(update(
+            json!({"sessionUpdate": "user_message", "messageId": "u", "content": [text("go")]}),
+        ));
+    }
+    first.extend([
+        subagent("s", "a", named("Explorer")),
+        subagent("s", "b", named("Explorer")),
+        subagent("s", "c", json!({})),
+        chunk("c", "without a name"),
+        subagent("a", "d", named("Explorer")),
+        chunk("d", "below"),
+        call("a", "search", "Search", "in_progress"),
+        chunk("a", "the first"),
+        call("a", "asked-a", "May the first?", "pending"),
+        ask(900, "a", "May the first?"),
+    ]);
+    let second = vec![
+        chunk("b", "the second"),
+        call("b", "asked-b", "May the second?", "pending"),
+        ask(901, "b", "May the second?"),
+    ];
+    let mut last = vec![
+        call("b", "read", "Read", "completed"),
+        subagent("a", "d", over("end_turn")),
+        subagent("s", "b", over("cancelled")),
+        subagent("s", "a", over("end_turn")),
+        chunk("s", "All is said."),
+    ];
+    if version == 2 {
+        // The list of what goes on without the session is complete, and this one is not in it.
+        last.insert(0, subagent("s", "e", named("Forgotten")));
+        last.insert(1, chunk("e", "left at work"));
+        last.push(update(
+            json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn", "background": []}),
+        ));
+    }
+    Scenario { version, parts: vec![first, second, last] }
+}
+
+#[test]
+fn sub_agents_of_a_version_2_agent_have_the_same_names_and_ends_everywhere() {
+    let scenario = subagents(2);
+    assert_equal(&scenario);
+    let seen = bridged(&scenario, 2).seen;
+    assert_eq!(seen.questions, ["Explorer: May the first?", "Explorer #2: May the second?"]);
+    let ends = [
+        ": []",
+        "Explorer #2: cancelled [\"May the second? pending\", \"Read completed\"]",
+        "Explorer › Explorer: done []",
+        "Explorer: done [\"Search in_progress\", \"May the first? pending\"]",
+        "Forgotten: done []",
+        "number 3: done []",
+    ];
+    assert_eq!(seen.ends.iter().map(|end| end.replace(":  ", ": ")).collect::<Vec<_>>(), ends);
+    let seen = bridged(&scenario, 1).seen;
+    let asked = ["Explorer", "Explorer #2"].map(|name| format!("Sub-agent '{name}' asks: May the "));
+    assert_eq!(seen.questions, [asked[0].clone() + "first?", asked[1].clone() + "second?"]);
+    for end in &seen.ends {
+        // The first one shows its call as it was left.
+        assert!(
+            !end.contains(r#""status":"in_progress""#) && !end.contains(r#""status":"pending""#),
+            "{end}"
+        );
+    }
+    for (name, status) in [
+        ("Explorer", "completed"),
+        ("Explorer #2", "failed"),
+        ("number 3", "completed"),
+        ("Forgotten", "completed"),
+    ] {
+        let title = format!(r#""title":"Sub-agent: {name}""#);
+        let end = seen.ends.iter().find(|end| end.contains(&title)).expect(name);
+        assert!(end.contains(&format!(r#""status":"{status}""#)), "{end}");
+    }
+}
+
+#[test]
+fn sub_agents_of_a_version_1_agent_have_the_same_names_and_ends_everywhere() {
+    let scenario = subagents(1);
+    assert_equal(&scenario);
+    let seen = bridged(&scenario, 2).seen;
+    assert_eq!(seen.questions, ["Explorer: May the first?", "Explorer #2: May the second?"]);
+    for end in ["Explorer #2: cancelled", "Explorer: done", "Explorer › Explorer: done", "number 3: done"] {
+        assert!(seen.ends.iter().any(|seen| seen.starts_with(end)), "{end}: {:?}", seen.ends);
+    }
 }

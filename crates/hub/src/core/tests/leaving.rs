@@ -161,6 +161,11 @@ fn asked_about_a_call() -> (World, ConnectionId, String) {
     );
     world.update("child", json!({"sessionUpdate": "state_update", "state": "running"}));
     world.update("child", call("below", "in_progress"));
+    // The state of this one is told by its parent alone.
+    world.update(
+        "child",
+        json!({"sessionUpdate": "subagent_update", "sessionId": "grandchild", "state": {"state": "running"}}),
+    );
     world.agent.questions.push((78, "may I write?".to_owned()));
     world.say(json!({"jsonrpc": "2.0", "id": 78, "method": "session/request_permission", "params": {
         "sessionId": agent, "title": "may I write?",
@@ -182,6 +187,7 @@ fn check_end(world: &World, client: ConnectionId, session: &str) {
     assert_eq!(shown.stop_reason().map(|reason| reason.as_str()), Some("error"));
     let child = held.session(Some(&format!("{session}:child"))).unwrap();
     assert_eq!(child.activity(), switchboard_session::Activity::Idle);
+    assert_eq!(held.state_in_words(&format!("{session}:grandchild")), "failed");
     assert_eq!(
         child.tool_call("below").map(|call| call.status().as_str().to_owned()).as_deref(),
         Some("failed")

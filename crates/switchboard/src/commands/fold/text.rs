@@ -31,7 +31,7 @@ pub(crate) fn write_all(
     while let Some((id, depth)) = waiting.pop() {
         if let Some(session) = conversation.session(id) {
             let mut text = Vec::new();
-            write(&mut text, id, id.and_then(|id| conversation.speaker(id)).as_deref(), session)?;
+            write(&mut text, conversation, id, session)?;
             let indent = 4 * depth.min(MOST_INDENT);
             for line in String::from_utf8_lossy(&text).lines() {
                 match line.is_empty() {
@@ -46,15 +46,17 @@ pub(crate) fn write_all(
     Ok(())
 }
 
-/// Writes one session. `speaker`: whose it is, where it is a sub-agent's.
-pub(crate) fn write(
+/// Writes one session.
+fn write(
     out: &mut impl Write,
+    conversation: &Conversation,
     id: Option<&str>,
-    speaker: Option<&str>,
     session: &Snapshot,
 ) -> io::Result<()> {
-    let speaker = speaker.map_or(String::new(), |speaker| format!(", {}", shown(speaker)));
-    writeln!(out, "== session {}{speaker}{} ==", shown(id.unwrap_or("(no id)")), heading(session))?;
+    let speaker = id.and_then(|id| conversation.speaker(id));
+    let speaker = speaker.map_or(String::new(), |speaker| format!(", {}", shown(&speaker)));
+    let state = id.and_then(|id| conversation.state(id));
+    writeln!(out, "== session {}{speaker}{} ==", shown(id.unwrap_or("(no id)")), heading(session, state))?;
     let calls = session.entries().filter_map(Entry::as_tool_call);
     let anchored: HashSet<&str> = calls.flat_map(ToolCall::terminal_ids).collect();
     for position in 0..=session.len() {
@@ -76,7 +78,7 @@ pub(crate) fn write(
         match session.entry(position) {
             // It is shown with the tool call that it belongs to.
             Some(Entry::Terminal(terminal)) if anchored.contains(terminal.id()) => {}
-            Some(entry) => write_entry(out, entry, session)?,
+            Some(entry) => write_entry(out, entry, session, conversation)?,
             None => {}
         }
     }
@@ -113,13 +115,19 @@ pub(crate) fn write(
     writeln!(out)
 }
 
-fn heading(session: &Snapshot) -> String {
+/// Says what a session is, in the state that it has by itself or as a sub-agent.
+fn heading(session: &Snapshot, state: Option<&v2::StateUpdate<'_>>) -> String {
     let mut heading = String::new();
     if let Some(title) = session.title() {
         heading.push_str(&format!(" \"{}\"", shown(title)));
     }
-    heading.push_str(&format!(", {}", session.state().map_or("idle".into(), |state| shown(state.tag()))));
-    if let Some(reason) = session.stop_reason() {
+    let state = state.or(session.state());
+    heading.push_str(&format!(", {}", state.map_or("idle".into(), |state| shown(state.tag()))));
+    let reason = match state {
+        Some(v2::StateUpdate::Idle(idle)) => idle.stop_reason.as_ref(),
+        _ => None,
+    };
+    if let Some(reason) = reason.or(session.stop_reason()) {
         heading.push_str(&format!(" ({})", shown(reason.as_str())));
     }
     if let Some(usage) = session.usage() {
@@ -131,7 +139,12 @@ fn heading(session: &Snapshot) -> String {
     heading
 }
 
-fn write_entry(out: &mut impl Write, entry: &Entry, session: &Snapshot) -> io::Result<()> {
+fn write_entry(
+    out: &mut impl Write,
+    entry: &Entry,
+    session: &Snapshot,
+    conversation: &Conversation,
+) -> io::Result<()> {
     match entry {
         Entry::Message(message) => {
             let who = match message.kind() {
@@ -158,8 +171,10 @@ fn write_entry(out: &mut impl Write, entry: &Entry, session: &Snapshot) -> io::R
             write_blocks(out, compaction.summary())
         }
         Entry::Subagent(subagent) => {
-            let title = subagent.title().unwrap_or("(no title)");
-            writeln!(out, "\nsub-agent: {} [{}]", shown(title), subagent.state_in_words())?;
+            let id = subagent.session_id();
+            let name = conversation.name(id);
+            let name = name.as_deref().or(subagent.title()).unwrap_or("(no title)");
+            writeln!(out, "\nsub-agent: {} [{}]", shown(name), conversation.state_in_words(id))?;
             if let Some(description) = subagent.description() {
                 indented(out, &shown(description))?;
             }

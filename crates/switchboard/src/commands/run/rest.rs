@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use switchboard_acp::v2;
-use switchboard_session::{Change, Conversation, EntryKind, Subagent};
+use switchboard_session::{Change, Conversation, EntryKind};
 
 use super::conversation::Runner;
 use super::halt::Halt;
@@ -87,24 +87,8 @@ impl Runner {
 
 /// A session, and those of its sub-agents that are at work and let a client cancel them.
 pub(super) fn to_cancel(all: &Conversation, session: &str) -> Vec<String> {
-    let mut cancelled = vec![session.to_owned()];
-    let mut family = vec![session];
-    while let Some(parent) = family.pop() {
-        let subagents = all.session(Some(parent));
-        for (child, _) in all.children(parent) {
-            let subagent = subagents.and_then(|session| session.subagent(child));
-            let capabilities = subagent.and_then(Subagent::capabilities);
-            let is_at_work = matches!(
-                all.state(child),
-                Some(v2::StateUpdate::Running(_) | v2::StateUpdate::RequiresAction(_))
-            );
-            if is_at_work && capabilities.is_some_and(|capabilities| capabilities.cancel.is_some()) {
-                cancelled.push(child.to_owned());
-            }
-            family.push(child);
-        }
-    }
-    cancelled
+    let below = all.subagents().to_cancel(session);
+    [session.to_owned()].into_iter().chain(below.iter().map(|id| id.to_string())).collect()
 }
 
 /// Whether a change may be that work has begun or ended.

@@ -200,7 +200,7 @@ impl Screen {
                 // Another session may have told of it first: then it is that one's.
                 let is_child = seen.all.parent(&child).is_some_and(|parent| parent.session == *seen.id);
                 match told && is_child {
-                    true => self.subagent(seen.all, &child),
+                    true => self.subagent(seen.all, &child).and_then(|()| self.ended_with(seen.all, &child)),
                     false => Ok(()),
                 }
             }
@@ -230,6 +230,20 @@ impl Screen {
         let line = self.style.paint(Role::Place, format!("⤷ {who}{words}"));
         self.speaker = Some(Arc::clone(child));
         self.print(&format!("{:width$}{line}\n", "", width = place.heading))
+    }
+
+    /// Says how sub-agents ended whose end came with that of the session that started them.
+    fn ended_with(&mut self, all: &Conversation, session: &str) -> io::Result<()> {
+        if !matches!(all.state(session), Some(v2::StateUpdate::Idle(_))) {
+            return Ok(());
+        }
+        for child in all.subagents().descendants(session) {
+            let is_told = self.panes.get(&child).is_some_and(|pane| pane.state.is_some());
+            if is_told && all.subagents().outcome(&child).is_some() {
+                self.subagent(all, &child)?;
+            }
+        }
+        Ok(())
     }
 
     /// A message from one session to another, shown once: in the first transcript that has it, or with the sub-agent where
@@ -456,9 +470,12 @@ impl Screen {
         for change in changes.iter() {
             match change {
                 Change::Entry(change) => self.entry(seen, *change)?,
-                Change::State if seen.all.parent(seen.id).is_some() => self.subagent(seen.all, seen.id)?,
+                Change::State if seen.all.parent(seen.id).is_some() => {
+                    self.subagent(seen.all, seen.id)?;
+                    self.ended_with(seen.all, seen.id)?;
+                }
                 Change::State => match seen.session.activity() {
-                    Activity::Idle => {}
+                    Activity::Idle => self.ended_with(seen.all, seen.id)?,
                     Activity::RequiresAction => self.spinner.set_message("waiting for an answer"),
                     Activity::Running | Activity::Unknown => self.spinner.set_message("working"),
                 },

@@ -72,7 +72,7 @@ pub(crate) struct Editor {
     /// How much had come when it last asked for something: what it waits for comes after that.
     asked_at: usize,
     /// All that came.
-    pub(super) lines: Vec<Value>,
+    pub(crate) lines: Vec<Value>,
     /// The prompts and their requests.
     pub(super) prompts: Vec<(String, i64)>,
     /// The tool calls that it was asked about.

@@ -440,8 +440,11 @@ fn the_panels_are_short() {
 fn entries_say_what_they_are() {
     let session =
         session(&[tool_call("c", json!({"title": "Look\u{202e}\nhere"})), message("user_message", "u", "x")]);
-    let frames: Vec<_> =
-        session.entries().map(render::frame).map(|frame| (frame.class, frame.label)).collect();
+    let frames: Vec<_> = session
+        .entries()
+        .map(|entry| render::frame(entry, |_| None))
+        .map(|frame| (frame.class, frame.label))
+        .collect();
     let expected = [("e e-tool", "Tool call: Look<U+202E>␊here"), ("e e-user", "Message of the user")];
     assert_eq!(frames, expected.map(|(class, label)| (class, label.to_owned())));
 }

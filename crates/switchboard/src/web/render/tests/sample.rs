@@ -278,7 +278,7 @@ fn the_sample_makes_a_page() {
         @for sheet in ["page.css", "entries.css", "sample.css"] { link rel="stylesheet" href=(sheet); }
         main #transcript {
             @for entry in session.entries() {
-                @let frame = render::frame(entry);
+                @let frame = render::frame(entry, |_| None);
                 article class=(frame.class) aria-label=(frame.label) {
                     @for part in render::entry(&session, entry, None, &Place::default(), &cache) { (PreEscaped(&*part.html)) }
                 }
