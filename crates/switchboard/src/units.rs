@@ -48,10 +48,10 @@ pub(crate) fn elapsed(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match time.as_micros() {
         0 => "0 s".to_owned(),
-        small @ ..1_000 => format!("{small} µs"),
-        ..10_000 => format!("{:.1} ms", seconds * 1e3),
-        ..1_000_000 => format!("{} ms", time.as_millis()),
-        ..60_000_000 => format!("{seconds:.1} s"),
+        small @ 1..1_000 => format!("{small} µs"),
+        1_000..10_000 => format!("{:.1} ms", seconds * 1e3),
+        10_000..1_000_000 => format!("{} ms", time.as_millis()),
+        1_000_000..60_000_000 => format!("{seconds:.1} s"),
         _ => format!("{} min {} s", time.as_secs() / 60, time.as_secs() % 60),
     }
 }
