@@ -9,6 +9,7 @@
 //! - [`Field`] is a field of an update: keep, clear or set.
 //! - [`rpc`] is the JSON-RPC envelope, [`Correlator`] knows which request an answer belongs to, and [`detect`] which
 //!   version and dialect a peer speaks. [`RecordedLine`] is a line of a recording.
+//! - [`extensions`] declares Switchboard's own `_meta` keys, methods and log records.
 //! - [`check`] judges whole conversations, [`json_schema`] describes the types.
 //!
 //! ```
@@ -81,6 +82,7 @@ mod wire_format;
 
 pub mod check;
 pub mod detect;
+pub mod extensions;
 pub mod rpc;
 pub mod v1;
 pub mod v2;
