@@ -5,7 +5,7 @@ use switchboard_acp::rpc::{
     RpcError, codes, encode_answer, encode_call,
 };
 use switchboard_acp::{
-    AbsolutePath, DecodeError, Diagnostic, Extra, Meta, Raw, Text, Wire, WireFormat, v1, v2,
+    AbsolutePath, DecodeError, Diagnostic, Extra, Meta, Raw, Text, Wire, WireFormat, extensions, v1, v2,
 };
 use switchboard_diff::FileAtHand;
 
@@ -31,9 +31,6 @@ pub enum Output {
     /// Something that could not be carried over.
     Loss(Loss),
 }
-
-/// Keys of `_meta` with which a hub marks updates.
-const HUB_META: [&str; 2] = ["acp/cursor", "switchboard/questions"];
 
 /// What a bridge has whatever its peers speak. The machine that is at work owns it.
 pub(crate) struct Context {
@@ -132,12 +129,9 @@ impl Context {
     /// It is handled. What was said beside it and went with nothing is lost.
     pub(crate) fn end_update(&mut self) {
         let Some(beside) = self.beside.take() else { return };
-        let Beside { session, mut meta, extra, envelope } = *beside;
-        if self.options.is_shared {
-            // A hub marks every update with its cursor, which belongs to the connection and not to what the agent said.
-            let is_agents = |key: &str| !HUB_META.contains(&key);
-            meta = meta.filter(|meta| meta.entries().any(|(key, _)| is_agents(&key)));
-        }
+        let Beside { session, meta, extra, envelope } = *beside;
+        // A hub marks every update with its cursor, which says nothing about the update: dropping it loses nothing.
+        let meta = meta.filter(|meta| meta.entries().any(|(key, _)| !extensions::is_connection_key(&key)));
         let reason = "the update that it stood beside is told in no update of its own";
         for (root, rest) in [("/params", (meta.as_ref(), &extra)), ("", (None, &envelope))] {
             self.lose_rest(Some(&session), "session/update", root, rest, reason, Side::Client);

@@ -3,6 +3,7 @@
 mod answers;
 
 use serde_json::Value;
+use switchboard_acp::extensions::is_own_method;
 use switchboard_acp::{Side, Version};
 
 use crate::connection::{Open, Opening, Work};
@@ -68,7 +69,7 @@ pub(crate) fn is_foreign(method: &str) -> bool {
 /// Whether nobody can know a method: it is neither the protocol's nor, by its underscore, somebody's own, or it is one that
 /// we make up.
 fn is_invented(method: &str) -> bool {
-    is_foreign(method) && (!method.starts_with('_') || method.starts_with("_switchboard/"))
+    is_foreign(method) && (!method.starts_with('_') || is_own_method(method))
 }
 
 impl Evaluator {

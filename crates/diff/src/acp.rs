@@ -4,26 +4,26 @@
 //! a diff on keeps the wire value beside it.
 
 use serde_json::Value;
+use switchboard_acp::extensions::{MetaKey, ROOT};
 use switchboard_acp::{AbsolutePath, Extra, Meta, Raw, Text, UnknownVariant, v2};
 
 use crate::model::{Change, Diff, FileType, Operation, PatchFormat, PatchText};
 
-/// The key in a diff's `_meta` that carries [`Diff::root`].
-pub const ROOT_KEY: &str = "switchboard/root";
 /// The key in a diff's `_meta` that carries [`Diff::partial`].
 pub const PARTIAL_KEY: &str = "acp.v1/partial";
+const PARTIAL: MetaKey<bool> = MetaKey::new(PARTIAL_KEY);
 
 impl From<&v2::Diff<'_>> for Diff {
     fn from(diff: &v2::Diff<'_>) -> Self {
-        let meta = |key| diff.meta.as_ref().and_then(|meta| meta.get(key).map(Raw::into_owned));
+        let meta = diff.meta.as_ref();
         Diff {
             changes: diff.changes.iter().map(Change::from).collect(),
             patch: diff.patch.as_ref().map(|patch| PatchText {
                 format: PatchFormat::from(patch.format.as_str()),
                 text: patch.text.clone().into_owned(),
             }),
-            root: meta(ROOT_KEY).and_then(|root| root.as_text().map(Text::into_owned)),
-            partial: meta(PARTIAL_KEY).is_some_and(|partial| partial.as_str() == "true"),
+            root: meta.and_then(|meta| ROOT.read(meta)),
+            partial: meta.and_then(|meta| PARTIAL.read(meta)) == Some(true),
         }
     }
 }
@@ -36,14 +36,10 @@ impl From<&Diff> for v2::Diff<'static> {
             format: v2::DiffPatchFormat::from(patch.format.as_str()),
             ..v2::DiffPatch::git(patch.text.clone())
         });
-        let root = diff.root.as_ref().map(|root| (ROOT_KEY, Raw::from(Value::from(root.as_str()))));
-        let partial = diff.partial.then(|| (PARTIAL_KEY, Raw::from(Value::from(true))));
-        let entries: Vec<_> = root.into_iter().chain(partial).collect();
-        if !entries.is_empty() {
-            wire.meta = Some(Meta::from_entries(
-                entries.into_iter().map(|(key, value)| (Text::Borrowed(key), value)),
-            ));
-        }
+        let root = diff.root.as_deref().map(|root| ROOT.entry(root));
+        let partial = diff.partial.then(|| PARTIAL.entry(true));
+        let mut entries = root.into_iter().chain(partial).peekable();
+        wire.meta = entries.peek().is_some().then(|| Meta::from_entries(entries));
         wire
     }
 }

@@ -59,7 +59,7 @@ mod renames;
 mod stat;
 mod texts;
 
-pub use acp::{PARTIAL_KEY, ROOT_KEY};
+pub use acp::PARTIAL_KEY;
 pub use apply::{Applied, AppliedFile, ApplyOptions, Direction, apply_to_bytes};
 #[cfg(unix)]
 pub use apply::{apply, apply_patch};

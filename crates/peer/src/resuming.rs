@@ -9,6 +9,7 @@ mod questions;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
 
+use switchboard_acp::extensions::{CURSOR, META, OPERATION_ID, TRANSPORT, own_request_id, with_meta};
 use switchboard_acp::rpc::{
     BATCH_LIMIT, Message, Notification, Request, RequestId, RpcError, batch_entries, codes, is_batch,
 };
@@ -18,15 +19,6 @@ use switchboard_transport::invalid_line_answer;
 use self::pending::{About, Opens, Pending};
 use self::places::Places;
 use self::questions::Questions;
-
-/// Where an update says behind which place its session goes on.
-const CURSOR: &str = "acp/cursor";
-
-/// Where a request says that it is the same one, however often it is sent.
-const OPERATION: &str = "switchboard/operationId";
-
-/// Where the state of a session that is taken up says how many questions follow, because they are open.
-const QUESTIONS: &str = "switchboard/questions";
 
 /// How many bytes of what the client said may wait for an answer before it should say no more.
 const ROOM: usize = 8 * 1024 * 1024;
@@ -393,11 +385,10 @@ impl ResumableClient {
 
     /// Names an operation, so that a server which hears of it twice knows that it is one.
     fn with_operation(&mut self, params: &Raw<'_>) -> Raw<'static> {
-        if envelope::meta(params, OPERATION).is_some() {
+        if OPERATION_ID.of(params).is_some() {
             return params.clone().into_owned();
         }
-        let name = envelope::quoted(&(self.operation_id)());
-        envelope::with_meta(params, &[], &[(OPERATION, name)])
+        OPERATION_ID.set(params, (self.operation_id)())
     }
 }
 
@@ -406,7 +397,7 @@ impl ResumableClient {
     /// Sends a request of our own.
     fn ask_for(&mut self, own: Own, method: &str, params: Raw<'_>) {
         self.last_own += 1;
-        let line = envelope::request(own_id(self.last_own), method, params);
+        let line = envelope::request(own_request_id(self.last_own), method, params);
         self.own.insert(self.last_own, (own, line.clone()));
         self.tell_server(line);
     }
@@ -474,8 +465,7 @@ impl ResumableClient {
                     let cursor = self.places.of(session).filter(|_| !self.places.expects_again(session));
                     let params = attach_params(params, session, cursor);
                     // Opening a session means something on its own connection only, so this is another operation.
-                    let name = envelope::quoted(&(self.operation_id)());
-                    let params = envelope::with_meta(&params, &[], &[(OPERATION, name)]);
+                    let params = OPERATION_ID.set(&params, (self.operation_id)());
                     let line = envelope::request(id.clone(), method, params);
                     item.instead = Some(line.clone());
                     line
@@ -489,11 +479,6 @@ impl ResumableClient {
             self.output.push_back(ResumableOutput::Line { to: Side::Agent, line: again });
         }
     }
-}
-
-/// The id of a request of our own.
-fn own_id(number: u64) -> RequestId<'static> {
-    RequestId::Text(format!("switchboard/{number}").into())
 }
 
 /// Whether an answer to `initialize`, in either version, is one of a server whose connections can be taken up again.
@@ -511,10 +496,8 @@ pub fn is_resumable(answer: &str) -> bool {
     let Some(result) = answer.get("result") else { return false };
     let of_version_two =
         result.get("capabilities").and_then(|known| Some(resumable(known.get("transport")?)));
-    let of_version_one = result.get("agentCapabilities").and_then(|known| {
-        let meta = known.get("_meta")?;
-        Some(resumable(meta.get("acp/transport")?))
-    });
+    let of_version_one =
+        result.get("agentCapabilities").and_then(|known| Some(resumable(TRANSPORT.of(&known)?)));
     of_version_two.or(of_version_one).unwrap_or_default()
 }
 
@@ -523,7 +506,7 @@ fn opens(method: &str, params: &Raw<'_>) -> Opens {
     let session = params.text("sessionId");
     let method = match (method, session) {
         ("session/new", _) | ("session/fork", Some(_)) => {
-            let params = envelope::without_keys(params, &["_meta", "sessionId"]);
+            let params = envelope::without_keys(params, &[META, "sessionId"]);
             return Opens::New { params, is_empty: method == "session/new" };
         }
         ("session/resume", Some(session)) => ("session/resume", session),
@@ -534,7 +517,7 @@ fn opens(method: &str, params: &Raw<'_>) -> Opens {
         _ => return Opens::Nothing,
     };
     let (method, session) = method;
-    Opens::Known { method, session, params: envelope::without_keys(params, &["_meta", "sessionId"]) }
+    Opens::Known { method, session, params: envelope::without_keys(params, &[META, "sessionId"]) }
 }
 
 /// The parameters that open a session behind a place.
@@ -542,7 +525,6 @@ fn attach_params(params: &Raw<'_>, session: &str, cursor: Option<&str>) -> Raw<'
     let rest = envelope::without_keys(params, if cursor.is_some() { &["replayFrom"] } else { &[] });
     let name = (Text::Borrowed("sessionId"), envelope::quoted(session));
     let params = envelope::object([name].into_iter().chain(rest.entries()));
-    let cursor = cursor.map(envelope::quoted);
-    let cursor: Vec<_> = cursor.into_iter().map(|cursor| (CURSOR, cursor)).collect();
-    envelope::with_meta(&params, &[], &cursor)
+    let cursor: Vec<_> = cursor.into_iter().map(|cursor| CURSOR.entry(cursor)).collect();
+    with_meta(&params, &[], &cursor)
 }

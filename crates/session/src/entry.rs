@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use switchboard_acp::{Base64, Extra, Field, Meta, Raw, v2};
+use switchboard_acp::{Base64, Extra, Field, Meta, Raw, extensions, v2};
 
 use crate::bytes::Bytes;
 use crate::change::{EntryField, FieldChanges};
@@ -577,10 +577,6 @@ impl PartialEq for Terminal {
     }
 }
 
-/// The key in the `_meta` of a compaction that says that nothing remains: the agent has lost its memory of what was said
-/// before, because it was started again and could not resume the session.
-pub const MEMORY_LOST: &str = "switchboard/memoryLost";
-
 /// A compaction of the conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compaction {
@@ -605,10 +601,9 @@ impl Compaction {
         &self.status
     }
 
-    /// Whether the agent has lost its memory of everything before ([`MEMORY_LOST`]).
+    /// Whether the agent has lost its memory of everything before ([`MEMORY_LOST`](extensions::MEMORY_LOST)).
     pub fn is_memory_loss(&self) -> bool {
-        let mark = self.head.meta().and_then(|meta| meta.get(MEMORY_LOST));
-        mark.is_some_and(|mark| mark.as_str() == "true")
+        self.head.meta().and_then(|meta| extensions::MEMORY_LOST.read(meta)) == Some(true)
     }
 
     /// What remains of the conversation.

@@ -59,7 +59,7 @@ pub use change::{
 };
 pub use content::{Attached, Block, Content, Item};
 pub use conversation::{AgentQuestion, AuthStatus, Conversation, ConversationError, Decoded, Folded, Step};
-pub use entry::{Compaction, Entry, EntryKind, MEMORY_LOST, Message, Origin, Terminal, ToolCall};
+pub use entry::{Compaction, Entry, EntryKind, Message, Origin, Terminal, ToolCall};
 pub use error::SessionError;
 pub use form::{Choice, Form, FormFault, FormField, check_elicitation};
 pub use prompt_title::{prompt_title, prompt_title_in};

@@ -1,58 +1,52 @@
-//! What a hub notes about the questions of a session, in words of the session engine.
+//! Records of a hub about the questions of a session, applied to the session engine.
 
-use switchboard_acp::rpc::RequestId;
-use switchboard_acp::{Moment, Raw, Wire, WireFormat};
+use switchboard_acp::extensions::{Author, HubRecord};
+use switchboard_acp::{Field, Moment};
 use switchboard_session::{Conversation, Decider};
 
-/// Tells a conversation what a hub noted ([`Channel::Hub`](crate::Channel::Hub)) about a question that is open: before
-/// its answer, who gives it, and that there will be none. Says whether there was anything to tell.
-///
-/// `{"hub":"answered","request":ID,"by":{"token":NAME,"client":NAME,"version":VERSION,"decider":"remembered"}}`, where rules
-/// answer `"by":{"policy":RULE or null,...}`, and somebody at the terminal `"by":{"person":NAME}`; and
-/// `{"hub":"unanswered","request":ID,"reason":TEXT}`; `{"hub":"prompt undelivered","request":ID}` takes back a prompt that
-/// never reached its agent; and `{"hub":"agent session","id":ID,"was":ID}` says that the session continues under another
-/// id; all other notes are about something else.
+/// Applies a [`HubRecord`] of [`Channel::Hub`](crate::Channel::Hub) to a conversation: the author of an answer, before the
+/// answer itself; a question without an answer; a prompt that never reached its agent; the id under which the session
+/// continues. Returns whether it changed anything.
 pub fn apply_hub_note(conversation: &mut Conversation, note: &str, at: Moment) -> bool {
-    let mut told = || -> Option<bool> {
-        let note = Raw::parse(note).ok().filter(Raw::is_object)?;
-        if &*note.text("hub")? == "agent session" {
-            // An agent that has lost the session has opened another one in its place.
-            let (before, id) = (note.text("was")?, note.text("id")?);
-            return conversation.continue_as(&before, &id).ok();
+    match HubRecord::parse(note) {
+        // An agent that has lost the session has opened another one in its place.
+        Some(HubRecord::AgentSession(record)) => {
+            let before = record.was.as_deref();
+            before.is_some_and(|before| conversation.continue_as(before, &record.id) == Ok(true))
         }
-        let id = note.get("request")?;
-        let id = RequestId::decode(id.as_str(), WireFormat::Any).ok()?;
-        Some(match &*note.text("hub")? {
-            // An agent that had closed its input: the prompt is sent again to the next one.
-            "prompt undelivered" => {
-                conversation.forget_call(&id, true);
-                true
-            }
-            "answered" => conversation.name_answerer(&id, answerer(&note.get("by")?)?),
-            "unanswered" => {
-                let reason = note.text("reason").map_or_else(String::new, |reason| format!(" ({reason})"));
-                conversation.dismiss(&id, Decider::Other(format!("hub{reason}").into()), at).is_ok()
-            }
+        // An agent that had closed its input: the prompt is sent again to the next one.
+        Some(HubRecord::PromptUndelivered(record)) => {
+            record.request.inspect(|request| conversation.forget_call(request, true)).is_some()
+        }
+        Some(HubRecord::Answered(record)) => match (record.request, record.by.as_ref().and_then(answerer)) {
+            (Some(request), Some(by)) => conversation.name_answerer(&request, by),
             _ => false,
-        })
-    };
-    told().unwrap_or(false)
+        },
+        Some(HubRecord::Unanswered(record)) => record.request.is_some_and(|request| {
+            let reason = record.reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+            conversation.dismiss(&request, Decider::Other(format!("hub{reason}").into()), at).is_ok()
+        }),
+        _ => false,
+    }
 }
 
-/// The rule that answered, or the name of a token, and with which client it was used.
-fn answerer(by: &Raw<'_>) -> Option<Decider> {
-    if by.get("policy").is_some() {
-        let rule = by.text("policy");
-        return Some(rule.map_or_else(|| Decider::Other("policy".into()), |rule| Decider::Rule(rule.into())));
+/// Returns the rule that answered, or the name of a token, and with which client it was used.
+fn answerer(by: &Author<'_>) -> Option<Decider> {
+    match &by.policy {
+        Field::Set(rule) => return Some(Decider::Rule((&**rule).into())),
+        Field::Clear => return Some(Decider::Other("policy".into())),
+        Field::Keep => {}
     }
-    if let Some(person) = by.text("person") {
-        return Some(Decider::from(&*person));
+    if let Some(person) = &by.person {
+        return Some(Decider::from(&**person));
     }
-    let (token, client, version) = (by.text("token")?, by.text("client"), by.text("version"));
-    let program: Vec<_> = [client, version].into_iter().flatten().filter(|part| !part.is_empty()).collect();
-    let program = if program.is_empty() { String::new() } else { format!(" ({})", program.join(" ")) };
-    if by.text("decider").as_deref() == Some("remembered") {
+    let token = by.token.as_ref()?;
+    if by.decider.as_deref() == Some("remembered") {
         return Some(Decider::Remembered);
     }
+    let program: Vec<_> =
+        [&by.client, &by.version].into_iter().flatten().filter(|part| !part.is_empty()).collect();
+    let program: Vec<&str> = program.into_iter().map(|part| &**part).collect();
+    let program = if program.is_empty() { String::new() } else { format!(" ({})", program.join(" ")) };
     Some(Decider::Other(format!("{token}{program}").into()))
 }

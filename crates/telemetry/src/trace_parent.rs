@@ -5,16 +5,17 @@ use std::collections::HashMap;
 use opentelemetry::Context;
 use opentelemetry::propagation::TextMapPropagator as _;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
+use switchboard_acp::extensions::MetaKey;
 use switchboard_acp::rpc::{Message, Request};
-use switchboard_acp::{Meta, Raw, Wire, WireFormat};
+use switchboard_acp::{Wire, WireFormat};
 
-const PARENT: &str = "traceparent";
-const STATE: &str = "tracestate";
+const PARENT: MetaKey<String> = MetaKey::new("traceparent");
+const STATE: MetaKey<String> = MetaKey::new("tracestate");
 
 /// The context that these words name; an empty one where they name none.
 pub(crate) fn context(parent: &str, state: Option<&str>) -> Context {
-    let mut words = HashMap::from([(PARENT.to_owned(), parent.to_owned())]);
-    words.extend(state.map(|state| (STATE.to_owned(), state.to_owned())));
+    let mut words = HashMap::from([(PARENT.name().to_owned(), parent.to_owned())]);
+    words.extend(state.map(|state| (STATE.name().to_owned(), state.to_owned())));
     TraceContextPropagator::new().extract_with_context(&Context::new(), &words)
 }
 
@@ -22,26 +23,19 @@ pub(crate) fn context(parent: &str, state: Option<&str>) -> Context {
 pub(crate) fn words(context: &Context) -> Option<String> {
     let mut words = HashMap::new();
     TraceContextPropagator::new().inject_context(context, &mut words);
-    words.remove(PARENT)
+    words.remove(PARENT.name())
 }
 
 /// What a request says of where it belongs.
 pub(crate) fn of_request(request: &Request<'_>) -> Option<(String, Option<String>)> {
-    let meta = request.params.as_ref()?.get("_meta")?;
-    Some((meta.text(PARENT)?, meta.text(STATE)))
+    let params = request.params.as_ref()?;
+    Some((PARENT.of(params)?, STATE.of(params)))
 }
 
 /// The request with such words, as a line. Everything else stays as it is.
 pub(crate) fn mark(request: &Request<'_>, parent: &str) -> Option<String> {
     let params = request.params.as_ref().filter(|params| params.is_object())?;
-    let meta = params.get("_meta").filter(Raw::is_object);
-    let entries = meta.iter().flat_map(Raw::entries).filter(|(key, _)| key != PARENT);
-    // Hexadecimal digits and dashes need no escapes.
-    let value = Raw::parse(format!("\"{parent}\"")).ok()?;
-    let marked = Meta::from_entries(entries.chain([(PARENT.into(), value)]));
-    let others = params.entries().filter(|(key, _)| key != "_meta");
-    let all = Meta::from_entries(others.chain([("_meta".into(), marked.as_raw().borrowed())]));
-    let params = Some(all.as_raw().borrowed());
+    let params = Some(PARENT.set(params, parent));
     let Request { id, method, params: _, extra } = request.clone();
     Some(Message::Request(Request { id, method, params, extra }).encode(WireFormat::Any))
 }

@@ -1,5 +1,6 @@
 //! Metadata of our own: what the other version has no place for travels under keys that begin with where it comes from.
 
+use switchboard_acp::extensions::{V1_PREFIX, V2_PREFIX};
 use switchboard_acp::v2::EmptyObject;
 use switchboard_acp::{Extra, Field, Meta, Raw, Text, Wire, WireFormat};
 
@@ -34,8 +35,8 @@ impl Origin {
     /// The key that something stands under.
     pub(crate) fn key(self, name: &str) -> String {
         match self {
-            Origin::V1 => format!("acp.v1/{name}"),
-            Origin::V2 => format!("acp.v2/{name}"),
+            Origin::V1 => format!("{V1_PREFIX}{name}"),
+            Origin::V2 => format!("{V2_PREFIX}{name}"),
         }
     }
 }

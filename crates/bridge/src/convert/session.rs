@@ -1,5 +1,6 @@
 //! Requests to open sessions, prompts, and the answers.
 
+use switchboard_acp::extensions::TURN;
 use switchboard_acp::rpc::{RpcError, codes};
 use switchboard_acp::v2::unstable::SystemPrompt;
 use switchboard_acp::{Meta, Text, Wire, WireFormat, v1, v2};
@@ -380,14 +381,9 @@ pub(crate) fn acceptance(answer: v2::PromptResponse<'_>) -> (Option<Text<'_>>, R
     (message_id, Rest { meta, extra })
 }
 
-/// Where a client asks a server on which several clients work with one session to say, in the answer that takes a prompt,
-/// whether the work on it is over: `null`, or the `state_update` that ended it. An end that was told before is that of
-/// somebody else's prompt.
-pub(crate) const TURN: &str = "switchboard/turn";
-
 /// Takes what the answer to a prompt says of its turn out of the metadata; `None` where it says nothing.
 pub(crate) fn turn_told(meta: &mut Option<Meta<'static>>) -> Option<Option<v2::IdleState<'static>>> {
-    let told = meta.as_ref()?.get(TURN)?;
+    let told = TURN.read(meta.as_ref()?)?;
     let ended = match v2::SessionUpdate::decode(told.as_str(), WireFormat::Any) {
         Ok(v2::SessionUpdate::StateUpdate(state)) => match *state.into_owned() {
             v2::StateUpdate::Idle(idle) => Some(idle),
@@ -396,7 +392,7 @@ pub(crate) fn turn_told(meta: &mut Option<Meta<'static>>) -> Option<Option<v2::I
         _ => None,
     };
     *meta = meta.as_ref().and_then(|meta| {
-        let mut rest = meta.entries().filter(|(key, _)| key != TURN).peekable();
+        let mut rest = meta.entries().filter(|(key, _)| key != TURN.name()).peekable();
         rest.peek().is_some().then(|| Meta::from_entries(rest))
     });
     Some(ended)

@@ -1,11 +1,12 @@
 //! The handshake, cancelled requests, and questions that pass through.
 
+use switchboard_acp::extensions::REPORTS_TURNS;
 use switchboard_acp::rpc::{Request, RequestId, Response, codes};
-use switchboard_acp::{Raw, Wire, WireFormat, v1, v2};
+use switchboard_acp::{Wire, WireFormat, v1, v2};
 
 use super::{ToAgent, ToClient, V1ToV2};
 use crate::context::session_of;
-use crate::convert::{elicitation, initialize, meta, session};
+use crate::convert::{elicitation, initialize, meta};
 use crate::offered::Offered;
 use crate::{Error, Side};
 
@@ -16,7 +17,8 @@ impl V1ToV2 {
         self.learn(&params);
         let mut wire = initialize::request_to_v2(params);
         if self.context.options.is_shared {
-            meta::add(&mut wire.meta, session::TURN, &Raw::from(serde_json::Value::Bool(true)));
+            let (key, value) = REPORTS_TURNS.entry(true);
+            meta::add(&mut wire.meta, &key, &value);
         }
         self.to_agent.ask(request, "initialize", &wire, ToAgent::Initialize, &mut self.context);
         Ok(())

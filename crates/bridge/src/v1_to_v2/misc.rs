@@ -1,7 +1,7 @@
 //! Plans, commands, options, usage, notices, compactions, and what nobody knows.
 
+use switchboard_acp::extensions::MEMORY_LOST;
 use switchboard_acp::{Field, Wire, WireFormat, v1, v2};
-use switchboard_session::MEMORY_LOST;
 
 use super::Active;
 use crate::LossPolicy;
@@ -16,7 +16,7 @@ const PLANS: usize = 64;
 /// Whether a compaction says that the agent has lost its memory of everything before.
 fn is_memory_loss(update: &v2::CompactionUpdate<'_>) -> bool {
     match &update.meta {
-        Field::Set(meta) => meta.get(MEMORY_LOST).is_some_and(|mark| mark.as_str() == "true"),
+        Field::Set(meta) => MEMORY_LOST.read(meta) == Some(true),
         _ => false,
     }
 }

@@ -1,5 +1,6 @@
 //! Opening sessions, and their configuration.
 
+use switchboard_acp::extensions::CURSOR;
 use switchboard_acp::rpc::{Request, RequestId, Response};
 use switchboard_acp::{Extra, Raw, Text, Wire, v1, v2};
 
@@ -9,9 +10,6 @@ use crate::convert::session;
 use crate::convert::{config, lists, message::Rest};
 use crate::sessions::{KnownOptions, roots};
 use crate::{Error, Side};
-
-/// The place in the log of a hub behind which a client goes on, among the metadata of a request.
-pub(super) const CURSOR: &str = "acp/cursor";
 
 /// Whether who attaches to a session is told what was said in it, or knows it.
 pub(super) fn is_told_all(params: Option<&Raw<'_>>) -> bool {
@@ -106,7 +104,7 @@ impl V1ToV2 {
         self.subagents.open(&id);
         let active = self.active(&id);
         active.session.roots = roots(&wire.cwd, wire.additional_directories.as_deref());
-        let is_behind = wire.meta.as_ref().is_some_and(|meta| meta.get(CURSOR).is_some());
+        let is_behind = wire.meta.as_ref().is_some_and(|meta| CURSOR.read(meta).is_some());
         if wire.replay_from.is_some() || (is_behind && self.context.options.is_shared) {
             self.begin_anew(&id);
             self.active(&id).session.replays += 1;

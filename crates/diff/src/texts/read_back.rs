@@ -1,5 +1,6 @@
 //! Structured diffs that went through version 1.
 
+use switchboard_acp::extensions::V2_PREFIX;
 use switchboard_acp::{Extra, Meta, Raw, Text, Wire, WireFormat, v1, v2};
 
 use super::{CHANGES_KEY, FileAtHand, ITEMS_KEY, OPERATION_KEY, PATCH_KEY, from_v1};
@@ -75,7 +76,7 @@ fn rest(meta: &Meta<'_>, extra: &Extra<'_>) -> (Option<Meta<'static>>, Extra<'st
     for (key, value) in meta.entries().filter(|(key, _)| !ours.contains(&&**key)) {
         // Keys of a diff that mean something else in version 1 have been set apart.
         match key
-            .strip_prefix("acp.v2/")
+            .strip_prefix(V2_PREFIX)
             .filter(|key| matches!(*key, "path" | "oldText" | "newText" | "content"))
         {
             Some(key) => extra.insert(Text::Owned(key.to_owned()), value.into_owned()),

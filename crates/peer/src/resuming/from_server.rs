@@ -1,17 +1,16 @@
 //! What the server says.
 
+use switchboard_acp::extensions::{CURSOR, QUESTIONS, own_request_id, with_meta};
 use switchboard_acp::rpc::{Message, Notification, Request, RequestId, Response, RpcError, codes};
 use switchboard_acp::{Raw, Wire, WireFormat};
 
 use super::pending::Opens;
 use super::questions::Asked;
-use super::{
-    Attached, CURSOR, CatchingUp, Own, QUESTIONS, ResumableClient, ResumableOutput, envelope, own_id,
-};
+use super::{Attached, CatchingUp, Own, ResumableClient, ResumableOutput, envelope};
 
 impl ResumableClient {
     pub(super) fn server_answers(&mut self, line: &str, response: &Response<'_>) {
-        let own = self.own.keys().copied().find(|number| own_id(*number) == response.id);
+        let own = self.own.keys().copied().find(|number| own_request_id(*number) == response.id);
         match own.and_then(|number| self.own.remove(&number)) {
             Some((Own::Initialize, _)) => return self.initialized_again(response),
             Some((Own::Attach { session, has_cursor }, _)) => {
@@ -47,7 +46,7 @@ impl ResumableClient {
 
     /// A request of the client that opens or ends a session has succeeded. Gives the session that is open now.
     fn opened(&mut self, opens: Opens, result: &Raw<'_>) -> Option<String> {
-        let cursor = envelope::meta_text(result, CURSOR);
+        let cursor = CURSOR.of(result);
         let (session, attached) = match opens {
             Opens::Nothing => return None,
             Opens::New { params, is_empty } => match result.text("sessionId") {
@@ -162,15 +161,14 @@ impl ResumableClient {
 
     fn update(&mut self, line: &str, params: &Raw<'_>, notification: &Notification<'_>) {
         let session = params.text("sessionId").unwrap_or_default();
-        let cursor = envelope::meta_text(params, CURSOR);
+        let cursor = CURSOR.of(params);
         let may_begin_again = !self.taken_up.contains(&session);
         let is_new = cursor.as_ref().map(|cursor| self.places.advance(&session, cursor, may_begin_again));
         // How a session stands is told to a client that takes it up itself, also where it has seen everything.
-        let is_told_to_who_asked =
-            || self.is_being_opened(&session) && envelope::meta(params, QUESTIONS).is_some();
+        let is_told_to_who_asked = || self.is_being_opened(&session) && QUESTIONS.of(params).is_some();
         if is_new != Some(false) || is_told_to_who_asked() {
             let line = if cursor.is_some() && !self.keeps_cursors {
-                let params = envelope::with_meta(params, &[CURSOR, QUESTIONS], &[]);
+                let params = with_meta(params, &[CURSOR.name(), QUESTIONS.name()], &[]);
                 let mut notification = notification.clone();
                 notification.params = Some(params);
                 Message::Notification(notification).encode(WireFormat::Any)
@@ -185,8 +183,7 @@ impl ResumableClient {
     /// Looks whether an update says how a session stands that is taken up. A server of ours counts the questions that are
     /// open there; of another it is at least known that a state without a place in the log is no part of the history.
     fn look_at_state(&mut self, session: &str, params: &Raw<'_>, is_new: Option<bool>) {
-        let questions: Option<u64> =
-            envelope::meta(params, QUESTIONS).and_then(|count| count.as_str().trim().parse().ok());
+        let questions = QUESTIONS.of(params);
         // What was asked before the state is asked again behind it, or is over. A stream may be taken up without our doing.
         if questions.is_some() && self.questions.ask_again(session) {
             self.catching_up.insert(session.to_owned(), CatchingUp::Waits);

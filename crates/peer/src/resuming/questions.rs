@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use switchboard_acp::extensions::META;
 use switchboard_acp::rpc::{Request, RequestId, Response};
 use switchboard_acp::{Raw, Wire};
 
@@ -54,7 +55,7 @@ impl Questions {
     /// The server asks something on a link.
     pub(super) fn ask(&mut self, request: &Request<'_>, link: u64) -> Asked {
         let params = request.params.clone().unwrap_or_else(|| Raw::from(serde_json::json!({})));
-        let content = envelope::without_keys(&params, &["_meta"]);
+        let content = envelope::without_keys(&params, &[META]);
         let is_same =
             |question: &KnownQuestion| question.method == request.method && question.content == content;
         let by_id = self.seen_as.get(&request.id).copied();

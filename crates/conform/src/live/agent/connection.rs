@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use switchboard_acp::extensions::probes;
 
 use super::super::peer::{Peer, Trouble};
 use super::{Run, introduction};
@@ -49,7 +50,7 @@ impl Run<'_> {
 
     pub(super) async fn identifiers(&mut self, peer: &mut Peer) -> Result<(), Trouble> {
         self.initialize_as(peer, &json!("first")).await?;
-        let method = "_switchboard/conform";
+        let method = probes::METHOD;
         let answer = peer.call_as(&json!("a-1"), method, json!({})).await;
         self.waited(peer, RuleId::IdEcho, "a request with the id \"a-1\"", answer)?;
         let answer = peer.call_as(&json!(9_007_199_254_740_000_i64), method, json!({})).await;
@@ -70,10 +71,7 @@ impl Run<'_> {
         let answer = peer.answer(&id).await;
         self.waited(peer, RuleId::InitAnswer, "initialize in two pieces", answer)?;
         let two: Vec<_> = [2, 3]
-            .map(|id| {
-                json!({"jsonrpc": "2.0", "id": id, "method": "_switchboard/conform", "params": {}})
-                    .to_string()
-            })
+            .map(|id| json!({"jsonrpc": "2.0", "id": id, "method": probes::METHOD, "params": {}}).to_string())
             .into();
         two.iter().for_each(|text| peer.note(text));
         peer.write_raw(format!("{}\n", two.join("\n")).as_bytes()).await?;
@@ -97,11 +95,11 @@ impl Run<'_> {
 
     pub(super) async fn unknown_methods(&mut self, peer: &mut Peer) -> Result<(), Trouble> {
         self.initialize(peer).await?;
-        for method in ["_switchboard/conform", "_switchboard/other"] {
+        for method in [probes::METHOD, probes::OTHER_METHOD] {
             let answer = peer.call(method, json!({"a": 1})).await;
             self.waited(peer, RuleId::Answered, method, answer)?;
         }
-        let answer = peer.call("_switchboard/conform", json!({})).await;
+        let answer = peer.call(probes::METHOD, json!({})).await;
         self.findings.judge(RuleId::AliveAfterError, peer.number, answer.is_ok(), || {
             "after an unknown method nothing was answered any more".to_owned()
         });
@@ -110,9 +108,9 @@ impl Run<'_> {
 
     pub(super) async fn notifications(&mut self, peer: &mut Peer) -> Result<(), Trouble> {
         self.initialize(peer).await?;
-        peer.notify("_switchboard/hello", json!({"a": [1, 2]})).await?;
+        peer.notify(probes::NOTIFICATION, json!({"a": [1, 2]})).await?;
         peer.notify("$/switchboard", json!({})).await?;
-        let answer = peer.call("_switchboard/conform", json!({})).await;
+        let answer = peer.call(probes::METHOD, json!({})).await;
         self.findings.judge(RuleId::IgnoresNotification, peer.number, answer.is_ok(), || {
             "after an unknown notification nothing was answered any more".to_owned()
         });

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use switchboard_acp::extensions::probes;
 
 use super::super::peer::{Answer, Peer, Trouble};
 use super::{QUIET, Run, text};
@@ -83,7 +84,7 @@ impl Run<'_> {
         let link = json!({"type": "resource_link", "name": "notes", "uri": "file:///notes.txt"});
         let mut prompts = vec![
             (json!([words(), link]), json!({})),
-            (json!([words()]), json!({"_meta": {"switchboard/conform": 1}})),
+            (json!([words()]), json!({"_meta": {probes::KEY.name(): 1}})),
         ];
         let pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
         let extras = [

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use switchboard_acp::extensions::probes;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 
@@ -99,18 +100,18 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
                 }
             }
             Fault::UnknownKinds => {
-                self.update(session, json!({"sessionUpdate": "_switchboard/weather", "rain": true})).await?;
+                self.update(session, json!({"sessionUpdate": probes::UPDATE, "rain": true})).await?;
                 self.update(session, json!({"sessionUpdate": "weather_update", "sun": [1, 2]})).await?;
-                let content = json!([{"type": "_switchboard/hologram", "depth": 3}]);
-                let call = json!({"title": "Odd", "kind": "_switchboard/odd", "status": "pending", "content": content});
+                let content = json!([{"type": probes::TOOL_CONTENT, "depth": 3}]);
+                let call = json!({"title": "Odd", "kind": probes::TOOL_KIND, "status": "pending", "content": content});
                 self.update(session, self.tool_call("odd", call)).await?;
-                let block = json!({"type": "_switchboard/smell", "data": "x"});
+                let block = json!({"type": probes::CONTENT_BLOCK, "data": "x"});
                 self.update(session, self.chunk(&block)).await?;
             }
             Fault::UnknownFields => {
                 let mut call = self.tool_call("more", json!({"title": "More", "status": "pending"}));
                 call["colour"] = json!("green");
-                call["_meta"] = json!({"switchboard/conform": {"deep": [[[]]]}});
+                call["_meta"] = json!({probes::KEY.name(): {"deep": [[[]]]}});
                 self.update(session, call).await?;
                 let mut chunk = self.chunk(&json!({"type": "text", "text": "x ", "font": "serif"}));
                 chunk["weight"] = json!(700);
@@ -178,9 +179,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
             Fault::UnknownCalls => {
                 let id = self.next();
                 let request =
-                    json!({"jsonrpc": "2.0", "id": id, "method": "_switchboard/what", "params": {}});
+                    json!({"jsonrpc": "2.0", "id": id, "method": probes::AGENT_REQUEST, "params": {}});
                 self.send(&request).await?;
-                self.send(&json!({"jsonrpc": "2.0", "method": "_switchboard/hello", "params": {}})).await?;
+                self.send(&json!({"jsonrpc": "2.0", "method": probes::NOTIFICATION, "params": {}})).await?;
                 self.send(&json!({"jsonrpc": "2.0", "method": "$/switchboard"})).await?;
                 self.answer(&id).await?;
             }
