@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use switchboard_acp::detect::Handshake;
+use switchboard_acp::extensions::TRANSPORT;
 use switchboard_acp::rpc::{Message, RequestId, codes};
 use switchboard_acp::{Correlator, Raw, Wire, WireFormat};
 use switchboard_bridge::{BridgeOptions, Driver, Handled, Host, Loss, Outputs, Port, Side, Version};
@@ -515,10 +516,8 @@ impl Port for Client {
 fn with_transport(outcome: &Result<Raw<'_>, switchboard_acp::rpc::RpcError<'_>>) -> Option<String> {
     let result = outcome.as_ref().ok()?;
     let capabilities = result.get("agentCapabilities").filter(Raw::is_object)?;
-    let meta = capabilities.get("_meta").map(Raw::into_owned).filter(Raw::is_object);
-    let meta = lines::merged(meta.as_ref(), &[("acp/transport", RESUMABLE)]);
-    let capabilities = lines::merged(Some(&capabilities), &[("_meta", &meta)]);
-    Some(lines::merged(Some(result), &[("agentCapabilities", &capabilities)]))
+    let capabilities = TRANSPORT.set(&capabilities, Raw::parse(RESUMABLE).ok()?);
+    Some(lines::merged(Some(result), &[("agentCapabilities", capabilities.as_str())]))
 }
 
 /// Whether a line is what a client that knows the session so far has been told.

@@ -19,8 +19,8 @@ mod service;
 mod told;
 
 pub use crate::core::{
-    Counts, END_AGENT, FolderRefusal, Folders, HubAbout, Identity, LOSS_METHOD, NO_HANDSHAKE, QueuedPrompt,
-    SessionState, SessionSummary,
+    Counts, FolderRefusal, Folders, HubAbout, Identity, NO_HANDSHAKE, QueuedPrompt, SessionState,
+    SessionSummary,
 };
 pub use crate::log::{JetStream, JetStreamOptions, LogError, SharedLog};
 pub use access::{WrongTokens, bearer, is_same};

@@ -52,7 +52,7 @@ pub const MEMORY_LOST: MetaKey<bool> = MetaKey::new("switchboard/memoryLost");
 pub const MOMENTARY: MetaKey<bool> = MetaKey::new("switchboard/momentary");
 /// Decision of a policy about a permission request, in the notice about it: an object with `policy` (the rule, or `null`),
 /// `decision` and further keys of [`Author`]. Written by the hub and `switchboard bridge`, read by clients.
-pub const PERMISSION: MetaKey<Raw<'static>> = MetaKey::new("switchboard/permission");
+pub const POLICY_DECISION: MetaKey<Raw<'static>> = MetaKey::new("switchboard/permission");
 /// Folder that the relative paths of a diff start from. Written and read by the diff library.
 pub const ROOT: MetaKey<String> = MetaKey::new("switchboard/root");
 
@@ -89,7 +89,7 @@ pub const TRANSPORT: MetaKey<Raw<'static>> = MetaKey::new("acp/transport");
 pub const AGENT: MetaKey<String> = MetaKey::new("switchboard/agent");
 /// State of a session, such as `running` or `dormant`.
 pub const STATE: MetaKey<String> = MetaKey::new("switchboard/state");
-/// Name of the hub that owns a session; empty outside a cluster.
+/// Name of the token that opened a session.
 pub const OWNER: MetaKey<String> = MetaKey::new("switchboard/owner");
 
 /// Returns whether a key is Switchboard's own or one of its translation's, so that no agent takes it for an option.

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use switchboard_acp::extensions::{Author, HubRecord, QuestionRecord};
 use switchboard_acp::rpc::RequestId;
-use switchboard_acp::{Wire, WireFormat, v2};
+use switchboard_acp::v2;
 use switchboard_policy::{Answer, Decision, Mode, Policy, Subject, Verdict};
 use switchboard_session::Decider;
 
@@ -205,8 +206,10 @@ impl Judged {
             Answer::Select(option) => Some(option.as_str()),
             Answer::Cancel | Answer::Ask => None,
         };
-        let said = if *answer == Answer::Ask { "judged" } else { "answered" };
-        note(said, request, &self.to_json(option))
+        let record = record(request, &Author::from_value(&self.to_json(option)));
+        let record =
+            if *answer == Answer::Ask { HubRecord::Judged(record) } else { HubRecord::Answered(record) };
+        record.to_json()
     }
 
     /// What was decided, for the log and for clients.
@@ -238,9 +241,9 @@ pub(crate) fn result(answer: &Answer) -> Option<v2::RequestPermissionResponse<'s
 
 /// The note that somebody at this machine answers.
 pub(crate) fn note_of_person(request: &RequestId<'_>, name: &str) -> String {
-    note("answered", request, &json!({"person": name}))
+    HubRecord::Answered(record(request, &Author::new().person(name))).to_json()
 }
 
-fn note(what: &str, request: &RequestId<'_>, by: &Value) -> String {
-    format!(r#"{{"hub":"{what}","request":{},"by":{by}}}"#, request.encode(WireFormat::Any))
+fn record<'a>(request: &RequestId<'a>, by: &Author<'a>) -> QuestionRecord<'a> {
+    QuestionRecord::new().request(request.clone()).by(by.clone())
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use switchboard_acp::extensions::MOMENTARY;
 use switchboard_acp::rpc::{Message, Notification, Request, RequestId, Response, RpcError, messages};
 use switchboard_acp::{Correlator, Raw, Side, Wire, WireFormat};
 use switchboard_session::sessions_started_in;
@@ -62,9 +63,6 @@ impl Action {
         matches!(self, Action::AwaitOpening { .. } | Action::AwaitPrompt { .. })
     }
 }
-
-/// What marks an update that is about the moment, and no part of the history.
-pub(crate) const MOMENTARY: &str = "switchboard/momentary";
 
 impl SessionScript {
     /// Whether it is about the session itself, and not about that of a sub-agent.
@@ -146,7 +144,7 @@ fn is_history(notification: &Notification<'_>) -> bool {
     let kind = update.as_ref().and_then(|update| update.text("sessionUpdate"));
     notification.method == "session/update"
         && !matches!(kind.as_deref(), Some("notice" | "state_update"))
-        && !notification.params_text().contains(MOMENTARY)
+        && !update.is_some_and(|update| MOMENTARY.is_set(&update))
 }
 
 /// Whether a request to open a session wants its history: `session/load` of version 1 always.

@@ -28,7 +28,7 @@ pub(crate) fn place(named: Option<&PathBuf>) -> Result<PathBuf, CommandError> {
         .filter(|folder| folder.is_absolute())
         .or_else(|| variable("HOME").map(|home| home.join(".local/share")));
     match folder {
-        Some(folder) => Ok(folder.join("switchboard/sessions.sqlite3")),
+        Some(folder) => Ok(folder.join("switchboard").join("sessions.sqlite3")),
         None => Err(CommandError::usage("cannot tell where the store is: HOME is not set")
             .hint(format!("name it with --store FILE or in {STORE}"))),
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::json;
+use switchboard_acp::extensions::{AgentSessionRecord, HubRecord, MEMORY_LOST};
 use switchboard_acp::rpc::{Message, Request, RequestId, Response, codes};
 use switchboard_acp::{Raw, Side, WireFormat};
-use switchboard_session::MEMORY_LOST;
 use switchboard_store::Channel;
 use switchboard_transport::SharedText;
 
@@ -395,13 +395,14 @@ impl Core {
         }
         let before = self.sessions.get(id).and_then(|session| session.agent_session().map(str::to_owned));
         // What every reader of the log needs to know before the first word of the new session.
-        self.note(id, &json!({"hub": "agent session", "id": agent_session, "was": before}));
+        let record = AgentSessionRecord::new(&*agent_session);
+        self.note(id, &HubRecord::AgentSession(AgentSessionRecord { was: before.map(Into::into), ..record }));
         let place = self.append(id, Channel::ToClient, line).unwrap_or_default();
         // An entry of the transcript, so that it stays where it is in history, exports and for who comes later. The number
         // of the record makes its id one that no other entry has.
         let divider = json!({
             "sessionUpdate": "compaction_update", "compactionId": format!("switchboard-memory-lost-{place}"),
-            "status": "completed", "summary": [{"type": "text", "text": FORGOTTEN}], "_meta": {MEMORY_LOST: true},
+            "status": "completed", "summary": [{"type": "text", "text": FORGOTTEN}], "_meta": MEMORY_LOST.meta(true).as_raw(),
         });
         let _ = self.append(id, Channel::ToClient, lines::update(&agent_session, &divider.to_string()));
         self.output.push_back(Output::Changed { session: Arc::clone(id) });

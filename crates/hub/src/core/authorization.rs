@@ -5,28 +5,26 @@
 
 use serde_json::json;
 use switchboard_acp::Raw;
+use switchboard_acp::extensions::{META, is_own_key};
 use switchboard_acp::rpc::codes;
 use switchboard_store::Role;
 
+use super::method_table::Method;
 use super::requests::Refusal;
-use super::{ConnectionId, Core, END_AGENT, FORBIDDEN, FolderRefusal, LOSS_METHOD, lines};
+use super::{ConnectionId, Core, FORBIDDEN, FolderRefusal, lines};
 
 /// How many dropped notifications of one client the operator is told of.
 const TOLD_DROPS: usize = 8;
 
-/// Keys of `_meta` that are no options of an agent: those of Switchboard and its translation, and trace context.
+/// Keys of `_meta` that are not options of an agent, beside those of Switchboard and its translation: trace context.
 const HARMLESS_META: [&str; 3] = ["traceparent", "tracestate", "baggage"];
-const OWN_META: [&str; 4] = ["switchboard/", "acp/", "acp.v1/", "acp.v2/"];
-
-/// Requests that are in no version's list of methods: of drafts that the hub offers, and of older agents.
-const OTHER_REQUESTS: [&str; 3] = ["session/attach", "session/detach", "session/set_model"];
 
 impl Core {
     /// Checks what a client wants before anything is done about it.
     pub(super) fn authorize(
         &self,
         connection: ConnectionId,
-        method: &str,
+        method: Method,
         params: Option<&Raw<'_>>,
     ) -> Result<(), Refusal> {
         if let Some(key) = params.and_then(lines::duplicate) {
@@ -35,7 +33,7 @@ impl Core {
             return Err((codes::INVALID_PARAMS, format!("at /params: the key {key} is there twice"), None));
         }
         self.needs(connection, needed_role(method, params))?;
-        if is_for_hub(method, params) {
+        if method.ends_here && !lines::is_about_memory(params) {
             return Ok(());
         }
         self.may_pass_options(connection, params)
@@ -135,46 +133,17 @@ impl Core {
     }
 }
 
-/// The least role that a request or notification needs.
-fn needed_role(method: &str, params: Option<&Raw<'_>>) -> Role {
-    match method {
+/// Returns the least role that a request or notification needs.
+fn needed_role(method: Method, params: Option<&Raw<'_>>) -> Role {
+    match method.role {
         // What the agent itself remembers may be anybody's.
         _ if lines::is_about_memory(params) => Role::Admin,
-        "initialize" | "session/list" | "session/resume" | "session/attach" | "session/detach"
-        | "stream/resume" | "$/cancel_request" => Role::View,
-        LOSS_METHOD => Role::View,
-        "session/cancel" => Role::Answer,
-        "session/new" => Role::Use,
+        Some(role) => role,
         // In a session that the client sees.
-        _ if lines::text_of(params, "sessionId").is_some() => Role::Use,
+        None if lines::text_of(params, "sessionId").is_some() => Role::Use,
         // Everything else concerns the agent as a whole, such as its login.
-        _ => Role::Admin,
+        None => Role::Admin,
     }
-}
-
-/// Whether the parameters of a message stay in the hub.
-fn is_for_hub(method: &str, params: Option<&Raw<'_>>) -> bool {
-    !lines::is_about_memory(params)
-        && matches!(
-            method,
-            "initialize"
-                | "session/list"
-                | "session/resume"
-                | "session/attach"
-                | "session/detach"
-                | "session/cancel"
-                | "session/close"
-                | "session/delete"
-                | "stream/resume"
-                | "$/cancel_request"
-                | LOSS_METHOD
-                | END_AGENT
-        )
-}
-
-/// Whether a method needs an answer, so that it is no notification.
-pub(super) fn is_request(method: &str) -> bool {
-    switchboard_acp::is_request(method) || OTHER_REQUESTS.contains(&method)
 }
 
 /// Where parameters hold what only some may pass on.
@@ -185,14 +154,13 @@ fn agent_option(params: &Raw<'_>) -> Option<String> {
     if params.get("mcpServers").is_some_and(|servers| !is_empty(&servers)) {
         return Some("mcpServers".to_owned());
     }
-    let meta = params.get("_meta").filter(|meta| meta.as_str() != "null")?;
+    let meta = params.get(META).filter(|meta| meta.as_str() != "null")?;
     if !meta.is_object() {
-        return Some("_meta".to_owned());
+        return Some(META.to_owned());
     }
-    let is_harmless =
-        |key: &str| HARMLESS_META.contains(&key) || OWN_META.iter().any(|prefix| key.starts_with(prefix));
+    let is_harmless = |key: &str| HARMLESS_META.contains(&key) || is_own_key(key);
     let key = meta.entries().map(|(key, _)| key.into_owned()).find(|key| !is_harmless(key));
-    key.map(|key| format!("_meta/{key}"))
+    key.map(|key| format!("{META}/{key}"))
 }
 
 fn missing_folder() -> Refusal {

@@ -1,12 +1,10 @@
 //! What the hub says of itself in the place of an agent.
 
 use switchboard_acp::Raw;
+use switchboard_acp::extensions::AGENT_VERSION;
 
 use super::hosting::Description;
 use super::lines::merged;
-
-/// Where the answer to `initialize` tells which version the agent speaks itself.
-const AGENT_VERSION: &str = "switchboard/agentVersion";
 
 /// How much of a stream can be had again: all that the log has. A number is asked for, so it is a large one.
 pub(crate) const RESUMABLE: &str =
@@ -24,11 +22,6 @@ pub(super) fn has_titles(description: &Description) -> bool {
 /// The answer to `initialize`: what the agent said, with what the hub can do itself.
 pub(super) fn of_hub(description: &Description) -> String {
     let Ok(agent) = Raw::parse(description.result.as_str()) else { return "{}".to_owned() };
-    let meta = agent.get("_meta");
-    let meta = merged(
-        meta.as_ref().filter(|meta| meta.is_object()),
-        &[(AGENT_VERSION, &description.version.to_string())],
-    );
     let capabilities = agent.get("capabilities");
     let session = capabilities.as_ref().and_then(|known| known.get("session").map(Raw::into_owned));
     let session =
@@ -37,6 +30,9 @@ pub(super) fn of_hub(description: &Description) -> String {
         capabilities.as_ref().filter(|known| known.is_object()),
         &[("session", &session), ("transport", RESUMABLE)],
     );
-    let changed = [("protocolVersion", "2"), ("capabilities", &*capabilities), ("_meta", &*meta)];
-    merged(Some(&agent), &changed)
+    let told = merged(Some(&agent), &[("protocolVersion", "2"), ("capabilities", &*capabilities)]);
+    match Raw::parse(told.as_str()) {
+        Ok(told) => AGENT_VERSION.set(&told, u64::from(description.version)).to_string(),
+        Err(_) => told,
+    }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use switchboard_acp::Correlator;
+use switchboard_acp::extensions::Author;
 use switchboard_acp::rpc::RequestId;
 use switchboard_store::Role;
 
@@ -175,9 +176,10 @@ impl Connection {
         self.who.role >= Role::Use && self.who.sees_all()
     }
 
-    /// Who answers, for the log.
-    pub(super) fn signature(&self) -> serde_json::Value {
-        serde_json::json!({"token": &*self.who.name, "client": self.client.0, "version": self.client.1})
+    /// Returns the client as the author of a record.
+    pub(super) fn signature(&self) -> Author<'static> {
+        let (client, version) = self.client.clone();
+        Author::new().token(self.who.name.to_string()).client(client).version(version)
     }
 }
 

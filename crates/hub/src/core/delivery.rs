@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
+use switchboard_acp::extensions::{CURSOR, META, QUESTIONS};
 use switchboard_acp::rpc::{Message, Notification, RequestId, codes};
-use switchboard_acp::{Raw, Side, Wire, WireFormat, v2};
+use switchboard_acp::{Meta, Raw, Side, Wire, WireFormat, v2};
 use switchboard_session::{may_name_sessions, rename_sessions};
 use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;
@@ -478,9 +479,9 @@ fn update_line(text: SharedText, id: &SessionId, cursor: Option<String>) -> ToCl
 /// The update that says what a session is at, under the cursor of what was told before it; and how many questions are asked
 /// next, so that a client which was cut off knows what is asked no more.
 fn state_line(id: &str, state: &str, sequence: u64, questions: usize) -> SharedText {
-    let cursor = lines::quoted(&lines::cursor(id, sequence));
-    let meta = lines::merged(None, &[(lines::CURSOR, &cursor), (lines::QUESTIONS, &questions.to_string())]);
-    let params =
-        lines::merged(None, &[("sessionId", &lines::quoted(id)), ("update", state), ("_meta", &meta)]);
+    let meta = [CURSOR.entry(lines::cursor(id, sequence)), QUESTIONS.entry(questions as u64)];
+    let meta = Meta::from_entries(meta);
+    let params = [("sessionId", &*lines::quoted(id)), ("update", state), (META, meta.as_raw().as_str())];
+    let params = lines::merged(None, &params);
     format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{params}}}"#).into()
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use switchboard_acp::extensions::{HubRecord, PromptRecord};
 use switchboard_acp::rpc::{Message, RequestId, codes};
 use switchboard_acp::{Correlator, OpenRequest, Raw, Side, Wire, WireFormat};
 use switchboard_store::Channel;
@@ -354,8 +355,9 @@ impl Core {
     /// A prompt has failed without an answer of the agent: who repeats it gets the same answer.
     fn prompt_failed(&mut self, id: &SessionId, operation: Option<&str>, error: &Outcome) {
         if let (Some(operation), Outcome::Error(text)) = (operation, error) {
-            let error: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
-            self.note(id, &json!({"hub": "prompt failed", "operation": operation, "error": error}));
+            let record = PromptRecord::new().operation(operation);
+            let error = Raw::parse(text.as_str()).ok();
+            self.note(id, &HubRecord::PromptFailed(PromptRecord { error, ..record }));
         }
     }
 

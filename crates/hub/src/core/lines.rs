@@ -4,30 +4,9 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::replay::Held;
+use switchboard_acp::extensions::{CURSOR, DECIDER, META, REMEMBERED, REQUEST, TURN, is_hub_key};
 use switchboard_acp::rpc::{Message, RequestId, RpcError};
 use switchboard_acp::{Raw, Text, Wire, WireFormat};
-
-/// The key under which an update tells its place in the log.
-pub(crate) const CURSOR: &str = "acp/cursor";
-/// The key under which a client names a request so that it can be repeated.
-pub(crate) const OPERATION: &str = "switchboard/operationId";
-/// Where the state of a session that a client goes on with says how many questions follow.
-pub(crate) const QUESTIONS: &str = "switchboard/questions";
-
-/// Where the answer to a prompt tells a client that has asked for it how the work on it ended, or `null` where it has not:
-/// what was told before is the end of somebody else's.
-pub(crate) const TURN: &str = "switchboard/turn";
-/// Where an answer to a question says that no person gave it, and what did.
-pub(crate) const DECIDER: &str = "switchboard/decider";
-/// Marks the end of a turn that the agent did not end, and a session whose agent did not stop after a cancellation.
-pub(crate) const UNRESPONSIVE: &str = "switchboard/unresponsive";
-/// Says of a request that it is about what the agent itself remembers, and not about the hub's sessions.
-pub(crate) const REMEMBERED: &str = "switchboard/remembered";
-/// Where the answer to a request that gave a session of the agent a log tells the hub's id of it.
-pub(crate) const ADOPTED: &str = "switchboard/session";
-
-/// The key under which a question tells the id that the agent gave it, which is the one in the log.
-pub(crate) const REQUEST: &str = "switchboard/request";
 
 /// How many characters of what a client has named are told again: ids and folders are shorter.
 const NAMED: usize = 1024;
@@ -94,10 +73,10 @@ fn push_params(out: &mut String, params: Option<&Raw<'_>>, rewrite: Rewrite<'_>)
                 push_string(out, session);
             }
             // What had nothing but the hub's own is as it was before that was added.
-            ("_meta", _) if rewrite.drops_own && !rewrite.adds_meta() && is_own_alone(&value) => {
+            (META, _) if rewrite.drops_own && !rewrite.adds_meta() && is_own_alone(&value) => {
                 has_meta = true;
             }
-            ("_meta", _) if rewrite.adds_meta() || rewrite.drops_own => {
+            (META, _) if rewrite.adds_meta() || rewrite.drops_own => {
                 has_meta = true;
                 separate(out);
                 out.push_str(r#""_meta":"#);
@@ -122,7 +101,7 @@ fn push_params(out: &mut String, params: Option<&Raw<'_>>, rewrite: Rewrite<'_>)
 /// Whether metadata has keys, and only those that only the hub understands.
 fn is_own_alone(meta: &Raw<'_>) -> bool {
     let mut keys = meta.entries().map(|(key, _)| key).peekable();
-    keys.peek().is_some() && keys.all(|key| matches!(&*key, CURSOR | REQUEST | OPERATION | REMEMBERED))
+    keys.peek().is_some() && keys.all(|key| is_hub_key(&key))
 }
 
 fn push_meta(out: &mut String, meta: Option<&Raw<'_>>, rewrite: Rewrite<'_>) {
@@ -130,7 +109,7 @@ fn push_meta(out: &mut String, meta: Option<&Raw<'_>>, rewrite: Rewrite<'_>) {
     let mut first = true;
     if let Some(cursor) = rewrite.cursor {
         first = false;
-        push_string(out, CURSOR);
+        push_string(out, CURSOR.name());
         out.push(':');
         push_string(out, cursor);
     }
@@ -138,13 +117,12 @@ fn push_meta(out: &mut String, meta: Option<&Raw<'_>>, rewrite: Rewrite<'_>) {
         if !std::mem::take(&mut first) {
             out.push(',');
         }
-        push_string(out, REQUEST);
+        push_string(out, REQUEST.name());
         out.push(':');
         push_id(out, request);
     }
     for (key, value) in meta.into_iter().flat_map(Raw::entries) {
-        if matches!(&*key, CURSOR | REQUEST) || (rewrite.drops_own && matches!(&*key, OPERATION | REMEMBERED))
-        {
+        if [CURSOR.name(), REQUEST.name()].contains(&&*key) || (rewrite.drops_own && is_hub_key(&key)) {
             continue;
         }
         if !std::mem::take(&mut first) {
@@ -206,9 +184,8 @@ impl Outcome {
     pub(crate) fn of_turn(self, ended: Option<&str>) -> Self {
         let Outcome::Result(text) = &self else { return self };
         let Some(result) = Raw::parse(text.as_str()).ok().filter(Raw::is_object) else { return self };
-        let meta = result.get("_meta").filter(Raw::is_object);
-        let meta = merged(meta.as_ref(), &[(TURN, ended.unwrap_or("null"))]);
-        Outcome::Result(merged(Some(&result), &[("_meta", &meta)]))
+        let Ok(ended) = Raw::parse(ended.unwrap_or("null").to_owned()) else { return self };
+        Outcome::Result(TURN.set(&result, ended).to_string())
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -343,25 +320,17 @@ pub(crate) fn text_of<'r>(params: Option<&'r Raw<'_>>, key: &str) -> Option<Text
     Some(text.into())
 }
 
-/// A text in the `_meta` of the parameters.
-pub(crate) fn meta_text(params: Option<&Raw<'_>>, key: &str) -> Option<String> {
-    let meta = params?.get("_meta")?;
-    let value = meta.get(key)?;
-    Some(value.as_text()?.into_owned())
-}
-
 /// A result without what only the hub understands.
 pub(crate) fn without_own(result: &Raw<'_>) -> String {
-    match result.get("_meta").filter(|meta| meta.get(DECIDER).is_some()) {
+    match result.get(META).filter(|meta| meta.get(DECIDER.name()).is_some()) {
         None => result.as_str().to_owned(),
-        Some(meta) => merged(Some(result), &[("_meta", &without(&meta, DECIDER))]),
+        Some(meta) => merged(Some(result), &[(META, &without(&meta, DECIDER.name()))]),
     }
 }
 
 /// Whether a request is about what the agent itself remembers.
 pub(crate) fn is_about_memory(params: Option<&Raw<'_>>) -> bool {
-    let meta = params.and_then(|params| params.get("_meta"));
-    meta.is_some_and(|meta| meta.get(REMEMBERED).is_some_and(|value| value.as_str() == "true"))
+    params.is_some_and(|params| REMEMBERED.is_set(params))
 }
 
 /// A key that an object, or the object in its `_meta`, has twice.
@@ -370,7 +339,7 @@ pub(crate) fn duplicate(object: &Raw<'_>) -> Option<String> {
         let mut seen = std::collections::HashSet::new();
         object.entries().map(|(key, _)| key.into_owned()).find(|key| !seen.insert(key.clone()))
     };
-    first(object).or_else(|| first(&object.get("_meta")?))
+    first(object).or_else(|| first(&object.get(META)?))
 }
 
 /// A position in the log of a session, as clients see it.

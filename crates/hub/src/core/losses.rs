@@ -8,11 +8,12 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use switchboard_acp::Raw;
+use switchboard_acp::extensions::LossNotification;
+use switchboard_acp::{Raw, Wire, WireFormat};
 use switchboard_bridge::Loss;
 use switchboard_store::{Channel, Role};
 
-use super::lines::{named, text_of};
+use super::lines::named;
 use super::memory::OF_SUBAGENT;
 use super::{ConnectionId, Core, SessionId};
 
@@ -65,14 +66,16 @@ impl Core {
         if self.needs(connection, Role::Answer).is_err() {
             return;
         }
-        let loss = params.and_then(|params| params.get("loss")).filter(Raw::is_object);
-        let (Some(session), Some(loss)) = (text_of(params, "sessionId"), loss) else {
+        let reported = params
+            .and_then(|params| LossNotification::decode_tolerant(params.as_str(), WireFormat::Any).ok())
+            .filter(|(reported, _)| reported.loss.is_object());
+        let Some((LossNotification { session_id, loss, .. }, _)) = reported else {
             return self.tell("a client reported a loss without a session or without naming it".to_owned());
         };
         if loss.as_str().len() > REPORTED {
             return self.tell(format!("a client reported a loss of more than {REPORTED} bytes"));
         }
-        self.record_loss(connection, &session, loss.as_str());
+        self.record_loss(connection, &session_id, loss.as_str());
     }
 
     fn record_loss(&mut self, connection: ConnectionId, session: &str, text: &str) {

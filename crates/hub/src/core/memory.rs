@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use switchboard_acp::extensions::{HubRecord, PromptRecord, QuestionRecord};
 use switchboard_acp::rpc::{CancelRequestNotification, Message, Request, RequestId, codes};
 use switchboard_acp::{Moment, Raw, Side, Wire, WireFormat, v2};
 use switchboard_session::{
@@ -400,28 +401,22 @@ impl Memory {
 
     /// Something that the hub wrote down itself.
     fn note(&mut self, text: &str) {
-        let Ok(note) = Raw::parse(text) else { return };
-        let word = |key: &str| text_of(Some(&note), key).map(Cow::into_owned);
-        let number = |key: &str| note.get(key).and_then(|number| number.as_str().trim().parse::<i64>().ok());
-        match word("hub").as_deref() {
-            Some("agent session") => {
-                let before = std::mem::replace(&mut self.agent_session, word("id"));
-                let before = before.filter(|before| Some(before) != self.agent_session.as_ref());
-                if let (Some(before), Some(id)) = (&before, &self.agent_session) {
-                    self.conversation.rename(before, id);
+        match HubRecord::parse(text) {
+            Some(HubRecord::AgentSession(record)) => {
+                let id = record.id.into_owned();
+                if let Some(before) = self.agent_session.replace(id.clone()).filter(|before| *before != id) {
+                    self.conversation.rename(&before, &id);
+                    self.earlier.push(before);
                 }
-                self.earlier.extend(before);
             }
-            Some("prompt") => {
-                let Some(name) = word("operation") else { return };
+            Some(HubRecord::Prompt(PromptRecord { operation: Some(name), request, .. })) => {
                 while self.operations.len() >= OPERATIONS {
                     self.operations.pop_front();
                 }
-                let request = number("request").map(RequestId::Number);
+                let (name, request) = (name.into_owned(), request.map(Wire::into_owned));
                 self.operations.push_back(Operation { name, request, outcome: None, ended: None });
             }
-            Some("prompt undelivered") => {
-                let Some(request) = number("request").map(RequestId::Number) else { return };
+            Some(HubRecord::PromptUndelivered(PromptRecord { request: Some(request), .. })) => {
                 self.conversation.forget_call(&request, true);
                 // Who repeats it finds it among those that wait.
                 let is_it =
@@ -430,20 +425,15 @@ impl Memory {
                     self.operations.remove(place);
                 }
             }
-            Some("unanswered") => {
-                let place = number("question").and_then(|place| u64::try_from(place).ok());
-                if let Some(question) = place.and_then(|place| self.questions.remove(&place)) {
+            Some(HubRecord::Unanswered(QuestionRecord { question: Some(place), .. })) => {
+                if let Some(question) = self.questions.remove(&place) {
                     let gone = Decider::ConnectionEnd;
                     let _ = self.conversation.dismiss(&question.id, gone, Moment::default());
                 }
             }
-            Some("prompt failed") => {
-                let name = word("operation");
-                if let Some(operation) =
-                    self.operations.iter_mut().find(|known| Some(&known.name) == name.as_ref())
-                {
-                    operation.outcome =
-                        note.get("error").map(|error| Outcome::Error(error.as_str().to_owned()));
+            Some(HubRecord::PromptFailed(PromptRecord { operation: Some(name), error, .. })) => {
+                if let Some(operation) = self.operations.iter_mut().find(|known| known.name == name) {
+                    operation.outcome = error.map(|error| Outcome::Error(error.as_str().to_owned()));
                 }
             }
             _ => {}

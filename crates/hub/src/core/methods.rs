@@ -5,12 +5,13 @@ use std::sync::Arc;
 use serde_json::json;
 use switchboard_acp::Raw;
 use switchboard_acp::detect::Handshake;
+use switchboard_acp::extensions::{ActRecord, CURSOR, HubRecord, OPERATION_ID, REPORTS_TURNS};
 use switchboard_acp::rpc::{RequestId, codes};
 use switchboard_store::{Channel, Role};
 
 use super::connection::{ATTACHMENTS, Connection, Start};
 use super::hosting::{Host, Purpose};
-use super::lines::{self, CURSOR, OPERATION, Outcome};
+use super::lines::{self, Outcome};
 use super::memory::Memory;
 use super::requests::{ClientRequest, Named, Refusal, WAITING, client_mut};
 use super::session::{Prompt, Session};
@@ -44,9 +45,7 @@ impl Core {
         let can = |mode: &str| {
             elicitation.as_ref().is_some_and(|known| known.get(mode).is_some_and(|mode| mode.is_object()))
         };
-        let meta = params.and_then(|params| params.get("_meta").map(Raw::into_owned));
-        client.is_told_of_turns =
-            meta.is_some_and(|meta| meta.get(lines::TURN).is_some_and(|asks| asks.as_str() == "true"));
+        client.is_told_of_turns = params.is_some_and(|params| REPORTS_TURNS.is_set(params));
         (client.can_show_forms, client.can_open_addresses) = (can("form"), can("url"));
         let agent = client.agent;
         let Some(description) = self.descriptions.get(agent).cloned().flatten() else {
@@ -152,31 +151,29 @@ impl Core {
             return Ok(());
         }
         let Some(known) = self.sessions.get(&session) else { return Ok(()) };
-        let start =
-            match (lines::meta_text(params, CURSOR), params.and_then(|params| params.get("replayFrom"))) {
-                (Some(cursor), _) => {
-                    match lines::held(&session, &cursor).filter(|held| held.end <= known.next) {
-                        Some(held) => Start::After(held),
-                        None => {
-                            let cursor = lines::named(&cursor);
-                            let message =
-                                format!("{cursor} is no place in {session}; resume with replayFrom");
-                            let data = json!({"cursor": cursor, "reason": "unknown_cursor"});
-                            return Err((codes::INVALID_PARAMS, message, Some(data)));
-                        }
-                    }
+        let start = match params
+            .map(|params| (CURSOR.of(params), params.get("replayFrom")))
+            .unwrap_or_default()
+        {
+            (Some(cursor), _) => match lines::held(&session, &cursor).filter(|held| held.end <= known.next) {
+                Some(held) => Start::After(held),
+                None => {
+                    let cursor = lines::named(&cursor);
+                    let message = format!("{cursor} is no place in {session}; resume with replayFrom");
+                    let data = json!({"cursor": cursor, "reason": "unknown_cursor"});
+                    return Err((codes::INVALID_PARAMS, message, Some(data)));
                 }
-                (None, Some(from)) if from.is_object() => {
-                    let kind =
-                        from.get("type").and_then(|kind| kind.as_text().map(std::borrow::Cow::into_owned));
-                    if kind.as_deref() != Some("start") {
-                        let message = "at /params/replayFrom: expected {\"type\": \"start\"}".to_owned();
-                        return Err((codes::INVALID_PARAMS, message, None));
-                    }
-                    Start::Beginning
+            },
+            (None, Some(from)) if from.is_object() => {
+                let kind = from.get("type").and_then(|kind| kind.as_text().map(std::borrow::Cow::into_owned));
+                if kind.as_deref() != Some("start") {
+                    let message = "at /params/replayFrom: expected {\"type\": \"start\"}".to_owned();
+                    return Err((codes::INVALID_PARAMS, message, None));
                 }
-                _ => Start::Now,
-            };
+                Start::Beginning
+            }
+            _ => Start::Now,
+        };
         let answer = Outcome::Result(known.opened_result());
         self.attach(connection, &session, start, Some((id.clone(), answer)));
         Ok(())
@@ -274,7 +271,7 @@ impl Core {
             self.ask_at_prompt(connection, &session);
             return self.elsewhere(&session, connection, line);
         }
-        let operation = lines::meta_text(params, OPERATION);
+        let operation = params.and_then(|params| OPERATION_ID.of(params));
         if let Some(operation) = &operation
             && self.is_repeated(connection, id, &session, operation)
         {
@@ -351,13 +348,13 @@ impl Core {
 
     /// Ends a session for all.
     pub(super) fn end_session(&mut self, connection: ConnectionId, session: &SessionId) {
-        let by = self.connections.get(&connection).map(Connection::signature).unwrap_or_default();
+        let by = self.author(connection);
         self.cancel_prompts(session);
         self.cancel_questions(session, &by);
         let Some(known) = self.sessions.get(session) else { return };
         let (host, agent_session) = (known.host, known.agent_session().map(str::to_owned));
         let is_busy = known.memory.as_ref().is_some_and(Memory::is_busy);
-        self.note(session, &json!({"hub": "closed", "by": by}));
+        self.note(session, &HubRecord::Closed(ActRecord::new().by(by)));
         if let (Some(host), Some(agent_session)) = (host, &agent_session) {
             self.tell_host(
                 host,

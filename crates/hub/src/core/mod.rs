@@ -17,6 +17,7 @@ pub(crate) mod lines;
 mod listing;
 pub(crate) mod losses;
 pub(crate) mod memory;
+mod method_table;
 mod methods;
 mod notices;
 mod notifications;
@@ -45,6 +46,7 @@ mod unresponsive;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
+use switchboard_acp::extensions::{Author, HubRecord};
 use switchboard_acp::rpc::{Message, RequestId, codes};
 use switchboard_acp::{Raw, Side};
 use switchboard_store::{Channel, Role};
@@ -61,7 +63,6 @@ pub(crate) use memory::Memory;
 use session::Session;
 pub use sharing::HubAbout;
 pub(crate) use sharing::Owned;
-pub use unresponsive::END_AGENT;
 
 /// A client's connection.
 pub(crate) type ConnectionId = u64;
@@ -72,9 +73,6 @@ pub(crate) type SessionId = Arc<str>;
 
 /// How many logs are read at a time after the hub was cut off.
 const RECOVERIES: usize = 4;
-
-/// The notification by which a client that translates for itself reports a loss: `{sessionId, loss}`.
-pub const LOSS_METHOD: &str = "_switchboard/loss";
 
 /// Error: the role of a token does not allow it.
 pub(crate) const FORBIDDEN: i32 = -32004;
@@ -323,7 +321,7 @@ pub struct SessionSummary {
 pub struct QueuedPrompt {
     /// The beginning of what it says.
     pub text: String,
-    /// What its client calls it (`switchboard/operationId`), so that it knows its own among all.
+    /// What its client calls it ([`OPERATION_ID`](switchboard_acp::extensions::OPERATION_ID)), so that it knows its own among all.
     pub operation: Option<String>,
 }
 
@@ -639,8 +637,13 @@ impl Core {
     }
 
     /// Writes down something that only the hub knows.
-    fn note(&mut self, id: &SessionId, note: &serde_json::Value) {
-        let _ = self.append(id, Channel::Hub, note.to_string());
+    fn note(&mut self, id: &SessionId, record: &HubRecord<'_>) {
+        let _ = self.append(id, Channel::Hub, record.to_json());
+    }
+
+    /// Returns a client as the author of a record; an empty one where it is gone.
+    fn author(&self, connection: ConnectionId) -> Author<'static> {
+        self.connections.get(&connection).map_or_else(Author::new, Connection::signature)
     }
 
     /// Sends a client what stands at no place of a log, in the stream of a session or in none.

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use switchboard_acp::extensions::{Author, HubRecord, PromptRecord, QuestionRecord};
 use switchboard_acp::rpc::Message;
-use switchboard_acp::{Raw, WireFormat};
+use switchboard_acp::{Raw, Wire, WireFormat};
 use switchboard_store::Channel;
 use switchboard_transport::SharedText;
 
@@ -16,7 +17,7 @@ use super::{ConnectionId, Core, SessionId, lines};
 const ACTS: usize = 1024;
 
 /// A prompt has come.
-pub(super) fn received(prompt: Option<&Raw<'_>>, by: &Value, from: Option<ConnectionId>) -> Value {
+pub(super) fn received(prompt: Option<&Raw<'_>>, by: &Author<'_>, from: Option<ConnectionId>) -> Value {
     let prompt = prompt.map(Raw::to_value);
     json!({"sessionUpdate": "prompt_received", "prompt": prompt, "sentBy": sender(by, from)})
 }
@@ -25,13 +26,13 @@ pub(super) fn received(prompt: Option<&Raw<'_>>, by: &Value, from: Option<Connec
 pub(super) fn resolved(
     question: &Question,
     outcome: &Value,
-    by: &Value,
+    by: &Author<'_>,
     from: Option<ConnectionId>,
 ) -> Value {
     let call = question.params.to_value().pointer("/subject/toolCall/toolCallId").cloned();
     let mut sender = sender(by, from);
-    if let Some(rule) = by.get("policy") {
-        sender["policy"] = rule.clone();
+    if by.is_policy() {
+        sender["policy"] = json!(by.policy.value());
     }
     json!({
         "sessionUpdate": "permission_resolved", "toolCallId": call,
@@ -39,14 +40,14 @@ pub(super) fn resolved(
     })
 }
 
-fn sender(by: &Value, from: Option<ConnectionId>) -> Value {
-    json!({"clientId": from.map(|from| from.to_string()), "name": by["client"], "version": by["version"]})
+fn sender(by: &Author<'_>, from: Option<ConnectionId>) -> Value {
+    json!({"clientId": from.map(|from| from.to_string()), "name": by.client, "version": by.version})
 }
 
 /// A prompt that another hub has written down, and whose text comes next.
 #[derive(Debug)]
 pub(super) struct Announced {
-    by: Value,
+    by: Author<'static>,
     operation: Option<String>,
 }
 
@@ -106,23 +107,21 @@ impl Core {
             return None;
         }
         match channel {
-            Channel::Hub => {
-                let note: Value = serde_json::from_str(text).ok()?;
-                match note["hub"].as_str()? {
-                    "prompt" => {
-                        let operation = note["operation"].as_str().map(str::to_owned);
-                        let announced = Announced { by: note["by"].clone(), operation };
-                        self.sessions.get_mut(id)?.announced = Some(announced);
-                        None
-                    }
-                    "answered" => {
-                        let place = note["question"].as_u64()?;
-                        let update = resolved(self.question(id, place)?, &note["outcome"], &note["by"], None);
-                        Some((update, self.whose(id, &Act::Answer(place))))
-                    }
-                    _ => None,
+            Channel::Hub => match HubRecord::parse(text)?.into_owned() {
+                HubRecord::Prompt(PromptRecord { by, operation, .. }) => {
+                    let by = by.unwrap_or_else(Author::new);
+                    let announced = Announced { by, operation: operation.map(Into::into) };
+                    self.sessions.get_mut(id)?.announced = Some(announced);
+                    None
                 }
-            }
+                HubRecord::Answered(QuestionRecord { question: Some(place), outcome, by, .. }) => {
+                    let outcome = outcome.map(|outcome| outcome.to_value()).unwrap_or_default();
+                    let by = by.unwrap_or_else(Author::new);
+                    let update = resolved(self.question(id, place)?, &outcome, &by, None);
+                    Some((update, self.whose(id, &Act::Answer(place))))
+                }
+                _ => None,
+            },
             Channel::ToAgent => {
                 let Announced { by, operation } = announced?;
                 let Ok(Message::Request(request)) = Message::decode(text, WireFormat::Any) else {

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use serde_json::json;
+use switchboard_acp::extensions::{ActRecord, HubRecord, LOSS_METHOD, OPERATION_ID};
 use switchboard_acp::rpc::{Notification, RequestId, codes};
 use switchboard_acp::{Raw, Side};
 use switchboard_store::Channel;
 
-use super::LOSS_METHOD;
-use super::authorization::is_request;
-use super::connection::{ATTACHMENTS, Connection, Phase};
+use super::connection::{ATTACHMENTS, Phase};
 use super::delivery::NoSuchPlace;
-use super::lines::{self, OPERATION, Outcome, Rewrite};
+use super::lines::{self, Outcome, Rewrite};
 use super::memory::request_named;
+use super::method_table::{Form, Method, is_request};
 use super::requests::{Named, Refusal};
 use super::{ConnectionId, Core, HostId, Output, SessionId};
 
@@ -32,7 +32,9 @@ impl Core {
         if is_request(method) {
             return self.drop_notification(connection, method, "this method is a request and needs an id");
         }
-        if let Err((_, reason, _)) = self.authorize(connection, method, params) {
+        if let Err((_, reason, _)) =
+            self.authorize(connection, Method::of(method, Form::Notification), params)
+        {
             return self.drop_notification(connection, method, &reason);
         }
         match method {
@@ -100,7 +102,7 @@ impl Core {
     /// that comes late must not end work that began after it.
     pub(super) fn is_heard(&mut self, connection: ConnectionId, params: Option<&Raw<'_>>) -> bool {
         let Some(client) = self.connections.get(&connection) else { return true };
-        let Some(operation) = lines::meta_text(params, OPERATION) else { return false };
+        let Some(operation) = params.and_then(|params| OPERATION_ID.of(params)) else { return false };
         let key = client.who.key();
         let is_heard = self.answers.get(&key, &operation).is_some();
         self.answers.keep(&key, operation, Outcome::Result("{}".to_owned()));
@@ -115,12 +117,12 @@ impl Core {
         let (Some(host), Some(own)) = (known.host, known.agent_session().map(str::to_owned)) else {
             return self.cancel_prompts(session);
         };
-        let by = self.connections.get(&connection).map(Connection::signature).unwrap_or_default();
+        let by = self.author(connection);
         let name = child.as_deref().unwrap_or(&own);
         let params = Raw::from(json!({"sessionId": name}));
         let line = lines::call(None, "session/cancel", Some(&params), Rewrite::default());
         if !is_told {
-            self.note(session, &json!({"hub": "cancelled", "by": by}));
+            self.note(session, &HubRecord::Cancelled(ActRecord::new().by(by.clone())));
             let _ = self.append(session, Channel::ToAgent, line.as_str());
             self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(session)) });
         }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::json;
+use switchboard_acp::extensions::{ADOPTED_SESSION, AgentSessionRecord, HubRecord, PromptRecord};
 use switchboard_acp::rpc::{Message, RequestId, codes};
 use switchboard_acp::{Raw, Side, Wire, WireFormat};
 use switchboard_store::{Channel, Role};
@@ -167,7 +168,7 @@ impl Core {
                     self.forget(&id);
                     return;
                 }
-                self.note(&id, &json!({"hub": "agent session", "id": agent_session}));
+                self.note(&id, &HubRecord::AgentSession(AgentSessionRecord::new(&*agent_session)));
                 let purpose = Purpose::Adopt { session: Arc::clone(&id), client: client.clone() };
                 let params = in_folder(&params, &folder);
                 let rewrite = Rewrite { drops_own: true, ..Rewrite::default() };
@@ -201,12 +202,8 @@ impl Core {
         let _ = self.append(id, Channel::ToClient, line);
         self.output.push_back(Output::Changed { session: Arc::clone(id) });
         let result = Raw::parse(result.as_str()).ok().filter(Raw::is_object);
-        let meta = result.as_ref().and_then(|result| result.get("_meta").map(Raw::into_owned));
-        let meta = lines::merged(
-            meta.as_ref().filter(|meta| meta.is_object()),
-            &[(lines::ADOPTED, &lines::quoted(id))],
-        );
-        let told = Outcome::Result(lines::merged(result.as_ref(), &[("_meta", &meta)]));
+        let result = result.unwrap_or_else(|| Raw::from(json!({})));
+        let told = Outcome::Result(ADOPTED_SESSION.set(&result, &**id).to_string());
         self.attach(client.0, id, Start::Beginning, Some((client.1.clone(), told)));
     }
 
@@ -307,7 +304,7 @@ impl Core {
             return;
         };
         let agent_session = agent_session.into_owned();
-        self.note(id, &json!({"hub": "agent session", "id": agent_session}));
+        self.note(id, &HubRecord::AgentSession(AgentSessionRecord::new(&*agent_session)));
         let _ = self.append(id, Channel::ToClient, answer);
         self.output.push_back(Output::Changed { session: Arc::clone(id) });
         let told = with_session(result, id);
@@ -467,7 +464,7 @@ impl Core {
         let agent_session = session.agent_session().unwrap_or_default().to_owned();
         let Prompt { connection, id: request, params, operation, redeliveries } = prompt;
         let client = (connection, request);
-        let by = self.connections.get(&connection).map(super::connection::Connection::signature);
+        let by = self.author(connection);
         let purpose = Purpose::Prompt {
             session: Arc::clone(id),
             client: client.clone(),
@@ -489,10 +486,10 @@ impl Core {
         if let Some(asked) = asked {
             asked.at_host = Some((host, number));
         }
-        let by = by.unwrap_or_default();
         let prompt = params.get("prompt");
         self.notice(id, &received(prompt.as_ref(), &by, Some(connection)), Some(connection));
-        self.note(id, &json!({"hub": "prompt", "request": number, "operation": operation, "by": by}));
+        let record = PromptRecord::new().request(number).by(by);
+        self.note(id, &HubRecord::Prompt(PromptRecord { operation: operation.map(Into::into), ..record }));
         let _ = self.append(id, Channel::ToAgent, line.as_str());
         self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(id)) });
     }

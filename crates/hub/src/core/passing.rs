@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use switchboard_acp::extensions::{Author, OPERATION_ID};
 use switchboard_acp::rpc::{Message, RequestId, codes};
 use switchboard_acp::{Raw, Side, Wire, WireFormat};
 use switchboard_store::Role;
 
 use super::connection::Asked;
-use super::lines::{self, OPERATION, Outcome, Rewrite};
+use super::lines::{self, Outcome, Rewrite};
 use super::notices::Act;
 use super::requests::{Refusal, WAITING};
 use super::{ConnectionId, Core, Identity, Output, SessionId};
@@ -93,7 +94,7 @@ impl Core {
         });
         if let Ok(Message::Request(request)) = Message::decode(&line, WireFormat::Any)
             && request.method == "session/prompt"
-            && let Some(name) = lines::meta_text(request.params.as_ref(), OPERATION)
+            && let Some(name) = request.params.as_ref().and_then(|params| OPERATION_ID.of(params))
         {
             self.acted(id, Act::Prompt(name), connection);
         }
@@ -108,17 +109,13 @@ impl Core {
             Ok(Message::Notification(call)) => (None, call.method, call.params),
             _ => return Arc::clone(line),
         };
-        if lines::meta_text(params.as_ref(), OPERATION).is_some() {
+        let params = params.unwrap_or_else(|| Raw::from(json!({})));
+        if OPERATION_ID.of(&params).is_some() {
             return Arc::clone(line);
         }
         let name = format!("{}.{ticket}", self.options.name.as_deref().unwrap_or_default());
-        let meta = params.as_ref().and_then(|params| params.get("_meta")).filter(Raw::is_object);
-        let meta = lines::merged(meta.as_ref(), &[(OPERATION, &lines::quoted(&name))]);
-        let params = lines::merged(params.as_ref(), &[("_meta", &meta)]);
-        match Raw::parse(params) {
-            Ok(params) => lines::call(id.as_ref(), &method, Some(&params), Rewrite::default()).into(),
-            Err(_) => Arc::clone(line),
-        }
+        let params = OPERATION_ID.set(&params, name);
+        lines::call(id.as_ref(), &method, Some(&params), Rewrite::default()).into()
     }
 
     fn send_on(
@@ -150,7 +147,7 @@ impl Core {
         id: &SessionId,
         place: u64,
         outcome: &Outcome,
-        by: &Value,
+        by: &Author<'_>,
         (connection, line): (ConnectionId, &Arc<str>),
     ) {
         let hub = self.sessions.get(id).and_then(|session| session.hub.clone());
@@ -287,7 +284,7 @@ impl Core {
         let session = self.sessions.get(id)?;
         let attachment = self.connections.get(&connection)?.attachments.get(id)?;
         let is_told = attachment.place >= session.next && after.is_none_or(|after| attachment.place > after);
-        let operation = lines::meta_text(params, OPERATION).filter(|_| is_told)?;
+        let operation = params.and_then(|params| OPERATION_ID.of(params)).filter(|_| is_told)?;
         session.memory.as_ref()?.operation(&operation)?.ended.clone()
     }
 
@@ -352,7 +349,7 @@ impl Core {
             let outcome = word("result").map(|text| Outcome::Result(text.to_owned()));
             let outcome = outcome.or_else(|| word("error").map(|text| Outcome::Error(text.to_owned())));
             if let Some(outcome) = outcome {
-                self.settle(&id, place, &outcome, &message["by"], None);
+                self.settle(&id, place, &outcome, &Author::from_value(&message["by"]), None);
             }
             return self.serve(key, &id, &json!({"taken": true}));
         }

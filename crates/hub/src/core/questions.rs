@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use serde_json::json;
+use switchboard_acp::extensions::{Author, DECIDER, HubRecord, POLICY_DECISION, QuestionRecord};
 use switchboard_acp::rpc::{RequestId, Response};
-use switchboard_acp::{Raw, Side, Wire, WireFormat};
+use switchboard_acp::{Raw, Side, WireFormat};
 use switchboard_store::{Channel, Role};
 
 use super::connection::{About, Attachment, Phase, Topic};
@@ -34,13 +35,12 @@ impl Core {
     /// answer, everybody sees it: the call that was asked about, and by which rule.
     pub(super) fn judged(&mut self, id: &SessionId, place: u64, judgement: &Judgement) {
         let Some(question) = self.question(id, place).cloned() else { return };
+        let by = Author::from_value(&judgement.by);
         let Some(result) = &judgement.result else {
-            let request = id_value(&question.id);
-            let note = json!({"hub": "judged", "question": place, "request": request, "by": judgement.by});
-            self.note(id, &note);
+            self.note(id, &HubRecord::Judged(about(place, &question).by(by)));
             return self.pump_all(id);
         };
-        self.settle(id, place, &Outcome::Result(result.clone()), &judgement.by, None);
+        self.settle(id, place, &Outcome::Result(result.clone()), &by, None);
         let call =
             question.params.get("subject").and_then(|about| about.get("toolCall").map(Raw::into_owned));
         if let Some(call) = call.filter(Raw::is_object) {
@@ -69,10 +69,9 @@ impl Core {
                 lines::call(Some(&question.id), PERMISSION, Some(&question.params), Rewrite::default());
             let Some(judgement) = judge.again(&id, &session.known.folder, &line) else { continue };
             let Some(result) = &judgement.result else { continue };
-            let request = id_value(&question.id);
-            let note = json!({"hub": "judged", "question": place, "request": request, "by": judgement.by});
-            self.note(&id, &note);
-            self.settle(&id, place, &Outcome::Result(result.clone()), &judgement.by, None);
+            let by = Author::from_value(&judgement.by);
+            self.note(&id, &HubRecord::Judged(about(place, &question).by(by.clone())));
+            self.settle(&id, place, &Outcome::Result(result.clone()), &by, None);
             self.tell_judgement(&id, &question, &judgement);
             answered.push((id, question.id));
         }
@@ -82,11 +81,14 @@ impl Core {
     /// Tells everybody in a session what rules have answered.
     fn tell_judgement(&mut self, id: &SessionId, question: &Question, judgement: &Judgement) {
         let session = lines::text_of(Some(&question.params), "sessionId").unwrap_or_default();
-        let meta = json!({"switchboard/permission": {
-            "policy": judgement.by["policy"], "decision": judgement.by["decision"], "request": id_value(&question.id),
-        }});
-        let update =
-            json!({"sessionUpdate": "notice", "severity": "info", "title": judgement.notice, "_meta": meta});
+        let decided = json!({
+            "policy": judgement.by["policy"], "decision": judgement.by["decision"],
+            "request": Raw::of(&question.id, WireFormat::Any),
+        });
+        let meta = POLICY_DECISION.meta(Raw::from(decided));
+        let update = json!({
+            "sessionUpdate": "notice", "severity": "info", "title": judgement.notice, "_meta": meta.as_raw(),
+        });
         let _ = self.append(id, Channel::ToClient, lines::update(&session, &update.to_string()));
     }
 
@@ -144,9 +146,7 @@ impl Core {
     pub(super) fn answer(&mut self, connection: ConnectionId, response: &Response<'_>, line: &Arc<str>) {
         let Some(client) = self.connections.get_mut(&connection) else { return };
         let (outcome, decider) = match &response.outcome {
-            Ok(result) => {
-                (Outcome::Result(lines::without_own(result)), lines::meta_text(Some(result), lines::DECIDER))
-            }
+            Ok(result) => (Outcome::Result(lines::without_own(result)), DECIDER.of(result)),
             Err(_) => (Outcome::of(&response.outcome), None),
         };
         let Some(Topic { about, misfits }) = client.asked.get(Side::Agent, &response.id).cloned() else {
@@ -165,14 +165,12 @@ impl Core {
                 if let Outcome::Error(error) = &outcome {
                     return self.not_answered(connection, &id, place, &by, error);
                 }
-                if let (Some(decider), Some(by)) = (decider, by.as_object_mut()) {
-                    by.insert("decider".to_owned(), decider.into());
-                }
+                by.decider = decider.map(Into::into);
                 let reason = self.question(&id, place).and_then(|question| question.misfit(&outcome));
                 let outcome = match reason {
                     Some(reason) => {
-                        let note = json!({"hub": "answer does not fit", "question": place, "by": by, "reason": reason});
-                        self.note(&id, &note);
+                        let record = QuestionRecord::new().question(place).by(by.clone());
+                        self.note(&id, &HubRecord::AnswerDoesNotFit(record.reason(reason.clone())));
                         self.tell_misfit(connection, &id, &reason);
                         if misfits < MISFITS {
                             return self.ask_again(connection, &id, place, misfits + 1);
@@ -197,7 +195,7 @@ impl Core {
         connection: ConnectionId,
         id: &SessionId,
         place: u64,
-        by: &serde_json::Value,
+        by: &Author<'static>,
         error: &str,
     ) {
         let Some(client) = self.connections.get_mut(&connection) else { return };
@@ -206,11 +204,9 @@ impl Core {
         {
             client.asked.close(Side::Agent, &number.into());
         }
-        let Some(request) = self.question(id, place).map(|question| id_value(&question.id)) else { return };
-        let note = json!({
-            "hub": "not answered", "question": place, "request": request, "by": by, "error": parsed(error),
-        });
-        self.note(id, &note);
+        let Some(record) = self.question(id, place).map(|question| about(place, question)) else { return };
+        let record = QuestionRecord { error: Raw::parse(error).ok(), ..record.by(by.clone()) };
+        self.note(id, &HubRecord::NotAnswered(record));
         self.tell(format!("a client has no answer to a question of {id}, which stays open: {error}"));
     }
 
@@ -273,7 +269,7 @@ impl Core {
         id: &SessionId,
         place: u64,
         outcome: &Outcome,
-        by: &serde_json::Value,
+        by: &Author<'static>,
         from: Option<ConnectionId>,
     ) {
         let Some(question) = self.question(id, place).cloned() else { return };
@@ -282,10 +278,8 @@ impl Core {
             Outcome::Result(text) => json!({"result": parsed(text)}),
             Outcome::Error(text) => json!({"error": parsed(text)}),
         };
-        let note = json!({
-            "hub": "answered", "question": place, "request": id_value(&question.id), "by": by, "outcome": result,
-        });
-        self.note(id, &note);
+        let record = about(place, &question).by(by.clone()).outcome(result.clone());
+        self.note(id, &HubRecord::Answered(record));
         let line = lines::answer(&question.id, outcome);
         let _ = self.append(id, Channel::ToAgent, line.as_str());
         if let Some(host) = host {
@@ -300,7 +294,7 @@ impl Core {
     }
 
     /// The work is cancelled, and with it every question of a session.
-    pub(super) fn cancel_questions(&mut self, id: &SessionId, by: &serde_json::Value) {
+    pub(super) fn cancel_questions(&mut self, id: &SessionId, by: &Author<'static>) {
         let open: Vec<(u64, String)> = self
             .sessions
             .get(id)
@@ -316,17 +310,11 @@ impl Core {
 
     /// The agent that asked is gone: its questions can have no answer.
     pub(super) fn abandon_questions(&mut self, id: &SessionId, reason: &str) {
-        let open: Vec<(u64, serde_json::Value)> = self
-            .sessions
-            .get(id)
-            .and_then(|session| session.memory.as_ref())
-            .map(|memory| {
-                memory.questions.iter().map(|(place, question)| (*place, id_value(&question.id))).collect()
-            })
-            .unwrap_or_default();
-        for (place, request) in open {
-            let note = json!({"hub": "unanswered", "question": place, "request": request, "reason": reason});
-            self.note(id, &note);
+        let memory = self.sessions.get(id).and_then(|session| session.memory.as_ref());
+        let open = memory.into_iter().flat_map(|memory| &memory.questions);
+        let open: Vec<_> = open.map(|(place, question)| (*place, about(*place, question))).collect();
+        for (place, record) in open {
+            self.note(id, &HubRecord::Unanswered(record.reason(reason)));
             self.withdraw(id, place, None);
         }
     }
@@ -366,6 +354,7 @@ fn parsed(text: &str) -> serde_json::Value {
     serde_json::from_str(text).unwrap_or(serde_json::Value::Null)
 }
 
-fn id_value(id: &RequestId<'_>) -> serde_json::Value {
-    parsed(&id.encode(WireFormat::Any))
+/// Returns a record about a question.
+fn about(place: u64, question: &Question) -> QuestionRecord<'static> {
+    QuestionRecord::new().question(place).request(question.id.clone())
 }

@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
-use serde_json::json;
 use switchboard_acp::Side;
+use switchboard_acp::extensions::{HubRecord, PromptRecord};
 use switchboard_acp::rpc::RequestId;
 
 use super::hosting::Purpose;
@@ -38,7 +38,7 @@ impl Core {
             };
             let RequestId::Number(number) = request.id else { continue };
             // Every reader of the log takes the prompt for one that was never sent.
-            self.note(&session, &json!({"hub": "prompt undelivered", "request": number}));
+            self.note(&session, &HubRecord::PromptUndelivered(PromptRecord::new().request(number)));
             let (connection, id) = client;
             let asked =
                 self.connections.get_mut(&connection).and_then(|known| known.open.get_mut(Side::Client, &id));

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
 use switchboard_acp::detect::DialectTracker;
+use switchboard_acp::extensions::HubRecord;
 use switchboard_acp::rpc::Message;
 use switchboard_acp::{Extra, Field, Meta, Moment, Raw, Side, Wire, WireFormat, v2};
 use switchboard_session::{
@@ -317,11 +318,8 @@ impl Builder {
     }
 
     fn note(&mut self, text: &str) {
-        let Ok(note) = Raw::parse(text) else { return };
-        if note.text("hub").as_deref() != Some("agent session") {
-            return;
-        }
-        let Some(id) = note.text("id") else { return };
+        let Some(HubRecord::AgentSession(record)) = HubRecord::parse(text) else { return };
+        let id = record.id.into_owned();
         if let Some(before) = self.own.last().filter(|before| **before != id) {
             self.conversation.rename(before, &id);
         }

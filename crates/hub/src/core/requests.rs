@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde_json::json;
+use switchboard_acp::extensions::{END_AGENT_METHOD, OPERATION_ID};
 use switchboard_acp::rpc::{Message, RequestId, codes};
 use switchboard_acp::{Raw, Side, Wire, WireFormat};
 use switchboard_store::Moment;
 
 use super::connection::{Asked, Connection, OPEN};
-use super::lines::{self, OPERATION, Outcome};
+use super::lines::{self, Outcome};
 use super::memory::{Memory, OF_SUBAGENT};
+use super::method_table::{Form, Method};
 use super::session::Session;
 use super::{ConnectionId, Core, Identity, Output, SessionId, Starter};
 
@@ -119,7 +121,8 @@ impl Core {
             let id = request.id.clone().into_owned();
             let params = request.params.as_ref();
             let is_repeatable = client.repeats_by_id && request.method == "session/prompt";
-            let operation = lines::meta_text(params, OPERATION)
+            let operation = params
+                .and_then(|params| OPERATION_ID.of(params))
                 .or_else(|| is_repeatable.then(|| format!("{connection}:{}", lines::id_text(&id))));
             let known =
                 operation.as_deref().and_then(|operation| self.answers.get(&client.who.key(), operation));
@@ -181,8 +184,9 @@ impl Core {
 
     fn request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, method, params, .. } = request;
-        self.authorize(connection, method, params)?;
-        if let Some(problem) = self.log_problem.as_ref().filter(|_| is_written_down(method)) {
+        let properties = Method::of(method, Form::Request);
+        self.authorize(connection, properties, params)?;
+        if let Some(problem) = self.log_problem.as_ref().filter(|_| properties.is_logged) {
             let message = format!("{problem}; the hub continues by itself when the log can be written");
             return Err((codes::INTERNAL_ERROR, message, Some(json!({"log": problem}))));
         }
@@ -200,7 +204,7 @@ impl Core {
             "session/close" => self.close(request),
             "session/delete" => self.delete(request),
             "session/set_title" => self.set_title(request),
-            super::END_AGENT => self.end_agent_request(request),
+            END_AGENT_METHOD => self.end_agent_request(request),
             // The draft has it without an answer; who wants one gets it.
             "stream/resume" => {
                 self.resume_streams(connection, params);
@@ -335,19 +339,6 @@ impl Core {
             }
         }
     }
-}
-
-/// Whether what a client asks for comes into the log.
-fn is_written_down(method: &str) -> bool {
-    !matches!(
-        method,
-        "initialize"
-            | "session/list"
-            | "session/resume"
-            | "session/attach"
-            | "session/detach"
-            | "stream/resume"
-    )
 }
 
 /// What a client is told instead of a result: code, words, data.

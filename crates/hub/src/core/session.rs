@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use serde_json::json;
-use switchboard_acp::Raw;
+use switchboard_acp::extensions::{AGENT, OWNER, STATE, UNRESPONSIVE};
 use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Meta, Raw};
 use switchboard_session::prompt_title;
 
 use super::memory::{Memory, Seen};
@@ -250,16 +251,19 @@ impl Session {
 
     /// What `session/list` says of it.
     pub(super) fn information(&self) -> serde_json::Value {
-        let state = self.state().as_str();
+        let Known { agent, owner, .. } = &self.known;
+        let mut meta = vec![
+            AGENT.entry(agent.as_str()),
+            STATE.entry(self.state().as_str()),
+            OWNER.entry(owner.as_str()),
+        ];
+        meta.extend(self.is_unresponsive.then(|| UNRESPONSIVE.entry(true)));
         let [date, time] = Moment(self.known.changed).date_and_time();
         let mut information = json!({
             "sessionId": &*self.known.id, "cwd": self.known.folder,
             "updatedAt": format!("{date}T{time}Z"),
-            "_meta": {"switchboard/agent": self.known.agent, "switchboard/state": state, "switchboard/owner": self.known.owner},
+            "_meta": Meta::from_entries(meta).as_raw(),
         });
-        if self.is_unresponsive {
-            information["_meta"][super::lines::UNRESPONSIVE] = true.into();
-        }
         // The key is optional, and some clients fail on `null`.
         if let Some(title) = self.title() {
             information["title"] = title.into();

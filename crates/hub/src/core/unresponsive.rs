@@ -6,20 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use switchboard_acp::extensions::{
+    ActRecord, Author, EndAgentResponse, HubRecord, TurnAbandonedRecord, UNRESPONSIVE,
+};
 use switchboard_acp::rpc::{Notification, Request, RequestId, codes};
-use switchboard_acp::{Raw, Side};
+use switchboard_acp::{Raw, Side, Text, Wire, WireFormat};
 use switchboard_store::Channel;
 
 use super::hosting::Purpose;
-use super::lines::{self, Outcome, UNRESPONSIVE};
+use super::lines::{self, Outcome};
 use super::memory::Memory;
 use super::questions::cancelled;
 use super::requests::{ClientRequest, Refusal};
 use super::session::Session;
 use super::{ConnectionId, Core, HostId, Output, SessionId};
-
-/// The method by which a client ends the agent process of a session.
-pub const END_AGENT: &str = "_switchboard/end_agent";
 
 impl Core {
     /// Starts the time that an agent has to stop after a cancellation. A repeated cancellation does not extend it.
@@ -61,10 +61,11 @@ impl Core {
         self.states += 1;
         let within = Duration::from_millis(self.options.cancel_timeout);
         let title = format!("The agent did not stop within {within:?} after the cancellation.");
-        self.cancel_questions(id, &json!({}));
+        self.cancel_questions(id, &Author::new());
         let open: Vec<RequestId<'static>> =
             self.hosts.get(&host).map(|host| host.prompts_of(id)).unwrap_or_default();
-        self.note(id, &json!({"hub": "turn abandoned", "requests": open.len(), "reason": title}));
+        let record = TurnAbandonedRecord::new().requests(open.len() as u64).reason(title.clone());
+        self.note(id, &HubRecord::TurnAbandoned(record));
         for request in open {
             let purpose =
                 self.hosts.get_mut(&host).and_then(|host| host.open.get_mut(Side::Client, &request));
@@ -79,7 +80,8 @@ impl Core {
             self.reply(client.0, &client.1, outcome, after.map(|after| (id, after)));
         }
         let description = "What it still does is shown. End the agent process, or send the next prompt, which starts it again.";
-        let meta = json!({UNRESPONSIVE: true});
+        let meta = UNRESPONSIVE.meta(true);
+        let meta = meta.as_raw();
         let notice = json!({
             "sessionUpdate": "notice", "severity": "warning", "title": title, "description": description, "_meta": meta,
         });
@@ -210,12 +212,13 @@ impl Core {
         };
         let interrupted = self.at_work_beside(host, &session);
         self.may_interrupt(connection, &interrupted)?;
-        let by = self.connections.get(&connection).map(super::connection::Connection::signature);
-        self.note(&session, &json!({"hub": "agent ended", "by": by.unwrap_or_default()}));
+        let by = self.author(connection);
+        self.note(&session, &HubRecord::AgentEnded(ActRecord::new().by(by)));
         self.cancel_prompts(&session);
         self.end_agent(host, "was ended by a client");
-        let interrupted: Vec<&str> = interrupted.iter().map(|session| &**session).collect();
-        self.reply(connection, id, Outcome::Result(json!({"interrupted": interrupted}).to_string()), None);
+        let interrupted: Vec<Text<'_>> = interrupted.iter().map(|session| (&**session).into()).collect();
+        let result = EndAgentResponse::new(interrupted).encode(WireFormat::Any);
+        self.reply(connection, id, Outcome::Result(result), None);
         Ok(())
     }
 

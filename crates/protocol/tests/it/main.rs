@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod documentation;
+mod extensions;
 mod json_schema;
 mod maker;
 mod official;

@@ -136,7 +136,11 @@ impl Registry {
 
 fn cache_file() -> Option<PathBuf> {
     let set = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
-    Some(set.or_else(|| Some(configuration::home()?.join(".cache")))?.join("switchboard/registry.json"))
+    Some(
+        set.or_else(|| Some(configuration::home()?.join(".cache")))?
+            .join("switchboard")
+            .join("registry.json"),
+    )
 }
 
 fn agent(entry: &Value) -> Result<RegistryAgent, String> {

@@ -23,7 +23,7 @@ pub(crate) struct Record {
 /// The folder for what was changed.
 fn folder() -> Option<PathBuf> {
     let set = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
-    Some(set.or_else(|| Some(home()?.join(".local/state")))?.join("switchboard/setup"))
+    Some(set.or_else(|| Some(home()?.join(".local/state")))?.join("switchboard").join("setup"))
 }
 
 /// The record of a change: one for each agent of each file.

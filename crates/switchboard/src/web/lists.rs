@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use maud::{Markup, html};
+use switchboard_acp::extensions::REMEMBERED;
 use switchboard_acp::{Raw, v2};
 use switchboard_hub::{SessionState, SessionSummary};
 use switchboard_store::{Filter, Item, Role, Search, Summary};
@@ -13,7 +14,7 @@ use tokio::time::timeout;
 use super::app::App;
 use super::desk::Desk;
 use super::family::{self, Sight};
-use super::live::{Failure, Live, about_memory};
+use super::live::{Failure, Live};
 use super::render;
 
 /// How long the agent may take to list its sessions; the recorded ones wait for it.
@@ -115,7 +116,7 @@ fn agent_session(desk: &Desk, info: &v2::SessionInfo<'_>, agent: &str, archived:
 async fn agent_sessions(live: &Live, archived: bool) -> Result<Vec<v2::SessionInfo<'static>>, Failure> {
     let mut request = v2::ListSessionsRequest::new();
     request.archived = archived.then_some(v2::unstable::SessionArchiveFilter::Only);
-    request.meta = about_memory();
+    request.meta = Some(REMEMBERED.meta(true));
     let reply =
         timeout(PATIENCE, live.agent.list_sessions(&request)).await.map_err(|_| "it does not answer")?;
     let response = reply.map_err(|error| error.to_string())?.map_err(|error| error.message.into_owned())?;

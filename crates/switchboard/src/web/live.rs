@@ -6,7 +6,7 @@ mod outgoing;
 mod visitor;
 
 pub(crate) use outgoing::Said;
-pub(crate) use visitor::{Refused, Visitor, about_memory};
+pub(crate) use visitor::{Refused, Visitor};
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use switchboard_acp::extensions::{AGENT_VERSION, END_AGENT_METHOD};
 use switchboard_acp::rpc::{RequestId, RpcError, codes};
 use switchboard_acp::v2::unstable::{AuthState, ForkSessionRequest};
 use switchboard_acp::{AbsolutePath, Raw, Wire, WireFormat, v2};
@@ -35,9 +36,6 @@ const NOT_OPEN: &str = "this question is answered already, or was only just aske
 /// How long after it appeared or changed a question cannot be answered, so that nobody allows something by a click or a
 /// key that was meant for something else. The page waits too; here nothing can go around it.
 const INERT: Duration = Duration::from_millis(500);
-
-/// Where the hub tells which version the agent speaks itself.
-const AGENT_VERSION: &str = "switchboard/agentVersion";
 
 /// What the agent asks and nobody has answered.
 struct Open {
@@ -165,9 +163,7 @@ impl Live {
     /// The version of the protocol that the agent speaks itself.
     pub(crate) fn version(&self) -> u64 {
         let description = self.agent.description();
-        let answer = Raw::parse(description.answer.as_str()).ok();
-        let meta = answer.as_ref().and_then(|answer| answer.get("_meta"));
-        let told = meta.and_then(|meta| meta.get(AGENT_VERSION)?.as_str().parse().ok());
+        let told = Raw::parse(description.answer.as_str()).ok().and_then(|answer| AGENT_VERSION.of(&answer));
         told.unwrap_or(u64::from(description.version))
     }
 
@@ -191,8 +187,7 @@ impl Live {
 
     /// Ends the agent process of the session. The next prompt starts it again.
     pub(crate) async fn end_agent(&self) -> Result<(), Failure> {
-        let call =
-            self.agent.caller().call(switchboard_hub::END_AGENT, json!({"sessionId": self.session})).await;
+        let call = self.agent.caller().call(END_AGENT_METHOD, json!({"sessionId": self.session})).await;
         match call.map_err(|error| error.to_string())? {
             Answer::Result(_) => Ok(()),
             Answer::Error(error) => Err(self.refused(&error)),

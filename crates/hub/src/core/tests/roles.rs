@@ -1,6 +1,7 @@
 //! What tokens of each role may do.
 
 use serde_json::{Value, json};
+use switchboard_acp::extensions::{END_AGENT_METHOD, LOSS_METHOD};
 use switchboard_acp::rpc::codes;
 use switchboard_store::{Channel, Role};
 
@@ -114,6 +115,11 @@ fn each_role_may_do_what_is_listed_for_it_and_no_more() {
         ("auth/login", json!({"methodId": "m"}), Role::Admin),
         ("auth/logout", json!({}), Role::Admin),
         ("_x/anything", json!({}), Role::Admin),
+        // As requests they are passed on to the agent.
+        ("session/cancel", json!({"sessionId": "S"}), Role::Use),
+        (LOSS_METHOD, json!({"sessionId": "S", "loss": {}}), Role::Use),
+        (LOSS_METHOD, json!({"loss": {}}), Role::Admin),
+        ("$/cancel_request", json!({"requestId": 1}), Role::Admin),
     ];
     for (method, params, least) in cases {
         for role in Role::ALL {
@@ -259,6 +265,7 @@ fn a_notification_named_like_a_request_gets_nowhere() {
         "session/load",
         "session/resume",
         "session/attach",
+        END_AGENT_METHOD,
     ] {
         world.notify(client, method, prompt(&session, "second"));
     }

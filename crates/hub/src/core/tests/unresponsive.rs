@@ -150,14 +150,14 @@ fn a_client_ends_the_agent_of_a_session_and_the_next_prompt_starts_it_again() {
     let (client, _) = cancelled_in_vain(&mut world);
     let other = world.connect(Role::Answer);
     let end = json!({"sessionId": "h1"});
-    let refused = world.request(other, super::super::END_AGENT, end.clone());
+    let refused = world.request(other, switchboard_acp::extensions::END_AGENT_METHOD, end.clone());
     assert_eq!(world.clients[&other].answers[&refused][0]["error"]["code"], -32004);
-    let ended = world.request(client, super::super::END_AGENT, end.clone());
+    let ended = world.request(client, switchboard_acp::extensions::END_AGENT_METHOD, end.clone());
     assert_eq!(world.clients[&client].answers[&ended][0]["result"], json!({"interrupted": []}));
     world.end_agent();
     assert!(!world.logged("was ended by a client").is_empty());
     assert_eq!(world.summary().state, super::super::SessionState::AtRest);
-    let again = world.request(client, super::super::END_AGENT, end);
+    let again = world.request(client, switchboard_acp::extensions::END_AGENT_METHOD, end);
     assert_eq!(world.clients[&client].answers[&again][0]["error"]["code"], codes::INVALID_PARAMS);
     prompt(&mut world, client, "h1", "two");
     assert_eq!(world.agent.prompts, ["one", "two"]);

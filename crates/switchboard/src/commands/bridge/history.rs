@@ -7,13 +7,14 @@ use std::collections::HashMap;
 use memchr::memmem;
 use serde_json::{Value, json};
 use switchboard_acp::detect::Handshake;
+use switchboard_acp::extensions::MOMENTARY;
 use switchboard_acp::rpc::{Message, Request, RequestId, Response, RpcError, codes};
 use switchboard_acp::{Correlator, Raw, Side, Version, Wire, WireFormat};
 use switchboard_session::prompt_title_in;
 use switchboard_store::{Channel, Filter, Item, Store, Summary};
 
 use crate::recording::Recording;
-use crate::script::{MOMENTARY, Reader, update_line, wants_history};
+use crate::script::{Reader, update_line, wants_history};
 
 /// The most requests whose answers are waited for.
 const MAX_ASKED: usize = 1024;
@@ -252,8 +253,8 @@ impl History {
         let mut say = |update: Value| steps.push(Redirect::FromAgent(update_line(session, &update)));
         if is_new && self.agent.is_version_1 {
             let content = json!({"type": "text", "text": format!("[{FORGOTTEN}]")});
-            let meta = json!({ MOMENTARY: true });
-            say(json!({"sessionUpdate": "agent_message_chunk", "content": content, "_meta": meta}));
+            let meta = MOMENTARY.meta(true);
+            say(json!({"sessionUpdate": "agent_message_chunk", "content": content, "_meta": meta.as_raw()}));
         } else if is_new {
             say(json!({"sessionUpdate": "notice", "severity": "warning", "title": FORGOTTEN}));
         }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use memchr::memmem;
 use serde_json::{Value, json};
+use switchboard_acp::extensions::POLICY_DECISION;
 use switchboard_acp::rpc::{BATCH_LIMIT, Message, Outline, Request, RequestId, batch_entries, is_batch};
 use switchboard_acp::{Raw, Wire, WireFormat};
 use switchboard_bridge::{Moment, Side};
@@ -171,7 +172,8 @@ impl Permissions {
         // It is in the call, and may be large.
         told.as_object_mut().map(|told| told.remove("subject"));
         let title = format!("{}: {about}", judged.in_words());
-        let meta = json!({"switchboard/permission": told});
+        let meta = POLICY_DECISION.meta(told);
+        let meta = meta.as_raw();
         let notice = if !is_version_1 || self.takes_notices {
             let reason = &judged.decision.reason;
             json!({"sessionUpdate": "notice", "severity": "info", "title": title, "description": reason, "_meta": meta})

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use switchboard_acp::detect::Handshake;
+use switchboard_acp::extensions::LOSS_METHOD;
 use switchboard_acp::rpc::{Message, Outline};
-use switchboard_acp::{Correlator, WireFormat};
+use switchboard_acp::{Correlator, Raw, Wire, WireFormat};
 use switchboard_bridge::{BridgeOptions, Driver, Loss, Outputs, Port, Side, Version};
-use switchboard_hub::LOSS_METHOD;
 use switchboard_peer::{Connected, ResumableClient, ResumableOutput};
 use switchboard_transport::{
     Remote, RemoteError, RemoteStream, SharedText, invalid_line_answer, unique_salt,
@@ -310,8 +310,8 @@ impl Port for HubLink {
         // The hub keeps the session's log, so the loss is recorded there.
         if let Some(session) = &loss.session {
             let params = serde_json::json!({"sessionId": session, "loss": &loss});
-            let line = serde_json::json!({"jsonrpc": "2.0", "method": LOSS_METHOD, "params": params});
-            self.client.handle(Side::Client, &line.to_string());
+            let line = Message::notification(LOSS_METHOD, Raw::from(params)).encode(WireFormat::Any);
+            self.client.handle(Side::Client, &line);
         }
     }
 }

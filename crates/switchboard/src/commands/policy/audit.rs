@@ -4,6 +4,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
+use switchboard_acp::extensions::{Author, HubRecord};
 use switchboard_acp::rpc::RequestId;
 use switchboard_acp::{Wire, WireFormat};
 use switchboard_policy::{Question, QuestionReader, Relevance};
@@ -80,8 +81,8 @@ struct Row {
     answered: Option<Moment>,
     question: Question,
     /// What the rules said, and who answers, as it was noted.
-    judged: Value,
-    by: Value,
+    judged: Option<Author<'static>>,
+    by: Author<'static>,
     option: Option<String>,
     decision: &'static str,
 }
@@ -106,8 +107,8 @@ impl Audit {
                 asked: record.time,
                 answered: None,
                 question,
-                judged: Value::Null,
-                by: Value::Null,
+                judged: None,
+                by: Author::new(),
                 option: None,
                 decision: "ask",
             });
@@ -116,23 +117,24 @@ impl Audit {
 
     /// Takes a note about a question that is open.
     fn note(&mut self, text: &str) {
-        let Ok(mut note) = serde_json::from_str::<Value>(text) else { return };
-        let by = note["by"].take();
-        let is_noted = |row: &Row| row.question.id.as_ref().is_some_and(|id| to_value(id) == note["request"]);
+        let (record, is_answer) = match HubRecord::parse(text) {
+            Some(HubRecord::Judged(record)) => (record, false),
+            Some(HubRecord::Answered(record)) => (record, true),
+            _ => return,
+        };
+        let by = record.by.map_or_else(Author::new, Wire::into_owned);
+        let is_noted = |row: &Row| row.question.id.is_some() && row.question.id == record.request;
         let open = self.open.iter().rev().copied();
         let Some(place) = open.into_iter().find(|place| self.rows.get(*place).is_some_and(is_noted)) else {
             return;
         };
         let Some(row) = self.rows.get_mut(place) else { return };
-        let is_of_rules = by.get("policy").is_some();
-        match note["hub"].as_str() {
-            Some("judged") => row.judged = by,
-            // What was said before stays: there may have been nobody to ask.
-            Some("answered") if is_of_rules && row.judged.is_null() => {
-                (row.judged, row.by) = (by.clone(), by);
-            }
-            Some("answered") => row.by = by,
-            _ => {}
+        // What was said before stays: there may have been nobody to ask.
+        if !is_answer || (by.is_policy() && row.judged.is_none()) {
+            row.judged = Some(by.clone());
+        }
+        if is_answer {
+            row.by = by;
         }
     }
 
@@ -159,21 +161,20 @@ impl Audit {
 
 impl Row {
     fn to_json(&self, session: &Summary, agent: Option<&str>, files: &SystemFiles) -> Value {
-        let Row { by, judged, .. } = self;
-        let of_rules = by.get("policy").is_some();
-        let name = |key: &str| by[key].as_str();
+        let by = &self.by;
+        let nothing = Author::new();
+        let judged = self.judged.as_ref().unwrap_or(&nothing);
+        let who = by.person.as_ref().or(by.token.as_ref());
         let kind = match self.answered {
             None => None,
-            Some(_) if of_rules => Some("policy"),
-            Some(_) if name("person").or(name("token")).is_some() => Some("person"),
+            Some(_) if by.is_policy() => Some("policy"),
+            Some(_) if who.is_some() => Some("person"),
             Some(_) => Some("client"),
         };
         // As it was when it was decided; what is a link by now may not have been one then.
-        let subject = match &judged["subject"] {
-            Value::Null => {
-                serde_json::from_str(self.question.subject.to_json(files).as_str()).unwrap_or_default()
-            }
-            subject => subject.clone(),
+        let subject = match &judged.subject {
+            Some(subject) => subject.to_value(),
+            None => serde_json::from_str(self.question.subject.to_json(files).as_str()).unwrap_or_default(),
         };
         json!({
             "time": self.answered.unwrap_or(self.asked).0,
@@ -181,18 +182,18 @@ impl Row {
             "message": self.message,
             "link": message_address(&session.id, self.message),
             "agent": agent.or(session.about.agent.as_deref()),
-            "client": name("client").or(session.about.client.as_deref()),
+            "client": by.client.as_deref().or(session.about.client.as_deref()),
             "request": self.question.id.as_ref().map(to_value),
             "subject": subject,
-            "rule": judged["policy"],
+            "rule": judged.policy.value(),
             "decision": self.decision,
-            "reason": if of_rules { &by["reason"] } else { &judged["reason"] },
+            "reason": if by.is_policy() { &by.reason } else { &judged.reason },
             "by": kind,
-            "who": name("person").or(name("token")),
+            "who": who,
             "option": self.option,
-            "judged": judged["decision"],
-            "mode": judged["mode"],
-            "hash": judged["hash"],
+            "judged": judged.decision,
+            "mode": judged.mode,
+            "hash": judged.hash,
         })
     }
 }

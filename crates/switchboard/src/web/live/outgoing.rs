@@ -3,16 +3,13 @@
 use std::sync::Mutex;
 
 use serde::Serialize;
-use serde_json::json;
-use switchboard_acp::{Meta, Raw, v2};
+use switchboard_acp::extensions::OPERATION_ID;
+use switchboard_acp::v2;
 use switchboard_hub::QueuedPrompt;
 use tokio::sync::oneshot;
 
 use super::{Failure, Live, locked};
 use crate::web::request::File;
-
-/// By what a prompt is known to the hub while it waits.
-const OPERATION: &str = "switchboard/operationId";
 
 const TAKEN: &str = "the agent has it already";
 
@@ -88,8 +85,7 @@ impl Live {
     ) -> Result<bool, Failure> {
         let (number, wanted_back) = self.outgoing.begin();
         let mut request = v2::PromptRequest::new(self.wire(session), content);
-        let name = Raw::from(json!({ OPERATION: self.outgoing.operation(number) }));
-        request.meta = Meta::parse(name.as_str().to_owned()).ok();
+        request.meta = Some(OPERATION_ID.meta(self.outgoing.operation(number)));
         let mut asker = None;
         let wanted = async {
             match wanted_back.await {

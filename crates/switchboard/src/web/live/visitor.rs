@@ -3,8 +3,9 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use switchboard_acp::extensions::{ADOPTED_SESSION, DECIDER, REMEMBERED, REQUEST};
 use switchboard_acp::rpc::{RequestId, RpcError, codes};
-use switchboard_acp::{Meta, Raw, Wire, WireFormat, v2};
+use switchboard_acp::{Raw, Wire, WireFormat, v2};
 use switchboard_hub::{Hub, Identity, NO_HANDSHAKE};
 use switchboard_peer::{AgentHandle, Client, ClientOptions, Error, Event, Feed, PermissionQuestion, Reply};
 use switchboard_session::Decider;
@@ -24,13 +25,6 @@ const MAX_SESSIONS: usize = 10_000;
 
 /// The hub gives up an agent that does not introduce itself, and says so; nobody else has to.
 const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// Where a question tells the id that it has in the log.
-const REQUEST: &str = "switchboard/request";
-/// Says of a request that it is about what the agent itself remembers.
-const REMEMBERED: &str = "switchboard/remembered";
-/// Where the answer to such a request tells the hub's id of a session.
-const SESSION: &str = "switchboard/session";
 
 /// Why no session was opened.
 pub(crate) struct Refused {
@@ -102,11 +96,11 @@ impl Visitor {
     pub(crate) async fn adopt(&mut self, session: &str, folder: &str) -> Result<String, Refused> {
         let mut request = v2::ResumeSessionRequest::new(session, absolute_folder(folder)?);
         request.replay_from = Some(v2::ReplayFrom::Start(v2::EmptyObject::new()));
-        request.meta = about_memory();
+        request.meta = Some(REMEMBERED.meta(true));
         let agent = self.agent.clone();
         let reply = self.meanwhile(agent.resume_session(&request)).await;
-        let answer = opened(reply)?.encode(WireFormat::Any);
-        let id = Raw::parse(&*answer).ok().and_then(|answer| answer.get("_meta")?.text(SESSION));
+        let answer = opened(reply)?;
+        let id = answer.meta.as_ref().and_then(|meta| ADOPTED_SESSION.read(meta));
         let words = || "the hub does not say which session it is".to_owned();
         id.ok_or_else(|| Refused { words: words(), wants_login: false, known: None })
     }
@@ -237,7 +231,10 @@ impl Live {
             return false;
         };
         if let Some(choice) = self.remembered.find(&session, &asked)
-            && question.choose_saying(&choice.option, Decider::Remembered, by_itself()).await.is_ok()
+            && question
+                .choose_saying(&choice.option, Decider::Remembered, Some(DECIDER.meta("remembered")))
+                .await
+                .is_ok()
         {
             self.withdrawn(question.id());
             self.room.touch();
@@ -248,10 +245,7 @@ impl Live {
 
 /// The id that a question has in the log.
 fn id_in_log(request: &str) -> Option<RequestId<'static>> {
-    let request = Raw::parse(request).ok()?;
-    let meta = request.get("_meta")?;
-    let id = meta.get(REQUEST)?;
-    RequestId::decode(id.as_str(), WireFormat::Any).ok().map(Wire::into_owned)
+    REQUEST.of(&Raw::parse(request).ok()?)
 }
 
 /// What a client is that shows questions and forms.
@@ -278,16 +272,6 @@ fn not_started(error: &RpcError<'_>) -> Failure {
         words.push_str(handshake::HINT);
     }
     words
-}
-
-/// The `_meta` of an answer that no person gave.
-fn by_itself() -> Option<Meta<'static>> {
-    Meta::parse(r#"{"switchboard/decider":"remembered"}"#).ok()
-}
-
-/// The `_meta` of a request that is about what the agent itself remembers.
-pub(crate) fn about_memory() -> Option<Meta<'static>> {
-    Meta::parse(format!("{{\"{REMEMBERED}\":true}}")).ok()
 }
 
 fn absolute_folder(folder: &str) -> Result<switchboard_acp::AbsolutePath<'static>, Refused> {
