@@ -73,7 +73,9 @@ pub use host::{Host, HostError, NoHost, TerminalStart};
 pub use loss::{Loss, LossReport, Note, Severity};
 pub use options::{BridgeOptions, Dialect, Limits, LossPolicy};
 pub use recording::{RecordingBridge, TranslatedLine};
-pub use stateless::{Converted, Stateless, permission_to_v2, update_to_v1, update_to_v2};
+pub use stateless::{
+    Converted, Stateless, permission_to_v2, read_v1_permission, read_v1_update, update_to_v1, update_to_v2,
+};
 pub use switchboard_acp::{Moment, Side, Version};
 pub use switchboard_diff::FileAtHand;
 

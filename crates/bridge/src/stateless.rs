@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use switchboard_acp::rpc::{Message, Notification, Response};
-use switchboard_acp::{Correlator, Field, Raw, Text, Wire, WireFormat, caller_of, v1, v2};
+use switchboard_acp::{Correlator, Diagnostic, Field, Raw, Text, Wire, WireFormat, caller_of, v1, v2};
 use switchboard_diff::{FileAtHand, read_back};
 
 use crate::convert::initialize::{self, Served};
@@ -246,6 +246,44 @@ pub fn permission_to_v2(
     request: v1::RequestPermissionRequest<'_>,
 ) -> Result<Converted<v2::RequestPermissionRequest<'_>>, Error> {
     strictly("session/request_permission", "/params", |cx| question_to_v2(request, cx))
+}
+
+/// Reads the parameters of a `session/update` of version 1 and translates them, with the first part that was malformed and
+/// left out. Terminals of version 1 belong to the client and are left out.
+pub fn read_v1_update(
+    params: &str,
+) -> Result<(v2::UpdateSessionNotification<'static>, Option<String>), String> {
+    let read = v1::SessionNotification::decode_tolerant(params, WireFormat::V1);
+    let (mut params, left_out) = read.map_err(|error| error.to_string())?;
+    match &mut params.update {
+        v1::SessionUpdate::ToolCall(call) => drop_terminals(call.content.as_mut()),
+        v1::SessionUpdate::ToolCallUpdate(call) => drop_terminals(call.content.as_mut()),
+        _ => {}
+    }
+    let update = update_to_v2(params.update).map_err(|error| error.to_string())?.value;
+    let params = v2::UpdateSessionNotification::new(params.session_id, update);
+    Ok((params.into_owned(), first_problem(&left_out)))
+}
+
+/// Reads the parameters of a `session/request_permission` of version 1, as [`read_v1_update`] does with an update.
+pub fn read_v1_permission(
+    params: &str,
+) -> Result<(v2::RequestPermissionRequest<'static>, Option<String>), String> {
+    let read = v1::RequestPermissionRequest::decode_tolerant(params, WireFormat::V1);
+    let (mut request, left_out) = read.map_err(|error| error.to_string())?;
+    drop_terminals(request.tool_call.content.as_mut());
+    let request = permission_to_v2(request).map_err(|error| error.to_string())?.value;
+    Ok((request.into_owned(), first_problem(&left_out)))
+}
+
+fn drop_terminals(content: Option<&mut Vec<v1::ToolCallContent<'_>>>) {
+    if let Some(content) = content {
+        content.retain(|item| !matches!(item, v1::ToolCallContent::Terminal(_)));
+    }
+}
+
+fn first_problem(left_out: &[Diagnostic]) -> Option<String> {
+    left_out.iter().find(|problem| !problem.kept).map(ToString::to_string)
 }
 
 const NO_MODES: &str = "version 2 has no modes; the option for them is known only to who remembers it";

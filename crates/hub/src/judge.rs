@@ -1,6 +1,7 @@
 //! Rules that answer what an agent asks, before anybody is asked.
 
-use switchboard_acp::Side;
+use switchboard_acp::Raw;
+use switchboard_session::Session;
 
 /// What was decided over a question.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,16 +14,24 @@ pub struct Judgement {
     pub notice: String,
 }
 
+/// A permission request of an agent, with the state of the session that it belongs to.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct PermissionRequest<'r> {
+    /// The parameters of the request, in version 2 and with the agent's own ids.
+    pub params: &'r Raw<'r>,
+    /// The session that asks, which may be that of a sub-agent, with the tool call as the request has changed it. It has the
+    /// [outlines](switchboard_session::Snapshot::tool_call_outline) of tool calls, and no transcript.
+    pub session: &'r Session,
+    /// The folder of the hub's session.
+    pub folder: &'r str,
+    /// The name that the agent has given itself.
+    pub agent: Option<&'r str>,
+}
+
 /// Decides over what agents ask. It is called in the middle of the hub's work, so it must be quick.
 pub trait Judge: Send {
-    /// Hears a message that an agent sends or gets, in version 2 and with the agent's own ids, before it is told to anybody.
-    /// Where it is a request for a permission, says what becomes of it.
-    fn hear(&mut self, session: &str, folder: &str, from: Side, line: &str) -> Option<Judgement>;
-
-    /// Decides anew over a request that waits for an answer, after the rules have changed: over what is known by now of what
-    /// it asks. `line` is the request as it was heard.
-    fn again(&mut self, session: &str, folder: &str, line: &str) -> Option<Judgement>;
-
-    /// The agent of a session is gone.
-    fn forget(&mut self, session: &str);
+    /// Evaluates a request before anybody is asked, and again after the rules have changed, for as long as it waits for an
+    /// answer. `None`: there are no rules.
+    fn evaluate(&mut self, request: &PermissionRequest<'_>) -> Option<Judgement>;
 }

@@ -24,7 +24,7 @@ pub use crate::core::{
 };
 pub use crate::log::{JetStream, JetStreamOptions, LogError, SharedLog};
 pub use access::{WrongTokens, bearer, is_same};
-pub use judge::{Judge, Judgement};
+pub use judge::{Judge, Judgement, PermissionRequest};
 pub use listener::Listener;
 
 use std::collections::{HashMap, VecDeque};

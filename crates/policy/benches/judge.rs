@@ -29,7 +29,14 @@ fn question(call: &str) -> Subject {
     let line = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{{"sessionId":"s","toolCall":{call},"options":[]}}}}"#
     );
-    QuestionReader::new("/project").read(&line, None, Default::default()).remove(0).subject
+    QuestionReader::new("/project")
+        .reading_version_1(switchboard_policy::Version1 {
+            update: switchboard_bridge::read_v1_update,
+            permission: switchboard_bridge::read_v1_permission,
+        })
+        .read(&line, None, Default::default())
+        .remove(0)
+        .subject
 }
 
 #[divan::bench]

@@ -41,7 +41,13 @@ fn contest(name: &str, every: usize) {
     let times = Contest::new(format!("{} recorded messages, {name}", lines.len()), 3)
         .of_one_thread()
         .contender("what was asked and what was not", || {
-            let (relevance, mut reader) = (Relevance::new(), QuestionReader::without_root("/"));
+            let (relevance, mut reader) = (
+                Relevance::new(),
+                QuestionReader::without_root("/").reading_version_1(switchboard_policy::Version1 {
+                    update: switchboard_bridge::read_v1_update,
+                    permission: switchboard_bridge::read_v1_permission,
+                }),
+            );
             let mut begun = Vec::new();
             for line in lines.iter().filter(|line| relevance.matters(line.as_bytes())) {
                 let line = RecordedLine::parse(line).expect("a recorded line");

@@ -5,8 +5,11 @@
 //! [`Policy::judge`] makes a [`Decision`] of the two, which [`Decision::answer`] turns into one of the offered options.
 //! Everything fails closed: what is cut, guessed or cannot be parsed can be denied by a rule, but never allowed.
 //!
-//! - [`QuestionReader`] reads the messages of a connection, of either version, and gives each [`Question`] with its subject. Who
-//!   has a [`Conversation`](switchboard_session::Conversation) of its own makes a subject by [`Subject::of_permission`].
+//! - [`Subject::of`] makes a subject of the session that asks, which somebody has folded already: a hub, a client or a page. It
+//!   looks at the [outline](switchboard_session::Snapshot::tool_call_outline) of a tool call, so that it does not matter how
+//!   much of the session is kept.
+//! - [`QuestionReader`] is for whoever has no session: a bridge that only passes messages on, and recordings. It reads the
+//!   messages of a connection, keeps outlines alone, and gives each [`Question`] with its subject.
 //! - [`Host`] is what has to be known of the machine: links, hard links, the home directory.
 //! - Nothing here does I/O or looks at a clock.
 //!
@@ -15,8 +18,8 @@
 //!
 //! let policy = Policy::parse("[[rule]]\nid = \"no-push\"\ndecision = \"deny\"\ncommand = [\"git\", \"push\"]\n", &NoFiles::default())?;
 //! let mut reader = QuestionReader::new("/project");
-//! let line = r#"{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"sessionId":"s","toolCall":
-//!     {"toolCallId":"c","kind":"execute","rawInput":{"command":"cd x && git -C . push"}},
+//! let line = r#"{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"sessionId":"s","title":"Push?",
+//!     "subject":{"type":"tool_call","toolCall":{"toolCallId":"c","kind":"execute","rawInput":{"command":"cd x && git -C . push"}}},
 //!     "options":[{"optionId":"y","name":"Yes","kind":"allow_once"},{"optionId":"n","name":"No","kind":"reject_once"}]}}"#;
 //! let question = reader.read(line, None, Default::default()).remove(0);
 //! let decision = policy.judge(&question.subject, &NoFiles::default()).offered(&question.options);
@@ -43,7 +46,7 @@ pub use error::PolicyError;
 pub use host::{Host, NoFiles, Node};
 pub use policy::{Answer, Decision, Mode, Policy, Verdict};
 pub use program::Program;
-pub use question_reader::{Question, QuestionReader};
+pub use question_reader::{Question, QuestionReader, Version1};
 pub use relevance::Relevance;
 pub use subject::{Operation, Scene, Source, Subject, SubjectPath};
 

@@ -6,15 +6,14 @@ use switchboard_acp::detect::Handshake;
 use switchboard_acp::rpc::{
     BATCH_LIMIT, Expected, Message, Notification, Request, RequestId, Response, batch_entries, is_batch,
 };
-use switchboard_acp::{Correlator, Diagnostic, Extra, Raw, Text, Version, Wire, WireFormat, v1, v2};
-use switchboard_bridge::{permission_to_v2, update_to_v2};
+use switchboard_acp::{Correlator, Diagnostic, Extra, Raw, Text, Version, Wire, WireFormat, v2};
 use switchboard_session::{
     AgentQuestion, Conversation, ConversationError, Decoded, Moment, SessionError, Side,
 };
 
 use crate::subject::{Scene, Subject};
 
-/// How many requests, sessions and malformed calls are remembered.
+/// How many requests and sessions are remembered.
 const MAX_REMEMBERED: usize = 10_000;
 
 /// Of how many questions at a time it is followed what becomes of them.
@@ -36,10 +35,23 @@ pub struct Question {
     pub options: Vec<v2::PermissionOption<'static>>,
 }
 
+/// A message of version 1 as version 2 has it, with the first thing in it that was malformed and left out.
+type Translated<T> = Result<(T, Option<String>), String>;
+
+/// Reads the parameters of messages in version 1 and translates them to version 2, in which everything is judged.
+#[derive(Debug, Clone, Copy)]
+pub struct Version1 {
+    /// Reads the parameters of `session/update`.
+    pub update: fn(&str) -> Translated<v2::UpdateSessionNotification<'static>>,
+    /// Reads the parameters of `session/request_permission`.
+    pub permission: fn(&str) -> Translated<v2::RequestPermissionRequest<'static>>,
+}
+
 /// Reads the messages of one connection and tells what is asked.
 ///
-/// It takes what either side sends, in either version, also without a handshake; then the messages themselves show
-/// theirs. Every `session/request_permission` becomes a [`Question`], also a malformed one.
+/// It takes what either side sends, also without a handshake; then the messages themselves show their version. Those of
+/// version 1 need a [translation](QuestionReader::reading_version_1). It keeps tool calls in outline and nothing of what they
+/// produce. Every `session/request_permission` becomes a [`Question`], also a malformed one.
 #[derive(Debug)]
 pub struct QuestionReader {
     conversation: Conversation,
@@ -54,8 +66,7 @@ pub struct QuestionReader {
     cwds: HashMap<String, String>,
     /// The calls that the last line was the first to tell of.
     begun: Vec<(Option<String>, String)>,
-    /// What was malformed, by session and call.
-    left_out: HashMap<(Option<String>, String), String>,
+    version_1: Option<Version1>,
 }
 
 #[derive(Debug)]
@@ -74,7 +85,7 @@ impl QuestionReader {
     pub fn without_root(otherwise: impl Into<String>) -> Self {
         QuestionReader {
             otherwise: otherwise.into(),
-            conversation: Conversation::new(WireFormat::Any),
+            conversation: Conversation::new(WireFormat::Any).with_tool_calls_alone(),
             root: None,
             version: None,
             agent: None,
@@ -82,8 +93,22 @@ impl QuestionReader {
             open: Correlator::new(MAX_REMEMBERED),
             cwds: HashMap::new(),
             begun: Vec::new(),
-            left_out: HashMap::new(),
+            version_1: None,
         }
+    }
+
+    /// The same, which also reads messages of version 1.
+    #[must_use]
+    pub fn reading_version_1(mut self, read: Version1) -> Self {
+        self.version_1 = Some(read);
+        self
+    }
+
+    /// The same for a connection that may last: it keeps the latest tool calls alone, and questions until they are answered.
+    #[must_use]
+    pub fn live(mut self) -> Self {
+        self.conversation = Conversation::new(WireFormat::Any).without_transcript().with_tool_call_outlines();
+        self
     }
 
     /// Says who the agent is, whatever it calls itself.
@@ -115,9 +140,8 @@ impl QuestionReader {
     pub fn subject_of_call(&self, session: Option<&str>, call: &str) -> Option<Subject> {
         let about = v2::ToolCallPermissionSubject::new(v2::ToolCallUpdate::new(call));
         let about = v2::RequestPermissionSubject::ToolCall(Box::new(about));
-        let left_out = self.noted(session, call);
         let folded = self.conversation.session(session)?;
-        Some(Subject::of(folded, Some(&about), left_out.as_deref(), &self.scene(session)))
+        Some(Subject::of(folded, Some(&about), None, &self.scene(session)))
     }
 
     /// Where a session asks.
@@ -142,19 +166,6 @@ impl QuestionReader {
             }
         }
         questions
-    }
-
-    /// What a request asks by now that was read before and has no answer yet, over the call as it stands. Changes nothing.
-    ///
-    /// `None` where it cannot be read, or nobody was told that it waits.
-    pub fn again(&self, line: &str) -> Option<Question> {
-        let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) else { return None };
-        let text = request.params_text();
-        let read = if is_v1_question(&request) { read_v1(text) } else { self.read_v2(text) };
-        let (asked, problem) = read.ok()?;
-        let folded = self.conversation.session(Some(&asked.session_id))?;
-        let waits = folded.permission(&request.id)?.settlement().is_pending();
-        waits.then(|| self.question(&request.id, asked, problem))
     }
 
     /// What a line asks that cannot be read and seems to ask something.
@@ -244,8 +255,9 @@ impl QuestionReader {
                     }
                     Some("session/update") => {
                         let params = raw.get("params");
-                        let update = params.as_ref().and_then(|params| params.get("update"));
-                        self.note(text_of(params.as_ref(), "sessionId"), update.as_ref(), &error.to_string());
+                        if let Some(params) = params {
+                            self.conversation.note_unreadable(&params, &error.to_string());
+                        }
                     }
                     _ => {}
                 }
@@ -317,13 +329,13 @@ impl QuestionReader {
             self.begun.push((session.clone(), call));
         }
         let problem = if is_v1 { self.update_v1(text) } else { self.update_v2(text) };
-        if let Some(problem) = problem {
-            self.note(session, update.as_ref(), &problem);
+        if let (Some(problem), Some(params)) = (problem, params) {
+            self.conversation.note_unreadable(params, &problem);
         }
     }
 
     fn is_known(&self, session: Option<&str>, call: &str) -> bool {
-        self.conversation.session(session).is_some_and(|session| session.tool_call(call).is_some())
+        self.conversation.session(session).is_some_and(|session| session.tool_call_outline(call).is_some())
     }
 
     /// Whether a call is told as version 1 does it: by its content, else by what was seen before.
@@ -341,47 +353,33 @@ impl QuestionReader {
     }
 
     fn update_v1(&mut self, text: &str) -> Option<String> {
-        let (params, mut left_out) = match v1::SessionNotification::decode_tolerant(text, WireFormat::V1) {
-            Ok(read) => read,
-            Err(error) => return Some(error.to_string()),
-        };
-        left_out.retain(|problem| !problem.kept);
-        let update = match without_terminals(params.update) {
-            Ok(update) => update,
-            Err(problem) => return Some(problem),
-        };
-        match self.conversation.apply_update(Some(&params.session_id), &update) {
-            Ok(_) => first_problem(&left_out),
-            Err(error) => Some(error.to_string()),
+        let read = self.version_1().and_then(|read| (read.update)(text));
+        match read {
+            Ok((params, problem)) => self.apply(&params, problem),
+            Err(problem) => Some(problem),
         }
     }
 
     fn update_v2(&mut self, text: &str) -> Option<String> {
-        let (params, left_out) = match v2::UpdateSessionNotification::decode_tolerant(text, WireFormat::Any) {
-            Ok(read) => read,
-            Err(error) => return Some(error.to_string()),
-        };
-        match self.conversation.apply_update(Some(&params.session_id), &params.update) {
-            Ok(_) => first_problem(&left_out),
+        match v2::UpdateSessionNotification::decode_tolerant(text, WireFormat::Any) {
+            Ok((params, left_out)) => self.apply(&params, first_problem(&left_out)),
             Err(error) => Some(error.to_string()),
         }
     }
 
-    /// Something of a call was malformed.
-    fn note(&mut self, session: Option<String>, call: Option<&Raw<'_>>, problem: &str) {
-        let Some(call) = text_of(call, "toolCallId") else { return };
-        if self.left_out.len() < MAX_REMEMBERED {
-            self.left_out.entry((session, call)).or_insert_with(|| problem.to_owned());
+    fn apply(
+        &mut self,
+        params: &v2::UpdateSessionNotification<'_>,
+        problem: Option<String>,
+    ) -> Option<String> {
+        match self.conversation.apply_update(Some(&params.session_id), &params.update) {
+            Ok(_) => problem,
+            Err(error) => Some(error.to_string()),
         }
     }
 
-    fn noted(&self, session: Option<&str>, call: &str) -> Option<String> {
-        let key = (session.map(str::to_owned), call.to_owned());
-        let is_full = self.left_out.len() >= MAX_REMEMBERED;
-        self.left_out
-            .get(&key)
-            .cloned()
-            .or_else(|| is_full.then(|| "too much was malformed before".to_owned()))
+    fn version_1(&self) -> Result<Version1, String> {
+        self.version_1.ok_or_else(|| "it is a message of version 1".to_owned())
     }
 
     // ----- requests
@@ -391,7 +389,7 @@ impl QuestionReader {
         let text = request.params_text();
         let read = if is_v1_question(request) {
             self.version.get_or_insert(Version::V1);
-            read_v1(text)
+            self.version_1().and_then(|read| (read.permission)(text))
         } else {
             self.read_v2(text)
         };
@@ -442,12 +440,9 @@ impl QuestionReader {
             }
             _ => None,
         };
-        let before = tool_call.as_ref().and_then(|call| self.noted(Some(&session), call));
         let scene = self.scene(Some(&session));
         let subject = match self.conversation.session(Some(&session)) {
-            Some(folded) => {
-                Subject::of(folded, asked.subject.as_ref(), problem.or(before).as_deref(), &scene)
-            }
+            Some(folded) => Subject::of(folded, asked.subject.as_ref(), problem.as_deref(), &scene),
             None => Subject::unknown(&scene, "there are too many sessions"),
         };
         let options = asked.options.into_iter().map(Wire::into_owned).collect();
@@ -505,10 +500,11 @@ impl QuestionReader {
             named = named.trim_start().replacen('{', key, 1);
         }
         let update = if self.is_v1_call(Some(call), false) {
-            let read = v1::ToolCallUpdate::decode_tolerant(&named, WireFormat::V1).ok();
-            read.and_then(|(call, _)| {
-                without_terminals(v1::SessionUpdate::ToolCallUpdate(Box::new(call))).ok()
-            })
+            let update = named.trim_start().replacen('{', r#"{"sessionUpdate":"tool_call_update","#, 1);
+            let read = self
+                .version_1()
+                .and_then(|read| (read.update)(&format!(r#"{{"sessionId":"","update":{update}}}"#)));
+            read.ok().map(|(params, _)| params.update)
         } else {
             let read = v2::ToolCallUpdate::decode_tolerant(&named, WireFormat::Any).ok();
             read.map(|(call, _)| v2::SessionUpdate::ToolCallUpdate(Box::new(call)))
@@ -532,32 +528,6 @@ impl QuestionReader {
 fn is_v1_question(request: &Request<'_>) -> bool {
     let params = request.params.as_ref();
     params.is_some_and(|params| params.get("toolCall").is_some() && params.get("subject").is_none())
-}
-
-fn read_v1(text: &str) -> Result<(v2::RequestPermissionRequest<'_>, Option<String>), String> {
-    let read = v1::RequestPermissionRequest::decode_tolerant(text, WireFormat::V1);
-    let (mut request, mut left_out) = read.map_err(|error| error.to_string())?;
-    left_out.retain(|problem| !problem.kept);
-    drop_terminals(request.tool_call.content.as_mut());
-    let request = permission_to_v2(request).map_err(|error| error.to_string())?.value;
-    Ok((request, first_problem(&left_out)))
-}
-
-/// An update of version 1 as version 2 has it.
-fn without_terminals(mut update: v1::SessionUpdate<'_>) -> Result<v2::SessionUpdate<'_>, String> {
-    match &mut update {
-        v1::SessionUpdate::ToolCall(call) => drop_terminals(call.content.as_mut()),
-        v1::SessionUpdate::ToolCallUpdate(call) => drop_terminals(call.content.as_mut()),
-        _ => {}
-    }
-    update_to_v2(update).map(|converted| converted.value).map_err(|error| error.to_string())
-}
-
-/// The terminals of version 1 belong to the client and tell nothing.
-fn drop_terminals(content: Option<&mut Vec<v1::ToolCallContent<'_>>>) {
-    if let Some(content) = content {
-        content.retain(|item| !matches!(item, v1::ToolCallContent::Terminal(_)));
-    }
 }
 
 fn first_problem(left_out: &[Diagnostic]) -> Option<String> {

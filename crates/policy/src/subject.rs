@@ -6,7 +6,7 @@ mod json;
 use std::fmt;
 
 use switchboard_acp::v2;
-use switchboard_session::{Item, Permission, Snapshot, ToolCall};
+use switchboard_session::{Item, Permission, Snapshot, ToolCall, ToolCallOutline};
 
 use crate::command::{Reading, Run};
 use crate::path::{join, tidy};
@@ -144,6 +144,7 @@ const CUT_OFF: &str = "the command is cut off";
 const TOO_MANY: &str = "it names too many files";
 const DIFFERENT_FOLDERS: &str = "it names different folders to run in";
 const UNCLEAR_FOLDER: &str = "it does not say clearly which folder the command runs in";
+const INCOMPLETE: &str = "not everything that was said of it is known";
 const NOT_READ: &str = "a part of it is malformed and was left out";
 
 impl Subject {
@@ -173,8 +174,8 @@ impl Subject {
             None => subject.doubt(NO_SUBJECT),
             Some(v2::RequestPermissionSubject::Unknown(_)) => subject.doubt(UNKNOWN_SUBJECT),
             Some(v2::RequestPermissionSubject::ToolCall(about)) => {
-                match snapshot.tool_call(&about.tool_call.tool_call_id) {
-                    Some(call) => subject.take_call(call, snapshot, false),
+                match snapshot.tool_call_outline(&about.tool_call.tool_call_id) {
+                    Some(outline) => subject.take_call(&outline, snapshot, false),
                     None => subject.doubt(NOTHING_TOLD),
                 }
             }
@@ -182,9 +183,9 @@ impl Subject {
                 subject.kind = Some(v2::ToolKind::Execute);
                 subject.cwds.push(about.cwd.as_str().to_owned());
                 subject.add_command(Reading::of_line(&about.command), Source::Structured);
-                let call = about.tool_call_id.as_deref().and_then(|id| snapshot.tool_call(id));
-                if let Some(call) = call {
-                    subject.take_call(call, snapshot, true);
+                let outline = about.tool_call_id.as_deref().and_then(|id| snapshot.tool_call_outline(id));
+                if let Some(outline) = outline {
+                    subject.take_call(&outline, snapshot, true);
                 }
             }
             Some(v2::RequestPermissionSubject::More(none)) => none.never(),
@@ -353,7 +354,11 @@ impl Subject {
         }
     }
 
-    fn take_call(&mut self, call: &ToolCall, snapshot: &Snapshot, has_subject: bool) {
+    fn take_call(&mut self, outline: &ToolCallOutline<'_>, snapshot: &Snapshot, has_subject: bool) {
+        let call = outline.call();
+        if let Some(problem) = outline.problem() {
+            self.doubt(format!("{INCOMPLETE}: {problem}"));
+        }
         if !has_subject {
             self.kind = Some(call.kind().clone());
         }
@@ -410,10 +415,13 @@ impl Subject {
                     diff.changes.iter().for_each(|change| self.take_change(change));
                 }
                 v2::ToolCallContent::Terminal(terminal) => {
-                    let known = snapshot.terminal(&terminal.terminal_id);
-                    if let Some(line) = known.and_then(|terminal| terminal.command()) {
+                    let known = snapshot.terminal_outline(&terminal.terminal_id);
+                    if let Some(problem) = known.and_then(|terminal| terminal.problem) {
+                        self.doubt(format!("{INCOMPLETE}: {problem}"));
+                    }
+                    if let Some(line) = known.and_then(|terminal| terminal.command) {
                         self.add_command(Reading::of_line(line), Source::Structured);
-                        self.cwds.extend(known.and_then(|terminal| terminal.cwd()).map(str::to_owned));
+                        self.cwds.extend(known.and_then(|terminal| terminal.cwd).map(str::to_owned));
                     }
                 }
                 v2::ToolCallContent::Content(content) => {

@@ -22,6 +22,7 @@ use switchboard_acp::{
 use crate::change::Changes;
 use crate::entry::EntryKind;
 use crate::error::SessionError;
+use crate::outline::Outlines;
 use crate::request::Decider;
 use crate::session::Session;
 use crate::subagent_tree::SubagentTree;
@@ -31,6 +32,9 @@ pub use login::AuthStatus;
 
 /// How many requests may wait for an answer; for more, the oldest are forgotten.
 const MAX_OPEN: usize = 10_000;
+
+/// How many unreadable updates of unknown sessions are remembered.
+const MAX_UNREAD: usize = 100;
 
 /// The sessions that the messages of one connection amount to, in the order in which they first appear: their
 /// transcripts, the prompts and how the work on each ended, the questions and who answered them.
@@ -61,6 +65,11 @@ pub struct Conversation {
     format: WireFormat,
     is_strict: bool,
     keeps_transcript: bool,
+    keeps_settled: bool,
+    /// The outlines that a new session begins with.
+    outlines: Option<Outlines>,
+    /// Unreadable updates of sessions that are not known yet: the session, what they are about, and the problem.
+    unread: Vec<(Option<Arc<str>>, EntryKind, String, String)>,
     session_limit: usize,
     slots: Vec<Slot>,
     /// Places of sessions that were removed.
@@ -212,6 +221,9 @@ impl Conversation {
             format,
             is_strict: false,
             keeps_transcript: true,
+            keeps_settled: true,
+            outlines: None,
+            unread: Vec::new(),
             session_limit: usize::MAX,
             slots: Vec::new(),
             free: Vec::new(),
@@ -258,7 +270,23 @@ impl Conversation {
     /// ```
     #[must_use]
     pub fn without_transcript(mut self) -> Self {
-        self.keeps_transcript = false;
+        (self.keeps_transcript, self.keeps_settled) = (false, false);
+        self
+    }
+
+    /// The same for who also has to decide over tool calls, and has no transcript: of the latest calls it keeps what they are to
+    /// do, and nothing that they produce. [`Snapshot::tool_call_outline`](crate::Snapshot::tool_call_outline) gives it.
+    #[must_use]
+    pub fn with_tool_call_outlines(mut self) -> Self {
+        self.outlines = Some(Outlines::default());
+        self
+    }
+
+    /// The same for who reads a recording for what tools were to do, and what was answered to whom: it keeps the outlines of
+    /// all tool calls and all questions, and no other part of the transcript.
+    #[must_use]
+    pub fn with_tool_calls_alone(mut self) -> Self {
+        (self.keeps_transcript, self.outlines) = (false, Some(Outlines::unlimited()));
         self
     }
 
@@ -360,6 +388,11 @@ impl Conversation {
         let id: Option<Arc<str>> = id.map(Arc::from);
         let mut session = Session::new(self.format);
         session.keeps_transcript = self.keeps_transcript;
+        session.keeps_settled = self.keeps_settled;
+        session.view.outlines = self.outlines.clone().map(Arc::new);
+        for (_, kind, about, problem) in self.unread.extract_if(.., |unread| unread.0 == id) {
+            session.note_malformed(kind, &about, &problem);
+        }
         if self.format == WireFormat::Any && self.dialect.wire_format() == WireFormat::Spec {
             session.peer_replaces_meta();
         }
@@ -394,6 +427,7 @@ impl Conversation {
         self.places.insert(Some(Arc::clone(&to)), place);
         if let Some(slot) = self.slots.get_mut(place) {
             slot.id = Some(Arc::clone(&to));
+            slot.session.forget_calls();
         }
         self.subagents.rename(id, &to);
         true
@@ -475,9 +509,16 @@ impl Conversation {
         at: Moment,
     ) -> Result<Folded<'t>, ConversationError> {
         let decoded = match self.decode(text) {
+            Ok(decoded) => decoded,
             // Many messages of version 1 cannot even be read as ones of version 2.
             Err(_) if self.is_version_1 => return Err(ConversationError::Version1),
-            decoded => decoded?,
+            Err(error) => {
+                if let Some(params) = Raw::parse(text).ok().as_ref().and_then(|message| message.get("params"))
+                {
+                    self.note_unreadable(&params, &error.to_string());
+                }
+                return Err(error.into());
+            }
         };
         self.note_version(&decoded.message)?;
         self.apply(decoded, from, at)
@@ -576,6 +617,8 @@ impl Conversation {
         match message {
             Expected::Params(notification) => {
                 let applied = self.apply_update(Some(&notification.session_id), &notification.update)?;
+                let step = applied.step.as_ref();
+                self.note_malformed(step.map(|step| step.session), &notification.update, &left_out);
                 let Folded { step, entry, left_out: unlinked, ended } = applied;
                 let kind = entry.map(|(kind, _)| kind);
                 let v2::UpdateSessionNotification { update, .. } = notification;
@@ -633,6 +676,39 @@ impl Conversation {
         Ok(folded)
     }
 
+    /// Notes what was malformed in an update that was applied to a session.
+    fn note_malformed(
+        &mut self,
+        session: Option<usize>,
+        update: &v2::SessionUpdate<'_>,
+        left_out: &[Diagnostic],
+    ) {
+        if let Some(problem) = left_out.iter().find(|problem| !problem.kept)
+            && let Some((kind, id)) = entry_of_update(update)
+            && let Some(slot) = session.and_then(|session| self.slots.get_mut(session))
+        {
+            slot.session.note_malformed(kind, id, &problem.to_string());
+        }
+    }
+
+    /// Notes that an update could not be read, or not all of it, by its parameters. If it is about a tool call, the outline of
+    /// that call has a [problem](crate::ToolCallOutline::problem).
+    pub fn note_unreadable(&mut self, params: &Raw<'_>, problem: &str) {
+        let (session, Some(update)) = (params.text("sessionId"), params.get("update")) else { return };
+        for (key, kind) in [("toolCallId", EntryKind::ToolCall), ("terminalId", EntryKind::Terminal)] {
+            let Some(id) = update.text(key) else { continue };
+            let place = self.place_of(session.as_deref());
+            match place.and_then(|place| self.slots.get_mut(place)) {
+                Some(slot) => slot.session.note_malformed(kind, &id, problem),
+                // What cannot be read makes no session, but must not be overlooked when there is one.
+                None if self.unread.len() < MAX_UNREAD => {
+                    self.unread.push((session.as_deref().map(Arc::from), kind, id, problem.to_owned()));
+                }
+                None => {}
+            }
+        }
+    }
+
     /// Makes the sessions follow the dialect that has shown.
     #[cold]
     fn tell_dialect(&mut self) {
@@ -674,8 +750,16 @@ impl Conversation {
             ended.extend(slot.turns.connection_ended(at));
         }
         while self.open.pop_oldest().is_some() {}
+        if self.outlines.is_some() {
+            self.forget_calls();
+        }
         self.subagents.end_all(&RpcError::new(codes::INTERNAL_ERROR, "the connection to the agent ended"));
         (steps, ended)
+    }
+
+    /// Forgets the outlines of tool calls, for instance because the agent that could ask about them is gone.
+    pub fn forget_calls(&mut self) {
+        self.slots.iter_mut().for_each(|slot| slot.session.forget_calls());
     }
 }
 

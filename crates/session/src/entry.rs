@@ -387,6 +387,11 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
+    /// Returns a call of which nothing is known but its id.
+    pub(crate) fn named(id: &str, origin: Origin) -> Self {
+        ToolCall::new(Head::new(EntryKind::ToolCall, id, origin))
+    }
+
     fn new(head: Head) -> Self {
         ToolCall {
             head,

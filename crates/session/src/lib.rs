@@ -37,6 +37,7 @@ mod error;
 mod form;
 mod index;
 mod json;
+mod outline;
 mod patch;
 mod prompt_title;
 mod references;
@@ -62,6 +63,7 @@ pub use conversation::{AgentQuestion, AuthStatus, Conversation, ConversationErro
 pub use entry::{Compaction, Entry, EntryKind, Message, Origin, Terminal, ToolCall};
 pub use error::SessionError;
 pub use form::{Choice, Form, FormFault, FormField, check_elicitation};
+pub use outline::{TerminalOutline, ToolCallOutline};
 pub use prompt_title::{prompt_title, prompt_title_in};
 pub use references::{
     StartedSession, may_name_sessions, rename_sessions, sessions_started_by, sessions_started_in,

@@ -19,6 +19,7 @@ impl Session {
         replay.meta_rule = self.meta_rule;
         replay.terminal_limit = self.terminal_limit;
         replay.keeps_transcript = self.keeps_transcript;
+        replay.keeps_settled = self.keeps_settled;
         replay.origin = Origin::Replayed;
         self.replay = Some(Box::new(replay));
     }

@@ -40,10 +40,12 @@ impl Session {
         at: Moment,
     ) -> Changes {
         let mut changes = Changes::default();
-        if let Some(v2::RequestPermissionSubject::ToolCall(subject)) = &request.subject
-            && self.keeps_transcript
-        {
+        if let Some(v2::RequestPermissionSubject::ToolCall(subject)) = &request.subject {
+            if let Some(outlines) = &mut self.view.outlines {
+                Arc::make_mut(outlines).tool_call_update(self.meta_rule, &subject.tool_call);
+            }
             match &mut self.replay {
+                _ if !self.keeps_transcript => {}
                 Some(replay) => drop(replay.patch_tool_call(&subject.tool_call)),
                 None => {
                     self.patch_tool_call(&subject.tool_call).into_iter().for_each(|it| changes.push(it));
@@ -63,7 +65,7 @@ impl Session {
         // The other questions may be about the same tool call.
         let changes = if self.pending.is_empty() { changes } else { self.note_asked(changes) };
         // Where settled questions are forgotten, it is among those that are left.
-        if self.keeps_transcript {
+        if self.keeps_settled {
             self.pending.push(index);
         }
         changes

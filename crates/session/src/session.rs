@@ -38,6 +38,8 @@ pub struct Session {
     pub(crate) pending: Vec<usize>,
     /// Whether what was said and asked stays when it is over.
     pub(crate) keeps_transcript: bool,
+    /// Whether questions stay when they are settled.
+    pub(crate) keeps_settled: bool,
     /// How many entries are sealed: an update with the id of one of them makes a new entry.
     pub(crate) sealed: usize,
 }
@@ -79,6 +81,7 @@ impl Session {
             terminal_limit: TERMINAL_OUTPUT_LIMIT,
             pending: Vec::new(),
             keeps_transcript: true,
+            keeps_settled: true,
             sealed: 0,
         }
     }
@@ -130,6 +133,7 @@ impl Session {
     /// assert_eq!(session.tool_call("c-1").unwrap().title(), Some("Read"));
     /// ```
     pub fn apply(&mut self, update: &v2::SessionUpdate<'_>) -> Changes {
+        self.outline(update);
         match &mut self.replay {
             Some(replay) => {
                 replay.apply(update);
@@ -147,6 +151,7 @@ impl Session {
     /// is about something else.
     pub(crate) fn seal(&mut self) {
         self.sealed = self.view.entries.len();
+        self.forget_calls();
     }
 
     /// Counts the revision up if anything changed.
@@ -154,7 +159,7 @@ impl Session {
         if !changes.is_empty() {
             self.view.revision += 1;
             changes.set_revision(self.view.revision);
-            if !self.keeps_transcript {
+            if !self.keeps_settled {
                 self.forget_settled();
             }
         }
@@ -300,18 +305,37 @@ impl Session {
     pub(crate) fn patch_tool_call(&mut self, update: &v2::ToolCallUpdate<'_>) -> Option<Change> {
         let rule = self.meta_rule;
         self.change_entry(EntryKind::ToolCall, &update.tool_call_id, |call: &mut ToolCall, change| {
-            change.content = patch_content(&mut call.content, &update.content);
-            let fields = &mut change.fields;
-            fields.note(EntryField::Title, patch_text(&mut call.title, &update.title));
-            fields.note(EntryField::Name, patch_text(&mut call.name, &update.name));
-            fields.note(EntryField::Kind, patch_defaulted(&mut call.kind, &update.kind));
-            fields.note(EntryField::Status, patch_defaulted(&mut call.status, &update.status));
-            fields.note(EntryField::Locations, patch_list(&mut call.locations, &update.locations));
-            fields.note(EntryField::RawInput, patch_raw(&mut call.raw_input, &update.raw_input));
-            fields.note(EntryField::RawOutput, patch_raw(&mut call.raw_output, &update.raw_output));
-            fields.note(EntryField::Capabilities, patch_shared(&mut call.capabilities, &update.capabilities));
-            call.head.patch_attached(rule, &update.meta, &update.extra, fields);
+            call.patch(rule, update, change);
         })
+    }
+
+    /// Changes what a session without transcript keeps of tool calls. History that is replayed is about the same calls.
+    fn outline(&mut self, update: &v2::SessionUpdate<'_>) {
+        if let Some(outlines) = &mut self.view.outlines
+            && matches!(
+                update,
+                v2::SessionUpdate::ToolCallUpdate(_)
+                    | v2::SessionUpdate::ToolCallContentChunk(_)
+                    | v2::SessionUpdate::TerminalUpdate(_)
+            )
+        {
+            Arc::make_mut(outlines).apply(self.meta_rule, update);
+        }
+    }
+
+    /// Notes that something of a tool call or a terminal was malformed and left out.
+    pub(crate) fn note_malformed(&mut self, kind: EntryKind, id: &str, problem: &str) {
+        if matches!(kind, EntryKind::ToolCall | EntryKind::Terminal) {
+            Arc::make_mut(&mut self.view.malformed).note(kind, id, problem);
+        }
+    }
+
+    /// Forgets the outlines of tool calls: whoever continues the session counts its ids anew.
+    pub(crate) fn forget_calls(&mut self) {
+        self.view.malformed = Arc::default();
+        if let Some(outlines) = &mut self.view.outlines {
+            Arc::make_mut(outlines).clear();
+        }
     }
 
     fn tool_call_chunk(&mut self, chunk: &v2::ToolCallContentChunk<'_>) -> Changes {
@@ -516,6 +540,29 @@ impl Session {
         let index = self.view.unknown.len();
         self.view.unknown.push(Arc::new(unknown.clone().into_owned()));
         self.finish_one(Some(Change::Unknown { index }))
+    }
+}
+
+impl ToolCall {
+    /// Changes the call as an update says.
+    #[inline]
+    pub(crate) fn patch(
+        &mut self,
+        rule: MetaRule,
+        update: &v2::ToolCallUpdate<'_>,
+        change: &mut EntryChange,
+    ) {
+        change.content = patch_content(&mut self.content, &update.content);
+        let fields = &mut change.fields;
+        fields.note(EntryField::Title, patch_text(&mut self.title, &update.title));
+        fields.note(EntryField::Name, patch_text(&mut self.name, &update.name));
+        fields.note(EntryField::Kind, patch_defaulted(&mut self.kind, &update.kind));
+        fields.note(EntryField::Status, patch_defaulted(&mut self.status, &update.status));
+        fields.note(EntryField::Locations, patch_list(&mut self.locations, &update.locations));
+        fields.note(EntryField::RawInput, patch_raw(&mut self.raw_input, &update.raw_input));
+        fields.note(EntryField::RawOutput, patch_raw(&mut self.raw_output, &update.raw_output));
+        fields.note(EntryField::Capabilities, patch_shared(&mut self.capabilities, &update.capabilities));
+        self.head.patch_attached(rule, &update.meta, &update.extra, fields);
     }
 }
 

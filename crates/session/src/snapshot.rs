@@ -9,6 +9,7 @@ use switchboard_acp::{Extra, Meta, UnknownVariant, Wire, WireFormat, v2};
 use crate::content::Attached;
 use crate::entry::{Compaction, Entry, EntryKind, Message, Terminal, ToolCall};
 use crate::index::Index;
+use crate::outline::{Malformed, Outlines};
 use crate::request::{Elicitation, Permission};
 use crate::shared_vec::SharedVec;
 use crate::short_text::ShortText;
@@ -40,6 +41,10 @@ pub struct Snapshot {
     pub(crate) commands: Option<List<v2::AvailableCommand<'static>>>,
     pub(crate) config_options: Option<List<v2::SessionConfigOption<'static>>>,
     pub(crate) usage: Option<Arc<Usage>>,
+    /// Tool calls and terminals of which an update was malformed.
+    pub(crate) malformed: Arc<Malformed>,
+    /// Tool calls of a session that keeps no transcript.
+    pub(crate) outlines: Option<Arc<Outlines>>,
 }
 
 /// What the session says of itself.
@@ -172,6 +177,8 @@ impl Snapshot {
             commands: None,
             config_options: None,
             usage: None,
+            malformed: Arc::default(),
+            outlines: None,
         }
     }
 

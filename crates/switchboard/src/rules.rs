@@ -5,13 +5,19 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use switchboard_acp::extensions::{Author, HubRecord, QuestionRecord};
 use switchboard_acp::rpc::RequestId;
-use switchboard_acp::v2;
-use switchboard_policy::{Answer, Decision, Mode, Policy, Subject, Verdict};
+use switchboard_acp::{Wire, WireFormat, v2};
+use switchboard_policy::{Answer, Decision, Mode, Policy, Subject, Verdict, Version1};
 use switchboard_session::Decider;
 
 use crate::outcome::CommandError;
 use crate::policy_file::{self, SystemFiles};
 use crate::standard_error;
+
+/// How messages of version 1 are read for the rules, which judge version 2.
+pub(crate) const VERSION_1: Version1 = Version1 {
+    update: switchboard_bridge::read_v1_update,
+    permission: switchboard_bridge::read_v1_permission,
+};
 
 /// The rules file of a command.
 #[derive(Debug, clap::Args)]

@@ -495,9 +495,9 @@ impl Core {
         if let Some(host) = self.hosts.get_mut(&host) {
             host.sessions.retain(|_, known| known != session);
         }
-        if let Some(judge) = &mut self.options.judge {
-            judge.forget(session);
-        }
+        // Whoever takes it up next begins with other tool calls.
+        let memory = self.sessions.get_mut(session).and_then(|session| session.memory.as_mut());
+        memory.into_iter().for_each(Memory::forget_calls);
     }
 
     /// The answer to a prompt that is at work goes to somebody else.

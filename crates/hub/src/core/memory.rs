@@ -113,6 +113,10 @@ pub(crate) struct Operation {
 #[derive(Debug)]
 pub(crate) struct Memory {
     conversation: Conversation,
+    /// The name that the agent has given itself.
+    pub(crate) agent: Option<String>,
+    /// The request that opened the connection to the agent, until it is answered.
+    handshake: Option<RequestId<'static>>,
     /// The agent's id of the session.
     pub(crate) agent_session: Option<String>,
     /// Ids that it had before, with an agent that has forgotten it since.
@@ -138,10 +142,13 @@ pub(crate) struct Memory {
 
 impl Default for Memory {
     fn default() -> Self {
-        // It is the only fold of the session, and keeps nothing of what was said: the log has that.
-        let conversation = Conversation::new(WireFormat::Any).without_transcript();
+        // It is the only fold of the session, and keeps nothing of what was said: the log has that. Rules decide over tool
+        // calls, and need to know what these are to do.
+        let conversation = Conversation::new(WireFormat::Any).without_transcript().with_tool_call_outlines();
         Memory {
             conversation: conversation.with_session_limit(MAX_SUBAGENTS + 1),
+            agent: None,
+            handshake: None,
             agent_session: None,
             earlier: Vec::new(),
             renamed: 0,
@@ -250,10 +257,25 @@ impl Memory {
                 if let Some(operation) = self.operations.iter_mut().rev().find(is_it) {
                     operation.outcome = Some(Outcome::of(&response.outcome));
                 }
+                if self.handshake.as_ref() == Some(&response.id) {
+                    self.handshake = None;
+                    let info = response.outcome.as_ref().ok().and_then(|result| result.get("info"));
+                    self.agent = info.and_then(|info| info.text("name"));
+                }
                 self.fold(Side::Agent, message);
                 Seen::Nothing
             }
         }
+    }
+
+    /// The state of the session that asks a question: this one or that of a sub-agent.
+    pub(crate) fn asking_session(&self, question: &Question) -> Option<&switchboard_session::Session> {
+        self.conversation.session(text_of(Some(&question.params), "sessionId").as_deref())
+    }
+
+    /// Forgets what tool calls are to do: the agent that could ask about them is gone.
+    pub(crate) fn forget_calls(&mut self) {
+        self.conversation.forget_calls();
     }
 
     /// Notes whether a tool call has ended, as an update or a question about it says.
@@ -375,6 +397,7 @@ impl Memory {
                 // Another process, which knows nothing of what the last one was asked.
                 let _ = self.conversation.end_connection(Moment::default());
                 self.operations.iter_mut().for_each(|operation| operation.request = None);
+                (self.agent, self.handshake) = (None, Some(request.id.clone().into_owned()));
             }
             Message::Request(request) if request.method == "session/prompt" => self.cancels = 0,
             Message::Notification(call) if call.method == "session/cancel" => self.cancels += 1,

@@ -453,9 +453,7 @@ impl Core {
         if !self.is_ours(id) {
             return None;
         }
-        let text = text.into();
-        let judgement = self.judge(id, channel, &text);
-        self.take_in(id, channel, text, message, judgement)
+        self.take_in(id, channel, text.into(), message)
     }
 
     /// Takes a record into account that this hub writes, or another one has written.
@@ -465,7 +463,6 @@ impl Core {
         channel: Channel,
         text: Arc<str>,
         message: Option<&Message<'_>>,
-        judgement: Option<crate::judge::Judgement>,
     ) -> Option<u64> {
         let session = self.sessions.get_mut(id)?;
         let is_ours = session.is_ours;
@@ -509,6 +506,11 @@ impl Core {
         if has_new_title {
             self.output.push_back(Output::Changed { session: Arc::clone(id) });
         }
+        // Whoever writes a session decides over its questions, by the state that they have made.
+        let judgement = match seen {
+            memory::Seen::Question if is_ours => self.judge(id, sequence),
+            _ => None,
+        };
         match (seen, judgement) {
             (memory::Seen::Question, Some(judgement)) => self.judged(id, sequence, &judgement),
             (memory::Seen::Update | memory::Seen::Question, _) => self.pump_all(id),

@@ -14,7 +14,7 @@ use super::lines::{self, Outcome, Rewrite};
 use super::memory::Question;
 use super::notices::resolved;
 use super::{ConnectionId, Core, HostId, Output, SessionId, ToClient};
-use crate::judge::Judgement;
+use crate::judge::{Judgement, PermissionRequest};
 
 /// How often a client may answer again what did not fit: a form that nobody can fill in must not be asked without end.
 pub(super) const MISFITS: usize = 3;
@@ -24,11 +24,19 @@ pub(super) const PERMISSION: &str = "session/request_permission";
 pub(super) const ELICITATION: &str = "elicitation/create";
 
 impl Core {
-    /// What rules make of a message for the log, before anybody else sees it.
-    pub(super) fn judge(&mut self, id: &SessionId, channel: Channel, text: &str) -> Option<Judgement> {
+    /// Evaluates an open question by the rules, over its tool call as the session has it. `None`: it is not for rules, or there
+    /// are none.
+    pub(super) fn judge(&mut self, id: &SessionId, place: u64) -> Option<Judgement> {
         let judge = self.options.judge.as_mut()?;
-        let (side, false) = channel.message()? else { return None };
-        judge.hear(id, &self.sessions.get(id)?.known.folder, side, text)
+        let session = self.sessions.get(id)?;
+        let memory = session.memory.as_ref()?;
+        let question = memory.questions.get(&place).filter(|question| question.method == PERMISSION)?;
+        judge.evaluate(&PermissionRequest {
+            params: &question.params,
+            session: memory.asking_session(question)?,
+            folder: &session.known.folder,
+            agent: memory.agent.as_deref(),
+        })
     }
 
     /// Rules have decided over a question that nobody was asked yet. What they decided is in the log, and where it is the
@@ -63,11 +71,7 @@ impl Core {
             waiting.extend(permissions.map(|(place, question)| (Arc::clone(id), *place, question.clone())));
         }
         for (id, place, question) in waiting {
-            let Some(judge) = self.options.judge.as_mut() else { break };
-            let Some(session) = self.sessions.get(&id) else { continue };
-            let line =
-                lines::call(Some(&question.id), PERMISSION, Some(&question.params), Rewrite::default());
-            let Some(judgement) = judge.again(&id, &session.known.folder, &line) else { continue };
+            let Some(judgement) = self.judge(&id, place) else { continue };
             let Some(result) = &judgement.result else { continue };
             let by = Author::from_value(&judgement.by);
             self.note(&id, &HubRecord::Judged(about(place, &question).by(by.clone())));

@@ -309,6 +309,10 @@ impl Core {
             Ok((memory, length)) => {
                 let gaps = memory.gaps.clone().filter(|_| session.memory.is_none());
                 if session.memory.is_none() {
+                    let mut memory = memory;
+                    if session.host.is_none() && session.parked.is_none() {
+                        memory.forget_calls();
+                    }
                     session.memory = Some(memory);
                     // It may have less than was to be written, when that has failed.
                     session.goes_on_at(length);

@@ -177,7 +177,7 @@ impl Core {
                 }
             } else {
                 let notice = self.notice_in(&id, *channel, text);
-                self.take_in(&id, *channel, Arc::clone(text), None, None);
+                self.take_in(&id, *channel, Arc::clone(text), None);
                 if let Some((update, except)) = notice {
                     self.notice(&id, &update, except);
                 }

@@ -249,7 +249,10 @@ impl Feed {
                         state.see_answer(decoded);
                         None
                     }
-                    Err(reason) => Some(Event::Malformed { line: line.clone(), reason }),
+                    Err(reason) => {
+                        state.note_unreadable(&line, &reason);
+                        Some(Event::Malformed { line: line.clone(), reason })
+                    }
                 }
             }
             "auth/status_update" | "_auth/status_update" => {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use switchboard_acp::rpc::{Message, RequestId};
-use switchboard_acp::{Correlator, Raw, Side, WireFormat};
+use switchboard_acp::{Correlator, DecodeError, Raw, Side, WireFormat};
 use switchboard_session::{Changes, Conversation, Decider, Decoded, Moment, SessionError, Step, TurnOutcome};
 use switchboard_transport::{Caller, Closure, ClosureCause, IncomingRequest, Json, SharedText};
 use tokio::sync::{Notify, watch};
@@ -199,6 +199,13 @@ impl ClientState {
             }
             Err(error) => Event::of_refusal(error, line),
         })
+    }
+
+    /// Notes that an update cannot be read: nobody knows what it says of its tool call.
+    pub(crate) fn note_unreadable(&mut self, line: &str, reason: &DecodeError) {
+        if let Some(params) = Raw::parse(line).ok().as_ref().and_then(|message| message.get("params")) {
+            self.conversation.note_unreadable(&params, &reason.to_string());
+        }
     }
 
     /// An answer passes by on its way to the call that waits for it.

@@ -1,7 +1,7 @@
 //! Paths, with the verdict that a careful person gives.
 
 use serde_json::json;
-use switchboard_policy::{Host, Node, Policy, QuestionReader};
+use switchboard_policy::{Host, Node, Policy};
 
 const RULES: &str = r#"
 [[rule]]
@@ -59,7 +59,7 @@ fn verdict(policy: &Policy, kind: &str, input: &serde_json::Value) -> (&'static 
     let params = json!({ "sessionId": "s", "toolCall": call, "options": options });
     let message =
         json!({ "jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": params });
-    let questions = QuestionReader::new("/project").read(&message.to_string(), None, Default::default());
+    let questions = crate::support::reader("/project").read(&message.to_string(), None, Default::default());
     let [question] = &questions[..] else { panic!("{} questions", questions.len()) };
     let decision = policy.judge(&question.subject, &Machine).offered(&question.options);
     (decision.verdict.as_str(), decision.reason)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::json;
-use switchboard_policy::{Decision, Host, Node, Policy, QuestionReader, Scene, Subject, Verdict};
+use switchboard_policy::{Decision, Host, Node, Policy, Scene, Subject, Verdict};
 
 use crate::shells::SHELLS;
 
@@ -290,7 +290,7 @@ fn a_login_shell_is_allowed_by_its_script_only_where_the_rules_say_so() {
         let params = json!({ "sessionId": "s", "toolCall": call, "options": options });
         let request =
             json!({ "jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": params });
-        let mut reader = QuestionReader::new(project.root().to_string_lossy());
+        let mut reader = crate::support::reader(&project.root().to_string_lossy());
         let question = reader.read(&request.to_string(), None, Default::default()).remove(0);
         policy.judge(&question.subject, &project.files).offered(&question.options).verdict.as_str()
     };

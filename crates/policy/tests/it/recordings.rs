@@ -8,7 +8,7 @@ use switchboard_session::Side;
 fn every_recorded_question_tells_its_command_or_files_or_why_not() {
     let mut questions = 0;
     for recording in switchboard_testkit::recordings() {
-        let mut reader = QuestionReader::without_root("/");
+        let mut reader = QuestionReader::without_root("/").reading_version_1(crate::support::VERSION_1);
         for line in &recording.lines {
             let from = if line.from_agent { Side::Agent } else { Side::Client };
             let asked = reader.read(&line.message, Some(from), Default::default());

@@ -78,7 +78,7 @@ fn update(update: Value) -> Value {
 }
 
 fn ask(messages: &[Value]) -> Vec<Question> {
-    let mut reader = QuestionReader::new("/project");
+    let mut reader = crate::support::reader("/project");
     messages.iter().flat_map(|message| reader.read(&message.to_string(), None, Default::default())).collect()
 }
 
@@ -399,7 +399,7 @@ fn a_key_that_stands_twice_is_read_twice() {
     let line = v1(json!({ "kind": "execute", "rawInput": "RAW" }))
         .to_string()
         .replace("\"RAW\"", r#"{"command":"cargo test","command":"cat .env"}"#);
-    let question = QuestionReader::new("/project").read(&line, None, Default::default()).pop().unwrap();
+    let question = crate::support::reader("/project").read(&line, None, Default::default()).pop().unwrap();
     assert_eq!(policy.judge(&question.subject, &host()).verdict.as_str(), "deny");
 }
 
@@ -416,7 +416,7 @@ fn the_session_tells_where_it_works() {
     assert_eq!(judged(&policy, &at("/project")).0, "allow");
     assert_eq!(judged(&policy, &at("/elsewhere")).0, "ask");
     // Without a root, it is the session's own directory.
-    let mut reader = QuestionReader::without_root("/nowhere");
+    let mut reader = QuestionReader::without_root("/nowhere").reading_version_1(crate::support::VERSION_1);
     let question = at("/elsewhere")
         .iter()
         .flat_map(|line| reader.read(&line.to_string(), None, Default::default()))

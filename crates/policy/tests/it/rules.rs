@@ -1,7 +1,7 @@
 //! What a file of rules may say.
 
 use serde_json::{Value, json};
-use switchboard_policy::{Mode, NoFiles, Policy, QuestionReader, Verdict};
+use switchboard_policy::{Mode, NoFiles, Policy, Verdict};
 
 use crate::support::{host, judge_line, policy};
 
@@ -111,7 +111,7 @@ fn the_recipes_in_the_guide_do_what_they_say_about_files() {
         ("claude-code", diff("/project/src/../.git/hooks/x", Value::Null), "deny"),
         ("claude-code", diff("/home/me/.bashrc", json!("a")), "deny"),
     ] {
-        let mut reader = QuestionReader::new("/project");
+        let mut reader = crate::support::reader("/project");
         reader.set_agent(agent);
         let options = json!([{ "optionId": "y", "name": "Yes", "kind": "allow_once" }]);
         let params = json!({ "sessionId": "s", "toolCall": call, "options": options });

@@ -1,10 +1,18 @@
 //! What the tests share.
 
-use switchboard_policy::{Decision, NoFiles, Policy, Scene};
+use switchboard_bridge::{read_v1_permission, read_v1_update};
+use switchboard_policy::{Decision, NoFiles, Policy, QuestionReader, Scene, Version1};
 
 pub(crate) fn host() -> NoFiles {
     NoFiles { home: Some("/home/me".to_owned()) }
 }
+
+/// A reader of both versions.
+pub(crate) fn reader(root: &str) -> QuestionReader {
+    QuestionReader::new(root).reading_version_1(VERSION_1)
+}
+
+pub(crate) const VERSION_1: Version1 = Version1 { update: read_v1_update, permission: read_v1_permission };
 
 pub(crate) fn scene() -> Scene {
     Scene { root: "/project".to_owned(), cwd: None, agent: None }

@@ -22,13 +22,22 @@ impl Conversation {
     ) -> Outcome<'m> {
         let (text, mut left_out) = (message.params_text(), Vec::new());
         let mut folded = match &*message.method {
-            "session/update" if !self.keeps_transcript && is_passed_over(message.params.as_ref()) => {
-                Folded::default()
-            }
+            "session/update" if self.is_passed_over(message.params.as_ref()) => Folded::default(),
             "session/update" => {
-                let params: v2::UpdateSessionNotification<'_> =
-                    self.decode_part("/params", text, &mut left_out)?;
-                self.apply_update(Some(&params.session_id), &params.update)?.owned()
+                let read = self.decode_part("/params", text, &mut left_out);
+                let params: v2::UpdateSessionNotification<'_> = match (read, &message.params) {
+                    (Ok(params), _) => params,
+                    (Err(error), params) => {
+                        if let Some(params) = params {
+                            self.note_unreadable(params, &error.to_string());
+                        }
+                        return Err(error.into());
+                    }
+                };
+                let folded = self.apply_update(Some(&params.session_id), &params.update)?.owned();
+                let session = folded.step.as_ref().map(|step| step.session);
+                self.note_malformed(session, &params.update, &left_out);
+                folded
             }
             "session/cancel" => {
                 let params: v2::CancelSessionNotification<'_> =
@@ -62,6 +71,30 @@ impl Conversation {
         };
         folded.left_out.extend(left_out);
         Ok(folded)
+    }
+
+    /// Whether an update says nothing that is kept here, at a glance.
+    fn is_passed_over(&self, params: Option<&Raw<'_>>) -> bool {
+        if self.keeps_transcript {
+            return false;
+        }
+        let update = params.and_then(|params| params.get("update"));
+        let kind = update.as_ref().and_then(|update| update.get("sessionUpdate"));
+        match kind.as_ref().and_then(Raw::as_text).as_deref() {
+            Some(kind) if is_about_standing(kind) => false,
+            Some("tool_call_update" | "tool_call_content_chunk" | "terminal_update")
+                if self.outlines.is_some() =>
+            {
+                false
+            }
+            // They may tell of a session that was started.
+            Some("subagent_update" | "tool_call_update" | "tool_call_content_chunk") => {
+                !update.is_some_and(|update| may_name_sessions(update.as_str()))
+            }
+            // What cannot be read may be about a tool call.
+            None => self.outlines.is_none(),
+            Some(_) => true,
+        }
     }
 
     fn withdraw(&mut self, id: &RequestId<'_>, at: Moment) -> Result<Option<Step>, SessionError> {
@@ -342,20 +375,6 @@ pub(super) fn drop_late(outcome: Result<Option<Step>, SessionError>) -> Result<O
     match outcome {
         Err(SessionError::AlreadySettled { .. } | SessionError::NoSuchRequest { .. }) => Ok(None),
         outcome => outcome,
-    }
-}
-
-/// Whether an update says nothing of how sessions stand, at a glance.
-fn is_passed_over(params: Option<&Raw<'_>>) -> bool {
-    let update = params.and_then(|params| params.get("update"));
-    let kind = update.as_ref().and_then(|update| update.get("sessionUpdate"));
-    match kind.as_ref().and_then(Raw::as_text).as_deref() {
-        Some(kind) if is_about_standing(kind) => false,
-        // They may tell of a session that was started.
-        Some("subagent_update" | "tool_call_update" | "tool_call_content_chunk") => {
-            !update.is_some_and(|update| may_name_sessions(update.as_str()))
-        }
-        _ => true,
     }
 }
 

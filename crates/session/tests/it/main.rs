@@ -7,6 +7,7 @@ mod conversation;
 mod forms;
 mod generate;
 mod model;
+mod outlines;
 mod permissions;
 mod recordings;
 mod reference;

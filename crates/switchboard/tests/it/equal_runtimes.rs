@@ -1,8 +1,8 @@
 //! The same agent through every way to run it: `run`, `bridge`, `serve` over WebSocket and HTTP, and `connect`.
 //!
-//! What is stored, what clients are told and what cannot be translated must not depend on the command. Each scenario is
-//! played by a small agent of either version; the stored sessions, their losses, and the names and states of sub-agents and
-//! tool calls as a client has them in the end are compared with those of `bridge`.
+//! What is stored, what clients are told, what cannot be translated and what rules decide must not depend on the command.
+//! Each scenario is played by a small agent of either version; the stored sessions, their losses, and the names and states
+//! of sub-agents and tool calls as a client has them in the end are compared with those of `bridge`.
 
 use std::path::Path;
 
@@ -44,6 +44,8 @@ done
 struct Scenario {
     version: u64,
     parts: Vec<Vec<Value>>,
+    /// The rules that decide over what the agent asks.
+    rules: Option<&'static str>,
 }
 
 fn update(update: Value) -> Value {
@@ -79,6 +81,14 @@ impl Scenario {
         }
         ["sh", path(&folder.join("agent")), path(&folder)].map(str::to_owned).to_vec()
     }
+
+    /// Writes the rules, and returns the options that name them.
+    fn permissions(&self, place: &Place) -> Vec<String> {
+        let Some(rules) = self.rules else { return Vec::new() };
+        let file = place.home().join("rules.toml");
+        std::fs::write(&file, rules).unwrap();
+        ["--permissions", path(&file)].map(str::to_owned).to_vec()
+    }
 }
 
 fn path(path: &Path) -> &str {
@@ -92,6 +102,8 @@ struct Kept {
     shown: String,
     /// Messages and elements that the translation could not carry.
     losses: Vec<(String, String, String)>,
+    /// What the rules said to each question: the decision, the rule, and what was asked for.
+    judged: Vec<[Value; 3]>,
     /// What its client has in the end.
     seen: Seen,
 }
@@ -188,7 +200,11 @@ fn kept(place: &Place, store: &str, seen: Seen) -> Kept {
     let shown = sessions(&["show", id]).stdout.replace(id, "SESSION");
     let by = |line: &str| line.split_once("answered by ").map(|(before, _)| format!("{before}answered"));
     let shown = shown.lines().map(|line| by(line).unwrap_or_else(|| line.to_owned()) + "\n").collect();
-    Kept { shown, losses, seen }
+    let audit = place.run(&["policy", "audit", "--store", store]);
+    assert_eq!(audit.code, 0, "{}", audit.stderr);
+    let judged = audit.json_lines().into_iter();
+    let judged = judged.map(|row| ["judged", "rule", "subject"].map(|key| row[key].clone())).collect();
+    Kept { shown, losses, judged, seen }
 }
 
 /// Whether a message ends the turn for a client of a version that prompted in a session with this request.
@@ -218,13 +234,20 @@ async fn drive(client: &mut Client, place: &Place, version: u64) -> Vec<Value> {
     }
 }
 
+/// Options, and the command that starts the agent.
+fn arguments<'a>(options: &'a [String], command: &'a [String]) -> Vec<&'a str> {
+    let options = options.iter().map(String::as_str);
+    options.chain(["--"]).chain(command.iter().map(String::as_str)).collect()
+}
+
 /// Every way to run the agent of a scenario with a client of a version, by name.
 fn ways(scenario: &Scenario, client: u64) -> Vec<(String, Kept)> {
     let mut ways = Vec::new();
     for (name, over_http) in [("websocket", false), ("http", true)] {
         let place = Place::new();
         let command = scenario.write(&place, "agent");
-        let command: Vec<&str> = ["--"].into_iter().chain(command.iter().map(String::as_str)).collect();
+        let options = scenario.permissions(&place);
+        let command: Vec<&str> = arguments(&options, &command);
         let hub = Hub::start(&place, &command);
         let store = hub.store().to_owned();
         let came = block_on(async {
@@ -240,7 +263,8 @@ fn ways(scenario: &Scenario, client: u64) -> Vec<(String, Kept)> {
 
     let place = Place::new();
     let command = scenario.write(&place, "agent");
-    let command: Vec<&str> = ["--"].into_iter().chain(command.iter().map(String::as_str)).collect();
+    let options = scenario.permissions(&place);
+    let command: Vec<&str> = arguments(&options, &command);
     let hub = Hub::start_as(&place, "token", &command);
     std::fs::write(place.home().join("token"), &hub.token).unwrap();
     let store = hub.store().to_owned();
@@ -263,7 +287,10 @@ fn bridged(scenario: &Scenario, version: u64) -> Kept {
     let place = Place::new();
     let command = scenario.write(&place, "agent");
     let store = place.home().join("store.sqlite3");
-    let mut editor = bridge::Client::with_command(&["--record", "--store", path(&store)], &command);
+    let options = scenario.permissions(&place);
+    let options: Vec<&str> =
+        ["--record", "--store", path(&store)].into_iter().chain(options.iter().map(String::as_str)).collect();
+    let mut editor = bridge::Client::with_command(&options, &command);
     let hello = match version {
         1 => json!({"protocolVersion": 1, "clientCapabilities": {}}),
         _ => json!({"protocolVersion": 2, "info": {"name": "editor", "version": "1"}, "capabilities": {}}),
@@ -295,11 +322,13 @@ fn ran(scenario: &Scenario) -> Kept {
     let place = Place::new();
     let command = scenario.write(&place, "agent");
     let store = place.home().join("store.sqlite3");
-    let run = |options: &[&str]| {
-        let agent = ["--approve-all", "go", "--"].into_iter().chain(command.iter().map(String::as_str));
-        let run =
-            place.run(&["run"].into_iter().chain(options.iter().copied()).chain(agent).collect::<Vec<_>>());
-        assert_eq!(run.code, 0, "{}", run.stderr);
+    let options = scenario.permissions(&place);
+    let approve = if options.is_empty() { vec!["--approve-all".to_owned()] } else { options };
+    let run = |more: &[&str]| {
+        let options: Vec<String> = approve.iter().cloned().chain(["go".to_owned()]).collect();
+        let run = place.run(&[&["run"], more, &*arguments(&options, &command)].concat());
+        // Where rules leave something to a person, nobody is there.
+        assert!(run.code == 0 || scenario.rules.is_some(), "{}", run.stderr);
         run
     };
     let printed = run(&["--format", "json"]).json_lines();
@@ -355,7 +384,7 @@ fn losses_and_transcript_of_a_version_2_agent_are_the_same_everywhere() {
         update(json!({"sessionUpdate": "agent_message", "messageId": "m", "content": [text("Replaced")]})),
         update(json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"})),
     ];
-    assert_equal(&Scenario { version: 2, parts: vec![turn] });
+    assert_equal(&Scenario { version: 2, parts: vec![turn], rules: None });
 }
 
 #[test]
@@ -385,7 +414,152 @@ fn transcript_of_a_version_1_agent_is_the_same_everywhere() {
         ),
         update(json!({"sessionUpdate": "agent_message_chunk", "content": text("Done")})),
     ];
-    assert_equal(&Scenario { version: 1, parts: vec![before, after] });
+    assert_equal(&Scenario { version: 1, parts: vec![before, after], rules: None });
+}
+
+const RULES: &str = r#"
+[[rule]]
+id = "tests"
+decision = "allow"
+command = ["cargo", "test"]
+
+[[rule]]
+id = "no-push"
+decision = "deny"
+command = ["git", "push"]
+
+[[rule]]
+id = "secrets"
+decision = "deny"
+path = ["**/.env*"]
+"#;
+
+/// A question that says nothing but which tool call it is about.
+fn asks_about(version: u64, number: u64, call: &str) -> Value {
+    let options = json!([{"optionId": "yes", "name": "Allow", "kind": "allow_once"},
+        {"optionId": "no", "name": "Reject", "kind": "reject_once"}]);
+    let call = json!({"toolCallId": call});
+    let params = match version {
+        1 => json!({"sessionId": "s", "toolCall": call, "options": options}),
+        _ => {
+            json!({"sessionId": "s", "title": "May I?", "subject": {"type": "tool_call", "toolCall": call}, "options": options})
+        }
+    };
+    json!({"jsonrpc": "2.0", "id": number, "method": "session/request_permission", "params": params})
+}
+
+/// Asserts that the rules say the same to every question, by every way.
+fn assert_judged(scenario: &Scenario, wanted: &[(&str, Option<&str>)]) {
+    let decisions = |kept: &Kept| -> Vec<(String, Option<String>)> {
+        let word = |value: &Value| value.as_str().map(str::to_owned);
+        kept.judged.iter().map(|[judged, rule, _]| (word(judged).unwrap_or_default(), word(rule))).collect()
+    };
+    let wanted: Vec<_> =
+        wanted.iter().map(|(it, rule)| ((*it).to_owned(), rule.map(str::to_owned))).collect();
+    let ran = ran(scenario);
+    assert_eq!(decisions(&ran), wanted, "run: {:?}", ran.judged);
+    for client in [1, 2] {
+        let bridged = ("bridge".to_owned(), bridged(scenario, client));
+        for (name, found) in ways(scenario, client).into_iter().chain([bridged]) {
+            assert_eq!(found.judged, ran.judged, "{name} with a client of version {client}");
+        }
+    }
+}
+
+#[test]
+fn rules_judge_the_current_state_of_a_version_2_call_alike_everywhere() {
+    let call = |id: &str, mut more: Value| {
+        more["sessionUpdate"] = "tool_call_update".into();
+        more["toolCallId"] = id.into();
+        update(more)
+    };
+    let command = |line: &str| json!({"title": "Shell", "kind": "execute", "rawInput": {"command": line}});
+    let chunk = |id: &str, content: Value| {
+        update(json!({"sessionUpdate": "tool_call_content_chunk", "toolCallId": id, "content": content}))
+    };
+    let output = json!({"type": "content", "content": text(&"git push\n".repeat(1000))});
+    let diff = json!({"type": "diff", "changes": [{"operation": "modify", "path": "/w/.env"}]});
+    let parts = vec![
+        vec![
+            update(json!({"sessionUpdate": "state_update", "state": "running"})),
+            call("changed", command("git push")),
+            call("changed", command("cargo test")),
+            chunk("changed", output),
+            asks_about(2, 901, "changed"),
+        ],
+        vec![
+            call("cleared", command("cargo test")),
+            call("cleared", json!({"rawInput": null})),
+            asks_about(2, 902, "cleared"),
+        ],
+        vec![
+            call("worse", command("cargo test")),
+            call("worse", json!({"rawInput": {"command": "git push"}})),
+            asks_about(2, 903, "worse"),
+        ],
+        vec![
+            call("edit", json!({"title": "Edit", "kind": "edit"})),
+            chunk("edit", diff),
+            asks_about(2, 904, "edit"),
+        ],
+        vec![
+            update(
+                json!({"sessionUpdate": "terminal_update", "terminalId": "t", "command": "git push", "cwd": "/w"}),
+            ),
+            call("terminal", json!({"title": "Shell", "kind": "execute"})),
+            chunk("terminal", json!({"type": "terminal", "terminalId": "t"})),
+            asks_about(2, 905, "terminal"),
+        ],
+        vec![
+            call("malformed", command("cargo test")),
+            call("malformed", json!({"locations": [{"path": 5}]})),
+            asks_about(2, 906, "malformed"),
+        ],
+        vec![asks_about(2, 907, "never told of")],
+        vec![update(json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"}))],
+    ];
+    let wanted = [
+        ("allow", Some("tests")),
+        ("ask", None),
+        ("deny", Some("no-push")),
+        ("deny", Some("secrets")),
+        ("deny", Some("no-push")),
+        ("ask", None),
+        ("ask", None),
+    ];
+    assert_judged(&Scenario { version: 2, parts, rules: Some(RULES) }, &wanted);
+}
+
+#[test]
+fn rules_judge_a_version_1_call_as_its_translation_alike_everywhere() {
+    let call = |tag: &str, id: &str, mut more: Value| {
+        more["sessionUpdate"] = tag.into();
+        more["toolCallId"] = id.into();
+        update(more)
+    };
+    let command = |line: &str| json!({"title": "Shell", "kind": "execute", "rawInput": {"command": line}});
+    let output = json!([{"type": "content", "content": text(&"git push\n".repeat(1000))}]);
+    let diff = json!([{"type": "diff", "path": "/w/.env", "oldText": null, "newText": "KEY=1\n"}]);
+    let parts = vec![
+        vec![
+            call("tool_call", "changed", command("git push")),
+            call("tool_call_update", "changed", json!({"rawInput": {"command": "cargo test"}})),
+            call("tool_call_update", "changed", json!({"content": output, "status": "in_progress"})),
+            asks_about(1, 901, "changed"),
+        ],
+        vec![
+            call("tool_call", "worse", command("cargo test")),
+            call("tool_call_update", "worse", json!({"rawInput": {"command": "git push"}})),
+            asks_about(1, 902, "worse"),
+        ],
+        vec![
+            call("tool_call", "edit", json!({"title": "Edit", "kind": "edit", "content": diff})),
+            asks_about(1, 903, "edit"),
+        ],
+        vec![],
+    ];
+    let wanted = [("allow", Some("tests")), ("deny", Some("no-push")), ("deny", Some("secrets"))];
+    assert_judged(&Scenario { version: 1, parts, rules: Some(RULES) }, &wanted);
 }
 
 /// A session tells of a sub-agent.
@@ -464,7 +638,7 @@ fn subagents(version: u64) -> Scenario {
             json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn", "background": []}),
         ));
     }
-    Scenario { version, parts: vec![first, second, last] }
+    Scenario { version, parts: vec![first, second, last], rules: None }
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod full_disk;
 pub(crate) mod hub;
 mod leaving;
 pub(crate) mod lifecycle;
+mod memory;
 mod nats;
 mod nats_access;
 mod taken_up;

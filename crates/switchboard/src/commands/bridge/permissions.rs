@@ -12,7 +12,7 @@ use switchboard_bridge::{Moment, Side};
 use switchboard_policy::{Answer, QuestionReader, Relevance};
 
 use crate::commands::policy::in_few_words;
-use crate::rules::{Judged, Rules, result};
+use crate::rules::{Judged, Rules, VERSION_1, result};
 use crate::standard_error;
 
 const METHOD: &str = "session/request_permission";
@@ -68,7 +68,9 @@ impl Permissions {
         Permissions {
             rules,
             relevance: Relevance::new(),
-            reader: QuestionReader::without_root(here.unwrap_or_default()),
+            reader: QuestionReader::without_root(here.unwrap_or_default())
+                .live()
+                .reading_version_1(VERSION_1),
             decided: None,
             told: HashSet::new(),
             takes_notices: false,

@@ -393,8 +393,8 @@ mod tests {
         let params = json!({ "sessionId": "s", "toolCall": call, "options": options });
         let request =
             json!({ "jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": params });
-        let mut questions =
-            QuestionReader::new("/project/it").read(&request.to_string(), None, Default::default());
+        let mut reader = QuestionReader::new("/project/it").reading_version_1(crate::rules::VERSION_1);
+        let mut questions = reader.read(&request.to_string(), None, Default::default());
         questions.remove(0).subject
     }
 

@@ -15,6 +15,7 @@ use crate::commands::fold::text::shown;
 use crate::lines::{Line, Lines};
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::policy_file::{self, SystemFiles};
+use crate::rules::VERSION_1;
 use crate::store_file::{self, store_error};
 
 /// Tell what a policy decides over each request for a permission, and why
@@ -101,7 +102,7 @@ pub(super) fn reader(root: Option<&PathBuf>, agent: Option<&str>) -> Result<Ques
     if let Some(agent) = agent {
         reader.set_agent(agent);
     }
-    Ok(reader)
+    Ok(reader.reading_version_1(VERSION_1))
 }
 
 struct Explainer<W> {

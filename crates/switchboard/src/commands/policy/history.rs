@@ -421,8 +421,9 @@ impl Reading {
 }
 
 fn has_run(reader: &QuestionReader, session: Option<&str>, call: &str) -> bool {
-    let call = reader.conversation().session(session).and_then(|session| session.tool_call(call));
-    call.is_some_and(|call| *call.status() != v2::ToolCallStatus::Pending)
+    let session = reader.conversation().session(session);
+    let outline = session.and_then(|session| session.tool_call_outline(call));
+    outline.is_some_and(|outline| *outline.call().status() != v2::ToolCallStatus::Pending)
 }
 
 /// What was answered to a question, once it is settled, and whether that was by rules.

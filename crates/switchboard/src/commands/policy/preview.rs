@@ -99,7 +99,8 @@ impl Reading<'_> {
     fn session(&mut self, store: &Store, until: Instant) -> Result<bool, StoreError> {
         let relevance = Relevance::new();
         let root = self.session.about.project.as_deref().unwrap_or("/");
-        let mut followed = Followed::new(QuestionReader::new(root));
+        let mut followed =
+            Followed::new(QuestionReader::new(root).reading_version_1(crate::rules::VERSION_1));
         for item in store.read(&self.session.id, 0)? {
             // What is damaged tells nothing.
             let Item::Record(record) = item? else { continue };

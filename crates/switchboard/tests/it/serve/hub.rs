@@ -116,6 +116,11 @@ impl Hub {
         child.wait().unwrap().code()
     }
 
+    /// The id of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
     /// Sends it a signal.
     pub(crate) fn signal(&self, name: &str) {
         signal(name, self.child.as_ref().unwrap().id());
