@@ -420,7 +420,7 @@ impl QuestionReader {
                 drop(self.conversation.apply_update(Some(&session), &call.clone().into()));
             }
         }
-        self.question(&request.id, asked, problem)
+        self.question(&request.id, asked, problem.as_deref())
     }
 
     /// A request that was read and taken in, with what it asks for.
@@ -428,7 +428,7 @@ impl QuestionReader {
         &self,
         id: &RequestId<'_>,
         asked: v2::RequestPermissionRequest<'_>,
-        problem: Option<String>,
+        problem: Option<&str>,
     ) -> Question {
         let session = asked.session_id.to_string();
         let tool_call = match &asked.subject {
@@ -442,7 +442,7 @@ impl QuestionReader {
         };
         let scene = self.scene(Some(&session));
         let subject = match self.conversation.session(Some(&session)) {
-            Some(folded) => Subject::of(folded, asked.subject.as_ref(), problem.as_deref(), &scene),
+            Some(folded) => Subject::of(folded, asked.subject.as_ref(), problem, &scene),
             None => Subject::unknown(&scene, "there are too many sessions"),
         };
         let options = asked.options.into_iter().map(Wire::into_owned).collect();

@@ -670,7 +670,7 @@ impl Child {
     fn outcome(&self) -> Option<ToolCallStatus> {
         let Some(v2::StateUpdate::Idle(idle)) = self.state.as_deref() else { return None };
         // One that is idle and was never at work has been opened and has not begun.
-        self.has_begun.then(|| match &idle.stop_reason {
+        self.has_begun.then_some(match &idle.stop_reason {
             Some(v2::StopReason::Cancelled) => ToolCallStatus::Cancelled,
             Some(v2::StopReason::Error | v2::StopReason::Refusal) => ToolCallStatus::Failed,
             _ => ToolCallStatus::Completed,

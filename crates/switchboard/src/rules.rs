@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use switchboard_acp::extensions::{Author, HubRecord, QuestionRecord};
 use switchboard_acp::rpc::RequestId;
-use switchboard_acp::{Wire, WireFormat, v2};
+use switchboard_acp::v2;
 use switchboard_policy::{Answer, Decision, Mode, Policy, Subject, Verdict, Version1};
 use switchboard_session::Decider;
 

@@ -43,8 +43,7 @@ struct Session {
 fn sessions_of(conversation: &Conversation) -> Vec<Session> {
     let session = |(id, session): (Option<&str>, &switchboard_session::Session)| {
         let mut shown = Vec::new();
-        let speaker = id.and_then(|id| conversation.speaker(id));
-        text::write(&mut shown, id, speaker.as_deref(), session).unwrap();
+        text::write(&mut shown, conversation, id, session).unwrap();
         let json = serde_json::from_str(&session.to_json(id)).unwrap();
         Session { id: id.map(str::to_owned), json, text: String::from_utf8(shown).unwrap() }
     };

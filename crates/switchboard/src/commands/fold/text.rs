@@ -47,7 +47,7 @@ pub(crate) fn write_all(
 }
 
 /// Writes one session.
-fn write(
+pub(crate) fn write(
     out: &mut impl Write,
     conversation: &Conversation,
     id: Option<&str>,

@@ -88,7 +88,7 @@ impl Runner {
 /// A session, and those of its sub-agents that are at work and let a client cancel them.
 pub(super) fn to_cancel(all: &Conversation, session: &str) -> Vec<String> {
     let below = all.subagents().to_cancel(session);
-    [session.to_owned()].into_iter().chain(below.iter().map(|id| id.to_string())).collect()
+    [session.to_owned()].into_iter().chain(below.iter().map(ToString::to_string)).collect()
 }
 
 /// Whether a change may be that work has begun or ended.
