@@ -482,6 +482,7 @@ fn rules_judge_the_current_state_of_a_version_2_call_alike_everywhere() {
     let parts = vec![
         vec![
             update(json!({"sessionUpdate": "state_update", "state": "running"})),
+            update(json!({"sessionUpdate": "user_message", "messageId": "u", "content": [text("go")]})),
             call("changed", command("git push")),
             call("changed", command("cargo test")),
             chunk("changed", output),
