@@ -315,7 +315,7 @@ impl SubagentTree {
 
     // ----- what is told of a sub-agent
 
-    /// Takes what a parent tells of a sub-agent.
+    /// Applies a parent's update about a sub-agent.
     fn tell_of(&mut self, update: &SubagentUpdate<'_>) {
         let Some(known) = self.known.get_mut(&*update.session_id) else { return };
         patch(&mut known.title, &update.title, clipped);
@@ -334,7 +334,7 @@ impl SubagentTree {
         }
     }
 
-    /// Takes the title of a session, which names a sub-agent that its parent has not named.
+    /// Sets the title of a session. It names a sub-agent that has no title from its parent.
     pub fn tell_title(&mut self, session: &str, title: Option<&str>) {
         if let Some(known) = self.known.get_mut(session) {
             known.own_title = title.and_then(clipped);
@@ -342,7 +342,7 @@ impl SubagentTree {
         }
     }
 
-    /// Takes the title of a tool call, which names a sub-agent that nobody else has named.
+    /// Sets the title of a tool call. It names a sub-agent that has no other title.
     pub fn tell_call_title(&mut self, session: &str, tool_call: &str, title: Option<&str>) {
         let Some(children) = self.below.get(session).and_then(|below| below.calls.get(tool_call)) else {
             return;
@@ -355,8 +355,8 @@ impl SubagentTree {
         }
     }
 
-    /// Takes the state of a session. With the end of its work that of sub-agents is over whose end nobody tells: of
-    /// those that its list of background work does not name or, without a list, of those that were not said to be at work.
+    /// Sets the state of a session. When it becomes idle, its sub-agents end, except those in its list of background work
+    /// or, without a list, those that are active.
     pub fn tell_state(&mut self, session: &str, state: &v2::StateUpdate<'_>) {
         if let Some(known) = self.known.get_mut(session) {
             known.tell_state(state);
@@ -481,12 +481,12 @@ impl SubagentTree {
 
     // ----- places
 
-    /// Whether no sub-agent is known.
+    /// Returns whether no sub-agent is known.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 
-    /// Whether a session is a sub-agent's.
+    /// Returns whether a session belongs to a sub-agent.
     pub fn contains(&self, session: &str) -> bool {
         self.known.contains_key(session)
     }
@@ -553,7 +553,7 @@ impl SubagentTree {
         self.known.get(session)?.state.as_deref()
     }
 
-    /// Whether a sub-agent is said to be at work.
+    /// Returns whether the last known state of a sub-agent is active.
     pub fn is_active(&self, session: &str) -> bool {
         self.state(session).is_some_and(is_active)
     }
@@ -571,8 +571,8 @@ impl SubagentTree {
         self.descendants(session).into_iter().filter(is_it).collect()
     }
 
-    /// Whether sub-agents below a session are at work. Of one whose state nobody told, the background work of the
-    /// session that started it tells.
+    /// Returns whether any descendant of a session is active. A sub-agent without a state counts as active while its parent
+    /// lists it as background work.
     pub fn has_work_below(&self, session: &str) -> bool {
         let is_at_work = |id: &str| self.is_active(id);
         let mut waiting = vec![session];
@@ -614,9 +614,11 @@ impl SubagentTree {
     /// Forgets a session that is gone. Its children stay sessions, without a parent.
     pub fn forget(&mut self, session: &str) {
         self.forget_one(session);
-        for child in self.below.remove(session).map(|below| below.children).unwrap_or_default() {
-            self.known.remove(&child);
-            self.order.retain(|known| *known != child);
+        if let Some(below) = self.below.remove(session) {
+            for child in &below.children {
+                self.known.remove(child);
+            }
+            self.order.retain(|id| self.known.contains_key(id));
         }
         self.revision += 1;
     }

@@ -233,7 +233,7 @@ impl Subagents {
         }
     }
 
-    /// Whether nobody has told of a sub-agent.
+    /// Returns whether no sub-agent is known.
     pub(super) fn is_empty(&self) -> bool {
         self.children.is_empty()
     }
