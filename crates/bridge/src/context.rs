@@ -32,6 +32,12 @@ pub enum Output {
     Loss(Loss),
 }
 
+/// Returns the metadata of an update unless only a hub wrote it. A hub marks every update with its cursor, which says
+/// nothing about the update: dropping it loses nothing.
+pub(crate) fn without_cursor(meta: Option<Meta<'_>>) -> Option<Meta<'_>> {
+    meta.filter(|meta| meta.entries().any(|(key, _)| !extensions::is_connection_key(&key)))
+}
+
 /// What a bridge has whatever its peers speak. The machine that is at work owns it.
 pub(crate) struct Context {
     pub(crate) options: BridgeOptions,
@@ -130,8 +136,7 @@ impl Context {
     pub(crate) fn end_update(&mut self) {
         let Some(beside) = self.beside.take() else { return };
         let Beside { session, meta, extra, envelope } = *beside;
-        // A hub marks every update with its cursor, which says nothing about the update: dropping it loses nothing.
-        let meta = meta.filter(|meta| meta.entries().any(|(key, _)| !extensions::is_connection_key(&key)));
+        let meta = without_cursor(meta);
         let reason = "the update that it stood beside is told in no update of its own";
         for (root, rest) in [("/params", (meta.as_ref(), &extra)), ("", (None, &envelope))] {
             self.lose_rest(Some(&session), "session/update", root, rest, reason, Side::Client);
