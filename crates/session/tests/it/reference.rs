@@ -184,7 +184,9 @@ fn patch_content(stored: &mut Map<String, Value>, update: &Value) {
 fn said(content: &Value) -> Vec<Value> {
     let mut said: Vec<Value> = Vec::new();
     for block in content.as_array().into_iter().flatten() {
-        let inner = if block["type"] == "content" { &block["content"] } else { block };
+        // A part of a tool call that has metadata says more than its text.
+        let is_wrapped = block["type"] == "content" && block.as_object().is_some_and(|part| part.len() == 2);
+        let inner = if is_wrapped { &block["content"] } else { block };
         let text = inner["text"].as_str().filter(|text| *inner == json!({"type": "text", "text": text}));
         match (text, said.last_mut()) {
             (Some(""), _) => {}
