@@ -10,6 +10,7 @@ use crate::context::{Context, Output};
 use crate::host::{Host, NoHost};
 use crate::loss::Severity;
 use crate::machine::Machine;
+use crate::native::Begun;
 use crate::open_work::{self, OpenWork};
 use crate::passthrough::Passthrough;
 use crate::sessions::Size;
@@ -149,9 +150,27 @@ impl Bridge {
         let context = self.context_mut();
         context.received += line.len();
         context.at_hand = line.len();
-        let handled = self.handle_one(from, line);
+        let handled = match self.begin(from, line) {
+            Begun::AsItIs => self.handle_one(from, line),
+            Begun::Translate(line) => self.handle_one(from, &line),
+            Begun::Own(line) => {
+                self.context_mut().send(Side::Client, line);
+                Handled::Done
+            }
+            Begun::Nothing => Handled::Done,
+        };
         self.settle();
+        self.context_mut().native.end();
         handled
+    }
+
+    /// Begins to handle a message. Only a hub marks messages with what they were translated from.
+    fn begin(&mut self, from: Side, line: &str) -> Begun {
+        let context = self.context_mut();
+        match from {
+            Side::Agent if context.options.is_shared => context.native.begin(line),
+            _ => Begun::AsItIs,
+        }
     }
 
     /// Takes one line from one side and gives all that is to be sent because of it, in order: [`handle`](Bridge::handle)

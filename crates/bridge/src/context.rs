@@ -13,6 +13,7 @@ use crate::calls::Calls;
 use crate::convert::{Conversion, Losses, permission};
 use crate::host::{Host, NoHost, is_inside};
 use crate::loss::{Severity, element_of};
+use crate::native::NativeLines;
 use crate::peers::Peers;
 use crate::sessions::{Remember, Sessions};
 use crate::terminals_as_text::TerminalsAsText;
@@ -58,6 +59,8 @@ pub(crate) struct Context {
     pub(crate) terminals: TerminalsAsText,
     /// What the update that is being handled says beside the update itself.
     beside: Option<Box<Beside>>,
+    /// What the client of a hub gets in the agent's own words.
+    pub(crate) native: NativeLines,
     /// A loss under the strict policy: the session that it happened in, and what it was.
     pub(crate) strict_failure: Option<(Option<String>, String)>,
 }
@@ -85,6 +88,7 @@ impl Context {
             minted: 0,
             received: 0,
             at_hand: 0,
+            native: NativeLines::default(),
             terminals: TerminalsAsText::default(),
             beside: None,
             strict_failure: None,
@@ -110,7 +114,12 @@ impl Context {
         String::with_capacity((self.at_hand + 64).clamp(192, 4096))
     }
 
-    pub(crate) fn send(&mut self, to: Side, line: String) {
+    pub(crate) fn send(&mut self, to: Side, mut line: String) {
+        if to == Side::Client
+            && let Some(own) = self.native.in_place_of(&line)
+        {
+            line = own;
+        }
         self.output.push(Output::Line { to, line });
     }
 
@@ -147,6 +156,9 @@ impl Context {
     pub(crate) fn update_v1(&mut self, session: &str, update: v1::SessionUpdate<'_>) {
         let Beside { session: _, meta, extra, envelope } =
             self.beside.take().map(|it| *it).unwrap_or_default();
+        if self.native.withholds(Some(session)) {
+            return;
+        }
         let params = v1::SessionNotification {
             session_id: Text::Borrowed(session),
             update,
@@ -624,6 +636,10 @@ impl Context {
         toward: Side,
     ) {
         debug_assert!(pointer.is_empty() || pointer.starts_with('/'), "a JSON pointer: {pointer}");
+        // What the client is not told by the translation cannot be lost in it.
+        if toward == Side::Client && self.native.withholds(session) {
+            return;
+        }
         let loss = Loss {
             session: session.map(ToOwned::to_owned),
             message: message.to_owned(),

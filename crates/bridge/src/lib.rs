@@ -48,6 +48,7 @@ mod loss;
 mod machine;
 mod map;
 mod metadata;
+mod native;
 mod offered;
 mod open_work;
 mod options;

@@ -75,6 +75,7 @@ pub(crate) async fn run(
         for_hub: Vec::new(),
         made: Vec::new(),
         losses: Vec::new(),
+        unsent: Vec::new(),
         streams: Correlator::new(REQUESTS),
         cursors: HashMap::new(),
         told: Told::default(),
@@ -107,6 +108,8 @@ struct Client {
     made: Vec<SharedText>,
     /// What the bridge cannot carry to the client, for the session's log.
     losses: Vec<Loss>,
+    /// What is sent to the client once the hub knows the losses.
+    unsent: Vec<OutgoingLine>,
     /// The sessions that open requests of a version 1 client are about.
     streams: Correlator<Arc<str>>,
     /// The last place in the log that a version 1 client was told of, in each session.
@@ -228,6 +231,7 @@ impl Client {
         let outputs = self.driver.as_mut().map(|driver| driver.reopen(&session));
         let _ = self.deliver(outputs);
         self.send_made(None, true);
+        self.flush().await?;
         self.tell(Event::Continue { connection: self.id, session, cursor }).await
     }
 
@@ -331,16 +335,20 @@ impl Client {
                 false
             }
             ForConnection::Paused => {
+                self.send_all();
                 self.gate = None;
                 false
             }
             ForConnection::Decided(decision) => {
+                // What came before is not part of the stream that goes on.
+                self.send_all();
                 if let Some((session, reply)) = self.resuming.take() {
                     reply.send(decision.map_err(|reason| refusal(&session, reason, self.driver.is_some())));
                 }
                 false
             }
             ForConnection::Close { code, reason } => {
+                self.send_all();
                 self.outgoing.close(code, &reason);
                 true
             }
@@ -348,7 +356,7 @@ impl Client {
     }
 
     fn line(&mut self, line: ToClient) {
-        let ToClient { text, stream, cursor, counts, is_known } = line;
+        let ToClient { text, stream, cursor, counts } = line;
         let written = match (&stream, counts) {
             (Some(session), true) => Some(self.take(session, text.len())),
             _ => None,
@@ -356,8 +364,7 @@ impl Client {
         // What the hub itself adds for those who asked for it is no part of either version.
         let is_notice = || stream.is_some() && cursor.is_none() && lines::is_notice(&text);
         if self.driver.is_none() || is_notice() {
-            self.outgoing.send(OutgoingLine { text, stream, cursor, written });
-            return;
+            return self.unsent.push(OutgoingLine { text, stream, cursor, written });
         }
         // In a replay several lines may belong to one cursor. Only the last has it, and the others have not that of the
         // line before them: who names it would get them twice.
@@ -368,9 +375,6 @@ impl Client {
         let outputs = self.driver.as_mut().map(|driver| driver.receive(Side::Agent, &text));
         if self.deliver(outputs) == Handled::Forward {
             self.made.push(text);
-        }
-        if is_known {
-            self.made.retain(|made| !is_update(made));
         }
         self.send_made(written, is_placed);
     }
@@ -422,7 +426,13 @@ impl Client {
             let cursor = cursor.and_then(|stream| self.cursors.get(stream)).cloned();
             let written = if is_last { written.take() } else { None };
             self.told.note(&text, stream.as_ref(), cursor.as_ref());
-            self.outgoing.send(OutgoingLine { text, stream, cursor, written });
+            self.unsent.push(OutgoingLine { text, stream, cursor, written });
+        }
+    }
+
+    fn send_all(&mut self) {
+        for line in self.unsent.drain(..) {
+            self.outgoing.send(line);
         }
     }
 
@@ -483,7 +493,9 @@ impl Client {
             }
             Err(_) => (None, false),
         };
-        let stream = lines::text_of(params.as_ref(), "sessionId").map(|session| Arc::from(&*session));
+        // A sub-agent has no stream of its own.
+        let stream =
+            lines::text_of(params.as_ref(), "sessionId").map(|session| Arc::from(lines::root(&session)));
         (text, stream, is_update)
     }
 
@@ -492,9 +504,11 @@ impl Client {
         for text in std::mem::take(&mut self.for_hub) {
             self.tell(Event::Message { connection: self.id, text: text.into() }).await?;
         }
+        // Before the client has the end of a turn, and may end the hub, what was lost in it is in the log.
         for loss in std::mem::take(&mut self.losses) {
             self.tell(Event::Lost { connection: self.id, loss }).await?;
         }
+        self.send_all();
         Ok(())
     }
 }
@@ -518,11 +532,6 @@ fn with_transport(outcome: &Result<Raw<'_>, switchboard_acp::rpc::RpcError<'_>>)
     let capabilities = result.get("agentCapabilities").filter(Raw::is_object)?;
     let capabilities = TRANSPORT.set(&capabilities, Raw::parse(RESUMABLE).ok()?);
     Some(lines::merged(Some(result), &[("agentCapabilities", capabilities.as_str())]))
-}
-
-/// Whether a line is what a client that knows the session so far has been told.
-fn is_update(text: &str) -> bool {
-    matches!(Message::decode(text, WireFormat::Any), Ok(Message::Notification(call)) if call.method == "session/update")
 }
 
 fn refusal(session: &str, reason: NoSuchPlace, is_old: bool) -> Refusal {

@@ -115,6 +115,8 @@ struct Host {
     driver: Driver,
     events: mpsc::Sender<Event>,
     said: Vec<Said>,
+    /// The line of the agent that is being translated.
+    native: Option<Said>,
     waiting: VecDeque<String>,
     waiting_bytes: usize,
     /// How many bytes the outbox has accepted.
@@ -135,6 +137,7 @@ impl Host {
             driver,
             events,
             said: Vec::new(),
+            native: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             accepted: 0,
@@ -317,11 +320,24 @@ impl Host {
         if self.is_translated()
             && let Some(about) = self.about(line)
         {
-            self.said.push(Said::Other { from: Side::Agent, text: line.to_string(), about });
+            self.native = Some(Said::Other { from: Side::Agent, text: line.to_string(), about });
         }
-        if self.deliver(outputs, None) == Handled::Forward {
+        let handled = self.deliver(outputs, None);
+        self.said.extend(self.native.take());
+        if handled == Handled::Forward {
             self.said.push(Said::Line(line.clone()));
         }
+    }
+
+    /// Takes a line that the translation has for clients. The agent's own line comes before what is translated from it, and
+    /// behind the beginning of a turn that is told when the agent first speaks in it.
+    fn translated(&mut self, line: String) {
+        if let Some(Said::Other { text, .. }) = &self.native
+            && !begins_turn(&line, text)
+        {
+            self.said.extend(self.native.take());
+        }
+        self.said.push(Said::Line(line.into()));
     }
 
     fn pass_on(&mut self, ForAgent { line, session }: ForAgent) {
@@ -373,7 +389,7 @@ impl Port for HostPort<'_> {
     fn send(&mut self, to: Side, line: String) {
         let Self { host, session } = self;
         if to == Side::Client {
-            return host.said.push(Said::Line(line.into()));
+            return host.translated(line);
         }
         if let Some(session) = session {
             host.note(&line, session);
@@ -386,6 +402,29 @@ impl Port for HostPort<'_> {
     fn lose(&mut self, loss: Loss) {
         self.host.said.push(Said::Loss(loss));
     }
+}
+
+/// Returns whether a translated line tells that a prompt was accepted or what it was, and is not translated from the agent's
+/// own line.
+fn begins_turn(line: &str, native: &str) -> bool {
+    let params = match Message::decode(line, WireFormat::Any) {
+        Ok(Message::Response(_)) => return true,
+        Ok(Message::Notification(call)) if call.method == "session/update" => call.params,
+        _ => return false,
+    };
+    let Some(update) = params.as_ref().and_then(|params| params.get("update")) else { return false };
+    match update.text("sessionUpdate").as_deref() {
+        Some("user_message" | "user_message_chunk") => !is_user_message(native),
+        Some("state_update") => update.text("state").as_deref() == Some("running"),
+        _ => false,
+    }
+}
+
+/// Returns whether a line of a version 1 agent is a message of the user.
+fn is_user_message(line: &str) -> bool {
+    let Ok(Message::Notification(call)) = Message::decode(line, WireFormat::Any) else { return false };
+    let update = call.params.as_ref().and_then(|params| params.get("update"));
+    update.and_then(|update| update.text("sessionUpdate")).as_deref() == Some("user_message_chunk")
 }
 
 async fn send_first(outbox: &Outbox, waiting: &VecDeque<String>) -> bool {

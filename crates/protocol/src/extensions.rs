@@ -53,6 +53,9 @@ pub const MOMENTARY: MetaKey<bool> = MetaKey::new("switchboard/momentary");
 /// Decision of a policy about a permission request, in the notice about it: an object with `policy` (the rule, or `null`),
 /// `decision` and further keys of [`Author`]. Written by the hub and `switchboard bridge`, read by clients.
 pub const POLICY_DECISION: MetaKey<Raw<'static>> = MetaKey::new("switchboard/permission");
+/// Relation of a message to the agent's own lines. Written by the hub for clients that sent [`NATIVE_VERSION`]; the bridge
+/// passes the agent's own lines on to a client of the agent's version instead of translating their translation.
+pub const NATIVE: MetaKey<Native> = MetaKey::new("switchboard/native");
 /// Folder that the relative paths of a diff start from. Written and read by the diff library.
 pub const ROOT: MetaKey<String> = MetaKey::new("switchboard/root");
 
@@ -74,6 +77,9 @@ pub const REMEMBERED: MetaKey<bool> = MetaKey::new("switchboard/remembered");
 pub const ADOPTED_SESSION: MetaKey<String> = MetaKey::new("switchboard/session");
 /// Asks the hub for [`TURN`]. Written by clients on `initialize`, read by the hub.
 pub const REPORTS_TURNS: MetaKey<bool> = MetaKey::new(TURN.name);
+/// Asks the hub for [`NATIVE`] lines of this protocol version. Written on `initialize` by a bridge whose client speaks it,
+/// read by the hub.
+pub const NATIVE_VERSION: MetaKey<u64> = MetaKey::new(NATIVE.name);
 /// The `state_update` that ended the work on a prompt, or `null` while it goes on. Written by the hub on the response to
 /// `session/prompt`; the bridge needs it to tell the end of this prompt from that of another client's.
 pub const TURN: MetaKey<Raw<'static>> = MetaKey::new("switchboard/turn");
@@ -99,7 +105,7 @@ pub fn is_own_key(key: &str) -> bool {
 
 /// Returns whether a key belongs to the connection between a client and a hub: it says nothing about the update it is on.
 pub fn is_connection_key(key: &str) -> bool {
-    [CURSOR.name, QUESTIONS.name].contains(&key)
+    [CURSOR.name, QUESTIONS.name, NATIVE.name].contains(&key)
 }
 
 /// Returns whether a key of a request is for the hub alone: agents do not get it.
@@ -280,6 +286,39 @@ meta_value! {
     RequestId<'static>, RequestId<'_>, Wire::into_owned, RequestId::clone;
 }
 
+/// Relation of a message to the agent's own lines: the value of [`NATIVE`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Native {
+    /// The update is the agent's own, in the version of the agent.
+    Own,
+    /// The client has what the update says. Only the state of a translation needs it.
+    Known,
+    /// The message was translated from this request or response of the agent.
+    TranslatedFrom(Raw<'static>),
+}
+
+impl MetaValue for Native {
+    fn read(value: &Raw<'_>) -> Option<Self> {
+        if value.is_object() {
+            return Some(Native::TranslatedFrom(value.clone().into_owned()));
+        }
+        match &*Text::decode(value.as_str(), WireFormat::Any).ok()? {
+            "own" => Some(Native::Own),
+            "known" => Some(Native::Known),
+            _ => None,
+        }
+    }
+
+    fn to_raw(&self) -> Raw<'static> {
+        let word = match self {
+            Native::Own => "own",
+            Native::Known => "known",
+            Native::TranslatedFrom(message) => return message.clone(),
+        };
+        Raw::of(&Text::Borrowed(word), WireFormat::Any)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -307,6 +346,19 @@ mod tests {
         assert_eq!(TURN.of(&ended).unwrap().as_str(), "null");
         let question = raw(r#"{"_meta":{"switchboard/request":"q"}}"#);
         assert_eq!(REQUEST.of(&question), Some(RequestId::Text("q".into())));
+    }
+
+    #[test]
+    fn the_relation_to_a_native_line_is_read_as_it_is_written() {
+        let message = raw(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).into_owned();
+        for native in [Native::Own, Native::Known, Native::TranslatedFrom(message)] {
+            let params = NATIVE.set(&raw(r#"{"sessionId":"s"}"#), native.clone());
+            assert_eq!(NATIVE.of(&params), Some(native));
+        }
+        for value in ["null", "1", "true", "[]", r#""other""#] {
+            let params = format!(r#"{{"_meta":{{"switchboard/native":{value}}}}}"#);
+            assert_eq!(NATIVE.of(&raw(&params)), None, "{value}");
+        }
     }
 
     #[test]

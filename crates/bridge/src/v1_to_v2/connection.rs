@@ -1,6 +1,6 @@
 //! The handshake, cancelled requests, and questions that pass through.
 
-use switchboard_acp::extensions::REPORTS_TURNS;
+use switchboard_acp::extensions::{NATIVE_VERSION, REPORTS_TURNS};
 use switchboard_acp::rpc::{Request, RequestId, Response, codes};
 use switchboard_acp::{Wire, WireFormat, v1, v2};
 
@@ -17,8 +17,9 @@ impl V1ToV2 {
         self.learn(&params);
         let mut wire = initialize::request_to_v2(params);
         if self.context.options.is_shared {
-            let (key, value) = REPORTS_TURNS.entry(true);
-            meta::add(&mut wire.meta, &key, &value);
+            for (key, value) in [REPORTS_TURNS.entry(true), NATIVE_VERSION.entry(1_u64)] {
+                meta::add(&mut wire.meta, &key, &value);
+            }
         }
         self.to_agent.ask(request, "initialize", &wire, ToAgent::Initialize, &mut self.context);
         Ok(())
@@ -35,6 +36,7 @@ impl V1ToV2 {
         self.support.notices = session.is_some_and(|session| session.notices.is_some());
         self.support.compaction = session.is_some_and(|session| session.compaction.is_some());
         self.support.subagents = capabilities.subagents.is_some();
+        self.context.native.learn(self.support.subagents);
         self.support.plans = capabilities.plan.is_some();
         let elicitation = capabilities.elicitation.as_ref();
         self.support.forms = elicitation.is_some_and(|modes| modes.form.is_some());

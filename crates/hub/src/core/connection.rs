@@ -11,6 +11,7 @@ use switchboard_store::Role;
 use super::direct::DirectQuestion;
 use super::lines::Outcome;
 use super::losses::LossCounts;
+use super::native::Origins;
 use super::replay::{Held, Replay};
 use super::seeking::Seeking;
 use super::{Identity, SessionId, ToClient};
@@ -36,6 +37,9 @@ pub(super) struct Connection {
     pub(super) repeats_by_id: bool,
     /// Whether what it is told is translated on the way, which needs to know what was told before.
     pub(super) is_translated: bool,
+    /// Whether it translates, or the hub for it, and its own client speaks version 1: it gets the own lines of agents that
+    /// speak it, too.
+    pub(super) wants_native: bool,
     /// The client's own name and version.
     pub(super) client: (String, String),
     pub(super) is_initialized: bool,
@@ -110,6 +114,10 @@ pub(super) struct Attachment {
     pub(super) behind_since: Option<u64>,
     /// Whether it goes when it has seen everything, because the session was closed.
     pub(super) leaves: bool,
+    /// The origin of what is read for it.
+    pub(super) origins: Origins,
+    /// The place in the log behind what it had when it came.
+    pub(super) held: u64,
     /// What its translation could not carry since it was attached.
     pub(super) losses: LossCounts,
 }
@@ -154,6 +162,7 @@ impl Connection {
             is_agent_named,
             repeats_by_id,
             is_translated: false,
+            wants_native: false,
             client: (String::new(), String::new()),
             is_initialized: false,
             is_told_of_turns: false,
@@ -198,6 +207,8 @@ impl Attachment {
             knows_notices: false,
             behind_since: None,
             leaves: false,
+            origins: Origins::default(),
+            held: 0,
             losses: LossCounts::default(),
         }
     }

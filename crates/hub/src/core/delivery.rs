@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use switchboard_acp::extensions::{CURSOR, META, QUESTIONS};
+use switchboard_acp::extensions::{CURSOR, META, Native, QUESTIONS};
 use switchboard_acp::rpc::{Message, Notification, RequestId, codes};
 use switchboard_acp::{Meta, Raw, Side, Wire, WireFormat, v2};
 use switchboard_session::{may_name_sessions, rename_sessions};
@@ -14,6 +14,7 @@ use switchboard_transport::SharedText;
 use super::connection::{Attachment, Phase, Start};
 use super::lines::{self, Outcome, Rewrite};
 use super::losses::LossCounts;
+use super::native::{Origin, Origins};
 use super::replay::{Held, Replay, ReplayLine};
 use super::session::Session;
 use super::{ConnectionId, Core, Kept, Memory, Output, SessionId, ToClient};
@@ -47,11 +48,15 @@ impl Core {
             return;
         }
         let until = session.next;
+        let may_be_native =
+            client.wants_native && session.memory.as_ref().is_none_or(|memory| memory.origins.has_native());
         let (place, held) = match start {
             Start::Now => (until, None),
             Start::Beginning => (0, Some(None)),
-            // What a translator makes of the next record depends on all before it.
-            Start::After(held) if !client.is_translated && has_only_appended(session, held) => {
+            // What a translator makes of the next record depends on all before it, and so does the origin of that record.
+            Start::After(held)
+                if !client.is_translated && !may_be_native && has_only_appended(session, held) =>
+            {
                 (held.key + 1, None)
             }
             Start::After(held) => (held.key + 1, Some(Some(held))),
@@ -181,6 +186,15 @@ impl Core {
             }
             if is_replaying {
                 attachment.behind_since.get_or_insert(self.now);
+                let is_native = client.wants_native
+                    && session.memory.as_ref().is_some_and(|memory| memory.origins.is_all_native());
+                if let Some(replay) = attachment.replay.take_if(|replay| is_native && replay.is_new()) {
+                    // The agent's own lines are sent as they are. The translator gets every record from the first one.
+                    attachment.replaying = None;
+                    attachment.origins = Origins::default();
+                    (attachment.held, attachment.place) = (replay.held(), 0);
+                    continue;
+                }
                 if let Some(replay) = attachment.replay.take() {
                     attachment.is_reading = true;
                     self.output.push_back(Output::Replay { connection, session: Arc::clone(id), replay });
@@ -202,6 +216,16 @@ impl Core {
             };
             let (sequence, is_question) = (recent.sequence, recent.is_question);
             attachment.place = sequence + 1;
+            if recent.origin == Origin::Native && !client.wants_native {
+                continue;
+            }
+            attachment.origins.continue_behind(&recent.origin);
+            let is_held = sequence < attachment.held;
+            if is_held && (!client.is_translated || recent.origin == Origin::Native) {
+                continue;
+            }
+            let native = recent.origin.mark().filter(|_| client.wants_native);
+            let native = if is_held { Some(Native::Known) } else { native };
             if is_question {
                 if matches!(attachment.phase, Phase::Live) {
                     self.ask(connection, id, sequence);
@@ -209,16 +233,19 @@ impl Core {
                 continue;
             }
             let line = match &recent.line {
-                Some(line) => line.clone(),
-                None => {
+                Some(line) if native.is_none() => line.clone(),
+                _ => {
                     let text = Arc::clone(&recent.text);
+                    let cursor = Some(lines::cursor(id, sequence));
                     let line = match (Message::decode(&text, WireFormat::Any), &session.memory) {
                         (Ok(Message::Notification(notification)), Some(memory)) => {
-                            client_line(&notification, memory, id, Some(lines::cursor(id, sequence)))
+                            client_line(&notification, memory, id, cursor, native.as_ref())
                         }
-                        _ => update_line(text.to_string().into(), id, Some(lines::cursor(id, sequence))),
+                        _ => update_line(text.to_string().into(), id, cursor),
                     };
-                    if let Some(recent) = session.recent(sequence) {
+                    if native.is_none()
+                        && let Some(recent) = session.recent(sequence)
+                    {
                         recent.line = Some(line.clone());
                     }
                     line
@@ -249,14 +276,26 @@ impl Core {
         let is_live = matches!(attachment.phase, Phase::Live);
         let mut questions = Vec::new();
         for kept in part {
-            if kept.channel != Channel::ToClient {
+            let origin = match client.wants_native {
+                true => attachment.origins.see(kept.channel, &kept.text),
+                false => Origin::Original,
+            };
+            let is_held = kept.sequence < attachment.held;
+            // What a client holds only the translation in the hub needs again.
+            let is_wanted = match kept.channel {
+                Channel::ToClient => !is_held || client.is_translated,
+                _ => !is_held && origin == Origin::Native,
+            };
+            if !is_wanted {
                 continue;
             }
+            let native = if is_held { Some(Native::Known) } else { origin.mark() };
             match Message::decode(&kept.text, WireFormat::Any) {
                 Ok(Message::Notification(notification)) if notification.method != "$/cancel_request" => {
                     let line = match &session.memory {
                         Some(memory) => {
-                            client_line(&notification, memory, id, Some(lines::cursor(id, kept.sequence)))
+                            let cursor = Some(lines::cursor(id, kept.sequence));
+                            client_line(&notification, memory, id, cursor, native.as_ref())
                         }
                         None => {
                             let cursor = lines::cursor(id, kept.sequence);
@@ -302,7 +341,8 @@ impl Core {
                 continue;
             };
             let cursor = held.map(|held| lines::cursor_of(id, held));
-            let line = ToClient { is_known, ..client_line(&notification, memory, id, cursor) };
+            let native = is_known.then_some(Native::Known);
+            let line = client_line(&notification, memory, id, cursor, native.as_ref());
             attachment.sent += line.text.len() as u64;
             self.output.push_back(Output::Send { connection, line });
         }
@@ -412,7 +452,9 @@ fn has_only_appended(session: &Session, held: Held) -> bool {
     let is_at_hand = from >= session.next || from >= session.window_start;
     held.is_live()
         && is_at_hand
-        && session.recent_from(from).all(|recent| recent.is_question || only_appends(&recent.text))
+        && session
+            .recent_from(from)
+            .all(|recent| recent.is_question || recent.origin == Origin::Native || only_appends(&recent.text))
 }
 
 /// Whether an update adds something and takes nothing away.
@@ -444,6 +486,7 @@ pub(super) fn client_line(
     memory: &Memory,
     id: &SessionId,
     cursor: Option<String>,
+    native: Option<&Native>,
 ) -> ToClient {
     let renamed = notification.params.as_ref().and_then(|params| renamed(params, memory, id));
     let params = renamed.as_ref().or(notification.params.as_ref());
@@ -451,8 +494,8 @@ pub(super) fn client_line(
     let rewrite = Rewrite {
         session: name.as_deref(),
         cursor: cursor.as_deref().filter(|_| notification.method == "session/update"),
-        request: None,
-        drops_own: false,
+        native,
+        ..Rewrite::default()
     };
     update_line(lines::call(None, &notification.method, params, rewrite).into(), id, cursor)
 }
@@ -473,7 +516,7 @@ fn renamed(params: &Raw<'_>, memory: &Memory, id: &str) -> Option<Raw<'static>> 
 
 fn update_line(text: SharedText, id: &SessionId, cursor: Option<String>) -> ToClient {
     let cursor = cursor.map(Into::into);
-    ToClient { text, stream: Some(Arc::clone(id)), cursor, counts: true, is_known: false }
+    ToClient { text, stream: Some(Arc::clone(id)), cursor, counts: true }
 }
 
 /// The update that says what a session is at, under the cursor of what was told before it; and how many questions are asked

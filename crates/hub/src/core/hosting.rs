@@ -456,7 +456,7 @@ impl Core {
             | Purpose::Remembered { client } => Some(client.clone()),
             _ => None,
         };
-        let rewrite = Rewrite { session: name, cursor: None, request: None, drops_own: true };
+        let rewrite = Rewrite { session: name, drops_own: true, ..Rewrite::default() };
         let Some((number, line)) = self.ask_host(host, method, params, rewrite, purpose) else {
             let message = "the agent has too many open requests; try again later".to_owned();
             return Err((codes::INTERNAL_ERROR, message, None));

@@ -3,8 +3,11 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use super::memory::OF_SUBAGENT;
 use super::replay::Held;
-use switchboard_acp::extensions::{CURSOR, DECIDER, META, REMEMBERED, REQUEST, TURN, is_hub_key};
+use switchboard_acp::extensions::{
+    CURSOR, DECIDER, META, MetaValue, NATIVE, Native, REMEMBERED, REQUEST, TURN, is_hub_key,
+};
 use switchboard_acp::rpc::{Message, RequestId, RpcError};
 use switchboard_acp::{Raw, Text, Wire, WireFormat};
 
@@ -20,13 +23,15 @@ pub(crate) struct Rewrite<'r> {
     pub(crate) cursor: Option<&'r str>,
     /// The agent's id of a question, for clients.
     pub(crate) request: Option<&'r RequestId<'r>>,
+    /// The relation to the agent's own lines, for clients that translate.
+    pub(crate) native: Option<&'r Native>,
     /// Whether what only the hub understands is left out, for agents.
     pub(crate) drops_own: bool,
 }
 
 impl Rewrite<'_> {
     fn adds_meta(&self) -> bool {
-        self.cursor.is_some() || self.request.is_some()
+        self.cursor.is_some() || self.request.is_some() || self.native.is_some()
     }
 }
 
@@ -121,8 +126,18 @@ fn push_meta(out: &mut String, meta: Option<&Raw<'_>>, rewrite: Rewrite<'_>) {
         out.push(':');
         push_id(out, request);
     }
+    if let Some(native) = rewrite.native {
+        if !std::mem::take(&mut first) {
+            out.push(',');
+        }
+        push_string(out, NATIVE.name());
+        out.push(':');
+        out.push_str(native.to_raw().as_str());
+    }
     for (key, value) in meta.into_iter().flat_map(Raw::entries) {
-        if [CURSOR.name(), REQUEST.name()].contains(&&*key) || (rewrite.drops_own && is_hub_key(&key)) {
+        if [CURSOR.name(), REQUEST.name(), NATIVE.name()].contains(&&*key)
+            || (rewrite.drops_own && is_hub_key(&key))
+        {
             continue;
         }
         if !std::mem::take(&mut first) {
@@ -133,6 +148,11 @@ fn push_meta(out: &mut String, meta: Option<&Raw<'_>>, rewrite: Rewrite<'_>) {
         out.push_str(value.as_str());
     }
     out.push('}');
+}
+
+/// Returns the hub's session that a session belongs to as clients name it: itself, or that of a sub-agent.
+pub(crate) fn root(session: &str) -> &str {
+    session.split_once(OF_SUBAGENT).map_or(session, |(root, _)| root)
 }
 
 /// A request or, without an id, a notification.
@@ -384,7 +404,7 @@ mod tests {
             r#"{"_meta":{"a":1e2,"acp/cursor":"x"},"sessionId":"s","update":{"n":1.0,"ü":"\u00e4"}}"#,
         )
         .unwrap();
-        let rewrite = Rewrite { session: Some("h\"1"), cursor: Some("h.7"), request: None, drops_own: false };
+        let rewrite = Rewrite { session: Some("h\"1"), cursor: Some("h.7"), ..Rewrite::default() };
         let line = call(None, "session/update", Some(&params), rewrite);
         assert_eq!(
             line,
@@ -397,7 +417,7 @@ mod tests {
         let params =
             Raw::parse(r#"{"sessionId":"h","_meta":{"switchboard/operationId":"o","k":2},"prompt":[]}"#)
                 .unwrap();
-        let rewrite = Rewrite { session: Some("s"), cursor: None, request: None, drops_own: true };
+        let rewrite = Rewrite { session: Some("s"), drops_own: true, ..Rewrite::default() };
         let line = call(Some(&3.into()), "session/prompt", Some(&params), rewrite);
         assert_eq!(
             line,

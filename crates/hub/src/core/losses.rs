@@ -13,8 +13,7 @@ use switchboard_acp::{Raw, Wire, WireFormat};
 use switchboard_bridge::Loss;
 use switchboard_store::{Channel, Role};
 
-use super::lines::named;
-use super::memory::OF_SUBAGENT;
+use super::lines::{self, named};
 use super::{ConnectionId, Core, SessionId};
 
 /// Number of different losses of one session that are recorded.
@@ -80,7 +79,7 @@ impl Core {
 
     fn record_loss(&mut self, connection: ConnectionId, session: &str, text: &str) {
         // What is lost of a sub-agent is part of the session that its id begins with.
-        let root = session.split_once(OF_SUBAGENT).map_or(session, |(root, _)| root);
+        let root = lines::root(session);
         let known = self.sessions.get_key_value(session).or_else(|| self.sessions.get_key_value(root));
         let Some((id, _)) = known else {
             return self

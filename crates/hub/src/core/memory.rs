@@ -17,6 +17,7 @@ use switchboard_store::Channel;
 
 use super::lines::{self, Outcome, text_of};
 use super::losses::LossCounts;
+use super::native::{Origin, Origins};
 use super::questions::ELICITATION;
 
 /// How many prompts are remembered for those who repeat one.
@@ -44,6 +45,8 @@ pub(crate) struct Question {
     pub(crate) method: String,
     /// The parameters as they came.
     pub(crate) params: Raw<'static>,
+    /// The agent's own request, where this is a translation of it.
+    pub(crate) native: Option<Raw<'static>>,
 }
 
 impl Question {
@@ -53,6 +56,7 @@ impl Question {
             id: id.into_owned(),
             method: method.into_owned(),
             params: params.map_or_else(|| Raw::from(serde_json::json!({})), Raw::into_owned),
+            native: None,
         }
     }
 
@@ -93,7 +97,7 @@ impl Question {
     }
 
     fn len(&self) -> usize {
-        self.params.as_str().len()
+        self.params.as_str().len() + self.native.as_ref().map_or(0, |native| native.as_str().len())
     }
 }
 
@@ -136,6 +140,9 @@ pub(crate) struct Memory {
     pub(crate) cancels: usize,
     /// Losses in the log.
     pub(super) losses: LossCounts,
+    pub(super) origins: Origins,
+    /// The origin of the last record.
+    pub(super) origin: Origin,
     /// How many records of the log cannot be read, and the first of them with the reason.
     pub(crate) gaps: Option<(u64, String)>,
 }
@@ -159,6 +166,8 @@ impl Default for Memory {
             call_order: VecDeque::new(),
             cancels: 0,
             losses: LossCounts::default(),
+            origins: Origins::default(),
+            origin: Origin::default(),
             gaps: None,
         }
     }
@@ -177,6 +186,8 @@ impl Memory {
 pub(crate) enum Seen {
     /// An update, or another message of the agent that everybody gets.
     Update,
+    /// An update in the agent's own words.
+    Native,
     /// A question.
     Question,
     /// The agent has taken the question at this place back.
@@ -204,11 +215,13 @@ impl Memory {
             }
             _ => {}
         }
-        Seen::Nothing
+        self.origin = self.origins.see(channel, text);
+        if self.origin == Origin::Native { Seen::Native } else { Seen::Nothing }
     }
 
     /// Takes a message of the agent into account that is in the log.
     pub(crate) fn agent_said(&mut self, sequence: u64, message: &Message<'_>) -> Seen {
+        self.origin = self.origins.see_message(message);
         match message {
             Message::Notification(notification) => {
                 self.fold(Side::Agent, message);
@@ -246,6 +259,9 @@ impl Memory {
                 }
                 if let Some(session) = self.conversation.id_at(place) {
                     question.ask_in(session);
+                }
+                if let Origin::TranslatedFrom(native) = &self.origin {
+                    question.native = Some(native.clone());
                 }
                 self.questions.insert(sequence, question);
                 Seen::Question

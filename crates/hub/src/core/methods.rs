@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde_json::json;
 use switchboard_acp::Raw;
 use switchboard_acp::detect::Handshake;
-use switchboard_acp::extensions::{ActRecord, CURSOR, HubRecord, OPERATION_ID, REPORTS_TURNS};
+use switchboard_acp::extensions::{
+    ActRecord, CURSOR, HubRecord, NATIVE_VERSION, OPERATION_ID, REPORTS_TURNS,
+};
 use switchboard_acp::rpc::{RequestId, codes};
 use switchboard_store::{Channel, Role};
 
@@ -46,6 +48,7 @@ impl Core {
             elicitation.as_ref().is_some_and(|known| known.get(mode).is_some_and(|mode| mode.is_object()))
         };
         client.is_told_of_turns = params.is_some_and(|params| REPORTS_TURNS.is_set(params));
+        client.wants_native = params.and_then(|params| NATIVE_VERSION.of(params)) == Some(1);
         (client.can_show_forms, client.can_open_addresses) = (can("form"), can("url"));
         let agent = client.agent;
         let Some(description) = self.descriptions.get(agent).cloned().flatten() else {

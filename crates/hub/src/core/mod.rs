@@ -19,6 +19,7 @@ pub(crate) mod losses;
 pub(crate) mod memory;
 mod method_table;
 mod methods;
+pub(crate) mod native;
 mod notices;
 mod notifications;
 mod opening;
@@ -137,14 +138,12 @@ pub(crate) struct ToClient {
     pub(crate) cursor: Option<Arc<str>>,
     /// Whether it counts against what may be on its way to the client in its session.
     pub(crate) counts: bool,
-    /// Whether the client has it already, and only whoever translates for it needs it.
-    pub(crate) is_known: bool,
 }
 
 impl ToClient {
     /// What stands at no place of a log.
     fn plain(text: SharedText, stream: Option<SessionId>) -> Self {
-        ToClient { text, stream, cursor: None, counts: false, is_known: false }
+        ToClient { text, stream, cursor: None, counts: false }
     }
 }
 
@@ -487,7 +486,8 @@ impl Core {
         };
         let line = match message {
             Some(Message::Notification(notification)) if !session.attached.is_empty() => {
-                Some(delivery::client_line(notification, memory, id, Some(lines::cursor(id, sequence))))
+                let cursor = Some(lines::cursor(id, sequence));
+                Some(delivery::client_line(notification, memory, id, cursor, None))
             }
             _ => None,
         };
@@ -495,7 +495,8 @@ impl Core {
             // Kept for when the memory is gone.
             session.known.title = memory.title().map(str::to_owned);
         }
-        session.note(sequence, seen, &text, line);
+        let origin = memory.origin.clone();
+        session.note(sequence, seen, origin, &text, line);
         self.states += u64::from(is_different || sequence == 0);
         if is_ours {
             self.output.push_back(Output::Append { session: Arc::clone(id), sequence, channel, text });
@@ -513,7 +514,7 @@ impl Core {
         };
         match (seen, judgement) {
             (memory::Seen::Question, Some(judgement)) => self.judged(id, sequence, &judgement),
-            (memory::Seen::Update | memory::Seen::Question, _) => self.pump_all(id),
+            (memory::Seen::Update | memory::Seen::Native | memory::Seen::Question, _) => self.pump_all(id),
             (memory::Seen::Withdrawn(place), _) => self.withdraw(id, place, None),
             (memory::Seen::Nothing, _) => {}
         }

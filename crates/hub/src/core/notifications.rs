@@ -91,7 +91,7 @@ impl Core {
         let target = known.and_then(|known| Some((known.host?, known.agent_session()?.to_owned())));
         let (host, own) = target.ok_or("the session has no running agent")?;
         let name = child.unwrap_or(own);
-        let rewrite = Rewrite { session: Some(&name), cursor: None, request: None, drops_own: true };
+        let rewrite = Rewrite { session: Some(&name), drops_own: true, ..Rewrite::default() };
         let text = lines::call(None, method, params, rewrite);
         let _ = self.append(&session, Channel::ToAgent, text.as_str());
         self.output.push_back(Output::ToHost { host, line: text, session: Some(session) });

@@ -472,7 +472,7 @@ impl Core {
             params: params.clone(),
             redeliveries,
         };
-        let rewrite = Rewrite { session: Some(&agent_session), cursor: None, request: None, drops_own: true };
+        let rewrite = Rewrite { session: Some(&agent_session), drops_own: true, ..Rewrite::default() };
         let Some((number, line)) = self.ask_host(host, "session/prompt", Some(&params), rewrite, purpose)
         else {
             self.refuse_busy(&client);

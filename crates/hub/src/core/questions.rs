@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use switchboard_acp::extensions::{Author, DECIDER, HubRecord, POLICY_DECISION, QuestionRecord};
+use switchboard_acp::extensions::{Author, DECIDER, HubRecord, Native, POLICY_DECISION, QuestionRecord};
 use switchboard_acp::rpc::{RequestId, Response};
 use switchboard_acp::{Raw, Side, WireFormat};
 use switchboard_store::{Channel, Role};
@@ -123,7 +123,13 @@ impl Core {
         }
         let name = lines::text_of(Some(&question.params), "sessionId");
         let name = name.map(|session| memory.name_for_clients(id, &session));
-        let rewrite = Rewrite { session: name.as_deref(), request: Some(&question.id), ..Rewrite::default() };
+        let native = question.native.clone().filter(|_| client.wants_native).map(Native::TranslatedFrom);
+        let rewrite = Rewrite {
+            session: name.as_deref(),
+            request: Some(&question.id),
+            native: native.as_ref(),
+            ..Rewrite::default()
+        };
         let request = RequestId::Number(number);
         let text = lines::call(Some(&request), &question.method, Some(&question.params), rewrite);
         self.send(connection, text, Some(id));

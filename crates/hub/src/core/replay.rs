@@ -115,6 +115,16 @@ impl Replay {
         Replay { ticket, stages, ready: VecDeque::new(), end, unreadable: 0 }
     }
 
+    /// The place behind what the client holds of the log.
+    pub(crate) fn held(&self) -> u64 {
+        self.stages.front().and_then(|stage| stage.held).map_or(0, |held| held.key + 1)
+    }
+
+    /// Whether no line was made yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.ready.is_empty() && self.stages.front().is_some_and(|stage| stage.index.is_none())
+    }
+
     /// The position in the log from which the client continues live, once all lines are sent.
     pub(crate) fn end(&self) -> u64 {
         self.end

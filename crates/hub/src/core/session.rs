@@ -10,6 +10,7 @@ use switchboard_acp::{Meta, Raw};
 use switchboard_session::prompt_title;
 
 use super::memory::{Memory, Seen};
+use super::native::Origin;
 use super::notices::Announced;
 use super::{
     ConnectionId, HostId, Identity, Known, QueuedPrompt, SessionId, SessionState, SessionSummary, ToClient,
@@ -76,6 +77,7 @@ pub(super) struct Session {
 pub(super) struct Recent {
     pub(super) sequence: u64,
     pub(super) is_question: bool,
+    pub(super) origin: Origin,
     /// As it is in the log.
     pub(super) text: Arc<str>,
     /// As clients get it, once somebody has.
@@ -149,20 +151,28 @@ impl Session {
     }
 
     /// Keeps a record at hand, while somebody looks on.
-    pub(super) fn note(&mut self, sequence: u64, seen: Seen, text: &Arc<str>, line: Option<ToClient>) {
+    pub(super) fn note(
+        &mut self,
+        sequence: u64,
+        seen: Seen,
+        origin: Origin,
+        text: &Arc<str>,
+        line: Option<ToClient>,
+    ) {
         if self.attached.is_empty() {
             self.window.clear();
             self.window_bytes = 0;
             self.window_start = sequence + 1;
             return;
         }
-        if !matches!(seen, Seen::Update | Seen::Question) {
+        if !matches!(seen, Seen::Update | Seen::Native | Seen::Question) {
             return;
         }
         self.window_bytes += text.len();
         self.window.push_back(Recent {
             sequence,
             is_question: seen == Seen::Question,
+            origin,
             text: Arc::clone(text),
             line,
         });

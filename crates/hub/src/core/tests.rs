@@ -6,6 +6,7 @@ mod forms;
 mod hubs;
 mod leaving;
 mod listing;
+mod native;
 mod prompting;
 mod remembered;
 mod replayed;

@@ -251,9 +251,8 @@ pub(crate) fn read(store: &Store, session: &str, from: u64, end: u64) -> Result<
             Item::Record(record) => {
                 to = record.sequence + 1;
                 bytes += record.bytes.len();
-                if record.channel == Channel::ToClient
-                    && let Ok(text) = String::from_utf8(record.bytes)
-                {
+                let has_message = record.channel.message().is_some() || record.channel == Channel::Hub;
+                if has_message && let Ok(text) = String::from_utf8(record.bytes) {
                     part.push(Kept { sequence: record.sequence, channel: record.channel, text: text.into() });
                 }
             }

@@ -77,7 +77,11 @@ fn texts(store: &Store, id: &str, from: u64) -> Vec<(u64, String)> {
     let mut place = from;
     while place < end {
         let (part, to) = read(store, id, place, end).unwrap();
-        texts.extend(part.into_iter().map(|kept| (kept.sequence, kept.text.to_string())));
+        texts.extend(
+            part.into_iter()
+                .filter(|kept| kept.channel == Channel::ToClient)
+                .map(|kept| (kept.sequence, kept.text.to_string())),
+        );
         assert!(to > place, "reading stands still at {place} of {end}");
         place = to;
     }

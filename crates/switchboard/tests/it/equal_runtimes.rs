@@ -46,6 +46,8 @@ struct Scenario {
     parts: Vec<Vec<Value>>,
     /// The rules that decide over what the agent asks.
     rules: Option<&'static str>,
+    /// The result of the prompt of a version 1 agent, where it is another than the usual one.
+    answer: Option<Value>,
 }
 
 fn update(update: Value) -> Value {
@@ -73,13 +75,18 @@ impl Scenario {
         if self.version == 1 {
             let result = json!({"protocolVersion": 1, "agentCapabilities": {}, "agentInfo": {"name": "script", "version": "1"}});
             write("initialize", format!(r#""result":{result}"#));
-            write("ended", r#""result":{"stopReason":"end_turn"}"#.to_owned());
+            let answer = self.answer.clone().unwrap_or_else(|| json!({"stopReason": "end_turn"}));
+            write("ended", format!(r#""result":{answer}"#));
         } else {
             let result = json!({"protocolVersion": 2, "info": {"name": "script", "version": "1"}, "capabilities": {"session": {}}});
             write("initialize", format!(r#""result":{result}"#));
             write("accepted", r#""result":{"messageId":"u"}"#.to_owned());
         }
         ["sh", path(&folder.join("agent")), path(&folder)].map(str::to_owned).to_vec()
+    }
+
+    fn has_subagents(&self) -> bool {
+        self.parts.iter().flatten().any(|line| line["params"]["update"]["sessionUpdate"] == "subagent_update")
     }
 
     /// Writes the rules, and returns the options that name them.
@@ -104,6 +111,8 @@ struct Kept {
     losses: Vec<(String, String, String)>,
     /// What the rules said to each question: the decision, the rule, and what was asked for.
     judged: Vec<[Value; 3]>,
+    /// What came to its client.
+    came: Vec<Value>,
     /// What its client has in the end.
     seen: Seen,
 }
@@ -179,7 +188,41 @@ fn seen_by(version: u64, messages: &[Value]) -> Seen {
     }
 }
 
-fn kept(place: &Place, store: &str, seen: Seen) -> Kept {
+/// What the agent said in the session, as its client got it: with the ids that the agent gave.
+fn without_ids(scenario: &Scenario, version: u64, came: &[Value]) -> Vec<Value> {
+    let said: Vec<&Value> = scenario.parts.iter().flatten().collect();
+    let asked = said.iter().filter(|line| line["id"].is_number());
+    let mut questions = asked.map(|line| line["id"].clone()).collect::<Vec<_>>().into_iter();
+    let mut lines = Vec::new();
+    for line in came {
+        let mut line = line.clone();
+        match (line["method"].as_str(), version) {
+            (Some("session/request_permission"), _) => line["id"] = questions.next().expect("a question"),
+            (Some("session/update"), _) => {}
+            // The answer to the prompt.
+            (None, 1) if line["result"]["stopReason"].is_string() => line["id"] = "prompt".into(),
+            _ => continue,
+        }
+        if line["params"].is_object() {
+            line["params"]["sessionId"] = "s".into();
+            remove_marks(&mut line["params"]);
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+/// Removes metadata that a hub adds.
+fn remove_marks(params: &mut Value) {
+    let Some(meta) = params.get_mut("_meta").and_then(Value::as_object_mut) else { return };
+    meta.retain(|key, _| !key.starts_with("switchboard/") && !key.starts_with("acp/"));
+    if meta.is_empty() {
+        params.as_object_mut().unwrap().remove("_meta");
+    }
+}
+
+fn kept(place: &Place, store: &str, version: u64, came: Vec<Value>) -> Kept {
+    let seen = seen_by(version, &came);
     let sessions = |arguments: &[&str]| {
         let run = place.run(&[&["sessions", "--store", store], arguments].concat());
         assert_eq!(run.code, 0, "{}", run.stderr);
@@ -204,7 +247,7 @@ fn kept(place: &Place, store: &str, seen: Seen) -> Kept {
     assert_eq!(audit.code, 0, "{}", audit.stderr);
     let judged = audit.json_lines().into_iter();
     let judged = judged.map(|row| ["judged", "rule", "subject"].map(|key| row[key].clone())).collect();
-    Kept { shown, losses, judged, seen }
+    Kept { shown, losses, judged, came, seen }
 }
 
 /// Whether a message ends the turn for a client of a version that prompted in a session with this request.
@@ -258,7 +301,7 @@ fn ways(scenario: &Scenario, client: u64) -> Vec<(String, Kept)> {
             drive(&mut speaker, &place, client).await
         });
         hub.end();
-        ways.push((format!("serve over {name}"), kept(&place, &store, seen_by(client, &came))));
+        ways.push((format!("serve over {name}"), kept(&place, &store, client, came)));
     }
 
     let place = Place::new();
@@ -275,10 +318,10 @@ fn ways(scenario: &Scenario, client: u64) -> Vec<(String, Kept)> {
     if client == 2 {
         editor.turn_end(&session, "go");
     }
-    let seen = seen_by(client, &editor.lines);
+    let came = std::mem::take(&mut editor.lines);
     editor.end();
     hub.end();
-    ways.push(("connect".to_owned(), kept(&place, &store, seen)));
+    ways.push(("connect".to_owned(), kept(&place, &store, client, came)));
     ways
 }
 
@@ -314,7 +357,7 @@ fn bridged(scenario: &Scenario, version: u64) -> Kept {
     }
     let (code, stderr) = editor.end();
     assert_eq!(code, 0, "{stderr}");
-    kept(&place, path(&store), seen_by(version, &came))
+    kept(&place, path(&store), version, came)
 }
 
 /// The same through `run`, whose client speaks version 2.
@@ -337,7 +380,7 @@ fn ran(scenario: &Scenario) -> Kept {
         .map(|params| json!({"jsonrpc": "2.0", "method": "session/update", "params": params}))
         .collect();
     run(&["--record", "--store", path(&store)]);
-    kept(&place, path(&store), seen_by_version_2(&printed))
+    kept(&place, path(&store), 2, printed)
 }
 
 fn assert_equal(scenario: &Scenario) {
@@ -345,13 +388,14 @@ fn assert_equal(scenario: &Scenario) {
         let wanted = bridged(scenario, client);
         for (name, found) in ways(scenario, client) {
             assert_eq!(found.shown, wanted.shown, "{name} with a client of version {client}");
-            // Version 1 passes through the bridge as it is, also what a client of version 1 does not know.
-            if (scenario.version, client) != (1, 1) {
+            // A client that does not know sub-agents is told of them by a hub, but not by an agent of its own version.
+            if (scenario.version, client) != (1, 1) || !scenario.has_subagents() {
                 assert_eq!(found.seen, wanted.seen, "{name} with a client of version {client}");
-            }
-            // A hub still translates a version 1 agent to version 2 and back, so that the end of a diff is lost on the way.
-            if (scenario.version, client) != (1, 1) {
                 assert_eq!(found.losses, wanted.losses, "{name} with a client of version {client}");
+            }
+            if (scenario.version, client) == (1, 1) && !scenario.has_subagents() {
+                let lines = |kept: &Kept| without_ids(scenario, client, &kept.came);
+                assert_eq!(lines(&found), lines(&wanted), "{name} with a client of version {client}");
             }
         }
         if client == 2 {
@@ -384,7 +428,7 @@ fn losses_and_transcript_of_a_version_2_agent_are_the_same_everywhere() {
         update(json!({"sessionUpdate": "agent_message", "messageId": "m", "content": [text("Replaced")]})),
         update(json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"})),
     ];
-    assert_equal(&Scenario { version: 2, parts: vec![turn], rules: None });
+    assert_equal(&Scenario { version: 2, parts: vec![turn], rules: None, answer: None });
 }
 
 #[test]
@@ -414,7 +458,117 @@ fn transcript_of_a_version_1_agent_is_the_same_everywhere() {
         ),
         update(json!({"sessionUpdate": "agent_message_chunk", "content": text("Done")})),
     ];
-    assert_equal(&Scenario { version: 1, parts: vec![before, after], rules: None });
+    assert_equal(&Scenario { version: 1, parts: vec![before, after], rules: None, answer: None });
+}
+
+/// A turn of a version 1 agent with much that a translation to version 2 and back does not keep.
+fn of_version_1() -> Scenario {
+    let numbered = |word: &str| (1..=60).map(|line| format!("{word} {line}\n")).collect::<String>();
+    let diff = json!({"type": "diff", "path": "/w/a", "oldText": numbered("line").replace("line 30\n", "old\n"), "newText": numbered("line")});
+    let question = json!({"jsonrpc": "2.0", "id": 900, "method": "session/request_permission", "params": {
+        "sessionId": "s", "toolCall": {"toolCallId": "c", "title": "Write a", "kind": "edit", "content": [diff], "vendor": 1},
+        "options": [{"optionId": "yes", "name": "Allow", "kind": "allow_once", "_meta": {"shortcut": "y"}},
+            {"optionId": "no", "name": "Reject", "kind": "reject_once"}], "_meta": {"vendor": {"risk": "low"}}, "vendor": [1.50]}});
+    let mut marked =
+        update(json!({"sessionUpdate": "agent_message_chunk", "content": text("lo"), "_meta": {"m": 1}}));
+    marked["params"]["_meta"] = json!({"tokens": 7});
+    marked["params"]["vendor"] = json!("beside");
+    let before = vec![
+        update(json!({"sessionUpdate": "agent_thought_chunk", "content": text("hm"), "messageId": "own-1"})),
+        update(json!({"sessionUpdate": "agent_message_chunk", "content": text("Hel")})),
+        marked,
+        update(json!({"sessionUpdate": "vendor_weather", "rain": true})),
+        update(
+            json!({"sessionUpdate": "plan", "entries": [{"content": "one", "priority": "high", "status": "pending", "vendor": 1}]}),
+        ),
+        update(
+            json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Write a", "kind": "edit", "status": "pending",
+            "content": [diff], "locations": [{"path": "/w/a", "line": 0}], "rawInput": {"path": "a"}, "vendor": {"x": 1.0}}),
+        ),
+        question,
+    ];
+    let after = vec![
+        update(
+            json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "rawOutput": {"ok": true}, "content": null}),
+        ),
+        update(json!({"sessionUpdate": "current_mode_update", "currentModeId": "careful"})),
+        update(
+            json!({"sessionUpdate": "available_commands_update", "availableCommands": [{"name": "help", "description": "Helps", "vendor": 1}]}),
+        ),
+        update(
+            json!({"sessionUpdate": "usage_update", "used": 5, "size": 10, "cost": {"amount": 0.25, "currency": "USD"}}),
+        ),
+        update(
+            json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "image", "mimeType": "image/png", "data": "AA==", "uri": null}}),
+        ),
+    ];
+    let answer = json!({"stopReason": "end_turn", "usage": {"totalTokens": 3, "inputTokens": 1, "outputTokens": 2}, "_meta": {"vendor": true}, "vendor": 4});
+    Scenario { version: 1, parts: vec![before, after], rules: None, answer: Some(answer) }
+}
+
+#[test]
+fn a_client_of_version_1_gets_the_own_lines_of_a_version_1_agent_everywhere() {
+    let scenario = of_version_1();
+    let mut wanted: Vec<Value> = scenario.parts.iter().flatten().cloned().collect();
+    wanted.push(json!({"jsonrpc": "2.0", "id": "prompt", "result": scenario.answer}));
+    let bridged = ("bridge".to_owned(), bridged(&scenario, 1));
+    for (name, found) in ways(&scenario, 1).into_iter().chain([bridged]) {
+        let found = without_ids(&scenario, 1, &found.came);
+        for (found, wanted) in found.iter().zip(&wanted) {
+            assert_eq!(found, wanted, "{name}");
+        }
+        assert_eq!(found.len(), wanted.len(), "{name}");
+    }
+}
+
+#[test]
+fn a_client_of_version_1_loads_the_own_lines_of_a_version_1_agent() {
+    let scenario = of_version_1();
+    let place = Place::new();
+    let command = scenario.write(&place, "agent");
+    let command = arguments(&[], &command);
+    let user = update(json!({"sessionUpdate": "user_message_chunk", "content": text("go")}));
+    let said = scenario.parts.iter().flatten().filter(|line| line["method"] == "session/update");
+    let wanted: Vec<Value> = std::iter::once(&user).chain(said).cloned().collect();
+    let mut hub = Hub::start_as(&place, "token", &command);
+    let session = block_on(async {
+        let mut first = hub.client(1).await;
+        let came = drive(&mut first, &place, 1).await;
+        came[0]["params"]["sessionId"].as_str().unwrap().to_owned()
+    });
+    let load = json!({"sessionId": session, "cwd": place.work(), "mcpServers": []});
+    for how in ["beside the first client", "after a restart"] {
+        let over_socket = block_on(async {
+            let mut client = hub.client(1).await;
+            let id = client.begin("session/load", load.clone()).await;
+            let mut came = Vec::new();
+            while came.last().is_none_or(|message: &Value| message["id"] != id) {
+                came.push(client.next_within(std::time::Duration::from_secs(60)).await.expect("a message"));
+            }
+            came
+        });
+        std::fs::write(place.home().join("token"), &hub.token).unwrap();
+        let mut editor = Editor::start(&place, &format!("ws://{}/acp", hub.address), 1);
+        editor.call("session/load", load.clone());
+        let through_connect = std::mem::take(&mut editor.lines);
+        editor.end();
+        for (name, came) in [("websocket", over_socket), ("connect", through_connect)] {
+            let mut came = without_ids(&scenario, 1, &came);
+            for line in &mut came {
+                // The prompt is the client's, and has an id of the hub.
+                if line["params"]["update"]["sessionUpdate"] == "user_message_chunk" {
+                    line["params"]["update"].as_object_mut().unwrap().remove("messageId");
+                }
+            }
+            for (came, wanted) in came.iter().zip(&wanted) {
+                assert_eq!(came, wanted, "{name}, {how}");
+            }
+            assert_eq!(came.len(), wanted.len(), "{name}, {how}: {came:?}");
+        }
+        hub.end();
+        hub = Hub::start_as(&place, "token", &command);
+    }
+    hub.end();
 }
 
 const RULES: &str = r#"
@@ -528,7 +682,7 @@ fn rules_judge_the_current_state_of_a_version_2_call_alike_everywhere() {
         ("ask", None),
         ("ask", None),
     ];
-    assert_judged(&Scenario { version: 2, parts, rules: Some(RULES) }, &wanted);
+    assert_judged(&Scenario { version: 2, parts, rules: Some(RULES), answer: None }, &wanted);
 }
 
 #[test]
@@ -560,7 +714,7 @@ fn rules_judge_a_version_1_call_as_its_translation_alike_everywhere() {
         vec![],
     ];
     let wanted = [("allow", Some("tests")), ("deny", Some("no-push")), ("deny", Some("secrets"))];
-    assert_judged(&Scenario { version: 1, parts, rules: Some(RULES) }, &wanted);
+    assert_judged(&Scenario { version: 1, parts, rules: Some(RULES), answer: None }, &wanted);
 }
 
 /// A session tells of a sub-agent.
@@ -639,7 +793,7 @@ fn subagents(version: u64) -> Scenario {
             json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn", "background": []}),
         ));
     }
-    Scenario { version, parts: vec![first, second, last], rules: None }
+    Scenario { version, parts: vec![first, second, last], rules: None, answer: None }
 }
 
 #[test]

@@ -53,6 +53,8 @@ pub(super) struct Got {
     pub(super) update: Value,
     /// Whether only the translator of the client gets it.
     pub(super) is_known: bool,
+    /// Whether it is the agent's own.
+    pub(super) is_own: bool,
 }
 
 pub(super) struct World {
@@ -148,6 +150,14 @@ impl World {
             self.core.translated(id);
         }
         self.request(id, "initialize", json!({"protocolVersion": 2, "info": {"name": "c", "version": "1"}}));
+        id
+    }
+
+    /// Connects a client that translates for one of version 1, or for which the hub does.
+    pub(super) fn connect_native(&mut self, role: Role, is_translated: bool) -> ConnectionId {
+        let id = self.connect_translated(role, is_translated);
+        let meta = json!({"switchboard/native": 1});
+        self.request(id, "initialize", json!({"protocolVersion": 2, "_meta": meta}));
         id
     }
 
@@ -353,7 +363,8 @@ impl World {
                     cursor,
                     about,
                     update: message["params"]["update"].clone(),
-                    is_known: line.is_known,
+                    is_known: message["params"]["_meta"]["switchboard/native"] == "known",
+                    is_own: message["params"]["_meta"]["switchboard/native"] == "own",
                 };
                 client.got.entry(session).or_default().push(got);
             }
@@ -363,6 +374,7 @@ impl World {
             }
             (Some("session/request_permission"), Some(id)) => {
                 let title = message["params"]["title"].as_str().unwrap().to_owned();
+                client.last_question = message.clone();
                 client.questions.insert(id.as_i64().unwrap(), title);
             }
             (Some("elicitation/create"), Some(id)) => {

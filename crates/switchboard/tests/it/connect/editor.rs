@@ -165,7 +165,7 @@ impl Editor {
         self.lines.iter().filter(|line| is_answer(line, id)).collect()
     }
 
-    pub(super) fn call(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
         let id = self.request(method, params);
         self.answer_to(id)
     }
