@@ -159,12 +159,14 @@ impl Shells {
     /// Runs a line in one of the shells, which has little time and room for it.
     pub(crate) fn run(&self, shell: &[&str], line: &str) -> Deeds {
         // A loop without end is left after some rounds. What runs in the background is waited for.
-        const BEFORE: &str = r#"ulimit -t 2; ulimit -f 400; exec 3>>"$RECORD"; trap wait 0; rounds_of_ok=0
+        // A call is written down at once, because those of a pipeline run at the same time.
+        const BEFORE: &str = "ulimit -t 2; ulimit -f 400; exec 3>>\"$RECORD\"; trap wait 0; rounds_of_ok=0
 ok() {
-    rounds_of_ok=$((rounds_of_ok + 1)); [ "$rounds_of_ok" -lt 40 ] || exit 0
-    { printf '\003'; for word_of_ok do printf '%s\001' "$word_of_ok"; done; printf '\002\n'; } >&3
+    rounds_of_ok=$((rounds_of_ok + 1)); [ \"$rounds_of_ok\" -lt 40 ] || exit 0
+    words_of_ok=; for word_of_ok do words_of_ok=\"$words_of_ok$word_of_ok\u{1}\"; done
+    printf '%s\\n' \"\u{3}$words_of_ok\u{2}\" >&3
 }
-"#;
+";
         let (work, record, said) = (
             self.folder.path().join("work"),
             self.folder.path().join("ran"),
