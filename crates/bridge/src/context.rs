@@ -681,7 +681,7 @@ impl std::fmt::Debug for Context {
 }
 
 /// A request that is to be handled later.
-fn kept(request: &Request<'_>) -> Request<'static> {
+pub(crate) fn kept(request: &Request<'_>) -> Request<'static> {
     let Request { id, method, params, extra } = request.clone();
     let (id, params, extra) = (id.into_owned(), params.map(Raw::into_owned), extra.into_owned());
     Request { id, method: Wire::into_owned(method), params, extra }

@@ -14,7 +14,9 @@ use switchboard_transport::{
 use tokio::sync::mpsc;
 
 use crate::core::lines;
+use crate::core::services::Services;
 use crate::core::{HostId, SessionId};
+use crate::files::FilesOnDisk;
 use crate::service::Event;
 
 /// How many lines are handled before the hub gets them.
@@ -68,6 +70,7 @@ pub(crate) fn start(
     id: HostId,
     name: &str,
     program: &Program,
+    services: Services,
     events: mpsc::Sender<Event>,
     hurry: Arc<OnceLock<Grace>>,
 ) -> mpsc::UnboundedSender<ForAgent> {
@@ -78,6 +81,8 @@ pub(crate) fn start(
     let options = BridgeOptions {
         client_version: Some(Version::V2),
         agent_name: name.to_owned(),
+        // While no client is there whose files they are.
+        serve_files: services.has_files(),
         // An agent that is restarted continues sessions whose log has the ids of before.
         id_salt: unique_salt(),
         ..BridgeOptions::default()
@@ -85,7 +90,8 @@ pub(crate) fn start(
     tokio::spawn(async move {
         let ended = match spawned {
             Ok(spawned) => {
-                let host = Host::new(id, Driver::new(options), events.clone(), hurry);
+                let host =
+                    Host::new(id, Driver::with_host(options, Box::new(FilesOnDisk)), events.clone(), hurry);
                 let mut ended = host.run(spawned, lines).await;
                 if has_lease && ended.reason.contains(KILLED) {
                     ended.reason.push_str(LEASE_OVER);

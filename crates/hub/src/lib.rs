@@ -10,6 +10,7 @@
 mod access;
 mod connection;
 mod core;
+pub mod files;
 mod host;
 mod judge;
 mod listener;

@@ -492,11 +492,11 @@ impl Service {
                     (self.store.clone(), known.clone(), agent_session.to_owned());
                 tokio::task::spawn_blocking(move || log::save(&store, &known, &agent_session));
             }
-            Output::StartHost { host, agent } => {
+            Output::StartHost { host, agent, services } => {
                 let (name, program) = self.agents.get(agent)?;
                 self.hosts.insert(
                     host,
-                    host::start(host, name, program, self.events.clone(), Arc::clone(&self.hurry)),
+                    host::start(host, name, program, services, self.events.clone(), Arc::clone(&self.hurry)),
                 );
             }
             Output::ToHost { host, line, session } => {

@@ -33,6 +33,12 @@ pub const V1_PREFIX: &str = "acp.v1/";
 /// Prefix of keys that carry a value of version 2 which version 1 cannot express.
 pub const V2_PREFIX: &str = "acp.v2/";
 
+/// File system capabilities of a version 1 client. Written by the bridge in the `_meta` of the capabilities of version 2, read
+/// by the hub and by the bridge in front of a version 1 agent.
+pub const V1_FILES: MetaKey<Raw<'static>> = MetaKey::new("acp.v1/fs");
+/// Whether a version 1 client runs commands for agents. Written and read as [`V1_FILES`].
+pub const V1_TERMINALS: MetaKey<bool> = MetaKey::new("acp.v1/terminal");
+
 // ----- keys of updates
 
 /// Position of an update in its session's log. Written by the hub on every update; clients send the last one back with

@@ -1,7 +1,8 @@
 //! The handshake: names, capabilities and ways to log in.
 
+use switchboard_acp::extensions::{V1_FILES, V1_TERMINALS};
 use switchboard_acp::v2::EmptyObject;
-use switchboard_acp::{Map, Meta, Text, Wire, v1, v2};
+use switchboard_acp::{Map, Meta, Text, Wire, WireFormat, v1, v2};
 
 use crate::Error;
 use crate::convert::Conversion;
@@ -106,8 +107,17 @@ fn client_to_v1(offered: v2::ClientCapabilities<'_>, served: Served) -> v1::Clie
     meta::set_apart(&mut meta, Origin::V2, &mut extra, &["fs", "terminal", "session", "subagents", "plan"]);
     // Agents that run commands themselves then tell what they put out.
     meta::add(&mut meta, "terminal_output", &switchboard_acp::Raw::from(serde_json::Value::Bool(true)));
-    let mut fs = v1::FileSystemCapabilities::new();
-    (fs.read_text_file, fs.write_text_file) = (Some(served.files), Some(served.files));
+    // A client of version 1 on a hub has files and commands of its own.
+    let own = meta::take(&mut meta, V1_FILES.name());
+    let own = own.and_then(|own| {
+        v1::FileSystemCapabilities::decode(own.as_str(), WireFormat::V1).ok().map(Wire::into_owned)
+    });
+    let fs = own.unwrap_or_else(|| {
+        let mut fs = v1::FileSystemCapabilities::new();
+        (fs.read_text_file, fs.write_text_file) = (Some(served.files), Some(served.files));
+        fs
+    });
+    let runs_commands = meta::take(&mut meta, V1_TERMINALS.name()).is_some_and(|own| own.as_str() == "true");
     let mut session = v1::ClientSessionCapabilities::new();
     session.notices = Some(EmptyObject::new());
     session.compaction = Some(EmptyObject::new());
@@ -126,7 +136,7 @@ fn client_to_v1(offered: v2::ClientCapabilities<'_>, served: Served) -> v1::Clie
     });
     v1::ClientCapabilities {
         fs: Some(fs),
-        terminal: Some(served.terminals),
+        terminal: Some(served.terminals || runs_commands),
         session: Some(session),
         auth,
         elicitation,

@@ -67,15 +67,19 @@ pub(crate) fn keep<'v>(meta: &mut Option<Meta<'_>>, from: Origin, name: &str, va
 
 /// Takes out what the other version has no place for. Says whether it was there.
 pub(crate) fn take_mark(meta: &mut Option<Meta<'_>>, from: Origin, name: &str) -> bool {
-    let key = from.key(name);
-    let is_there = meta.iter().flat_map(Meta::entries).any(|(known, _)| *known == *key);
-    if let Some(present) = meta.take_if(|_| is_there) {
+    take(meta, &from.key(name)).is_some()
+}
+
+/// Takes a value out.
+pub(crate) fn take(meta: &mut Option<Meta<'_>>, key: &str) -> Option<Raw<'static>> {
+    let value = meta.as_ref()?.get(key)?.into_owned();
+    if let Some(present) = meta.take() {
         let kept: Vec<_> = present.entries().filter(|(known, _)| **known != *key).collect();
         if !kept.is_empty() {
             *meta = Some(Meta::from_entries(kept));
         }
     }
-    is_there
+    Some(value)
 }
 
 /// Adds what stands in an object that only marks something, for a version that marks it in another way.

@@ -1,5 +1,6 @@
 //! The handshake, cancelled requests, and questions that pass through.
 
+use switchboard_acp::extensions::{V1_FILES, V1_TERMINALS};
 use switchboard_acp::rpc::{Request, RequestId, Response, codes};
 use switchboard_acp::{Raw, Wire, WireFormat, v1, v2};
 
@@ -8,6 +9,7 @@ use crate::convert::elicitation;
 use crate::convert::initialize::{self, Served};
 use crate::loss::Severity;
 use crate::offered::Offered;
+use crate::recorded_terminals::RecordedTerminals;
 use crate::{Error, Side};
 
 impl V2ToV1 {
@@ -16,6 +18,12 @@ impl V2ToV1 {
         let modes = params.capabilities.as_ref().and_then(|offered| offered.elicitation.as_ref());
         self.forms = modes.is_some_and(|modes| modes.form.is_some());
         self.urls = modes.is_some_and(|modes| modes.url.is_some());
+        let offered = params.capabilities.as_ref().and_then(|offered| offered.meta.as_ref());
+        self.client_files = offered.is_some_and(|meta| V1_FILES.read(meta).is_some());
+        self.client_terminals = offered
+            .and_then(|meta| V1_TERMINALS.read(meta))
+            .is_some_and(|runs| runs)
+            .then(RecordedTerminals::default);
         let served = Served {
             files: self.context.options.serve_files,
             terminals: self.context.options.serve_terminals,

@@ -25,11 +25,12 @@ use self::served::ServedTerminals;
 use self::tool_calls::ToolCalls;
 use self::turn::Turn;
 use crate::calls::Calls;
-use crate::context::{Context, Output, session_of};
+use crate::context::{Context, Output, kept, session_of};
 use crate::loss::Severity;
 use crate::machine::Machine;
 use crate::offered::Offered;
 use crate::own_ids::OwnIds;
+use crate::recorded_terminals::RecordedTerminals;
 use crate::role::Role;
 use crate::sessions::{KnownOptions, Sessions};
 use crate::{Moment, Side, Version};
@@ -67,8 +68,15 @@ enum ToAgent {
 /// What the bridge asked of the client.
 #[derive(Debug)]
 enum ToClient {
-    Permission { session: String, offered: Vec<String> },
+    Permission {
+        session: String,
+        offered: Vec<String>,
+    },
     Elicitation,
+    /// A file of the client. Where it has none, the host's is used.
+    File(Box<Request<'static>>),
+    /// A command of the client.
+    Terminal,
     Other,
 }
 
@@ -169,6 +177,10 @@ pub(crate) struct V2ToV1 {
     forms: bool,
     urls: bool,
     terminals: ServedTerminals,
+    /// Whether the client has files of its own.
+    client_files: bool,
+    /// What is known of commands that the client runs; `None` where it runs none.
+    client_terminals: Option<RecordedTerminals>,
     /// The agent's answer in version 1 to a version 2 handshake, in case it does not take a second one.
     first_answer: Option<String>,
     /// How often a session was resumed without its history.
@@ -189,6 +201,8 @@ impl V2ToV1 {
             forms: false,
             urls: false,
             terminals: ServedTerminals::default(),
+            client_files: false,
+            client_terminals: None,
             first_answer: None,
             resumed: 0,
         }
@@ -337,6 +351,14 @@ impl Machine for V2ToV1 {
                 self.permission_answered(&id, &session, &offered, response);
             }
             Some((id, ToClient::Elicitation)) => self.elicitation_answered(&id, response),
+            Some((id, ToClient::File(request))) => self.client_file(&id, &request, response),
+            Some((id, ToClient::Terminal)) => {
+                self.client_terminal(
+                    Side::Client,
+                    &Message::Response(Response { id: id.clone(), ..response.clone() }),
+                );
+                self.context.pass_answer(Side::Agent, &id, response);
+            }
             Some((id, ToClient::Other)) => self.context.pass_answer(Side::Agent, &id, response),
             None => self.context.lose_late_answer(Side::Client, &response),
         }
@@ -353,7 +375,15 @@ impl Machine for V2ToV1 {
                     self.context.fail(Side::Agent, &request.id, error.to_rpc());
                 }
             }
+            "fs/read_text_file" | "fs/write_text_file" if self.client_files => {
+                let purpose = ToClient::File(Box::new(kept(request)));
+                self.to_client.pass(request, &request.method, purpose, &mut self.context);
+            }
             "fs/read_text_file" | "fs/write_text_file" => self.file_request(request),
+            method if method.starts_with("terminal/") && self.client_terminals.is_some() => {
+                self.client_terminal(Side::Agent, &Message::Request(request.clone()));
+                self.to_client.pass(request, method, ToClient::Terminal, &mut self.context);
+            }
             "terminal/create"
             | "terminal/output"
             | "terminal/wait_for_exit"

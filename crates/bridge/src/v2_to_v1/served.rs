@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use switchboard_acp::rpc::{Request, RequestId, codes};
+use switchboard_acp::rpc::{Message, Request, RequestId, Response, codes};
 use switchboard_acp::{AbsolutePath, Base64, Extra, Field, Raw, Text, Wire, WireFormat, v1, v2};
 
 use super::{Session, V2ToV1};
@@ -121,6 +121,28 @@ fn outside(path: &str) -> HostError {
 }
 
 impl V2ToV1 {
+    /// Takes the client's answer about a file. Where it has none, as when it is not there any more, the host's is used.
+    pub(super) fn client_file(
+        &mut self,
+        id: &RequestId<'static>,
+        request: &Request<'_>,
+        response: Response<'_>,
+    ) {
+        let is_unknown = response.outcome.as_ref().is_err_and(|error| error.code == codes::METHOD_NOT_FOUND);
+        if is_unknown && self.context.options.serve_files {
+            return self.file_request(request);
+        }
+        self.context.pass_answer(Side::Agent, id, response);
+    }
+
+    /// Tells what a message about a command of the client shows of it.
+    pub(super) fn client_terminal(&mut self, from: Side, message: &Message<'_>) {
+        let told = self.client_terminals.as_mut().and_then(|known| known.take(from, message));
+        if let Some((session, update)) = told.and_then(|told| told.update) {
+            self.active(&session).recorded_terminal(update);
+        }
+    }
+
     pub(super) fn file_request(&mut self, request: &Request<'_>) {
         let session_id = session_of(request.params.as_ref()).unwrap_or_default();
         if !self.context.options.serve_files {

@@ -14,6 +14,7 @@ use super::losses::LossCounts;
 use super::native::Origins;
 use super::replay::{Held, Replay};
 use super::seeking::Seeking;
+use super::services::Services;
 use super::{Identity, SessionId, ToClient};
 
 /// How many requests of one client may be open.
@@ -40,6 +41,7 @@ pub(super) struct Connection {
     /// Whether it translates, or the hub for it, and its own client speaks version 1: it gets the own lines of agents that
     /// speak it, too.
     pub(super) wants_native: bool,
+    pub(super) services: Services,
     /// The client's own name and version.
     pub(super) client: (String, String),
     pub(super) is_initialized: bool,
@@ -163,6 +165,7 @@ impl Connection {
             repeats_by_id,
             is_translated: false,
             wants_native: false,
+            services: Services::default(),
             client: (String::new(), String::new()),
             is_initialized: false,
             is_told_of_turns: false,

@@ -13,6 +13,8 @@ use super::{ConnectionId, Core, HostId, Output, SessionId};
 
 /// How much one client may be asked outside sessions at a time.
 const DIRECT: usize = 16;
+/// How many requests of an agent that the hub does not know one client may have open.
+const PASSED_ON: usize = 1024;
 
 /// What one client is asked outside any session.
 #[derive(Debug, Clone)]
@@ -116,13 +118,17 @@ impl Core {
     /// Asks the next client that may answer a request which the hub does not know; where there is none, the agent hears it.
     fn offer(&mut self, mut direct: DirectQuestion) {
         let agent = self.hosts.get(&direct.host).map(|host| host.agent);
+        let services = self.hosts.get(&direct.host).map(|host| host.services).unwrap_or_default();
         loop {
             let is_next = |connection: &ConnectionId, client: &Connection| {
                 let is_there = match &direct.session {
                     Some(session) => client.attachments.contains_key(session),
                     None => Some(client.agent) == agent && client.is_initialized && client.may_hear_agent(),
                 };
-                is_there && !direct.asked.contains(connection) && client.can_answer_directly(&direct.question)
+                is_there
+                    && !direct.asked.contains(connection)
+                    && client.can_answer_directly(&direct.question)
+                    && client.serves(*connection, &direct.question.method, services)
             };
             let mut clients = self.connections.iter().rev();
             let Some(connection) = clients.find_map(|(id, client)| is_next(id, client).then_some(*id)) else {
@@ -138,7 +144,8 @@ impl Core {
 
     fn ask_directly(&mut self, connection: ConnectionId, direct: DirectQuestion, misfits: usize) -> bool {
         let Some(client) = self.connections.get_mut(&connection) else { return false };
-        if !client.can_answer_directly(&direct.question) || client.direct_questions().count() >= DIRECT {
+        let most = if direct.is_unknown() { PASSED_ON } else { DIRECT };
+        if !client.can_answer_directly(&direct.question) || client.direct_questions().count() >= most {
             return false;
         }
         client.last_id += 1;
@@ -226,7 +233,8 @@ impl Core {
 
     fn tell_agent(&mut self, direct: &DirectQuestion, outcome: &Outcome) {
         let line = lines::answer(&direct.question.id, outcome);
-        self.output.push_back(Output::ToHost { host: direct.host, line, session: None });
+        let session = direct.session.clone();
+        self.output.push_back(Output::ToHost { host: direct.host, line, session });
     }
 }
 

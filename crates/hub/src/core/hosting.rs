@@ -12,6 +12,7 @@ use switchboard_store::Channel;
 use switchboard_transport::{Oddities, SharedText};
 
 use super::lines::{self, Outcome, Rewrite};
+use super::services::Services;
 use super::session::{Prompt, Session};
 use super::{ConnectionId, Core, HostId, Memory, Output, SessionId};
 
@@ -45,6 +46,8 @@ pub(crate) struct Description {
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) agent: usize,
+    /// What the agent was told that its client offers.
+    pub(super) services: Services,
     /// The version of the protocol that it speaks itself.
     pub(super) version: u16,
     pub(super) is_ready: bool,
@@ -155,9 +158,7 @@ impl Core {
 
     /// The agent that runs, or is being started, by its name.
     pub(super) fn host_of(&self, agent: usize) -> Option<HostId> {
-        self.hosts.iter().find_map(|(id, host)| {
-            (host.agent == agent && !host.is_ending && !host.is_unresponsive).then_some(*id)
-        })
+        self.hosts.iter().find_map(|(id, host)| (host.agent == agent && host.takes_sessions()).then_some(*id))
     }
 
     /// The agent, if it is ready; else it is started, and the message is looked at again when it is.
@@ -167,7 +168,25 @@ impl Core {
         connection: ConnectionId,
         message: &Arc<str>,
     ) -> Option<HostId> {
-        let host = self.host_of(agent).unwrap_or_else(|| self.start_host(agent));
+        let services = self.connections.get(&connection).map(|client| client.services).unwrap_or_default();
+        let host = self.host_of(agent).unwrap_or_else(|| self.start_host(agent, services));
+        self.when_ready(host, connection, message)
+    }
+
+    /// The same for a client that opens a session: the agent is told what this client offers.
+    pub(super) fn ready_host_for(
+        &mut self,
+        agent: usize,
+        connection: ConnectionId,
+        message: &Arc<str>,
+    ) -> Option<HostId> {
+        let services = self.connections.get(&connection).map(|client| client.services).unwrap_or_default();
+        let host = self.host_with(agent, services).unwrap_or_else(|| self.start_host(agent, services));
+        self.when_ready(host, connection, message)
+    }
+
+    /// Returns an agent that is ready; else the message is looked at again when it is.
+    fn when_ready(&mut self, host: HostId, connection: ConnectionId, message: &Arc<str>) -> Option<HostId> {
         let known = self.hosts.get_mut(&host)?;
         if known.is_ready {
             return Some(host);
@@ -176,11 +195,12 @@ impl Core {
         None
     }
 
-    pub(super) fn start_host(&mut self, agent: usize) -> HostId {
+    pub(super) fn start_host(&mut self, agent: usize, services: Services) -> HostId {
         self.last_host += 1;
         let id = self.last_host;
         let mut host = Host {
             agent,
+            services,
             version: 2,
             is_ready: false,
             is_ending: false,
@@ -205,12 +225,12 @@ impl Core {
         let params = json!({
             "protocolVersion": 2,
             "info": {"name": "switchboard", "version": self.options.version},
-            "capabilities": {"elicitation": {"form": {}, "url": {}}},
+            "capabilities": services.capabilities(),
         });
         let line = lines::call(number.as_ref(), "initialize", Some(&Raw::from(params)), Rewrite::default());
         host.introduction.push((Channel::ToAgent, line.as_str().into()));
         self.hosts.insert(id, host);
-        self.output.push_back(Output::StartHost { host: id, agent });
+        self.output.push_back(Output::StartHost { host: id, agent, services });
         self.output.push_back(Output::ToHost { host: id, line, session: None });
         id
     }
@@ -678,6 +698,11 @@ impl Host {
     }
 
     /// Keeps what is said before the agent has introduced itself.
+    /// Whether sessions can be opened in it.
+    pub(super) fn takes_sessions(&self) -> bool {
+        !self.is_ending && !self.is_unresponsive
+    }
+
     pub(super) fn note(&mut self, channel: Channel, text: &str) {
         if !self.is_ready && self.introduction.len() < INTRODUCTION && text.len() <= INTRODUCTION_LINE {
             self.introduction.push((channel, text.into()));

@@ -16,6 +16,7 @@ use super::hosting::{Host, Purpose};
 use super::lines::{self, Outcome};
 use super::memory::Memory;
 use super::requests::{ClientRequest, Named, Refusal, WAITING, client_mut};
+use super::services::Services;
 use super::session::{Prompt, Session};
 use super::{ConnectionId, Core, Output, SessionId};
 
@@ -43,12 +44,14 @@ impl Core {
             client.client = (word("name"), word("version"));
         }
         let capabilities = params.and_then(|params| params.get("capabilities").map(Raw::into_owned));
+        client.wants_native = params.and_then(|params| NATIVE_VERSION.of(params)) == Some(1);
+        let offered = capabilities.as_ref().filter(|_| client.wants_native);
+        client.services = offered.map(|known| Services::of(known, connection)).unwrap_or_default();
         let elicitation = capabilities.and_then(|known| known.get("elicitation").map(Raw::into_owned));
         let can = |mode: &str| {
             elicitation.as_ref().is_some_and(|known| known.get(mode).is_some_and(|mode| mode.is_object()))
         };
         client.is_told_of_turns = params.is_some_and(|params| REPORTS_TURNS.is_set(params));
-        client.wants_native = params.and_then(|params| NATIVE_VERSION.of(params)) == Some(1);
         (client.can_show_forms, client.can_open_addresses) = (can("form"), can("url"));
         let agent = client.agent;
         let Some(description) = self.descriptions.get(agent).cloned().flatten() else {
@@ -76,7 +79,7 @@ impl Core {
         let (folder, params) = self.folders(params)?;
         let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else { return Ok(()) };
         self.may_attach(connection, None)?;
-        if let Some(host) = self.ready_host(agent, connection, line) {
+        if let Some(host) = self.ready_host_for(agent, connection, line) {
             self.open_session(host, folder, &params, (connection, id.clone()));
         }
         Ok(())
@@ -101,7 +104,7 @@ impl Core {
             let message = format!("the hub has this session already, as {}", known.id());
             return Err((codes::INVALID_PARAMS, message, Some(json!({"sessionId": &**known.id()}))));
         }
-        if let Some(host) = self.ready_host(agent, connection, line) {
+        if let Some(host) = self.ready_host_for(agent, connection, line) {
             let client = (connection, id.clone());
             self.adopt_session(host, folder, name.into_owned(), &resolved, client);
         }

@@ -29,6 +29,7 @@ mod redelivery;
 pub(crate) mod replay;
 mod requests;
 pub(crate) mod seeking;
+pub(crate) mod services;
 mod session;
 mod sharing;
 #[cfg(test)]
@@ -176,7 +177,7 @@ pub(crate) enum Output {
     /// What is known of a session has changed.
     Changed { session: SessionId },
     /// An agent is to be started.
-    StartHost { host: HostId, agent: usize },
+    StartHost { host: HostId, agent: usize, services: services::Services },
     /// A line for an agent, and the session that it is about.
     ToHost { host: HostId, line: String, session: Option<SessionId> },
     /// An agent is to be ended.

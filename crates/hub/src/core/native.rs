@@ -75,9 +75,16 @@ impl Origins {
 
     /// Takes a message for clients into account.
     pub(crate) fn see_message(&mut self, message: &Message<'_>) -> Origin {
-        if self.next == Origin::Original {
+        let is_original = self.next == Origin::Original;
+        let kind = if is_original && !self.has_native { None } else { kind(message) };
+        let is_kind = |prefix: &str| kind.as_ref().is_some_and(|kind| kind.starts_with(prefix));
+        // The client knows of the commands that it runs.
+        if self.has_native && is_kind("terminal_") {
+            return Origin::Translated;
+        }
+        if is_original {
             self.has_original |= speaks(message);
-        } else if !self.is_user && kind(message).is_some_and(|kind| kind.starts_with("user_message")) {
+        } else if !self.is_user && is_kind("user_message") {
             // Earlier versions wrote the prompt behind the first line that the agent said to it.
             self.has_original = true;
             return Origin::Original;

@@ -368,7 +368,8 @@ impl Core {
         }
         session.is_waking = true;
         self.states += 1;
-        let host = self.host_of(agent).unwrap_or_else(|| self.start_host(agent));
+        let services = self.services_of(id);
+        let host = self.host_with(agent, services).unwrap_or_else(|| self.start_host(agent, services));
         if let Some(session) = self.sessions.get_mut(id) {
             session.host = Some(host);
             session.lost = None;

@@ -22,7 +22,9 @@ say() { printf '%s\n' "$1"; }
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case "$line" in
-    *'"initialize"'*) say '{"jsonrpc":"2.0","id":'"$id"','"$(cat "$folder/initialize")"'}' ;;
+    *'"initialize"'*)
+      printf '%s\n' "$line" >> "$folder/initialized"
+      say '{"jsonrpc":"2.0","id":'"$id"','"$(cat "$folder/initialize")"'}' ;;
     *'"session/new"'*) say '{"jsonrpc":"2.0","id":'"$id"',"result":{"sessionId":"s"}}' ;;
     *'"session/prompt"'*)
       prompt=$id
@@ -569,6 +571,118 @@ fn a_client_of_version_1_loads_the_own_lines_of_a_version_1_agent() {
         hub = Hub::start_as(&place, "token", &command);
     }
     hub.end();
+}
+
+/// Asks for a file of the client.
+fn asks_for_file(number: u64, path: &Path) -> Value {
+    json!({"jsonrpc": "2.0", "id": number, "method": "fs/read_text_file", "params": {"sessionId": "s", "path": path}})
+}
+
+/// The lines of a file that the agent of a scenario writes.
+fn written(place: &Place, name: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(place.home().join("agent").join(name)).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_client_of_version_1_serves_files_and_commands_to_its_agent_on_a_hub() {
+    let place = Place::new();
+    let file = place.work().join("file");
+    let terminal = |number: u64, method: &str, mut params: Value| {
+        params["sessionId"] = "s".into();
+        json!({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+    };
+    let call = json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Run", "kind": "execute", "status": "in_progress",
+        "content": [{"type": "terminal", "terminalId": "t1"}]});
+    let parts = vec![
+        vec![
+            update(json!({"sessionUpdate": "agent_message_chunk", "content": text("one")})),
+            asks_for_file(901, &file),
+        ],
+        vec![terminal(902, "terminal/create", json!({"command": "make", "args": ["all"]}))],
+        vec![update(call), terminal(903, "terminal/output", json!({"terminalId": "t1"}))],
+        vec![update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed"}))],
+    ];
+    let scenario = Scenario { version: 1, parts, rules: None, answer: None };
+    let command = scenario.write(&place, "agent");
+    let hub = Hub::start(&place, &arguments(&[], &command));
+    let capabilities = json!({"fs": {"readTextFile": true, "writeTextFile": false}, "terminal": true});
+    let (came, watched) = block_on(async {
+        let mut client = Client::at(&hub.address.to_string(), &hub.token).await.unwrap();
+        client.ask("initialize", json!({"protocolVersion": 1, "clientCapabilities": capabilities})).await;
+        let session = client.new_session(&place).await;
+        let mut watcher = hub.client(2).await;
+        watcher
+            .ask("session/resume", json!({"sessionId": session, "cwd": place.work(), "mcpServers": []}))
+            .await;
+        watcher.until_idle().await;
+        let prompt = client.prompt(&session, "go").await;
+        let mut came = Vec::new();
+        while came.last().is_none_or(|message| !is_end(message, 1, &session, prompt)) {
+            let message = client.next_within(std::time::Duration::from_secs(60)).await.expect("a message");
+            let result = match message["method"].as_str() {
+                Some("fs/read_text_file") => json!({"content": "not saved yet"}),
+                Some("terminal/create") => json!({"terminalId": "t1"}),
+                Some("terminal/output") => {
+                    json!({"output": "made", "truncated": false, "exitStatus": {"exitCode": 0}})
+                }
+                _ => Value::Null,
+            };
+            if !result.is_null() {
+                assert_eq!(message["params"]["sessionId"], *session, "{message}");
+                client.send(json!({"jsonrpc": "2.0", "id": message["id"], "result": result})).await;
+            }
+            came.push(message);
+        }
+        (came, watcher.until_idle().await)
+    });
+    hub.end();
+    let told = written(&place, "initialized").pop().unwrap()["params"]["clientCapabilities"].take();
+    assert_eq!((&told["fs"], &told["terminal"]), (&capabilities["fs"], &capabilities["terminal"]));
+    let answers: Vec<Value> =
+        written(&place, "answers").iter().map(|answer| answer["result"].clone()).collect();
+    assert_eq!(answers[0], json!({"content": "not saved yet"}));
+    assert_eq!((&answers[1]["terminalId"], &answers[2]["output"]), (&json!("t1"), &json!("made")));
+    // The client is told what the agent said, and nothing about its own command.
+    assert_eq!(without_ids(&scenario, 1, &came).len(), 4, "{came:?}");
+    // Others see the command and its output.
+    let terminals = watched.iter().map(|message| &message["params"]["update"]);
+    let terminals: Vec<&Value> =
+        terminals.filter(|update| update["sessionUpdate"] == "terminal_update").collect();
+    assert!(terminals.iter().any(|terminal| terminal["output"]["data"] == "bWFkZQ=="), "{watched:?}");
+}
+
+#[test]
+fn files_are_on_disk_while_no_client_is_there_that_has_them() {
+    let place = Place::new();
+    let (inside, outside) = (place.work().join("file"), place.home().join("secret"));
+    for file in [&inside, &outside] {
+        std::fs::write(file, "saved").unwrap();
+    }
+    let parts = vec![
+        vec![asks_for_file(901, &inside)],
+        vec![asks_for_file(902, &outside)],
+        vec![update(json!({"sessionUpdate": "agent_message_chunk", "content": text("read")}))],
+    ];
+    let scenario = Scenario { version: 1, parts, rules: None, answer: None };
+    let command = scenario.write(&place, "agent");
+    let hub = Hub::start(&place, &arguments(&[], &command));
+    block_on(async {
+        let mut client = Client::at(&hub.address.to_string(), &hub.token).await.unwrap();
+        let capabilities = json!({"fs": {"readTextFile": true, "writeTextFile": true}});
+        client.ask("initialize", json!({"protocolVersion": 1, "clientCapabilities": capabilities})).await;
+        let session = client.new_session(&place).await;
+        // Another client goes on, which has no files.
+        let mut other = hub.client(1).await;
+        other.ask("session/load", json!({"sessionId": session, "cwd": place.work(), "mcpServers": []})).await;
+        drop(client);
+        let prompt = other.prompt(&session, "go").await;
+        other.until(|message| is_end(message, 1, &session, prompt)).await;
+    });
+    hub.end();
+    let answers = written(&place, "answers");
+    assert_eq!(answers[0]["result"]["content"], "saved", "{answers:?}");
+    assert!(answers[1]["error"]["message"].as_str().unwrap().contains("outside"), "{answers:?}");
 }
 
 const RULES: &str = r#"

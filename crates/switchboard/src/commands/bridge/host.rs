@@ -1,20 +1,16 @@
 //! Files and commands of this machine, for agents of version 1.
 
 use std::collections::HashMap;
-use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use switchboard_bridge::{FileAtHand, Host, HostError, TerminalStart};
+use switchboard_hub::files::{FilesOnDisk, read_file, real_path};
 use switchboard_transport::Program;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::sync::mpsc;
-
-/// The longest file that is read for somebody.
-const MAX_FILE: u64 = 32 * 1024 * 1024;
 
 /// Something that a command did.
 #[derive(Debug)]
@@ -45,47 +41,6 @@ impl Drop for LocalHost {
     }
 }
 
-/// The real path of something that may not be there yet, if it is inside a root whichever links lead to it.
-fn real_path(path: &str, roots: &[String]) -> Result<PathBuf, HostError> {
-    let path = Path::new(path);
-    let real = match path.canonicalize() {
-        Ok(real) => real,
-        Err(error) if error.kind() == io::ErrorKind::NotFound && path.symlink_metadata().is_err() => {
-            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-                return Err(not_there(path, &error));
-            };
-            parent.canonicalize().map_err(|error| not_there(path, &error))?.join(name)
-        }
-        Err(error) => return Err(not_there(path, &error)),
-    };
-    let inside = |root: &String| Path::new(root).canonicalize().is_ok_and(|root| real.starts_with(root));
-    if roots.iter().any(inside) {
-        Ok(real)
-    } else {
-        let message = format!("{} leads out of the session's directories", path.display());
-        Err(HostError::failed(message))
-    }
-}
-
-fn not_there(path: &Path, error: &io::Error) -> HostError {
-    let message = format!("{}: {error}", path.display());
-    match error.kind() {
-        io::ErrorKind::NotFound => HostError::not_found(message),
-        _ => HostError::failed(message),
-    }
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, HostError> {
-    let metadata = path.metadata().map_err(|error| not_there(path, &error))?;
-    if !metadata.is_file() {
-        return Err(HostError::failed(format!("{} is no file", path.display())));
-    }
-    if metadata.len() > MAX_FILE {
-        return Err(HostError::failed(format!("{} is over {MAX_FILE} bytes", path.display())));
-    }
-    std::fs::read(path).map_err(|error| not_there(path, &error))
-}
-
 impl Host for LocalHost {
     fn find_program(&mut self, name: &str) -> Option<String> {
         Program::new(name).locate().ok()?.into_os_string().into_string().ok()
@@ -97,7 +52,7 @@ impl Host for LocalHost {
         }
         match real_path(path, roots) {
             Ok(real) if real.exists() => {
-                read(&real).map_or(FileAtHand::Unknown, |content| FileAtHand::Content(content.into()))
+                read_file(&real).map_or(FileAtHand::Unknown, |content| FileAtHand::Content(content.into()))
             }
             Ok(_) => FileAtHand::Absent,
             Err(_) => FileAtHand::Unknown,
@@ -105,13 +60,11 @@ impl Host for LocalHost {
     }
 
     fn read_text_file(&mut self, path: &str, roots: &[String]) -> Result<String, HostError> {
-        let real = real_path(path, roots)?;
-        String::from_utf8(read(&real)?).map_err(|_| HostError::failed(format!("{path} is no text")))
+        FilesOnDisk.read_text_file(path, roots)
     }
 
     fn write_text_file(&mut self, path: &str, content: &str, roots: &[String]) -> Result<(), HostError> {
-        let real = real_path(path, roots)?;
-        std::fs::write(&real, content).map_err(|error| not_there(&real, &error))
+        FilesOnDisk.write_text_file(path, content, roots)
     }
 
     fn start_terminal(&mut self, start: &TerminalStart, roots: &[String]) -> Result<(), HostError> {

@@ -1,0 +1,109 @@
+//! Files and commands of clients: what a client of version 1 offers to agents of version 1.
+//!
+//! An agent is told once, when its process starts, what its client offers. So sessions whose clients offer different things
+//! run in different processes of one agent. A client that runs commands has a process of its own, because only that client
+//! knows the terminals it has made.
+
+use serde_json::{Value, json};
+use switchboard_acp::Raw;
+use switchboard_acp::extensions::{META, V1_FILES, V1_TERMINALS};
+
+use super::connection::Connection;
+use super::{ConnectionId, Core, HostId, SessionId};
+
+/// What a client offers to agents.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Services {
+    pub(crate) reads_files: bool,
+    pub(crate) writes_files: bool,
+    /// The client itself, where it runs commands.
+    pub(crate) commands_of: Option<ConnectionId>,
+}
+
+impl Services {
+    /// Reads what a client of version 1 offers from its capabilities, as the bridge translates them.
+    pub(super) fn of(capabilities: &Raw<'_>, connection: ConnectionId) -> Self {
+        let files = V1_FILES.of(capabilities);
+        let has = |key: &str| {
+            files.as_ref().and_then(|files| files.get(key)).is_some_and(|flag| flag.as_str() == "true")
+        };
+        Services {
+            reads_files: has("readTextFile"),
+            writes_files: has("writeTextFile"),
+            commands_of: V1_TERMINALS.is_set(capabilities).then_some(connection),
+        }
+    }
+
+    pub(crate) fn has_files(self) -> bool {
+        self.reads_files || self.writes_files
+    }
+
+    /// Returns the capabilities of the hub as a client of an agent.
+    pub(super) fn capabilities(self) -> Value {
+        let mut capabilities = json!({"elicitation": {"form": {}, "url": {}}});
+        if self.has_files() {
+            let files = json!({"readTextFile": self.reads_files, "writeTextFile": self.writes_files});
+            capabilities[META][V1_FILES.name()] = files;
+        }
+        if self.commands_of.is_some() {
+            capabilities[META][V1_TERMINALS.name()] = true.into();
+        }
+        capabilities
+    }
+}
+
+impl Connection {
+    /// Whether a request that an agent process makes of its client can be passed on to this one.
+    pub(super) fn serves(&self, id: ConnectionId, method: &str, offered: Services) -> bool {
+        match method {
+            "fs/read_text_file" => self.services.reads_files,
+            "fs/write_text_file" => self.services.writes_files,
+            _ if method.starts_with("terminal/") => offered.commands_of == Some(id),
+            _ => true,
+        }
+    }
+}
+
+impl Core {
+    /// Returns the process of an agent that runs or is being started, whose client offers this.
+    pub(super) fn host_with(&self, agent: usize, services: Services) -> Option<HostId> {
+        self.hosts.iter().find_map(|(id, host)| {
+            let is_it = host.agent == agent && host.services == services && host.takes_sessions();
+            is_it.then_some(*id)
+        })
+    }
+
+    /// Returns what the clients of a session offer: of several the one that came last.
+    pub(super) fn services_of(&self, id: &SessionId) -> Services {
+        let attached = self.sessions.get(id).into_iter().flat_map(|session| &session.attached);
+        let offers = attached
+            .filter_map(|connection| Some((connection, self.connections.get(connection)?)))
+            .filter(|(_, client)| client.guest.is_none() && client.services != Services::default());
+        offers
+            .max_by_key(|(connection, _)| **connection)
+            .map(|(_, client)| client.services)
+            .unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_offers_is_what_the_agent_is_told() {
+        let none = Raw::parse("{}").unwrap();
+        assert_eq!(Services::of(&none, 1), Services::default());
+        assert_eq!(Services::default().capabilities(), json!({"elicitation": {"form": {}, "url": {}}}));
+        let offered =
+            r#"{"_meta":{"acp.v1/fs":{"readTextFile":true,"writeTextFile":false},"acp.v1/terminal":true}}"#;
+        let services = Services::of(&Raw::parse(offered).unwrap(), 7);
+        let wanted = Services { reads_files: true, writes_files: false, commands_of: Some(7) };
+        assert_eq!(services, wanted);
+        let told = Raw::from(services.capabilities());
+        assert_eq!(Services::of(&told, 7), wanted);
+        for odd in [r#"{"_meta":{"acp.v1/fs":[true],"acp.v1/terminal":"true"}}"#, r#"{"_meta":7}"#, "[]"] {
+            assert_eq!(Services::of(&Raw::parse(odd).unwrap(), 1), Services::default(), "{odd}");
+        }
+    }
+}
