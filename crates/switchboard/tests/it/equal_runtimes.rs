@@ -608,7 +608,7 @@ fn a_client_of_version_1_serves_files_and_commands_to_its_agent_on_a_hub() {
     let hub = Hub::start(&place, &arguments(&[], &command));
     let capabilities = json!({"fs": {"readTextFile": true, "writeTextFile": false}, "terminal": true});
     let (came, watched) = block_on(async {
-        let mut client = Client::at(&hub.address.to_string(), &hub.token).await.unwrap();
+        let mut client = Client::at(&hub.address, &hub.token).await.unwrap();
         client.ask("initialize", json!({"protocolVersion": 1, "clientCapabilities": capabilities})).await;
         let session = client.new_session(&place).await;
         let mut watcher = hub.client(2).await;
@@ -668,7 +668,7 @@ fn files_are_on_disk_while_no_client_is_there_that_has_them() {
     let command = scenario.write(&place, "agent");
     let hub = Hub::start(&place, &arguments(&[], &command));
     block_on(async {
-        let mut client = Client::at(&hub.address.to_string(), &hub.token).await.unwrap();
+        let mut client = Client::at(&hub.address, &hub.token).await.unwrap();
         let capabilities = json!({"fs": {"readTextFile": true, "writeTextFile": true}});
         client.ask("initialize", json!({"protocolVersion": 1, "clientCapabilities": capabilities})).await;
         let session = client.new_session(&place).await;
