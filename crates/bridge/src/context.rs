@@ -156,7 +156,7 @@ impl Context {
     pub(crate) fn update_v1(&mut self, session: &str, update: v1::SessionUpdate<'_>) {
         let Beside { session: _, meta, extra, envelope } =
             self.beside.take().map(|it| *it).unwrap_or_default();
-        if self.native.withholds(Some(session)) {
+        if self.native.withholds_updates(session) {
             return;
         }
         let params = v1::SessionNotification {
@@ -637,7 +637,7 @@ impl Context {
     ) {
         debug_assert!(pointer.is_empty() || pointer.starts_with('/'), "a JSON pointer: {pointer}");
         // What the client is not told by the translation cannot be lost in it.
-        if toward == Side::Client && self.native.withholds(session) {
+        if toward == Side::Client && self.native.withholds_losses(session) {
             return;
         }
         let loss = Loss {

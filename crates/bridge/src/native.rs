@@ -34,8 +34,10 @@ enum Current {
     Other,
     /// A message of the hub that has no native line.
     Original,
-    /// A message of the hub that the client has already.
+    /// A message of the hub that the client was told before.
     Known,
+    /// A message of the hub that was translated from an update which the client has.
+    Translated,
     /// A message of the hub that was translated from this message of the agent.
     TranslatedFrom(Raw<'static>, String),
 }
@@ -74,18 +76,25 @@ impl NativeLines {
             return Begun::AsItIs;
         };
         let session = text(params, "sessionId").unwrap_or_default();
+        let is_update = matches!(&message, Message::Notification(call) if call.method == "session/update");
         if native == Native::Own && !self.knows_subagents {
             self.find_subagent(&session, params);
         }
         let is_translated = self.translated.contains(&session);
         match native {
+            // A request must not get past the translation, which counts the ids of requests.
+            Native::Own if !is_update => Begun::AsItIs,
             Native::Own if is_translated => Begun::Nothing,
             Native::Own => {
                 insert(&mut self.sessions, session);
                 Begun::Own(without_marks(message))
             }
-            Native::Known | Native::TranslatedFrom(_) if is_translated => {
+            Native::Translated | Native::TranslatedFrom(_) if is_translated => {
                 Begun::Translate(without_marks(message))
+            }
+            Native::Translated => {
+                self.current = Current::Translated;
+                Begun::AsItIs
             }
             Native::Known => {
                 self.current = Current::Known;
@@ -116,10 +125,15 @@ impl NativeLines {
     }
 
     /// Returns whether the client has what an update of the translation says, or is told it by the agent itself.
-    pub(crate) fn withholds(&self, session: Option<&str>) -> bool {
+    pub(crate) fn withholds_updates(&self, session: &str) -> bool {
+        matches!(self.current, Current::Known) || self.withholds_losses(Some(session))
+    }
+
+    /// Returns whether what the translation loses is no loss, because the client has the agent's own line.
+    pub(crate) fn withholds_losses(&self, session: Option<&str>) -> bool {
         match &self.current {
-            Current::Original => false,
-            Current::Known | Current::TranslatedFrom(..) => true,
+            Current::Original | Current::Known => false,
+            Current::Translated | Current::TranslatedFrom(..) => true,
             Current::Other => session.is_some_and(|session| self.sessions.contains(session)),
         }
     }
@@ -128,7 +142,7 @@ impl NativeLines {
     pub(crate) fn in_place_of(&mut self, made: &str) -> Option<String> {
         let Current::TranslatedFrom(native, session) = &self.current else { return None };
         let own = in_place_of(made, native.as_str(), session)?;
-        self.current = Current::Known;
+        self.current = Current::Translated;
         Some(own)
     }
 }

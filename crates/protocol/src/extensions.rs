@@ -297,7 +297,9 @@ meta_value! {
 pub enum Native {
     /// The update is the agent's own, in the version of the agent.
     Own,
-    /// The client has what the update says. Only the state of a translation needs it.
+    /// The update was translated from one of the agent's own, which the client has.
+    Translated,
+    /// The client has been told the update before. Only the state of a translation needs it.
     Known,
     /// The message was translated from this request or response of the agent.
     TranslatedFrom(Raw<'static>),
@@ -310,6 +312,7 @@ impl MetaValue for Native {
         }
         match &*Text::decode(value.as_str(), WireFormat::Any).ok()? {
             "own" => Some(Native::Own),
+            "translated" => Some(Native::Translated),
             "known" => Some(Native::Known),
             _ => None,
         }
@@ -318,6 +321,7 @@ impl MetaValue for Native {
     fn to_raw(&self) -> Raw<'static> {
         let word = match self {
             Native::Own => "own",
+            Native::Translated => "translated",
             Native::Known => "known",
             Native::TranslatedFrom(message) => return message.clone(),
         };
@@ -357,7 +361,7 @@ mod tests {
     #[test]
     fn the_relation_to_a_native_line_is_read_as_it_is_written() {
         let message = raw(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).into_owned();
-        for native in [Native::Own, Native::Known, Native::TranslatedFrom(message)] {
+        for native in [Native::Own, Native::Translated, Native::Known, Native::TranslatedFrom(message)] {
             let params = NATIVE.set(&raw(r#"{"sessionId":"s"}"#), native.clone());
             assert_eq!(NATIVE.of(&params), Some(native));
         }

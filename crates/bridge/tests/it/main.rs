@@ -11,6 +11,7 @@ mod ids;
 mod markers;
 mod marks;
 mod memory;
+mod native;
 mod odd_children;
 mod old_agents;
 mod places;

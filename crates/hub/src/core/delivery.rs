@@ -224,8 +224,7 @@ impl Core {
             if is_held && (!client.is_translated || recent.origin == Origin::Native) {
                 continue;
             }
-            let native = recent.origin.mark().filter(|_| client.wants_native);
-            let native = if is_held { Some(Native::Known) } else { native };
+            let native = mark(&recent.origin, is_held).filter(|_| client.wants_native);
             if is_question {
                 if matches!(attachment.phase, Phase::Live) {
                     self.ask(connection, id, sequence);
@@ -289,7 +288,7 @@ impl Core {
             if !is_wanted {
                 continue;
             }
-            let native = if is_held { Some(Native::Known) } else { origin.mark() };
+            let native = mark(&origin, is_held);
             match Message::decode(&kept.text, WireFormat::Any) {
                 Ok(Message::Notification(notification)) if notification.method != "$/cancel_request" => {
                     let line = match &session.memory {
@@ -478,6 +477,15 @@ fn only_appends(text: &str) -> bool {
                 | "notice"
         )
     )
+}
+
+/// Returns the mark of a record for a client that translates, or for which the hub does, and that may hold it already.
+fn mark(origin: &Origin, is_held: bool) -> Option<Native> {
+    match origin.mark() {
+        Some(_) if is_held => Some(Native::Translated),
+        None if is_held => Some(Native::Known),
+        mark => mark,
+    }
 }
 
 /// A notification of the agent as clients get it.

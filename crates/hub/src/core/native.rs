@@ -27,7 +27,7 @@ impl Origin {
     pub(crate) fn mark(&self) -> Option<Native> {
         match self {
             Origin::Native => Some(Native::Own),
-            Origin::Translated => Some(Native::Known),
+            Origin::Translated => Some(Native::Translated),
             Origin::TranslatedFrom(message) => Some(Native::TranslatedFrom(message.clone())),
             Origin::Original => None,
         }

@@ -359,12 +359,13 @@ impl World {
                     assert!(self.log[&*session].len() as u64 >= held.end);
                 }
                 let about = message["params"]["sessionId"].as_str().unwrap().to_owned();
+                let native = message["params"]["_meta"]["switchboard/native"].as_str().unwrap_or_default();
                 let got = Got {
                     cursor,
                     about,
                     update: message["params"]["update"].clone(),
-                    is_known: message["params"]["_meta"]["switchboard/native"] == "known",
-                    is_own: message["params"]["_meta"]["switchboard/native"] == "own",
+                    is_known: ["known", "translated"].contains(&native),
+                    is_own: native == "own",
                 };
                 client.got.entry(session).or_default().push(got);
             }
