@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::agent_program::Place;
-use crate::terminal::typed_to;
+use crate::terminal::{typed_after, typed_to};
 
 /// An agent of version 1 that logs somebody in by `--cli auth login`, and opens sessions only then.
 const AGENT: &str = r#"#!/bin/sh
@@ -147,8 +147,8 @@ fn a_client_that_talks_through_a_terminal_without_echo_is_bridged() {
     command.args(["-c", &script]).current_dir(client.place.work()).env("HOME", client.place.home());
     let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 2,
         "info": {"name": "editor", "version": "1"}, "capabilities": {}}});
-    // The end of what is typed ends the bridge.
-    let (code, shown) = typed_to(command, &[&format!("{hello}\n"), "\u{4}"]);
+    // The end of what is typed ends the bridge, which does not wait long for answers then.
+    let (code, shown) = typed_after(command, &[("", &format!("{hello}\n")), (r#""result":{"#, "\u{4}")]);
     assert_eq!(code, 0, "{shown}");
     // In the version of the client, which is not that of the agent.
     assert!(shown.contains(r#""result":{"#) && !shown.contains("agentCapabilities"), "{shown}");

@@ -231,6 +231,37 @@ fn links_lead_somewhere() {
 }
 
 /// The book has every page, once.
+/// Every step of the data flow stands in a file that exists, and hands the update on by a name which both files have.
+#[test]
+fn the_data_flow_of_the_architecture_is_that_of_the_code() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let section = text.split("### One update").nth(1).unwrap().split("\n## ").next().unwrap();
+    let quoted = |cell: &str| cell.trim().trim_matches('`').to_owned();
+    let steps: Vec<(String, String)> = section
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.contains("`crates/"))
+        .map(|line| {
+            let cells: Vec<&str> = line.split('|').collect();
+            (quoted(cells[2]), quoted(cells[3]))
+        })
+        .collect();
+    assert!(steps.len() >= 10, "{steps:?}");
+    let code = |file: &str| {
+        std::fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+    };
+    for pair in steps.windows(2) {
+        let [(file, name), (next, _)] = pair else { unreachable!() };
+        for file in [file, next] {
+            // A method is called by one name and declared by another.
+            let method = name.rsplit('.').next().unwrap();
+            assert!(!name.is_empty() && code(file).contains(method), "{file} has no {name:?}");
+        }
+    }
+    for file in section.split('`').filter(|word| word.starts_with("crates/")) {
+        assert!(root().join(file).exists(), "{file}");
+    }
+}
+
 #[test]
 fn the_book_has_every_page() {
     let docs = root().join("docs");

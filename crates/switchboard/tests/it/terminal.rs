@@ -15,7 +15,12 @@ fn typed(arguments: &[&str], lines: &[&str]) -> (i32, String) {
 }
 
 /// The same with any command.
-pub(crate) fn typed_to(mut command: Command, lines: &[&str]) -> (i32, String) {
+pub(crate) fn typed_to(command: Command, lines: &[&str]) -> (i32, String) {
+    typed_after(command, &[("", &lines.concat())])
+}
+
+/// The same for somebody who types each text when some words are shown.
+pub(crate) fn typed_after(mut command: Command, steps: &[(&str, &str)]) -> (i32, String) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&terminal).unwrap();
     unlockpt(&terminal).unwrap();
@@ -26,10 +31,16 @@ pub(crate) fn typed_to(mut command: Command, lines: &[&str]) -> (i32, String) {
     // What it holds of the terminal must go, so that the end of the program is the end of the output.
     drop(command);
     let mut terminal = File::from(terminal);
-    terminal.write_all(lines.concat().as_bytes()).unwrap();
+    let mut steps = steps.iter().peekable();
     let mut shown = Vec::new();
     let mut piece = [0; 4096];
-    while let Ok(length @ 1..) = terminal.read(&mut piece) {
+    loop {
+        while let Some((_, text)) =
+            steps.next_if(|(words, _)| String::from_utf8_lossy(&shown).contains(words))
+        {
+            terminal.write_all(text.as_bytes()).unwrap();
+        }
+        let Ok(length @ 1..) = terminal.read(&mut piece) else { break };
         shown.extend_from_slice(&piece[..length]);
     }
     (child.wait().unwrap().code().unwrap(), String::from_utf8_lossy(&shown).replace('\r', ""))
