@@ -77,6 +77,7 @@ impl Core {
                 (attachment.replaying, attachment.replay) = (replaying, replay);
                 attachment.is_reading = false;
                 attachment.leaves = false;
+                attachment.held = 0;
                 attachment.phase = phase;
                 // Its history is translated again.
                 attachment.losses = LossCounts::default();

@@ -168,25 +168,29 @@ impl Core {
         connection: ConnectionId,
         message: &Arc<str>,
     ) -> Option<HostId> {
-        let services = self.connections.get(&connection).map(|client| client.services).unwrap_or_default();
-        let host = self.host_of(agent).unwrap_or_else(|| self.start_host(agent, services));
-        self.when_ready(host, connection, message)
+        self.when_ready(self.host_of(agent), agent, connection, message)
     }
 
-    /// The same for a client that opens a session: the agent is told what this client offers.
+    /// Returns the agent for a client that opens a session: a process that was told what this client offers.
     pub(super) fn ready_host_for(
         &mut self,
         agent: usize,
         connection: ConnectionId,
         message: &Arc<str>,
     ) -> Option<HostId> {
-        let services = self.connections.get(&connection).map(|client| client.services).unwrap_or_default();
-        let host = self.host_with(agent, services).unwrap_or_else(|| self.start_host(agent, services));
-        self.when_ready(host, connection, message)
+        let host = self.host_with(agent, self.services_at(connection));
+        self.when_ready(host, agent, connection, message)
     }
 
-    /// Returns an agent that is ready; else the message is looked at again when it is.
-    fn when_ready(&mut self, host: HostId, connection: ConnectionId, message: &Arc<str>) -> Option<HostId> {
+    /// Returns a process that is ready. Where there is none, one is started. Until it is ready, the message waits.
+    fn when_ready(
+        &mut self,
+        host: Option<HostId>,
+        agent: usize,
+        connection: ConnectionId,
+        message: &Arc<str>,
+    ) -> Option<HostId> {
+        let host = host.unwrap_or_else(|| self.start_host(agent, self.services_at(connection)));
         let known = self.hosts.get_mut(&host)?;
         if known.is_ready {
             return Some(host);
@@ -697,12 +701,12 @@ impl Host {
         lines[lines.len().saturating_sub(LAST_LINES)..].to_vec()
     }
 
-    /// Keeps what is said before the agent has introduced itself.
-    /// Whether sessions can be opened in it.
+    /// Returns whether sessions can be opened in this process.
     pub(super) fn takes_sessions(&self) -> bool {
         !self.is_ending && !self.is_unresponsive
     }
 
+    /// Keeps what is said before the agent has introduced itself.
     pub(super) fn note(&mut self, channel: Channel, text: &str) {
         if !self.is_ready && self.introduction.len() < INTRODUCTION && text.len() <= INTRODUCTION_LINE {
             self.introduction.push((channel, text.into()));

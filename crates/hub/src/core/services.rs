@@ -73,6 +73,11 @@ impl Core {
         })
     }
 
+    /// Returns what a client offers.
+    pub(super) fn services_at(&self, connection: ConnectionId) -> Services {
+        self.connections.get(&connection).map(|client| client.services).unwrap_or_default()
+    }
+
     /// Returns what the clients of a session offer: of several the one that came last.
     pub(super) fn services_of(&self, id: &SessionId) -> Services {
         let attached = self.sessions.get(id).into_iter().flat_map(|session| &session.attached);

@@ -13,6 +13,19 @@ fn say(world: &mut World, agent: &str, own: &Value, translated: &[Value]) {
     }
 }
 
+/// A session of a client that wants native lines, with another client that does not; its id at the hub and at the agent.
+fn opened(flow: usize) -> (World, [ConnectionId; 2], String, String) {
+    let mut world = world(flow);
+    let first = world.connect_native(Role::Admin, false);
+    world.request(first, "session/new", json!({"cwd": "/w/p"}));
+    world.settle();
+    let (session, agent) = (world.session_of(0).unwrap(), world.agent.sessions[0].clone());
+    let other = world.connect(Role::Admin);
+    world.request(other, "session/resume", json!({"sessionId": session, "cwd": "/w/p"}));
+    world.settle();
+    (world, [first, other], session, agent)
+}
+
 fn update(agent: &str, update: &Value) -> Value {
     json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": agent, "update": update}})
 }
@@ -38,14 +51,7 @@ fn told(world: &World, client: ConnectionId, session: &str) -> Vec<(u64, bool, S
 #[test]
 fn the_agents_own_lines_are_told_once_wherever_a_client_continues() {
     for flow in [1, 100_000] {
-        let mut world = world(flow);
-        let first = world.connect_native(Role::Admin, false);
-        world.request(first, "session/new", json!({"cwd": "/w/p"}));
-        world.settle();
-        let (session, agent) = (world.session_of(0).unwrap(), world.agent.sessions[0].clone());
-        let other = world.connect(Role::Admin);
-        world.request(other, "session/resume", json!({"sessionId": session, "cwd": "/w/p"}));
-        world.settle();
+        let (mut world, [first, other], session, agent) = opened(flow);
         for number in 0..3 {
             let translated = [chunk(number, Some("m")), json!({"sessionUpdate": "_made", "number": number})];
             let translated = translated.map(|made| update(&agent, &made));
@@ -103,14 +109,7 @@ fn the_agents_own_lines_are_told_once_wherever_a_client_continues() {
 
 #[test]
 fn a_question_has_the_agents_own_words_for_a_client_of_its_version() {
-    let mut world = world(100_000);
-    let first = world.connect_native(Role::Admin, false);
-    world.request(first, "session/new", json!({"cwd": "/w/p"}));
-    world.settle();
-    let (session, agent) = (world.session_of(0).unwrap(), world.agent.sessions[0].clone());
-    let other = world.connect(Role::Admin);
-    world.request(other, "session/resume", json!({"sessionId": session, "cwd": "/w/p"}));
-    world.settle();
+    let (mut world, [first, other], _, agent) = opened(100_000);
     let options = json!([{"optionId": "y", "name": "Yes", "kind": "allow_once"}]);
     let own = json!({"jsonrpc": "2.0", "id": 5, "method": "session/request_permission", "params": {
         "sessionId": agent, "toolCall": {"toolCallId": "c", "title": "Write"}, "options": options, "vendor": 1}});
