@@ -10,6 +10,7 @@ mod fuzz;
 mod mutate;
 mod oldest;
 mod package;
+mod prose;
 mod record;
 mod recordings;
 mod setup;
@@ -39,6 +40,7 @@ cargo xtask dist          make an archive of a release build with completions, m
 cargo xtask package       package every crate, build the examples against the packages alone, run them, and check the libraries
                           with the oldest Rust that they promise; --all: every package with its own
 cargo xtask api           compare the public items of the libraries with api/; --bless: write them down
+cargo xtask prose         measure the language of doc comments, in all crates or in the folders that are named
 cargo xtask agents-check  look up every package that the installation hints of the known agents name; needs the network
 cargo xtask windows       compile for Windows what can be
 cargo xtask schema        write the JSON Schema files anew
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         ["package", "--all"] => package::package(true),
         ["api"] => api::check(false),
         ["api", "--bless"] => api::check(true),
+        ["prose", ref folders @ ..] => prose::check(folders),
         ["agents-check"] => agents::check(),
         ["windows"] => windows::check(),
         ["schema"] => write_schemas(),

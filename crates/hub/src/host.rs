@@ -232,9 +232,10 @@ impl Host {
             return Ended { reason, undelivered: self.undelivered(&outbox, &mut lines), ..Ended::default() };
         };
         let ((), known) = tokio::join!(outbox.close(), child.describe_end());
-        let reason = match known.exit {
-            Some(exit) => format!("the agent {} {exit}", known.program),
-            None => format!("the agent {} {did}", known.program),
+        let reason = match (known.relayed_reason(), known.exit) {
+            (Some(reason), _) => reason,
+            (None, Some(exit)) => format!("the agent {} {exit}", known.program),
+            (None, None) => format!("the agent {} {did}", known.program),
         };
         let last_lines = known.shown_lines();
         child.shut_down().await;

@@ -53,7 +53,17 @@ pub enum StoreError {
         /// The store's file.
         path: PathBuf,
     },
-    /// The file is not a store, or was made by a later program.
+    /// A newer program has made the store.
+    #[error("the store {} has version {version}, and this program reads versions up to {known}: update Switchboard", path.display())]
+    Newer {
+        /// The store's file.
+        path: PathBuf,
+        /// Version of the store.
+        version: i32,
+        /// Newest version that this program reads.
+        known: i32,
+    },
+    /// The file is not a store.
     #[error("{} is not a store that this program can read: {reason}", path.display())]
     NotAStore {
         /// The file.

@@ -412,8 +412,10 @@ fn judge(path: &Path, connection: &Connection) -> Result<i32> {
         "it is a database of something else".to_owned()
     } else if (1..=VERSION).contains(&version) {
         return Ok(version);
+    } else if version > VERSION {
+        return Err(StoreError::Newer { path: path.to_owned(), version, known: VERSION });
     } else {
-        format!("it has version {version}, and this program knows version {VERSION}")
+        format!("it has version {version}, which never existed")
     };
     Err(StoreError::NotAStore { path: path.to_owned(), reason })
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use switchboard_transport::Program;
 
 pub(crate) use asking::confirmed;
-pub(crate) use registry::{MAX_REGISTRY, REGISTRY, Registry, RegistryAgent, sha256};
+pub(crate) use registry::{MAX_REGISTRY, REGISTRY, RegisteredPackage, Registry, RegistryAgent, sha256};
 
 use crate::outcome::CommandError;
 use crate::terminal::text::visible_line;

@@ -54,6 +54,36 @@ pub(crate) enum Command {
     Tokens(tokens::Arguments),
 }
 
+/// The commands as `--help` shows them: by task, the rarely used ones last.
+const GROUPS: [(&str, &[&str]); 6] = [
+    ("Work with agents", &["open", "run", "bridge", "agents"]),
+    ("Share sessions", &["serve", "connect", "tokens", "hub"]),
+    ("Recorded sessions", &["sessions"]),
+    ("Permission rules", &["policy"]),
+    ("Set-up", &["setup", "doctor", "completions", "man"]),
+    ("Protocol tools", &["conform", "check", "convert", "fold", "diff", "schema", "demo-agent"]),
+];
+
+/// Replaces the one list of commands in `--help` by a list for each task.
+pub(crate) fn with_grouped_help(command: clap::Command) -> clap::Command {
+    let heading = command.get_styles().get_header();
+    let name = command.get_styles().get_literal();
+    let mut lists = String::new();
+    for (title, commands) in GROUPS {
+        lists.push_str(&format!("{heading}{title}:{heading:#}\n"));
+        for known in commands.iter().filter_map(|name| command.find_subcommand(name)) {
+            let about = known.get_about().map(ToString::to_string).unwrap_or_default();
+            lists.push_str(&format!("  {name}{:<12}{name:#} {about}\n", known.get_name()));
+        }
+        lists.push('\n');
+    }
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{lists}{heading}Options:{heading:#}\n{{options}}\n\n\
+        Run `switchboard help COMMAND` for the options of a command.\n"
+    );
+    command.help_template(template)
+}
+
 pub(crate) fn run(command: Command) -> Result<Outcome, CommandError> {
     match command {
         Command::Agents(arguments) => agents::run(&arguments),
@@ -77,5 +107,26 @@ pub(crate) fn run(command: Command) -> Result<Outcome, CommandError> {
         Command::Sessions(arguments) => sessions::run(&arguments),
         Command::Setup(arguments) => setup::run(&arguments),
         Command::Tokens(arguments) => tokens::run(&arguments),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::GROUPS;
+
+    #[test]
+    fn every_command_is_in_one_group() {
+        let command = crate::Arguments::command();
+        let mut known: Vec<&str> = command
+            .get_subcommands()
+            .filter(|known| !known.is_hide_set())
+            .map(|known| known.get_name())
+            .collect();
+        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        known.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(grouped, known);
     }
 }

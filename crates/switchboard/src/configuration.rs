@@ -126,6 +126,11 @@ pub(crate) fn chosen_program(
     name: Option<&str>,
     command: &[impl AsRef<OsStr>],
 ) -> Result<Program, CommandError> {
+    let first = name.or_else(|| command.first().and_then(|word| word.as_ref().to_str()));
+    if let Some(scheme) = first.and_then(foreign_scheme) {
+        return Err(CommandError::usage(format!("an agent cannot be reached by {scheme}://"))
+            .hint("addresses of agents begin with ws://, wss://, http:// or https://"));
+    }
     match (name, command) {
         (None, [url]) if url.as_ref().to_str().is_some_and(Remote::is_address) => {
             remote_agent::program(&url.as_ref().to_string_lossy())
@@ -143,6 +148,14 @@ pub(crate) fn chosen_program(
             .hint("name one that `switchboard agents` lists, or give a command line behind `--`")
             .hint("`switchboard run demo help` shows what the built-in demo agent can do")),
     }
+}
+
+/// Returns the scheme of an address that no agent can have.
+fn foreign_scheme(word: &str) -> Option<&str> {
+    let (scheme, _) = word.split_once("://").filter(|_| !Remote::is_address(word))?;
+    let is_scheme = !scheme.is_empty()
+        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'));
+    is_scheme.then_some(scheme)
 }
 
 impl Configuration {
@@ -355,6 +368,29 @@ pub(crate) fn own_settings(key: &str) -> Option<Value> {
     own_configuration().ok()??.get(key).cloned()
 }
 
+/// The settings of the user's own configuration file.
+pub(crate) const SETTINGS: [&str; 4] = ["agent_servers", "hub", "roots", "store"];
+
+/// Returns the keys of the user's own configuration that are not settings, each with the setting that is probably meant.
+pub(crate) fn unknown_settings() -> Vec<(String, Option<&'static str>)> {
+    let Some(Value::Object(configuration)) = own_configuration().ok().flatten() else { return Vec::new() };
+    let unknown =
+        configuration.keys().filter(|key| !SETTINGS.contains(&key.as_str()) && !key.starts_with('$'));
+    unknown.map(|key| (visible_line(key), probably_meant(key))).collect()
+}
+
+/// Returns the setting whose name begins like a key, or that a key begins like.
+fn probably_meant(key: &str) -> Option<&'static str> {
+    let letters =
+        |text: &str| text.chars().filter(char::is_ascii_alphabetic).collect::<String>().to_lowercase();
+    let key = letters(key);
+    let begins = |one: &str, other: &str| one.len() >= 3 && other.starts_with(one);
+    SETTINGS.into_iter().find(|setting| {
+        let setting = letters(setting);
+        begins(&key, &setting) || begins(&setting, &key)
+    })
+}
+
 /// The user's own configuration, if there is one, or why it cannot be read.
 fn own_configuration() -> Result<Option<Value>, String> {
     own_file().map_or(Ok(None), |file| read_json(&file))
@@ -409,7 +445,24 @@ pub(crate) fn files(project: &Path) -> Vec<(Source, PathBuf)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{read_json, split_words};
+    use super::{foreign_scheme, probably_meant, read_json, split_words};
+
+    #[test]
+    fn addresses_that_no_agent_can_have_are_told_from_programs() {
+        assert_eq!(foreign_scheme("ftp://x"), Some("ftp"));
+        assert_eq!(foreign_scheme("wsx://x"), Some("wsx"));
+        for fine in ["ws://x", "HTTPS://x", "codex", "/bin/a://b", "://x", "a b://c"] {
+            assert_eq!(foreign_scheme(fine), None, "{fine}");
+        }
+    }
+
+    #[test]
+    fn a_misspelled_setting_leads_to_the_one_that_is_meant() {
+        assert_eq!(probably_meant("agent_server"), Some("agent_servers"));
+        assert_eq!(probably_meant("agentServers"), Some("agent_servers"));
+        assert_eq!(probably_meant("stores"), Some("store"));
+        assert_eq!([probably_meant("x"), probably_meant(""), probably_meant("theme")], [None; 3]);
+    }
 
     #[cfg(unix)]
     #[test]

@@ -29,7 +29,7 @@ mod web;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 
 /// How long whoever reads standard error may take for the last lines.
 const LAST_LINES: Duration = Duration::from_millis(500);
@@ -43,7 +43,8 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let matches = commands::with_grouped_help(Arguments::command()).get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     ending::outlive_file_size_limit();
     let code = match commands::run(arguments.command) {
         Ok(outcome) => outcome.into(),

@@ -16,7 +16,7 @@ pub(crate) const HEADERS: &str = "SWITCHBOARD_HEADERS";
 
 /// The program that reaches an agent at an address that the user typed.
 pub(crate) fn program(url: &str) -> Result<Program, CommandError> {
-    ourselves(["connect", "--no-wait", url])
+    Ok(ourselves(["connect", "--no-wait", url])?.relay_for(url))
 }
 
 /// This program, with other arguments.

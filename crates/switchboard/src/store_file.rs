@@ -41,6 +41,19 @@ pub(crate) fn is_there(place: &Path) -> Result<bool, CommandError> {
         .map_err(|error| store_error(StoreError::Open { path: place.to_owned(), reason: error.to_string() }))
 }
 
+/// Ends a command that reads a store which does not exist: an error where the user has named it, else nothing was recorded
+/// yet.
+pub(crate) fn nothing_recorded(named: Option<&PathBuf>, place: &Path) -> Result<Outcome, CommandError> {
+    let is_named = named.is_some() || std::env::var_os(STORE).is_some_and(|value| !value.is_empty());
+    if is_named {
+        return Err(CommandError::usage(format!("there is no store {}", place.display()))
+            .hint(format!("name an existing file with --store FILE or in {STORE}")));
+    }
+    eprintln!("no sessions are recorded yet; the store will be {}", place.display());
+    eprintln!("  hint: switchboard run, open and serve record sessions");
+    Ok(Outcome::Fine)
+}
+
 /// A folder for a store that is not kept, which nobody else can look into.
 pub(crate) fn temporary_folder() -> std::io::Result<tempfile::TempDir> {
     let mut builder = tempfile::Builder::new();
@@ -61,14 +74,37 @@ pub(crate) struct Limits {
 /// What the user's configuration says about the store: `{"store": {"keep": "90d", "max_size": "2GB"}}`. What makes no
 /// sense is reported.
 pub(crate) fn limits() -> Limits {
-    let settings = configuration::own_settings("store");
-    let text = |key: &str| settings.as_ref().and_then(|settings| settings.get(key)?.as_str());
-    let complain = |key: &str, problem: String| eprintln!("switchboard: the setting store.{key}: {problem}");
-    let older_than =
-        text("keep").and_then(|age| units::moment(age).map_err(|problem| complain("keep", problem)).ok());
-    let max_bytes = text("max_size")
-        .and_then(|size| units::parse_size(size).map_err(|problem| complain("max_size", problem)).ok());
-    Limits { older_than, max_bytes }
+    let (limits, problems) = read_limits();
+    for problem in problems {
+        eprintln!("switchboard: {problem}");
+    }
+    limits
+}
+
+/// Returns what is wrong with the limits in the user's configuration.
+pub(crate) fn limit_problems() -> Vec<String> {
+    read_limits().1
+}
+
+fn read_limits() -> (Limits, Vec<String>) {
+    let (mut limits, mut problems) = (Limits::default(), Vec::new());
+    let Some(settings) = configuration::own_settings("store") else { return (limits, problems) };
+    let Some(settings) = settings.as_object() else {
+        problems.push(format!("the setting store: expected an object, found {settings}"));
+        return (limits, problems);
+    };
+    for (key, value) in settings {
+        let text = value.as_str().ok_or_else(|| format!("expected a text, found {value}"));
+        let taken = match &**key {
+            "keep" => text.and_then(units::moment).map(|age| limits.older_than = Some(age)),
+            "max_size" => text.and_then(units::parse_size).map(|size| limits.max_bytes = Some(size)),
+            _ => Err("there is no such setting".to_owned()),
+        };
+        if let Err(problem) = taken {
+            problems.push(format!("the setting store.{key}: {problem}"));
+        }
+    }
+    (limits, problems)
 }
 
 /// Deletes what is beyond the limits, the oldest first, unless it is only to be said what that would be. Each session is
@@ -186,12 +222,22 @@ pub(crate) fn report_log_damage(store: &Store) -> Outcome {
     }
 }
 
+/// Returns the number of a record as people see it: the first record of a session is 1, as the first line of a file is.
+pub(crate) fn message_number(sequence: u64) -> u64 {
+    sequence.saturating_add(1)
+}
+
+/// Returns which records are missing, and why. `to` is the record after the gap.
+pub(crate) fn gap_in_words(from: u64, to: u64, reason: &str) -> String {
+    format!("records {} to {}: {reason}", message_number(from), to.max(message_number(from)))
+}
+
 /// Says on standard error which records of a session, or of all sessions, cannot be read.
 pub(crate) fn report_gaps(store: &Store, id: Option<&str>) -> Result<Outcome, CommandError> {
     let mut outcome = Outcome::Fine;
     for gap in store.gaps(id).map_err(store_error)? {
         outcome = Outcome::Problems;
-        eprintln!("session {}: records {} to {}: {}", gap.session, gap.from, gap.to.max(1) - 1, gap.reason);
+        eprintln!("session {}: {}", gap.session, gap_in_words(gap.from, gap.to, &gap.reason));
     }
     Ok(outcome)
 }

@@ -3,4 +3,5 @@
 pub(crate) mod diff;
 pub(crate) mod markdown;
 pub(crate) mod style;
+pub(crate) mod table;
 pub(crate) mod text;

@@ -56,6 +56,23 @@ pub(crate) fn elapsed(time: Duration) -> String {
     }
 }
 
+/// Formats a moment as the time since then: `5 minutes ago`. After four weeks it is the date.
+pub(crate) fn ago(moment: Moment, now: Moment) -> String {
+    const MINUTE: i64 = 60;
+    const HOUR: i64 = 60 * MINUTE;
+    const DAY: i64 = 24 * HOUR;
+    let seconds = now.0.saturating_sub(moment.0) / 1000;
+    let since = |unit: i64, name: &str| format!("{} ago", counted((seconds / unit).unsigned_abs(), name));
+    match seconds {
+        // The clock of another machine may be ahead.
+        ..MINUTE => "just now".to_owned(),
+        MINUTE..HOUR => since(MINUTE, "minute"),
+        HOUR..DAY => since(HOUR, "hour"),
+        DAY..=2_419_200 => since(DAY, "day"),
+        _ => moment.date_and_time()[0].clone(),
+    }
+}
+
 /// Formats a number of bytes.
 pub(crate) fn size(bytes: u64) -> String {
     ByteSize(bytes).display().si().to_string()
@@ -114,6 +131,20 @@ mod tests {
         for wrong in ["", "2026-02-30", "2026-13-01", "2026-11-15 24:00", "2026", "soon", "ü026-11-15"] {
             assert!(moment(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn times_ago_are_shown_in_whole_units() {
+        let now = Moment(1_794_716_323_000);
+        let before = |seconds: i64| ago(Moment(now.0 - seconds * 1000), now);
+        assert_eq!([-5, 0, 59].map(before), ["just now"; 3]);
+        assert_eq!(
+            [60, 119, 3600, 7200].map(before),
+            ["1 minute ago", "1 minute ago", "1 hour ago", "2 hours ago"]
+        );
+        assert_eq!([86_400, 28 * 86_400].map(before), ["1 day ago", "28 days ago"]);
+        assert_eq!(before(30 * 86_400), "2026-10-16");
+        assert_eq!(ago(Moment(i64::MIN), now).len(), ago(Moment(i64::MIN), now).trim().len());
     }
 
     #[test]

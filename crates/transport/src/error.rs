@@ -126,6 +126,8 @@ pub struct ProcessEnd {
     pub exit: Option<Exit>,
     /// The last lines of its standard error, oldest first, as they came: they may hold terminal escapes.
     pub last_lines: Vec<String>,
+    /// The address of the peer, where the process is only a relay to it. See `Program::relay_for`.
+    pub relay_for: Option<String>,
 }
 
 impl fmt::Display for ClosureCause {
@@ -145,6 +147,9 @@ impl std::error::Error for ClosureCause {}
 
 impl fmt::Display for Closure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(reason) = self.process.as_ref().and_then(ProcessEnd::relayed_reason) {
+            return formatter.write_str(&reason);
+        }
         self.cause.fmt(formatter)?;
         match &self.process {
             Some(process) => write!(formatter, "; {process}"),
@@ -159,7 +164,10 @@ const SHOWN_LINE: usize = 300;
 /// How it ended, and the last lines of its standard error as [`ProcessEnd::shown_lines`] has them.
 impl fmt::Display for ProcessEnd {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ProcessEnd { program, exit, last_lines } = self;
+        if let Some(reason) = self.relayed_reason() {
+            return formatter.write_str(&reason);
+        }
+        let ProcessEnd { program, exit, last_lines, .. } = self;
         match exit {
             Some(exit) => write!(formatter, "{program} {exit}")?,
             None => write!(formatter, "{program} still runs")?,
@@ -175,6 +183,17 @@ impl fmt::Display for ProcessEnd {
 }
 
 impl ProcessEnd {
+    /// Returns why a relay has ended, in its own words and with the address of its peer. `None` for other processes, and for
+    /// a relay that still runs or has written nothing.
+    pub fn relayed_reason(&self) -> Option<String> {
+        let address = self.relay_for.as_ref().filter(|_| self.exit.is_some())?;
+        let lines = self.shown_lines();
+        // Hints follow the message.
+        let message = lines.iter().rev().find_map(|line| line.strip_prefix("switchboard: "));
+        let message = message.or_else(|| lines.last().map(|line| line.trim()))?;
+        Some(if message.contains(&**address) { message.to_owned() } else { format!("{address}: {message}") })
+    }
+
     /// The last lines of standard error without escapes and control characters, each of a bearable length.
     pub fn shown_lines(&self) -> Vec<String> {
         let shown = |line: &String| {

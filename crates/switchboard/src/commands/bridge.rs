@@ -21,7 +21,7 @@ use self::host::LocalHost;
 use self::permissions::Permissions;
 use self::recorded::BridgeRecording;
 use self::service::{Parts, Service};
-use super::convert::PolicyArgument;
+use super::convert::LossAction;
 use crate::configuration::chosen_program;
 use crate::ending::{self, Stops};
 use crate::handshake::HandshakeArgument;
@@ -83,8 +83,8 @@ pub(crate) struct Arguments {
     handshake: HandshakeArgument,
 
     /// What to do about losses in the session itself
-    #[arg(long, value_enum, default_value = "visible")]
-    policy: PolicyArgument,
+    #[arg(long, value_enum, default_value = "visible", value_name = "ACTION", alias = "policy")]
+    on_loss: LossAction,
 
     /// Dialect of a version 2 client, if it is not to be learned from what it says
     #[arg(long, value_enum)]
@@ -147,7 +147,7 @@ async fn serve(
         .map(|recording| BridgeRecording::new(recording, &spawned.child, arguments.record.is_file()));
     let (events, terminal_events) = mpsc::channel(64);
     let options = BridgeOptions {
-        policy: arguments.policy.into(),
+        policy: arguments.on_loss.into(),
         client_dialect: arguments.client_dialect.map(Into::into),
         agent_dialect: arguments.agent_dialect.map(Into::into),
         hold_messages: arguments.hold_messages,

@@ -32,13 +32,20 @@ pub(crate) struct Arguments {
     stateless: bool,
 
     /// What to do about losses in the session itself
-    #[arg(long, value_enum, default_value = "visible", conflicts_with = "stateless")]
-    policy: PolicyArgument,
+    #[arg(
+        long,
+        value_enum,
+        default_value = "visible",
+        value_name = "ACTION",
+        alias = "policy",
+        conflicts_with = "stateless"
+    )]
+    on_loss: LossAction,
 }
 
 /// What to do about losses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum PolicyArgument {
+pub(crate) enum LossAction {
     /// End the turn with an error
     Strict,
     /// Say so in the session where a person would notice
@@ -47,12 +54,12 @@ pub(crate) enum PolicyArgument {
     Quiet,
 }
 
-impl From<PolicyArgument> for LossPolicy {
-    fn from(policy: PolicyArgument) -> Self {
-        match policy {
-            PolicyArgument::Strict => LossPolicy::Strict,
-            PolicyArgument::Visible => LossPolicy::Visible,
-            PolicyArgument::Quiet => LossPolicy::Quiet,
+impl From<LossAction> for LossPolicy {
+    fn from(action: LossAction) -> Self {
+        match action {
+            LossAction::Strict => LossPolicy::Strict,
+            LossAction::Visible => LossPolicy::Visible,
+            LossAction::Quiet => LossPolicy::Quiet,
         }
     }
 }
@@ -183,7 +190,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         if arguments.stateless {
             return Converter::Stateless(Stateless::new(to));
         }
-        let recording = RecordingBridge::with_policy(to, arguments.policy.into());
+        let recording = RecordingBridge::with_policy(to, arguments.on_loss.into());
         Converter::Stateful { recording: Box::new(recording), clock: 0, wrapped: false }
     };
     let mut converter = new();

@@ -3,6 +3,7 @@
 mod agents;
 mod hub;
 mod places;
+mod remedy;
 
 use std::io::Write;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use serde_json::json;
 use crate::configuration::Configuration;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::stdio;
+use crate::terminal::style::{Role, Style};
 use crate::terminal::text::{visible, visible_line};
 use crate::units::{parse_size, parse_time};
 
@@ -44,6 +46,10 @@ pub(crate) struct Arguments {
     hub: Option<String>,
 }
 
+/// Columns of the report. Results are written as they come, so the widths are fixed.
+const ABOUT_WIDTH: usize = 22;
+const LEVEL_WIDTH: usize = 7;
+
 /// Something that was looked at.
 #[derive(Debug)]
 pub(super) struct Finding {
@@ -71,6 +77,19 @@ impl Level {
             Level::Problem => "problem",
         }
     }
+
+    /// The word that people see.
+    fn shown(self) -> &'static str {
+        if self == Level::Fine { "ok" } else { self.as_str() }
+    }
+
+    fn role(self) -> Role {
+        match self {
+            Level::Fine => Role::Good,
+            Level::Note => Role::Doubtful,
+            Level::Problem => Role::Bad,
+        }
+    }
 }
 
 impl Finding {
@@ -96,7 +115,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let folder = std::env::current_dir()
         .map_err(|error| CommandError::failed(format!("cannot find the working directory: {error}")))?;
     let configuration = Configuration::read(&folder);
-    let mut report = Report { is_json: arguments.json, has_problems: false };
+    let mut report = Report { is_json: arguments.json, has_problems: false, style: Style::of_output() };
+    report.begin()?;
     report.tell(places::look(&configuration, &folder, arguments.min_free))?;
     stdio::run_alone(async {
         report.tell(hub::look(arguments.hub.as_deref()).await)?;
@@ -108,12 +128,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     Ok(if report.has_problems { Outcome::Problems } else { Outcome::Fine })
 }
 
+/// The report, written line by line because agents may take a while to answer.
 struct Report {
     is_json: bool,
     has_problems: bool,
+    style: Style,
 }
 
 impl Report {
+    /// Writes the heading of the table.
+    fn begin(&self) -> Result<(), CommandError> {
+        if self.is_json {
+            return Ok(());
+        }
+        let heading = format!("{:<ABOUT_WIDTH$}  {:<LEVEL_WIDTH$}  RESULT", "CHECK", "STATUS");
+        writeln!(std::io::stdout().lock(), "{}", self.style.paint(Role::Strong, heading)).map_err(write_error)
+    }
+
     fn tell(&mut self, findings: Vec<Finding>) -> Result<(), CommandError> {
         let mut output = std::io::stdout().lock();
         for finding in findings {
@@ -122,14 +153,12 @@ impl Report {
             let text = if self.is_json {
                 json!({"about": about, "level": level.as_str(), "what": what, "advice": advice}).to_string()
             } else {
-                let advice = advice.iter().map(|advice| format!("\n           do: {}", visible_line(advice)));
-                format!(
-                    "{:<9}{}: {}{}",
-                    level.as_str(),
-                    visible_line(about),
-                    visible(what),
-                    advice.collect::<String>()
-                )
+                let indent = " ".repeat(ABOUT_WIDTH + LEVEL_WIDTH + 4);
+                let advice = advice.iter().map(|advice| format!("\n{indent}fix: {}", visible_line(advice)));
+                let what = visible(what).replace('\n', &format!("\n{indent}"));
+                let level = self.style.paint(level.role(), format!("{:<LEVEL_WIDTH$}", level.shown()));
+                let about = visible_line(about);
+                format!("{about:<ABOUT_WIDTH$}  {level}  {what}{}", advice.collect::<String>())
             };
             writeln!(output, "{text}").map_err(write_error)?;
         }

@@ -17,16 +17,16 @@ pub(crate) const CREDENTIALS: &str = "SWITCHBOARD_LOG_CREDENTIALS";
 pub(crate) struct LogArguments {
     /// Keep the logs of the sessions at NATS servers with JetStream, where other hubs can go on with them; several
     /// addresses with commas between them. The store then has a copy
-    #[arg(long, value_name = "nats://HOST:PORT")]
-    log: Option<String>,
+    #[arg(long, value_name = "nats://HOST:PORT", alias = "log")]
+    session_log: Option<String>,
 
     /// A file that lets in there: NATS credentials, USER:PASSWORD, or a token; else what SWITCHBOARD_LOG_CREDENTIALS says
-    #[arg(long, value_name = "FILE", requires = "log")]
-    log_credentials: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", alias = "log-credentials", requires = "session_log")]
+    session_log_credentials: Option<PathBuf>,
 
     /// Certificates in PEM of who signed those of the NATS servers
-    #[arg(long, value_name = "FILE", requires = "log")]
-    log_ca: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", alias = "log-ca", requires = "session_log")]
+    session_log_ca: Option<PathBuf>,
 }
 
 /// How often it is told how far the store is.
@@ -35,18 +35,18 @@ const PROGRESS: Duration = Duration::from_secs(2);
 impl LogArguments {
     /// Where the logs are to be.
     pub(crate) fn place(&self) -> Result<LogPlace, CommandError> {
-        let Some(servers) = self.log.clone() else { return Ok(LogPlace(None)) };
+        let Some(servers) = self.session_log.clone() else { return Ok(LogPlace(None)) };
         let unreadable = |file: &Path, error: std::io::Error| {
             CommandError::usage(format!("cannot read {}: {error}", file.display()))
         };
-        let credentials = match &self.log_credentials {
+        let credentials = match &self.session_log_credentials {
             Some(file) => Some(std::fs::read_to_string(file).map_err(|error| unreadable(file, error))?),
             None => std::env::var(CREDENTIALS).ok(),
         };
-        if let Some(file) = &self.log_ca {
+        if let Some(file) = &self.session_log_ca {
             std::fs::File::open(file).map_err(|error| unreadable(file, error))?;
         }
-        let root_certificates = self.log_ca.clone();
+        let root_certificates = self.session_log_ca.clone();
         Ok(LogPlace(Some(JetStreamOptions {
             servers,
             credentials,

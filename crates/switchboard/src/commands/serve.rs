@@ -60,7 +60,7 @@ const FAREWELL: Duration = Duration::from_millis(500);
 #[command(after_help = "Examples:\n  \
     switchboard serve --token-file ~/.switchboard-token claude codex\n  \
     switchboard connect ws://127.0.0.1:4173/acp --token-file ~/.switchboard-token\n  \
-    switchboard serve --log nats://127.0.0.1:4222 claude\n  \
+    switchboard serve --session-log nats://127.0.0.1:4222 claude\n  \
     switchboard serve --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem -- my-agent --acp")]
 pub(crate) struct Arguments {
     /// Names of configured agents (see `switchboard agents`), or `demo`; all that are configured where none is named

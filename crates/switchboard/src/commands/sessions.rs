@@ -10,7 +10,7 @@ mod stats;
 mod version_2;
 
 use std::cell::Cell;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use switchboard_store::Store;
 
@@ -52,6 +52,12 @@ enum SessionsCommand {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let place = store_file::place(arguments.store.as_ref())?;
+    let looks = |command: &SessionsCommand| {
+        matches!(command, SessionsCommand::List(_) | SessionsCommand::Search(_) | SessionsCommand::Stats(_))
+    };
+    if looks(&arguments.command) && !store_file::is_there(&place)? {
+        return store_file::nothing_recorded(arguments.store.as_ref(), &place);
+    }
     let damage = Cell::new(Outcome::Fine);
     let read = || {
         let store = Store::open_read_only(&place).map_err(store_error)?;
@@ -61,19 +67,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let write = || store_file::open(place.clone());
     let delete = || store_file::open_to_delete(place.clone());
     // What could be read is shown; that something is missing shows in the exit code.
-    let outcome = run_with(arguments, &place, read, write, delete)?;
+    let outcome = run_with(arguments, read, write, delete)?;
     Ok(if outcome == Outcome::Fine { damage.get() } else { outcome })
 }
 
 fn run_with(
     arguments: &Arguments,
-    place: &Path,
     read: impl Fn() -> Result<Store, CommandError>,
     write: impl Fn() -> Result<Store, CommandError>,
     delete: impl Fn() -> Result<Store, CommandError>,
 ) -> Result<Outcome, CommandError> {
     match &arguments.command {
-        SessionsCommand::List(_) if !store_file::is_there(place)? => Ok(Outcome::Fine),
         SessionsCommand::List(arguments) => list::run(&read()?, arguments),
         SessionsCommand::Show(arguments) => show::run(&read()?, arguments),
         SessionsCommand::Search(arguments) => search::run(&read()?, arguments),

@@ -4,11 +4,14 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use switchboard_store::{Role, Store, StoreError, Token};
+use switchboard_store::{Moment, Role, Store, StoreError, Token};
 
 use crate::commands::serve::LAUNCH;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::store_file::{self, store_error};
+use crate::terminal::style::Style;
+use crate::terminal::table::Table;
+use crate::units::ago;
 
 /// Make, list and revoke the tokens of a hub
 ///
@@ -118,11 +121,22 @@ fn list(place: &Path, arguments: &ListArguments) -> Result<Outcome, CommandError
         eprintln!("no tokens in {}", place.display());
     }
     let mut output = BufWriter::new(std::io::stdout().lock());
+    let now = Moment::now();
+    let mut table = Table::new(&["NAME", "ROLE", "CREATED", "SEES"]);
     for (token, store) in tokens.iter().zip(std::iter::repeat(store.as_ref()).flatten()) {
         let shared = store.shared_with(&token.name).map_err(store_error)?;
-        let line = if arguments.json { to_json(token, &shared) } else { to_text(token, &shared) };
-        writeln!(output, "{line}").map_err(write_error)?;
+        if arguments.json {
+            writeln!(output, "{}", to_json(token, &shared)).map_err(write_error)?;
+        } else {
+            table.row([
+                token.name.clone(),
+                token.role.name().to_owned(),
+                ago(token.made, now),
+                sees(token, &shared),
+            ]);
+        }
     }
+    table.write(Style::of_output(), &mut output).map_err(write_error)?;
     output.flush().map_err(write_error)?;
     Ok(Outcome::Fine)
 }
@@ -132,15 +146,14 @@ fn to_json(token: &Token, shared: &[String]) -> String {
     json!({"name": name, "role": role.name(), "all": all, "made": made.0, "shared": shared}).to_string()
 }
 
-fn to_text(token: &Token, shared: &[String]) -> String {
-    let Token { name, role, all, made } = token;
-    let sees = match (role, all, shared) {
+/// Returns which sessions a token sees, in words.
+fn sees(token: &Token, shared: &[String]) -> String {
+    match (token.role, token.all, shared) {
         (Role::Admin, _, _) | (_, true, _) => "all sessions".to_owned(),
         (_, _, []) => "no session yet".to_owned(),
         (_, _, [one]) => one.clone(),
         (_, _, more) => format!("{} sessions", more.len()),
-    };
-    format!("{name:<20}  {role:<6}  {made}  {sees}", role = role.name())
+    }
 }
 
 fn revoke(place: &Path, arguments: &RevokeArguments) -> Result<Outcome, CommandError> {

@@ -5,14 +5,14 @@ use std::fmt::Write;
 use switchboard_acp::v2;
 
 use super::style::{Role, Style};
-use super::text::{visible, visible_line};
+use super::text::{visible, visible_line, visible_path};
 
 /// A diff with every changed path and the whole patch.
 pub(crate) fn render(diff: &v2::Diff<'_>, style: Style) -> String {
     let mut text = String::new();
     for change in &diff.changes {
-        let path = visible_line(&change.path().unwrap_or_default());
-        let from = change.old_path().map(|old| format!("{} -> ", visible_line(old.as_str())));
+        let path = visible_path(&change.path().unwrap_or_default());
+        let from = change.old_path().map(|old| format!("{} -> ", visible_path(old.as_str())));
         let kind = match change.file_type() {
             None | Some(v2::DiffFileType::Text) => String::new(),
             Some(other) => format!(" ({})", visible_line(other.as_str())),

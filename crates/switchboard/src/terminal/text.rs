@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The text with everything visible that a terminal would act upon or that would make it read otherwise than it is:
 /// control characters, terminal escapes, and characters that reorder or hide text. Line breaks and tabs stay.
@@ -54,6 +56,23 @@ pub(crate) fn visible_line(text: &str) -> String {
     visible(text).replace('\n', "␊").replace('\t', " ")
 }
 
+/// Returns a path on one line, relative to the working directory where it is inside it.
+pub(crate) fn visible_path(path: &str) -> String {
+    static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| std::env::current_dir().ok());
+    visible_line(folder.as_deref().and_then(|folder| below(path, folder)).unwrap_or(path))
+}
+
+/// Returns the part of a path below a folder. A path that goes up again somewhere is not taken for one below it.
+fn below<'p>(path: &'p str, folder: &Path) -> Option<&'p str> {
+    let path = Path::new(path);
+    if folder.parent().is_none() || path.components().any(|part| part == Component::ParentDir) {
+        return None;
+    }
+    let rest = path.strip_prefix(folder).ok()?.to_str()?;
+    Some(if rest.is_empty() { "." } else { rest })
+}
+
 /// What a program wrote to its terminal, without the escapes for colours and the like, which are common there. The
 /// rest is made visible.
 pub(crate) fn terminal_output(bytes: &[u8]) -> String {
@@ -90,7 +109,9 @@ fn sequence_length(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{terminal_output, visible, visible_line};
+    use std::path::Path;
+
+    use super::{below, terminal_output, visible, visible_line, visible_path};
 
     #[test]
     fn what_would_deceive_is_visible() {
@@ -100,6 +121,18 @@ mod tests {
         assert_eq!(visible("a\u{200B}b\u{FEFF}\u{E0041}"), "a<U+200B>b<U+FEFF><U+E0041>");
         assert_eq!(visible("a\r\nb\rc\u{9B}31m\u{7F}"), "a\nb␍c<U+009B>31m␡");
         assert_eq!(visible_line("a\nb\tc"), "a␊b c");
+    }
+
+    #[test]
+    fn paths_are_relative_inside_the_working_directory_only() {
+        let folder = Path::new("/home/me/project");
+        assert_eq!(below("/home/me/project/src/a.rs", folder), Some("src/a.rs"));
+        assert_eq!(below("/home/me/project", folder), Some("."));
+        for outside in ["/home/me/project2/a", "/home/me", "src/a.rs", "/home/me/project/../x", ""] {
+            assert_eq!(below(outside, folder), None, "{outside}");
+        }
+        assert_eq!(below("/etc/passwd", Path::new("/")), None);
+        assert_eq!(visible_path("/nowhere/a\u{202E}b"), "/nowhere/a<U+202E>b");
     }
 
     #[test]

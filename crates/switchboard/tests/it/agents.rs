@@ -53,7 +53,10 @@ fn agents_are_found_in_all_files() {
     );
     let run = place.run(&["agents"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
-    assert!(run.stdout.contains("! zed        no-such-program-here"), "{}", run.stdout);
+    assert!(run.stdout.starts_with("NAME "), "{}", run.stdout);
+    let zed = run.stdout.lines().find(|line| line.starts_with("zed ")).unwrap();
+    assert!(zed.contains(" not found ") && zed.contains(" no-such-program-here"), "{}", run.stdout);
+    assert!(run.stderr.contains("zed: there is no program no-such-program-here"), "{}", run.stderr);
     assert!(!run.stdout.contains("secret"), "{}", run.stdout);
 }
 
@@ -95,7 +98,8 @@ fn what_cannot_be_read_is_told() {
     let run = place.run(&["agents"]);
     assert_eq!(run.code, 1);
     assert!(run.stderr.contains("config.json is no file"), "{}", run.stderr);
-    assert!(run.stdout.starts_with("+ b  sh\n"), "{}", run.stdout);
+    let first = run.stdout.lines().nth(1).unwrap();
+    assert!(first.starts_with("b ") && first.contains(" configured ") && first.contains(" sh "), "{first}");
     assert!(run.stderr.contains("the agent \"a\" has a command that is no text"), "{}", run.stderr);
     assert!(run.stderr.contains("acp.json is no JSON"), "{}", run.stderr);
 }
@@ -175,4 +179,18 @@ fn an_agent_that_is_ourselves_by_its_own_name_is_none() {
     assert!(run.code == 2 && run.stderr.contains("no agent is called \"again\""), "{}", run.stderr);
     let run = place.run(&["run", "other", "hi"]);
     assert_eq!((run.code, &*run.stdout), (0, "You said: hi\n"), "{}", run.stderr);
+}
+
+#[test]
+fn an_address_that_cannot_be_reached_is_told_without_the_program_that_tried() {
+    let place = Place::new();
+    let run = place.run(&["run", "hi", "--", "ftp://x"]);
+    assert_eq!(run.code, 2);
+    assert!(run.stderr.contains("an agent cannot be reached by ftp://"), "{}", run.stderr);
+    let address = "ws://127.0.0.1:9/acp";
+    for arguments in [&["run", "hi", "--", address][..], &["bridge", "--", address]] {
+        let run = place.run(arguments);
+        assert!(run.code != 0 && run.stderr.contains(&format!("cannot reach {address}")), "{}", run.stderr);
+        assert!(!run.stderr.contains("exit"), "{arguments:?}: {}", run.stderr);
+    }
 }

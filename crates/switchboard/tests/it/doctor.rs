@@ -69,7 +69,7 @@ fn a_set_up_in_order_is_fine() {
     let run = home.run(&["doctor", "--hub", &listener(NO_ENTRY), "--min-free", "1B"]);
     assert_eq!(run.code, 0, "{}", run.stdout);
     assert!(
-        run.stdout.contains("fine     agent codex: answers in version 2 of the protocol ("),
+        run.stdout.contains("\nagent codex             ok       answers in version 2 of the protocol ("),
         "{}",
         run.stdout
     );
@@ -148,3 +148,78 @@ fn a_token_that_the_hub_does_not_know_is_told() {
     assert_eq!(code, 1, "one that was named must be there");
     assert!(find(&findings, "hub", "cannot reach").is_some(), "{findings:#?}");
 }
+
+#[test]
+fn the_remedy_fits_the_fault() {
+    let home = EmptyHome::new();
+    home.install("far-version", FAR_VERSION);
+    let programs = home.programs();
+    let script = |name: &str, first_line: &str, mode: u32| {
+        let path = programs.join(name);
+        std::fs::write(&path, format!("{first_line}\n")).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    script("not-executable", "#!/bin/sh", 0o644);
+    script("bad-interpreter", "#!/no/such/python3", 0o755);
+    script("needs-node", "#!/usr/bin/env node", 0o755);
+    home.place.write(
+        "home/.config/switchboard/config.json",
+        &json!({
+            "agent_server": {},
+            "store": {"keep": "soon", "max": "1GB"},
+            "agent_servers": {
+                "plain-file": {"command": "not-executable"},
+                "script": {"command": "bad-interpreter"},
+                "package": {"command": "needs-node"},
+                "future": {"command": "far-version"},
+                "far": {"url": "ws://127.0.0.1:9/acp"},
+            },
+        })
+        .to_string(),
+    );
+    home.place.write("home/.config/switchboard/switchboard-policy.toml", "");
+    let rules = home.place.home().join(".config/switchboard/switchboard-policy.toml");
+    std::fs::set_permissions(&rules, PermissionsExt::from_mode(0o666)).unwrap();
+    let store = home.place.home().join(".local/share/switchboard/sessions.sqlite3");
+    std::fs::create_dir_all(store.parent().unwrap()).unwrap();
+    drop(switchboard_store::Store::open(&store).unwrap());
+    // The header of an SQLite file has the version of its tables at this place.
+    let mut bytes = std::fs::read(&store).unwrap();
+    bytes[60..64].copy_from_slice(&99u32.to_be_bytes());
+    std::fs::write(&store, bytes).unwrap();
+    let mut command = home.command(&["doctor", "--json", "--min-free", "1B", "--timeout", "5s"]);
+    command.env("HTTPS_PROXY", "http://user:secret@proxy.example.com:3128").env("HTTP_PROXY", "::");
+    let run = home.place.run_command(command);
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    assert!(!run.stdout.contains("secret"), "{}", run.stdout);
+    let findings = run.json_lines();
+    for (about, words, remedy) in [
+        ("agent plain-file", "cannot be executed", "chmod +x "),
+        ("agent script", "bad-interpreter", "/no/such/python3, which does not exist"),
+        ("agent package", "", "install Node.js"),
+        ("agent future", "version 9", "update Switchboard"),
+        ("agent far", "127.0.0.1:9", "the server is running"),
+        ("configuration", "\"agent_server\"", "is \"agent_servers\" meant?"),
+        ("configuration", "store.keep", "90d"),
+        ("configuration", "store.max: there is no such setting", "max_size"),
+        ("rules", "can write to it", "chmod go-w"),
+        ("store", "version 99", "update Switchboard"),
+        ("proxy", "HTTP_PROXY is not the address of a proxy", "unset HTTP_PROXY"),
+    ] {
+        let finding =
+            find(&findings, about, words).unwrap_or_else(|| panic!("{about}: {words} in {findings:#?}"));
+        assert_eq!(finding["level"], "problem", "{finding}");
+        assert!(
+            finding["advice"].to_string().replace("\\\"", "\"").contains(remedy),
+            "{remedy} in {finding}"
+        );
+    }
+    assert!(find(&findings, "proxy", "through proxy.example.com:3128").is_some(), "{findings:#?}");
+}
+
+/// An agent that answers with a version of the protocol that does not exist.
+const FAR_VERSION: &str = r#"
+read -r line
+id=${line#*\"id\":}; id=${id%%[,\}]*}
+echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"protocolVersion\":9,\"info\":{\"name\":\"x\",\"version\":\"1\"},\"capabilities\":{}}}"
+while read -r line; do :; done"#;

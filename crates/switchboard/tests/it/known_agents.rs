@@ -150,10 +150,11 @@ fn a_configured_name_wins_over_a_known_one_and_that_is_said() {
     assert!(run.stderr.contains("config.json says, and not the Codex that is known"), "{}", run.stderr);
     assert!(home.started().ends_with("programs/mine \n"), "{}", home.started());
     let run = home.run(&["agents"]);
+    let known =
+        run.stdout.lines().find(|line| line.starts_with("codex ") && line.ends_with(" Codex")).unwrap();
     assert!(
-        run.stdout.contains("codex        Codex: codex-acp (the name means the one in "),
-        "{}",
-        run.stdout
+        known.contains("not used: the name means the one in ") && known.contains(" codex-acp "),
+        "{known}"
     );
     // The same program is nothing to speak of.
     configure("codex-acp");
@@ -202,7 +203,8 @@ fn the_list_shows_what_is_configured_installed_and_known_with_versions() {
     let home = EmptyHome::new();
     let run = home.run(&["agents"]);
     assert_eq!(run.code, 0);
-    assert!(run.stdout.starts_with("known, not installed:\n"), "{}", run.stdout);
+    assert!(run.stdout.starts_with("NAME "), "{}", run.stdout);
+    assert!(run.stdout.lines().skip(1).all(|line| line.contains(" not installed ")), "{}", run.stdout);
     assert!(run.stderr.contains("no agents are configured"), "{}", run.stderr);
     assert!(states(&home).iter().all(|(_, state)| state == "known"));
     // As npm installs it.
@@ -214,14 +216,13 @@ fn the_list_shows_what_is_configured_installed_and_known_with_versions() {
     symlink(&program, home.programs().join("claude-agent-acp")).unwrap();
     home.place.write("work/.switchboard.json", r#"{"agent_servers": {"own": {"command": "sh"}}}"#);
     let run = home.run(&["agents"]);
-    assert!(run.stdout.starts_with("+ own  sh\n"), "{}", run.stdout);
-    assert!(
-        run.stdout.contains(
-            "\ninstalled, run by their names:\n  claude       Claude Code 0.99.1: claude-agent-acp\n"
-        ),
-        "{}",
-        run.stdout
-    );
+    let words = |line: &str| {
+        line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect()
+    };
+    let rows: Vec<Vec<String>> = run.stdout.lines().map(words).collect();
+    assert_eq!(rows[0], ["NAME", "STATUS", "VERSION", "COMMAND", "FROM"]);
+    assert_eq!(rows[1], ["own", "configured", "-", "sh", ".switchboard.json (project)"]);
+    assert_eq!(rows[2], ["claude", "installed", "0.99.1", "claude-agent-acp", "Claude Code"]);
     let agents = home.run(&["agents", "--json"]).json_lines();
     assert_eq!((&agents[0]["state"], &agents[0]["name"]), (&"configured".into(), &"own".into()));
     let claude = agents.iter().find(|agent| agent["name"] == "claude").unwrap();

@@ -102,7 +102,11 @@ fn a_recording_is_imported_listed_shown_and_exported() {
     assert_eq!(list[0]["wireIds"], json!(["wire-1"]));
     assert_eq!((&list[0]["title"], &list[0]["records"]), (&json!("Fix the build"), &json!(9)));
     assert_eq!(scratch.run(&["list", "--agent", "other"], "").stdout, "");
-    assert!(scratch.run(&["list"], "").stdout.contains("demo-bot  /home/user/project  Fix the build"));
+    let text = scratch.run(&["list"], "").stdout;
+    assert!(
+        text.starts_with("ID ") && text.contains("demo-bot  /home/user/project  Fix the build"),
+        "{text}"
+    );
 
     let shown = scratch.run(&["show", "wire-1"], "");
     assert_eq!(shown.code, 0, "{}", shown.stderr);
@@ -114,7 +118,7 @@ fn a_recording_is_imported_listed_shown_and_exported() {
     let early = scratch.run(&["show", &id, "--at", "7"], "").stdout;
     assert!(early.ends_with("agent:\n    Look\n\n"), "{early}");
     let wire = scratch.run(&["show", &id, "--wire", "--last", "1"], "").stdout;
-    assert!(wire.starts_with("     8     0.800 agent->client {\"jsonrpc\""), "{wire}");
+    assert!(wire.starts_with("     9     0.800 agent->client {\"jsonrpc\""), "{wire}");
     let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let folded = switchboard(&["fold"], input.as_bytes()).json_lines();
     assert_eq!(scratch.run(&["show", &id, "--json"], "").json_lines(), folded);
@@ -166,7 +170,7 @@ fn sessions_are_deleted_and_pruned() {
         scratch.run(&["prune", "--older-than", "9999-01-01", "--dry-run"], "").stdout.lines().count(),
         2
     );
-    assert_eq!(scratch.run(&["list"], "").stdout.lines().count(), 2);
+    assert_eq!(scratch.run(&["list"], "").stdout.lines().count(), 1 + 2);
     assert_eq!(scratch.run(&["prune", "--max-size", "1"], "").stdout.lines().count(), 2);
     assert_eq!(scratch.run(&["list"], "").stdout, "");
     assert_eq!(scratch.run(&["prune"], "").code, 2);
@@ -185,6 +189,33 @@ fn statistics_are_by_agent_and_tool() {
     assert_eq!(lines[0]["kind"], Value::Null);
     assert_eq!(lines[0]["records"], json!(9));
     assert!(scratch.run(&["stats"], "").stdout.contains("demo-bot"));
+}
+
+#[test]
+fn a_store_that_does_not_exist_is_an_error_where_it_was_named() {
+    let place = Place::new();
+    for command in ["list", "stats"] {
+        let run = place.run(&["sessions", command, "--store", "/no/such/store"]);
+        assert_eq!((run.code, &*run.stdout), (2, ""), "{}", run.stderr);
+        assert!(run.stderr.contains("there is no store /no/such/store"), "{}", run.stderr);
+    }
+    let run = place.run(&["sessions", "list"]);
+    assert_eq!((run.code, &*run.stdout), (0, ""));
+    assert!(run.stderr.starts_with("no sessions are recorded yet"), "{}", run.stderr);
+}
+
+#[test]
+fn one_message_has_one_number_everywhere() {
+    let scratch = Scratch::new();
+    let mut lines = conversation();
+    // An answer to a request that was never made breaks a rule.
+    lines.push(line(0.9, true, json!({"jsonrpc": "2.0", "id": 77, "result": {}})));
+    let id = scratch.import(&lines);
+    let wire = scratch.run(&["show", &id, "--wire", "--last", "1"], "").stdout;
+    assert!(wire.trim_start().starts_with(&format!("{} ", lines.len())), "{wire}");
+    let store = scratch.folder.path().join("store.sqlite3");
+    let judged = switchboard(&["conform", "recording", &id, "--store", store.to_str().unwrap()], b"");
+    assert!(judged.stdout.contains(&format!("message {}", lines.len())), "{}", judged.stdout);
 }
 
 #[test]
@@ -314,7 +345,7 @@ fn the_agents_id_means_the_latest_recording_and_deletes_nothing() {
     let refused = scratch.run(&["delete", "wire-1"], "");
     assert!(refused.code == 2 && refused.stderr.contains(&latest), "{}", refused.stderr);
     assert_eq!(scratch.run(&["delete", &latest], "").code, 0);
-    assert_eq!(scratch.run(&["list"], "").stdout.lines().count(), 1);
+    assert_eq!(scratch.run(&["list"], "").stdout.lines().count(), 1 + 1);
 }
 
 #[test]
@@ -440,7 +471,7 @@ fn every_command_reads_past_damage_and_says_what_is_missing() {
         assert!(run.stderr.contains(reason), "{arguments:?}: {}", run.stderr);
         assert!(!run.stdout.contains("word7"), "{arguments:?}: {}", run.stdout);
     };
-    for reason in ["records 7 to 7: the journal ", "records 7 to 7: the journal was damaged here"] {
+    for reason in ["records 8 to 8: the journal ", "records 8 to 8: the journal was damaged here"] {
         check(&["list"], &id, reason);
         check(&["show", &id], "word19", reason);
         check(&["show", &id, "--last", "1"], "word19", reason);
@@ -485,7 +516,7 @@ fn a_damaged_log_of_the_database_is_told_by_readers_and_by_the_next_writer() {
     assert!(imported.stderr.contains("the damaged file is kept as"), "{}", imported.stderr);
     // The journal has brought the session back.
     let list = scratch.run(&["list"], "");
-    assert_eq!((list.code, list.stdout.lines().count()), (0, 2), "{}", list.stderr);
+    assert_eq!((list.code, list.stdout.lines().count()), (0, 1 + 2), "{}", list.stderr);
     assert!(list.stderr.contains("1 damaged files of the store are kept in"), "{}", list.stderr);
 }
 
@@ -522,7 +553,7 @@ fn pruning_to_a_size_deletes_no_more_than_that_takes() {
     assert!(used(&scratch) <= before / 2, "{} of {before}", used(&scratch));
     // Each of the six has about the same size.
     assert!((3..=4).contains(&gone), "{gone} are gone");
-    assert_eq!(scratch.run(&["list"], "").stdout.lines().count(), ids.len() - gone);
+    assert_eq!(scratch.run(&["list"], "").stdout.lines().count(), 1 + ids.len() - gone);
 }
 
 #[test]

@@ -78,6 +78,7 @@ pub struct Child {
 #[derive(Debug)]
 struct Handle {
     program: String,
+    relay_for: Option<String>,
     process_id: u32,
     standard_error: Arc<StandardError>,
     life: watch::Receiver<Life>,
@@ -98,7 +99,7 @@ struct Life {
 impl Child {
     /// Looks after a process from now on. `None` when it has been waited for already.
     pub(super) fn start(
-        program: String,
+        (program, relay_for): (String, Option<String>),
         process: tokio::process::Child,
         standard_error: ChildStderr,
         grace: Grace,
@@ -121,7 +122,8 @@ impl Child {
         let ended = exited(life.clone());
         tokio::spawn(async move { reader.read(ended).await });
         let input = Mutex::new(None);
-        let handle = Handle { program, process_id, standard_error: kept, life, stop, grace, input };
+        let handle =
+            Handle { program, relay_for, process_id, standard_error: kept, life, stop, grace, input };
         Some(Child { handle: Arc::new(handle) })
     }
 
@@ -215,7 +217,12 @@ impl Child {
         // When the time has passed, what is known then is told.
         let _ = timeout(EXIT_PATIENCE, told).await;
         let last_lines = self.last_lines(TOLD_LINES);
-        ProcessEnd { program: self.handle.program.clone(), exit: self.exit(), last_lines }
+        ProcessEnd {
+            program: self.handle.program.clone(),
+            exit: self.exit(),
+            last_lines,
+            relay_for: self.handle.relay_for.clone(),
+        }
     }
 }
 

@@ -40,6 +40,7 @@ pub struct Program {
     grace: Grace,
     watchdog: bool,
     lease: Option<ProcessLease>,
+    relay_for: Option<String>,
 }
 
 /// Time until which processes may run, as others have granted it. Their watchdogs kill them when it is over, also while this
@@ -116,6 +117,7 @@ impl Program {
             grace: Grace::default(),
             watchdog: true,
             lease: None,
+            relay_for: None,
         }
     }
 
@@ -144,6 +146,14 @@ impl Program {
     #[must_use]
     pub fn working_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.working_directory = Some(directory.into());
+        self
+    }
+
+    /// Declares the program a relay to a peer at an address. When it ends, errors name the address and the relay's own last
+    /// message instead of the relay's process.
+    #[must_use]
+    pub fn relay_for(mut self, address: impl Into<String>) -> Self {
+        self.relay_for = Some(address.into());
         self
     }
 
@@ -221,9 +231,14 @@ impl Program {
         let input = input.map_err(|error| not_started(Arc::new(error)))?;
         let output = process.stdout.take().ok_or_else(missing)?;
         let standard_error = process.stderr.take().ok_or_else(missing)?;
-        let child =
-            Child::start(name.clone(), process, standard_error, self.grace, (watchdog, self.lease.clone()))
-                .ok_or_else(missing)?;
+        let child = Child::start(
+            (name.clone(), self.relay_for.clone()),
+            process,
+            standard_error,
+            self.grace,
+            (watchdog, self.lease.clone()),
+        )
+        .ok_or_else(missing)?;
         let output = child.output(output);
         Ok(Spawned { child, input, output })
     }

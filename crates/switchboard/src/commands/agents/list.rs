@@ -5,10 +5,12 @@ use std::io::Write;
 use serde_json::{Value, json};
 use switchboard_transport::Program;
 
-use crate::agents::{self, KnownAgent, Registry, RegistryAgent};
+use crate::agents::{self, KnownAgent, RegisteredPackage, Registry, RegistryAgent};
 use crate::configuration::{Configuration, ConfiguredAgent};
 use crate::outcome::{CommandError, Outcome, write_error};
-use crate::terminal::text::{visible, visible_line};
+use crate::terminal::style::Style;
+use crate::terminal::table::Table;
+use crate::terminal::text::{visible, visible_line, visible_path};
 
 pub(super) fn run(is_json: bool) -> Result<Outcome, CommandError> {
     let project = std::env::current_dir()
@@ -146,76 +148,56 @@ fn print_json(
     Ok(())
 }
 
+/// Prints one table: configured agents first, then installed, known and registered ones.
 fn print_text(
     rows: &[Row<'_>],
     known: &[Known<'_>],
     registered: &[&RegistryAgent],
     output: &mut dyn Write,
 ) -> std::io::Result<()> {
-    print_configured(rows, output)?;
-    let (installed, missing): (Vec<_>, Vec<_>) = known.iter().partition(|row| row.program.is_some());
-    let heading = |output: &mut dyn Write, text: &str, first: bool| {
-        writeln!(output, "{}{text}:", if first { "" } else { "\n" })
-    };
-    if !installed.is_empty() {
-        heading(output, "installed, run by their names", rows.is_empty())?;
-        for row in &installed {
-            let version = row.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
-            write!(
-                output,
-                "  {:<12} {}{version}: {}",
-                row.agent.name,
-                row.agent.title,
-                row.command().join(" ")
-            )?;
-            match row.configured {
-                Some(agent) => writeln!(
-                    output,
-                    " (the name means the one in {})",
-                    visible_line(&agent.file.display().to_string())
-                )?,
-                None => writeln!(output)?,
-            }
-        }
-    }
-    heading(output, "known, not installed", rows.is_empty() && installed.is_empty())?;
-    for row in &missing {
-        writeln!(output, "  {:<12} {}: {}", row.agent.name, row.agent.title, row.agent.install)?;
-    }
-    if !registered.is_empty() {
-        heading(output, "in the registry", false)?;
-        for agent in registered {
-            let title = visible_line(&agent.title);
-            writeln!(output, "  {:<12} {title} {}", agent.id, visible_line(&agent.version))?;
-        }
-    }
-    Ok(())
-}
-
-fn print_configured(rows: &[Row<'_>], output: &mut dyn Write) -> std::io::Result<()> {
-    let width = rows.iter().map(|row| visible(&row.agent.name).chars().count()).max().unwrap_or(0);
+    let version = |version: &Option<String>| version.clone().unwrap_or_else(|| "-".to_owned());
+    let mut table = Table::new(&["NAME", "STATUS", "VERSION", "COMMAND", "FROM"]);
+    let mut notes = Vec::new();
     for row in rows {
-        let mark = match (&row.program, row.shadowed) {
-            (_, true) => "-",
-            (Ok(_), false) => "+",
-            (Err(_), false) => "!",
+        let status = match (&row.program, row.shadowed) {
+            (_, true) => "not used: another agent of this name comes first",
+            (Ok(_), false) => "configured",
+            (Err(_), false) => "not found",
         };
-        let name = visible(&row.agent.name);
-        writeln!(output, "{mark} {name:width$}  {}", visible(&row.agent.command_line()))?;
-        let indent = " ".repeat(width + 4);
-        let file = row.agent.file.display().to_string();
-        writeln!(output, "{indent}{}: {}", row.agent.source.as_str(), visible(&file))?;
-        if row.shadowed {
-            writeln!(output, "{indent}not used: another agent of this name comes first")?;
+        if let Err(reason) = &row.program {
+            notes.push(format!("{}: {}", visible_line(&row.agent.name), visible(reason)));
         }
-        let version = row.version.as_ref().map(|version| format!(", version {version}")).unwrap_or_default();
-        match &row.program {
-            Ok(path) if *path != row.agent.command => {
-                writeln!(output, "{indent}found at {}{version}", visible(path))?;
-            }
-            Ok(_) => {}
-            Err(reason) => writeln!(output, "{indent}{}", visible(reason))?,
-        }
+        let from = format!(
+            "{} ({})",
+            visible_path(&row.agent.file.display().to_string()),
+            row.agent.source.as_str()
+        );
+        let name = row.agent.name.clone();
+        table.row([name, status.to_owned(), version(&row.version), row.agent.command_line(), from]);
+    }
+    let (installed, missing): (Vec<_>, Vec<_>) = known.iter().partition(|row| row.program.is_some());
+    for row in installed {
+        let status = match row.configured {
+            Some(agent) => format!("not used: the name means the one in {}", agent.file.display()),
+            None => "installed".to_owned(),
+        };
+        let (name, title) = (row.agent.name.to_owned(), row.agent.title.to_owned());
+        table.row([name, status, version(&row.version), row.command().join(" "), title]);
+    }
+    for row in missing.iter().filter(|row| row.configured.is_none()) {
+        let agent = row.agent;
+        let [name, install, title] = [agent.name, agent.install, agent.title].map(str::to_owned);
+        table.row([name, "not installed".to_owned(), "-".to_owned(), install, title]);
+    }
+    for agent in registered {
+        let package = agent.package.as_ref().map(RegisteredPackage::command_line);
+        let command = package.map_or_else(|| "-".to_owned(), |words| words.join(" "));
+        let (name, latest, title) = (agent.id.clone(), agent.version.clone(), agent.title.clone());
+        table.row([name, "in the registry".to_owned(), latest, command, title]);
+    }
+    table.write(Style::of_output(), output)?;
+    for note in notes {
+        eprintln!("switchboard: {note}");
     }
     Ok(())
 }

@@ -496,9 +496,10 @@ impl Service {
             ),
         };
         let known = child.describe_end().await;
-        let reason = match known.exit {
-            Some(exit) => format!("the agent {} {exit}", known.program),
-            None => format!("the agent {} {did}", known.program),
+        let reason = match (known.relayed_reason(), known.exit) {
+            (Some(reason), _) => reason,
+            (None, Some(exit)) => format!("the agent {} {exit}", known.program),
+            (None, None) => format!("the agent {} {did}", known.program),
         };
         let last_lines = known.shown_lines();
         let failed = CommandError::failed(&*reason);

@@ -10,7 +10,7 @@ use super::Judged;
 use crate::arguments::InputArgument;
 use crate::lines::{Line, Lines};
 use crate::outcome::CommandError;
-use crate::store_file::{self, store_error};
+use crate::store_file::{self, message_number, store_error};
 
 /// How much of a message is shown around a violation.
 const LONGEST_SHOWN: usize = 2000;
@@ -114,17 +114,17 @@ impl Source {
             }
             Source::Session { store, id } => {
                 let session = store.session(id).map_err(store_error)?;
-                let mut number = 0;
+                let mut is_first = true;
                 for item in store.read(&session.id, 0).map_err(store_error)? {
                     match item.map_err(store_error)? {
                         Item::Record(record) => {
-                            let to_line = if number == 0 { to_first_line } else { to_line };
+                            let to_line = if is_first { to_first_line } else { to_line };
                             if let Some(line) = to_line(&record, session.began, true) {
-                                number += 1;
-                                take(number, Some(line.as_bytes()));
+                                is_first = false;
+                                take(message_number(record.sequence), Some(line.as_bytes()));
                             }
                         }
-                        Item::Gap { .. } => take(number, None),
+                        Item::Gap { from, .. } => take(message_number(from), None),
                     }
                 }
             }

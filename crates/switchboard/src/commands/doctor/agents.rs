@@ -11,7 +11,7 @@ use switchboard_transport::{Child, Program};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::Finding;
+use super::{Finding, remedy};
 use crate::agents::{self, KnownAgent};
 use crate::commands::run::login;
 use crate::configuration::Configuration;
@@ -24,9 +24,11 @@ const AT_ONCE: usize = 4;
 /// No reason of an agent is shown in more characters.
 const MAX_REASON: usize = 400;
 
-/// An agent that is looked at.
-struct Patient {
+/// An agent to check.
+struct Candidate {
     name: String,
+    /// A program, or the address of a server.
+    command: String,
     program: Result<Program, String>,
     known: Option<&'static KnownAgent>,
 }
@@ -34,31 +36,33 @@ struct Patient {
 pub(super) async fn look(configuration: &Configuration, folder: &Path, patience: Duration) -> Vec<Finding> {
     let configured =
         configuration.agents.iter().filter(|agent| configuration.find(&agent.name) == Some(agent));
-    let mut patients: Vec<Patient> = configured
-        .map(|agent| Patient {
+    let mut candidates: Vec<Candidate> = configured
+        .map(|agent| Candidate {
             name: agent.name.clone(),
+            command: agent.command.clone(),
             program: agent.program().map_err(|error| error.to_string()),
             known: agents::find(&agent.name),
         })
         .collect();
     let installed = agents::known().iter().filter(|agent| configuration.find(agent.name).is_none());
-    patients.extend(installed.filter_map(|agent| {
+    candidates.extend(installed.filter_map(|agent| {
         let found = agent.installed()?;
+        let command = found.path.display().to_string();
         let program = Program::new(found.path).args(found.command.iter().skip(1).copied());
-        Some(Patient { name: agent.name.to_owned(), program: Ok(program), known: Some(agent) })
+        Some(Candidate { name: agent.name.to_owned(), command, program: Ok(program), known: Some(agent) })
     }));
-    if patients.is_empty() {
+    if candidates.is_empty() {
         return vec![Finding::note(
             "agents",
-            "none is configured or installed; `switchboard agents` tells how to get one",
+            "none is configured or installed; `switchboard agents` lists how to install one",
         )];
     }
     let (turns, mut tasks) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
-    for (place, patient) in patients.into_iter().enumerate() {
+    for (place, candidate) in candidates.into_iter().enumerate() {
         let (turns, folder) = (Arc::clone(&turns), folder.to_owned());
         tasks.spawn(async move {
             let _turn = turns.acquire().await;
-            (place, examine(patient, &folder, patience).await)
+            (place, check(candidate, &folder, patience).await)
         });
     }
     let mut findings: Vec<(usize, Finding)> = tasks.join_all().await;
@@ -66,32 +70,31 @@ pub(super) async fn look(configuration: &Configuration, folder: &Path, patience:
     findings.into_iter().map(|(_, finding)| finding).collect()
 }
 
-async fn examine(patient: Patient, folder: &Path, patience: Duration) -> Finding {
-    let Patient { name, program, known } = patient;
+async fn check(candidate: Candidate, folder: &Path, patience: Duration) -> Finding {
+    let Candidate { name, command, program, known } = candidate;
     let about = format!("agent {}", visible_line(&name));
-    let install = known.map_or("mend its command in the configuration", |known| known.install);
-    let program = match program.and_then(|program| {
-        program.locate().map_err(|error| error.to_string())?;
-        Ok(program.working_directory(folder))
-    }) {
+    let install = known.map_or("correct its command in the configuration", |known| known.install);
+    let program = match program {
         Ok(program) => program,
         Err(problem) => return Finding::problem(about, problem, install),
     };
+    if let Err(error) = program.locate() {
+        return Finding::problem(about, error.to_string(), remedy::of_missing(&error, install));
+    }
+    let program = program.working_directory(folder);
     let options =
         ClientOptions { patience, ..ClientOptions::new("switchboard doctor", env!("CARGO_PKG_VERSION")) };
     let (child, connection) = match program.connect(options.connection_options()) {
         Ok(started) => started,
-        Err(error) => return Finding::problem(about, error.to_string(), install),
+        Err(error) => {
+            return Finding::problem(about, error.to_string(), remedy::of_missing(&error, install));
+        }
     };
     let finding = match Client::connect(connection, options).await {
         Ok(client) => talk(about, client, &child, known, patience).await,
         Err(error) => {
             let problem = handshake::failure(&error, &child).await;
-            let advice = if handshake::is_too_late(&error) {
-                "is it an agent, and not its program for a terminal? Try its command by hand; --timeout gives it more time"
-            } else {
-                "try its command by hand; does it need an option to speak ACP?"
-            };
+            let advice = remedy::of_handshake(&error, &command, &program, known);
             Finding::problem(about, problem, advice)
         }
     };

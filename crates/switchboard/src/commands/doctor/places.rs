@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use switchboard_store::{Filter, Store};
+use switchboard_store::{Filter, Store, StoreError};
 use switchboard_transport::Program;
 
 use super::Finding;
@@ -15,6 +15,7 @@ use crate::{store_file, units};
 
 pub(super) fn look(configuration: &Configuration, folder: &Path, min_free: u64) -> Vec<Finding> {
     let mut findings = programs();
+    findings.extend(proxy());
     findings.extend(settings(configuration, folder));
     findings.extend(rules(folder));
     match store_file::place(None) {
@@ -56,12 +57,18 @@ fn programs() -> Vec<Finding> {
 
 fn settings(configuration: &Configuration, folder: &Path) -> Vec<Finding> {
     const ABOUT: &str = "configuration";
-    const MEND: &str = "mend what is said about it, or remove it";
+    const MEND: &str = "correct the file, or remove it";
     let mut findings: Vec<Finding> =
         configuration.problems.iter().map(|problem| Finding::problem(ABOUT, problem, MEND)).collect();
-    if configuration::home().is_none() {
-        findings.push(Finding::problem(ABOUT, "HOME is not set to a folder", "set HOME"));
-    }
+    findings.extend(home());
+    findings.extend(unknown_keys());
+    findings.extend(store_file::limit_problems().into_iter().map(|problem| {
+        Finding::problem(
+            ABOUT,
+            problem,
+            "change it in config.json, for example to \"keep\": \"90d\" or \"max_size\": \"2GB\"",
+        )
+    }));
     findings.extend(HubSettings::problems(folder).into_iter().map(|problem| {
         Finding::problem(ABOUT, problem, "change it in config.json; docs/hub.md has the settings")
     }));
@@ -84,15 +91,71 @@ fn settings(configuration: &Configuration, folder: &Path) -> Vec<Finding> {
     findings
 }
 
+/// Checks that there is a home folder and that it can be written.
+fn home() -> Option<Finding> {
+    let Some(home) = configuration::home() else {
+        return Some(Finding::problem("home", "HOME is not set to a folder", "set HOME to your home folder"));
+    };
+    let error = rustix::fs::access(&home, rustix::fs::Access::WRITE_OK).err()?;
+    let what = format!("{} cannot be written: {error}", home.display());
+    let fix = "correct its owner and permissions, or set XDG_DATA_HOME, XDG_CONFIG_HOME and XDG_CACHE_HOME";
+    Some(Finding::problem("home", what, fix))
+}
+
+/// Names the keys of the user's configuration that have no meaning: most likely they are misspelled.
+fn unknown_keys() -> Vec<Finding> {
+    let unknown = configuration::unknown_settings();
+    let finding = |(key, meant): (String, Option<&str>)| {
+        let fix = match meant {
+            Some(meant) => format!("is \"{meant}\" meant? correct it in config.json"),
+            None => format!("remove it; the settings are {}", configuration::SETTINGS.join(", ")),
+        };
+        Finding::problem("configuration", format!("config.json has an unknown setting \"{key}\""), fix)
+    };
+    unknown.into_iter().map(finding).collect()
+}
+
+/// Checks the proxy that is set in the environment: agents and downloads use it.
+fn proxy() -> Vec<Finding> {
+    let variables = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+    let set = variables.into_iter().filter_map(|name| Some((name, std::env::var(name).ok()?)));
+    set.filter(|(_, value)| !value.is_empty())
+        .map(|(name, value)| {
+            let has_scheme = value.contains("://");
+            let address = if has_scheme { value.clone() } else { format!("http://{value}") };
+            match url::Url::parse(&address) {
+                Ok(url) if url.host_str().is_some() => {
+                    // Without user name and password.
+                    let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default());
+                    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+                    Finding::note(
+                        "proxy",
+                        format!("{name} is set: agents reach the network through {host}{port}"),
+                    )
+                }
+                _ => Finding::problem(
+                    "proxy",
+                    format!("{name} is not the address of a proxy"),
+                    format!("set it to an address such as http://proxy.example.com:3128, or unset {name}"),
+                ),
+            }
+        })
+        .collect()
+}
+
 fn rules(folder: &Path) -> Option<Finding> {
     let files = SystemFiles::new();
     let rules = policy_file::of_user(&files).and_then(|user| policy_file::for_project(user, folder, &files));
     let refused = rules.err()?;
-    Some(Finding::problem(
-        "rules",
-        refused.to_string(),
-        "switchboard policy check FILE says more; until then everything is asked",
-    ))
+    let fix = match &refused {
+        policy_file::Refused::Exposed(_) => {
+            "let only yourself write it: chmod go-w FILE, and the same for its folder"
+        }
+        policy_file::Refused::Unreadable(_) => "make the file readable for yourself: chmod u+r FILE",
+        _ => "correct it; `switchboard policy check FILE` shows where",
+    };
+    let finding = Finding::problem("rules", refused.to_string(), fix);
+    Some(finding.advice("until then Switchboard asks you about everything"))
 }
 
 fn store(place: &Path) -> Vec<Finding> {
@@ -131,11 +194,16 @@ fn store(place: &Path) -> Vec<Finding> {
             let size = units::size(bytes);
             Finding::fine(ABOUT, format!("{sessions} recorded sessions, {size}, in {}", place.display()))
         }
-        Err(error) => Finding::problem(
-            ABOUT,
-            error.to_string(),
-            format!("move {} away; a new one is made, or name another in SWITCHBOARD_STORE", place.display()),
-        ),
+        Err(error) => {
+            let fix = match &error {
+                StoreError::Newer { .. } => {
+                    "update Switchboard: a newer one has written this store".to_owned()
+                }
+                StoreError::Busy { .. } => "run the command again when the other program is done".to_owned(),
+                _ => format!("move {} away, or name another file in SWITCHBOARD_STORE", place.display()),
+            };
+            Finding::problem(ABOUT, error.to_string(), fix)
+        }
     });
     findings
 }

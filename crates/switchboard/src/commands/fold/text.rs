@@ -8,6 +8,8 @@ use switchboard_session::{
     Content, Conversation, Entry, EntryKind, Permission, Settlement, Snapshot, ToolCall,
 };
 
+use crate::terminal::text::visible_path;
+
 /// How deep sessions are moved in at most.
 const MOST_INDENT: usize = 8;
 
@@ -194,7 +196,7 @@ fn write_call(out: &mut impl Write, call: &ToolCall, session: &Snapshot) -> io::
     writeln!(out, "\ntool: {} ({kind}) [{status}]", shown(title))?;
     for location in call.locations() {
         let line = location.line.and_then(LineNumber::get).map(|line| format!(":{line}"));
-        writeln!(out, "    at {}{}", shown(&location.path), line.unwrap_or_default())?;
+        writeln!(out, "    at {}{}", visible_path(&location.path), line.unwrap_or_default())?;
     }
     let mut text = String::new();
     for item in call.content().items() {
@@ -207,13 +209,13 @@ fn write_call(out: &mut impl Write, call: &ToolCall, session: &Snapshot) -> io::
             Some(v2::ToolCallContent::Diff(diff)) => {
                 for change in &diff.changes {
                     let path = change.path().unwrap_or_default();
-                    let from = change.old_path().map(|path| format!("{} -> ", shown(path)));
+                    let from = change.old_path().map(|path| format!("{} -> ", visible_path(path)));
                     writeln!(
                         out,
                         "    {} {}{}",
                         shown(change.tag()),
                         from.unwrap_or_default(),
-                        shown(&path)
+                        visible_path(&path)
                     )?;
                 }
                 if let Some(patch) = &diff.patch {

@@ -8,7 +8,7 @@ use crate::{stdio, store_file};
 
 /// Make a hub's copy of its sessions anew
 ///
-/// A hub that keeps its logs at NATS servers (`serve --log`) has a copy of the sessions in its store, to read and search
+/// A hub that keeps its logs at NATS servers (`serve --session-log`) has a copy of the sessions in its store, to read and search
 /// them. This throws the copy away and makes it anew from the log. Tokens and what is shared stay. The hub must not run
 /// meanwhile.
 #[derive(Debug, clap::Args)]
@@ -26,7 +26,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let place = store_file::place(arguments.store.as_ref())?;
     stdio::run_alone(async {
         let servers = log.connect().await?.ok_or_else(|| {
-            CommandError::usage("which log?").hint("name the NATS servers with --log nats://HOST:PORT")
+            CommandError::usage("no session log is named")
+                .hint("name the NATS servers with --session-log nats://HOST:PORT")
         })?;
         let store = store_file::open(place)?;
         let style = ProgressStyle::with_template("{bar:40} {pos} of {len} messages, {elapsed}");

@@ -52,7 +52,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
                 Item::Record(record) => audit.take(&record, &relevance),
                 Item::Gap { from, to, reason } => {
                     outcome = Outcome::Problems;
-                    eprintln!("session {}, records {from} to {}: {reason}", session.id, to - 1);
+                    eprintln!("session {}, {}", session.id, store_file::gap_in_words(from, to, &reason));
                 }
             }
         }

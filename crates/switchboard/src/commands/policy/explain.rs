@@ -16,7 +16,7 @@ use crate::lines::{Line, Lines};
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::policy_file::{self, SystemFiles};
 use crate::rules::VERSION_1;
-use crate::store_file::{self, store_error};
+use crate::store_file::{self, message_number, store_error};
 
 /// Tell what a policy decides over each request for a permission, and why
 ///
@@ -26,15 +26,15 @@ use crate::store_file::{self, store_error};
 /// of rules counts alone, and is trusted. One that cannot be used is said, everything is asked, and the exit code is 1.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example:\n  switchboard policy explain --policy switchboard-policy.toml --root . recording.jsonl"
+    after_help = "Example:\n  switchboard policy explain --permissions switchboard-policy.toml --root . recording.jsonl"
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
     input: InputArgument,
 
     /// The file of rules
-    #[arg(long, value_name = "FILE")]
-    policy: PathBuf,
+    #[arg(long, value_name = "FILE", alias = "policy")]
+    permissions: PathBuf,
 
     /// What $root stands for, and where commands run that do not tell; else the session's directory, or this one
     #[arg(long, value_name = "DIR")]
@@ -68,7 +68,7 @@ struct Explained<'d> {
 
 pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let host = SystemFiles::new();
-    let (policy, refused) = match policy_file::load(&arguments.policy, &host) {
+    let (policy, refused) = match policy_file::load(&arguments.permissions, &host) {
         Ok(policy) => (policy, None),
         Err(refused) => {
             eprintln!("switchboard: {refused}");
@@ -168,12 +168,12 @@ impl<W: Write> Explainer<W> {
                     let Some((side, false)) = record.channel.message() else { continue };
                     let text = String::from_utf8_lossy(&record.bytes);
                     for question in reader.read(&text, Some(side), Moment(0)) {
-                        self.explain(record.sequence, &question)?;
+                        self.explain(message_number(record.sequence), &question)?;
                     }
                 }
                 Item::Gap { from, to, reason } => {
                     self.outcome = Outcome::Problems;
-                    eprintln!("records {from} to {}: {reason}", to - 1);
+                    eprintln!("{}", store_file::gap_in_words(from, to, &reason));
                 }
             }
         }

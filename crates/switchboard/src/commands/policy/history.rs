@@ -209,7 +209,7 @@ impl Past {
                     reading.record(&record, &self.relevance);
                 }
                 Item::Gap { from, to, reason } => {
-                    self.problem(format!("session {id}, records {from} to {}: {reason}", to - 1));
+                    self.problem(format!("session {id}, {}", store_file::gap_in_words(from, to, &reason)));
                 }
             }
         }

@@ -29,8 +29,8 @@ pub(crate) struct Arguments {
     past: PastArguments,
 
     /// Rules that there are already: what they decide needs no more
-    #[arg(long, value_name = "FILE")]
-    policy: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", alias = "policy")]
+    permissions: Option<PathBuf>,
 
     /// How many questions a rule must spare
     #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = clap::value_parser!(u64).range(1..))]
@@ -50,7 +50,7 @@ const MAX_SHOWN: usize = 10;
 
 pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let host = SystemFiles::new();
-    let known = match &arguments.policy {
+    let known = match &arguments.permissions {
         Some(file) => policy_file::load(file, &host)?,
         None => Policy::ask(),
     };

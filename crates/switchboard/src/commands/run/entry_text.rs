@@ -10,7 +10,7 @@ use switchboard_session::{Session, ToolCall};
 use crate::commands::policy::in_few_words;
 use crate::terminal::diff;
 use crate::terminal::style::{Role, Style};
-use crate::terminal::text::{terminal_output, visible, visible_line};
+use crate::terminal::text::{terminal_output, visible, visible_line, visible_path};
 use crate::units::elapsed;
 
 /// How much of a long output is shown.
@@ -178,7 +178,7 @@ pub(super) fn question(
                     }
                 }
                 for location in call.locations() {
-                    let _ = writeln!(text, "  file: {}", visible_line(location.path.as_str()));
+                    let _ = writeln!(text, "  file: {}", visible_path(location.path.as_str()));
                 }
                 if let Some(input) = call.raw_input().filter(|input| !is_said(input, &said)) {
                     let _ = writeln!(text, "  input: {}", visible(input.as_str()));

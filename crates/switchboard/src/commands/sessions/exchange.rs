@@ -8,7 +8,7 @@ use crate::arguments::InputArgument;
 use crate::commands::fold::text::shown;
 use crate::lines::Lines;
 use crate::outcome::{CommandError, Outcome, write_error};
-use crate::store_file::store_error;
+use crate::store_file::{self, store_error};
 
 /// Print a session as recorded lines, which check, fold, convert and import read
 #[derive(Debug, clap::Args)]
@@ -43,7 +43,7 @@ pub(super) fn export(store: &Store, arguments: &ExportArguments) -> Result<Outco
             Item::Record(record) => record,
             Item::Gap { from, to, reason } => {
                 outcome = Outcome::Problems;
-                eprintln!("records {from} to {}: {reason}", to - 1);
+                eprintln!("{}", store_file::gap_in_words(from, to, &reason));
                 continue;
             }
         };

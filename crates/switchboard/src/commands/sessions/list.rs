@@ -3,10 +3,12 @@ use std::io::{BufWriter, Write};
 use serde_json::json;
 use switchboard_store::{Filter, Moment, Store, Summary};
 
-use crate::commands::fold::text::shown;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::store_file::{self, store_error};
-use crate::units::{moment, size};
+use crate::terminal::style::Style;
+use crate::terminal::table::Table;
+use crate::terminal::text::visible_path;
+use crate::units::{ago, moment, size};
 
 /// Which sessions are meant.
 #[derive(Debug, clap::Args)]
@@ -66,11 +68,14 @@ pub(super) fn run(store: &Store, arguments: &Arguments) -> Result<Outcome, Comma
     let mut output = BufWriter::new(std::io::stdout().lock());
     let sessions = store.sessions(&filter).map_err(store_error)?;
     if sessions.is_empty() {
-        eprintln!("no such sessions in {}", store.path().display());
+        eprintln!("no sessions match in {}", store.path().display());
     }
-    for session in sessions {
-        let line = if arguments.json { to_json(&session) } else { to_text(&session) };
-        writeln!(output, "{line}").map_err(write_error)?;
+    if arguments.json {
+        for session in &sessions {
+            writeln!(output, "{}", to_json(session)).map_err(write_error)?;
+        }
+    } else {
+        to_table(&sessions).write(Style::of_output(), &mut output).map_err(write_error)?;
     }
     output.flush().map_err(write_error)?;
     store_file::report_kept_files(store)?;
@@ -95,16 +100,21 @@ fn to_json(session: &Summary) -> String {
     .to_string()
 }
 
-fn to_text(session: &Summary) -> String {
-    let one_line = |text: &Option<String>| shown(text.as_deref().unwrap_or("-")).replace(['\n', '\t'], " ");
-    format!(
-        "{}  {}  {:>6} records {:>8}  {}  {}  {}",
-        session.id,
-        session.changed,
-        session.length,
-        size(session.bytes),
-        one_line(&session.about.agent),
-        one_line(&session.about.project),
-        one_line(&session.about.title),
-    )
+fn to_table(sessions: &[Summary]) -> Table {
+    let now = Moment::now();
+    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    let mut table = Table::new(&["ID", "CHANGED", "RECORDS", "SIZE", "AGENT", "FOLDER", "TITLE"]);
+    for session in sessions {
+        let folder = session.about.project.as_deref().map_or_else(|| "-".to_owned(), visible_path);
+        table.row([
+            session.id.to_string(),
+            ago(session.changed, now),
+            session.length.to_string(),
+            size(session.bytes),
+            known(&session.about.agent),
+            folder,
+            known(&session.about.title),
+        ]);
+    }
+    table
 }

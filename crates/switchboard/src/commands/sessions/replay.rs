@@ -20,7 +20,7 @@ use crate::commands::run::Format;
 use crate::lines::{Line, Lines};
 use crate::outcome::{CommandError, Outcome};
 use crate::script::{Reader, Script};
-use crate::store_file::store_error;
+use crate::store_file::{self, store_error};
 use crate::{losses, stdio};
 
 /// Be the agent of a recording, or the client of one
@@ -127,7 +127,7 @@ fn from_store(store: &Store, id: &str) -> Result<Recording, CommandError> {
             Item::Record(record) if record.channel.is_message() => messages.push(record),
             Item::Record(_) => {}
             // The agent that is replayed has no part of them; that is all that can be said here.
-            Item::Gap { from, to, reason } => eprintln!("records {from} to {}: {reason}", to - 1),
+            Item::Gap { from, to, reason } => eprintln!("{}", store_file::gap_in_words(from, to, &reason)),
         }
     }
     Ok(Recording { messages, protocol: session.protocol })

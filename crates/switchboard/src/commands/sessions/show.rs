@@ -8,7 +8,7 @@ use switchboard_store::{Channel, Item, Record, Store, StoreError, Summary, apply
 use super::version_2::Translation;
 use crate::commands::fold::text::{self, shown};
 use crate::outcome::{CommandError, Outcome, write_error};
-use crate::store_file::store_error;
+use crate::store_file::{self, message_number, store_error};
 
 /// Show a session
 ///
@@ -85,7 +85,7 @@ fn transcript(
     let mut outcome = Outcome::Fine;
     for (from, to, reason) in &state.gaps {
         outcome = Outcome::Problems;
-        eprintln!("records {from} to {}: {reason}", to - 1);
+        eprintln!("{}", store_file::gap_in_words(*from, *to, reason));
     }
     if state.refused > 0 {
         eprintln!("{} messages could not be understood; see them with --wire", state.refused);
@@ -153,7 +153,7 @@ fn version_1(
 
 fn report(gap: &Item) -> Outcome {
     if let Item::Gap { from, to, reason } = gap {
-        eprintln!("records {from} to {}: {reason}", to - 1);
+        eprintln!("{}", store_file::gap_in_words(*from, *to, reason));
     }
     Outcome::Problems
 }
@@ -210,5 +210,6 @@ fn write_record(output: &mut impl Write, session: &Summary, record: &Record) -> 
     let seconds = record.time.0.saturating_sub(session.began.0) as f64 / 1000.0;
     let text = shown(&String::from_utf8_lossy(&record.bytes)).replace('\n', " ");
     let peer = if record.peer.is_empty() { String::new() } else { format!(" ({})", shown(&record.peer)) };
-    writeln!(output, "{:>6} {seconds:>9.3} {arrow}{peer} {text}", record.sequence).map_err(write_error)
+    writeln!(output, "{:>6} {seconds:>9.3} {arrow}{peer} {text}", message_number(record.sequence))
+        .map_err(write_error)
 }
