@@ -142,6 +142,7 @@ pub(crate) fn chosen_program(
             let path = if has_folder { std::path::absolute(program).ok() } else { None };
             Ok(Program::new(path.unwrap_or_else(|| program.into())).args(rest.iter().map(AsRef::as_ref)))
         }
+        (Some(url), []) if Remote::is_address(url) => remote_agent::program(url),
         (Some(name), []) => Configuration::read(folder).chosen_program(name),
         (Some(_), _) => Err(CommandError::usage("either an agent's name or a command line, not both")),
         (None, []) => Err(CommandError::usage("which agent?")

@@ -103,7 +103,7 @@ impl Audit {
         for question in asked {
             self.open.push(self.rows.len());
             self.rows.push(Row {
-                message: record.sequence,
+                message: store_file::message_number(record.sequence),
                 asked: record.time,
                 answered: None,
                 question,

@@ -309,7 +309,7 @@ impl Followed {
         match record.channel.message() {
             _ if record.channel == Channel::Hub => self.note(&text()),
             Some((side, false)) if relevance.matters(&record.bytes) => {
-                return self.take(&text(), Some(side), record.sequence);
+                return self.take(&text(), Some(side), store_file::message_number(record.sequence));
             }
             _ => {}
         }
@@ -375,7 +375,7 @@ impl Reading {
 
     fn record(&mut self, record: &Record, relevance: &Relevance) {
         self.questions.extend(self.session.record(record, relevance));
-        self.note_begun(record.sequence);
+        self.note_begun(store_file::message_number(record.sequence));
     }
 
     fn take(&mut self, message: &str, from: Option<Side>, number: u64) {
