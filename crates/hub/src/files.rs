@@ -1,14 +1,14 @@
-//! Files on disk for agents of version 1, inside the folders of a session.
+//! File access for version 1 agents, restricted to the folders of a session.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use switchboard_bridge::{Host, HostError};
 
-/// The longest file that is read for somebody.
+/// Maximum size of a file that is read, in bytes.
 const MAX_FILE: u64 = 32 * 1024 * 1024;
 
-/// A host that reads and writes files inside the folders of a session, and offers nothing else.
+/// A bridge host that reads and writes files inside the folders of a session.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FilesOnDisk;
 
@@ -24,7 +24,8 @@ impl Host for FilesOnDisk {
     }
 }
 
-/// Returns the real path of something that may not be there yet. Fails unless it is inside a root whichever links lead to it.
+/// Returns the canonical path of a file that may not exist yet. Fails unless it is inside a root after all symbolic
+/// links are resolved.
 pub fn real_path(path: &str, roots: &[String]) -> Result<PathBuf, HostError> {
     let path = Path::new(path);
     let real = match path.canonicalize() {

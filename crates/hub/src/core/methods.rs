@@ -1,4 +1,4 @@
-//! What clients can ask for, method by method.
+//! Requests of clients, method by method.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use switchboard_acp::extensions::{
 use switchboard_acp::rpc::{RequestId, codes};
 use switchboard_store::{Channel, Role};
 
-use super::connection::{ATTACHMENTS, Connection, Start};
-use super::hosting::{Host, Purpose};
+use super::agent_process::{AgentProcess, PendingAgentRequest};
+use super::connection::{Connection, MAX_SUBSCRIPTIONS, Start};
 use super::lines::{self, Outcome};
-use super::memory::Memory;
-use super::requests::{ClientRequest, Named, Refusal, WAITING, client_mut};
+use super::requests::{ClientRequest, Refusal, TargetSession, WAITING, client_mut};
 use super::services::Services;
 use super::session::{Prompt, Session};
+use super::session_state::SessionState;
 use super::{ConnectionId, Core, Output, SessionId};
 
-/// Error of `session/attach`: something of it is not offered.
+/// Error code of `session/attach` for an unsupported parameter.
 const UNSUPPORTED: i32 = -32003;
-/// How many prompts of a session may wait.
+/// Maximum number of queued prompts of one session.
 const PROMPTS: usize = 256;
 
 impl Core {
@@ -51,12 +51,12 @@ impl Core {
         let can = |mode: &str| {
             elicitation.as_ref().is_some_and(|known| known.get(mode).is_some_and(|mode| mode.is_object()))
         };
-        client.is_told_of_turns = params.is_some_and(|params| REPORTS_TURNS.is_set(params));
+        client.wants_turn_end = params.is_some_and(|params| REPORTS_TURNS.is_set(params));
         (client.can_show_forms, client.can_open_addresses) = (can("form"), can("url"));
         let agent = client.agent;
         let Some(description) = self.descriptions.get(agent).cloned().flatten() else {
-            // The agent must say first what it can do; then there is a description.
-            if self.ready_host(agent, connection, line).is_some() {
+            // The agent must complete its handshake first, which provides the description.
+            if self.ready_agent(agent, connection, line).is_some() {
                 let message = "the agent has not said what it can do".to_owned();
                 return Err((codes::INTERNAL_ERROR, message, None));
             }
@@ -65,9 +65,10 @@ impl Core {
         client_mut(self, connection, |client| client.is_initialized = true);
         let answer = super::capabilities::of_hub(&description);
         self.reply(connection, id, Outcome::Result(answer), None);
-        let may_hear = self.connections.get(&connection).is_some_and(Connection::may_hear_agent);
-        let host = self.host_of(agent).filter(|_| may_hear).and_then(|host| self.hosts.get(&host));
-        for line in host.map(Host::announcements).unwrap_or_default() {
+        let may_hear = self.connections.get(&connection).is_some_and(Connection::receives_broadcasts);
+        let process =
+            self.process_of(agent).filter(|_| may_hear).and_then(|process| self.processes.get(&process));
+        for line in process.map(AgentProcess::broadcasts).unwrap_or_default() {
             self.send(connection, line, None);
         }
         Ok(())
@@ -79,13 +80,13 @@ impl Core {
         let (folder, params) = self.folders(params)?;
         let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else { return Ok(()) };
         self.may_attach(connection, None)?;
-        if let Some(host) = self.ready_host_for(agent, connection, line) {
-            self.open_session(host, folder, &params, (connection, id.clone()));
+        if let Some(process) = self.ready_agent_for(agent, connection, line) {
+            self.open_session(process, folder, &params, (connection, id.clone()));
         }
         Ok(())
     }
 
-    /// Takes a session that only the agent remembers into the hub, with its history.
+    /// Adopts a session that only the agent has, with its history.
     pub(super) fn adopt(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
         self.may_begin()?;
@@ -97,24 +98,24 @@ impl Core {
         let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else { return Ok(()) };
         self.may_attach(connection, None)?;
         let agent_name = self.options.agents.get(agent);
-        let is_same = |session: &&Session| {
-            Some(&session.known.agent) == agent_name && session.agent_session_known() == Some(&*name)
+        let constant_time_eq = |session: &&Session| {
+            Some(&session.info.agent) == agent_name && session.agent_session_known() == Some(&*name)
         };
-        if let Some(known) = self.sessions.values().find(is_same) {
+        if let Some(known) = self.sessions.values().find(constant_time_eq) {
             let message = format!("the hub has this session already, as {}", known.id());
             return Err((codes::INVALID_PARAMS, message, Some(json!({"sessionId": &**known.id()}))));
         }
-        if let Some(host) = self.ready_host_for(agent, connection, line) {
+        if let Some(process) = self.ready_agent_for(agent, connection, line) {
             let client = (connection, id.clone());
-            self.adopt_session(host, folder, name.into_owned(), &resolved, client);
+            self.adopt_session(process, folder, name.into_owned(), &resolved, client);
         }
         Ok(())
     }
 
-    /// Asks the agent about what it remembers itself.
-    pub(super) fn ask_memory(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
+    /// Forwards a request about the sessions that the agent itself has.
+    pub(super) fn query_agent_sessions(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, method, params, line } = request;
-        // `session/unarchive` gets here with a session that the hub does not have, too.
+        // `session/unarchive` also gets here, with a session that the hub does not have.
         self.needs(connection, Role::Admin)?;
         self.may_begin()?;
         if !matches!(method, "session/list" | "session/unarchive") {
@@ -122,9 +123,9 @@ impl Core {
             return Err((codes::INVALID_PARAMS, message, None));
         }
         let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else { return Ok(()) };
-        if let Some(host) = self.ready_host(agent, connection, line) {
-            let purpose = Purpose::Remembered { client: (connection, id.clone()) };
-            self.send_request(host, None, method, params, None, purpose)?;
+        if let Some(process) = self.ready_agent(agent, connection, line) {
+            let purpose = PendingAgentRequest::AgentSessions { client: (connection, id.clone()) };
+            self.send_request(process, None, method, params, None, purpose)?;
         }
         Ok(())
     }
@@ -138,10 +139,10 @@ impl Core {
 
     pub(super) fn may_attach(&self, connection: ConnectionId, id: Option<&SessionId>) -> Result<(), Refusal> {
         let Some(client) = self.connections.get(&connection) else { return Ok(()) };
-        let is_attached = id.is_some_and(|id| client.attachments.contains_key(id));
-        if client.attachments.len() >= ATTACHMENTS && !is_attached {
+        let is_attached = id.is_some_and(|id| client.subscriptions.contains_key(id));
+        if client.subscriptions.len() >= MAX_SUBSCRIPTIONS && !is_attached {
             let message =
-                format!("a connection looks at {ATTACHMENTS} sessions at most; detach from one first");
+                format!("a connection looks at {MAX_SUBSCRIPTIONS} sessions at most; detach from one first");
             return Err((codes::INTERNAL_ERROR, message, None));
         }
         Ok(())
@@ -187,14 +188,14 @@ impl Core {
 
     pub(super) fn same_folder(&self, id: &SessionId, params: Option<&Raw<'_>>) -> Result<(), Refusal> {
         let Some(session) = self.sessions.get(id) else { return Ok(()) };
-        // The folder of another hub's session need not be here.
-        if !session.is_ours && lines::text_of(params, "cwd").as_deref() == Some(&*session.known.folder) {
+        // The folder of another hub's session need not exist on this machine.
+        if !session.is_owned && lines::text_of(params, "cwd").as_deref() == Some(&*session.info.folder) {
             return Ok(());
         }
         let folder = self.folder(params)?;
-        if session.known.folder != folder {
-            let message = format!("at /params/cwd: the session works in {}", session.known.folder);
-            return Err((codes::INVALID_PARAMS, message, Some(json!({"cwd": session.known.folder}))));
+        if session.info.folder != folder {
+            let message = format!("at /params/cwd: the session works in {}", session.info.folder);
+            return Err((codes::INVALID_PARAMS, message, Some(json!({"cwd": session.info.folder}))));
         }
         Ok(())
     }
@@ -217,7 +218,7 @@ impl Core {
             return Ok(());
         }
         let start = match &*policy {
-            "after_message" => return self.seek(connection, id, &session, params),
+            "after_message" => return self.find_message(connection, id, &session, params),
             "full" => Start::Beginning,
             _ => Start::Now,
         };
@@ -225,7 +226,7 @@ impl Core {
         Ok(())
     }
 
-    /// Lets a client look at a session that knows how several do.
+    /// Attaches a client with a history policy of `session/attach`.
     pub(super) fn attach_by_policy(
         &mut self,
         connection: ConnectionId,
@@ -235,8 +236,8 @@ impl Core {
         policy: &str,
     ) {
         let Some(known) = self.sessions.get(session) else { return };
-        let others = known.attached.iter().chain([&connection]).collect::<std::collections::BTreeSet<_>>();
-        let clients: Vec<serde_json::Value> = others
+        let cluster = known.attached.iter().chain([&connection]).collect::<std::collections::BTreeSet<_>>();
+        let clients: Vec<serde_json::Value> = cluster
             .into_iter()
             .filter_map(|id| self.connections.get(id).map(|client| (id, client)))
             .map(|(id, client)| {
@@ -249,15 +250,15 @@ impl Core {
         });
         self.attach(connection, session, start, Some((id.clone(), Outcome::Result(result.to_string()))));
         client_mut(self, connection, |client| {
-            if let Some(attachment) = client.attachments.get_mut(session) {
-                attachment.knows_notices = true;
+            if let Some(subscription) = client.subscriptions.get_mut(session) {
+                subscription.wants_notices = true;
             }
         });
     }
 
     pub(super) fn detach_request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, .. } = request;
-        let Named { session, .. } = self.named(connection, params)?;
+        let TargetSession { session, .. } = self.named(connection, params)?;
         self.detach(connection, &session);
         let result = json!({"sessionId": &*session, "status": "detached"});
         self.reply(connection, id, Outcome::Result(result.to_string()), None);
@@ -272,14 +273,14 @@ impl Core {
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
         }
-        if !self.is_ours(&session) {
-            self.look_on(connection, &session);
+        if !self.is_owner(&session) {
+            self.attach_prompter(connection, &session);
             self.ask_at_prompt(connection, &session);
-            return self.elsewhere(&session, connection, line);
+            return self.forward_to_owner(&session, connection, line);
         }
         let operation = params.and_then(|params| OPERATION_ID.of(params));
         if let Some(operation) = &operation
-            && self.is_repeated(connection, id, &session, operation)
+            && self.is_duplicate(connection, id, &session, operation)
         {
             return Ok(());
         }
@@ -289,25 +290,26 @@ impl Core {
             return Err((codes::INTERNAL_ERROR, message, None));
         }
         let params = params.map_or_else(|| Raw::from(json!({})), Raw::to_shared);
-        let is_held = known.memory.as_ref().is_some_and(Memory::is_busy);
+        let is_held = known.state.as_ref().is_some_and(SessionState::is_busy);
         known.prompts.push_back(Prompt { connection, id: id.clone(), params, operation, redeliveries: 0 });
-        self.states += u64::from(is_held);
-        self.look_on(connection, &session);
+        self.summary_version += u64::from(is_held);
+        self.attach_prompter(connection, &session);
         self.ask_at_prompt(connection, &session);
-        self.run_next(&session);
+        self.run_next_prompt(&session);
         Ok(())
     }
 
-    /// Whoever prompts wants to see what comes of it.
-    fn look_on(&mut self, connection: ConnectionId, session: &SessionId) {
+    /// Attaches the client that prompts, so that it gets the updates of the turn.
+    fn attach_prompter(&mut self, connection: ConnectionId, session: &SessionId) {
         let Some(client) = self.connections.get(&connection) else { return };
-        if !client.attachments.contains_key(session) {
+        if !client.subscriptions.contains_key(session) {
             self.attach(connection, session, Start::Now, None);
         }
     }
 
-    /// Whether a prompt is one that came before: it runs once.
-    pub(super) fn is_repeated(
+    /// Returns whether a prompt is a duplicate of an earlier one with the same idempotency key. A prompt runs once,
+    /// however often it is sent.
+    pub(super) fn is_duplicate(
         &mut self,
         connection: ConnectionId,
         id: &RequestId<'static>,
@@ -315,14 +317,14 @@ impl Core {
         operation: &str,
     ) -> bool {
         let Some(known) = self.sessions.get_mut(session) else { return false };
-        let is_same = |name: &Option<String>| name.as_deref() == Some(operation);
-        if let Some(prompt) = known.prompts.iter_mut().find(|prompt| is_same(&prompt.operation)) {
+        let constant_time_eq = |name: &Option<String>| name.as_deref() == Some(operation);
+        if let Some(prompt) = known.prompts.iter_mut().find(|prompt| constant_time_eq(&prompt.operation)) {
             let before = std::mem::replace(&mut prompt.connection, connection);
             let before = (before, std::mem::replace(&mut prompt.id, id.clone()));
             self.supersede(&before);
             return true;
         }
-        match known.memory.as_ref().and_then(|memory| memory.operation(operation)).cloned() {
+        match known.state.as_ref().and_then(|state| state.operation(operation)).cloned() {
             None => false,
             Some(known) => {
                 match known.outcome {
@@ -330,8 +332,8 @@ impl Core {
                         let outcome = self.of_turn(connection, outcome, known.ended.as_deref());
                         self.reply(connection, id, outcome, None);
                     }
-                    // It is at work: who asked last gets the answer.
-                    None => self.redirect(session, operation, (connection, id.clone())),
+                    // The prompt is running: the client that sent it last gets the response.
+                    None => self.reassign_prompt(session, operation, (connection, id.clone())),
                 }
                 true
             }
@@ -341,8 +343,8 @@ impl Core {
     pub(super) fn close(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
         let session = self.named(connection, params)?.root("a sub-agent is not closed by itself")?;
-        if !self.is_ours(&session) {
-            return self.elsewhere(&session, connection, line);
+        if !self.is_owner(&session) {
+            return self.forward_to_owner(&session, connection, line);
         }
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
@@ -352,42 +354,42 @@ impl Core {
         Ok(())
     }
 
-    /// Ends a session for all.
+    /// Closes a session for all clients.
     pub(super) fn end_session(&mut self, connection: ConnectionId, session: &SessionId) {
         let by = self.author(connection);
         self.cancel_prompts(session);
         self.cancel_questions(session, &by);
         let Some(known) = self.sessions.get(session) else { return };
-        let (host, agent_session) = (known.host, known.agent_session().map(str::to_owned));
-        let is_busy = known.memory.as_ref().is_some_and(Memory::is_busy);
+        let (process, agent_session) = (known.process, known.agent_session().map(str::to_owned));
+        let is_busy = known.state.as_ref().is_some_and(SessionState::is_busy);
         self.note(session, &HubRecord::Closed(ActRecord::new().by(by)));
-        if let (Some(host), Some(agent_session)) = (host, &agent_session) {
-            self.tell_host(
-                host,
+        if let (Some(process), Some(agent_session)) = (process, &agent_session) {
+            self.ask_agent(
+                process,
                 session,
                 "session/close",
                 &json!({"sessionId": agent_session}),
-                Purpose::Close,
+                PendingAgentRequest::Close,
             );
-            self.leave(host, session);
-            self.leave_unresponsive(host, session, agent_session);
+            self.release_process(process, session);
+            self.leave_unresponsive(process, session, agent_session);
         }
         if let (true, Some(agent_session)) = (is_busy, agent_session) {
             let update = r#"{"sessionUpdate":"state_update","state":"idle","stopReason":"cancelled"}"#;
             let _ = self.append(session, Channel::ToClient, lines::update(&agent_session, update));
         }
         let Some(known) = self.sessions.get_mut(session) else { return };
-        known.host = None;
-        known.is_waking = false;
+        known.process = None;
+        known.is_resuming = false;
         known.cancelled_at = None;
         known.is_unresponsive = false;
-        self.states += 1;
+        self.summary_version += 1;
         let Some(known) = self.sessions.get(session) else { return };
         let attached: Vec<ConnectionId> = known.attached.iter().copied().collect();
         for connection in attached {
-            self.leave_when_seen(connection, session);
+            self.detach_when_delivered(connection, session);
         }
-        self.output.push_back(Output::Rest { session: Arc::clone(session) });
+        self.output.push_back(Output::CloseLog { session: Arc::clone(session) });
     }
 
     pub(super) fn delete(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
@@ -396,7 +398,7 @@ impl Core {
         let session =
             match named.and_then(|named| named.root("a sub-agent goes with the session that started it")) {
                 Ok(session) => session,
-                // What is not there is deleted.
+                // Deleting a session that does not exist succeeds.
                 Err((codes::RESOURCE_NOT_FOUND, ..)) => {
                     self.reply(connection, id, Outcome::Result("{}".to_owned()), None);
                     return Ok(());
@@ -404,52 +406,55 @@ impl Core {
                 Err(refusal) => return Err(refusal),
             };
         self.may_delete(connection, &session)?;
-        if !self.is_ours(&session) {
-            return self.elsewhere(&session, connection, line);
+        if !self.is_owner(&session) {
+            return self.forward_to_owner(&session, connection, line);
         }
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
         }
         let known = self.sessions.get(&session);
-        let (host, agent_session) =
-            known.map_or((None, None), |known| (known.host, known.agent_session().map(str::to_owned)));
+        let (process, agent_session) =
+            known.map_or((None, None), |known| (known.process, known.agent_session().map(str::to_owned)));
         self.end_session(connection, &session);
-        if let (Some(host), Some(agent_session)) = (host, agent_session) {
-            self.tell_host(
-                host,
+        if let (Some(process), Some(agent_session)) = (process, agent_session) {
+            self.ask_agent(
+                process,
                 &session,
                 "session/delete",
                 &json!({"sessionId": agent_session}),
-                Purpose::Close,
+                PendingAgentRequest::Close,
             );
         }
         self.reply(connection, id, Outcome::Result("{}".to_owned()), None);
-        self.forget(&session);
+        self.discard_session(&session);
         Ok(())
     }
 
-    /// Checks that a client may delete a session: one that is only shared with it stays.
+    /// Checks that a client may delete a session. A session that is only shared with it may not be deleted.
     fn may_delete(&self, connection: ConnectionId, session: &SessionId) -> Result<(), Refusal> {
         let (Some(client), Some(known)) = (self.connections.get(&connection), self.sessions.get(session))
         else {
             return Ok(());
         };
-        // What another hub passed on was checked there, where the token and its shares are.
-        if client.guest.is_some() || client.who.role >= Role::Admin || known.is_started_by(&client.who) {
+        // A forwarded request was checked by the hub of the client, which has the token and its shares.
+        if client.forwarded_key.is_some()
+            || client.identity.role >= Role::Admin
+            || known.is_started_by(&client.identity)
+        {
             return Ok(());
         }
-        let role = client.who.role.to_string();
+        let role = client.identity.role.to_string();
         let message =
             format!("a token with the role {role} may delete the sessions that it started, and no others");
         Err((super::FORBIDDEN, message, Some(json!({"role": role, "needs": Role::Admin.to_string()}))))
     }
 
-    /// Gives a session another name. An agent that keeps none leaves that to the log.
+    /// Renames a session. If the agent keeps no titles, the title is recorded in the log.
     pub(super) fn set_title(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        let Named { session, child } = self.named(connection, params)?;
-        if !self.is_ours(&session) {
-            return self.elsewhere(&session, connection, line);
+        let TargetSession { session, child } = self.named(connection, params)?;
+        if !self.is_owner(&session) {
+            return self.forward_to_owner(&session, connection, line);
         }
         if child.is_some() || self.agent_keeps_titles(&session) {
             return self.forward(request);
@@ -476,50 +481,50 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the agent of a session says that it gives sessions names itself.
+    /// Returns whether the agent of a session keeps titles itself.
     fn agent_keeps_titles(&self, session: &SessionId) -> bool {
-        let agent = self.sessions.get(session).map(|session| &session.known.agent);
-        let place = self.options.agents.iter().position(|known| Some(known) == agent);
-        let description = place.and_then(|place| self.descriptions.get(place)?.as_deref());
+        let agent = self.sessions.get(session).map(|session| &session.info.agent);
+        let offset = self.options.agents.iter().position(|known| Some(known) == agent);
+        let description = offset.and_then(|offset| self.descriptions.get(offset)?.as_deref());
         description.is_some_and(super::capabilities::has_titles)
     }
 
-    /// Everything else goes to the agent.
+    /// Forwards any other request to the agent.
     pub(super) fn forward(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, method, params, line } = request;
         self.may_begin()?;
-        // Whatever it is: no agent is to be led out of the folders in which sessions may work.
+        // Independent of the method: an agent must not get folders outside those in which sessions may work.
         self.more_folders(params)?;
         let client = (connection, id.clone());
         if lines::text_of(params, "sessionId").is_none() {
             let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else {
                 return Ok(());
             };
-            if let Some(host) = self.ready_host(agent, connection, line) {
-                let purpose = Purpose::Forwarded { session: None, client };
-                self.send_request(host, None, method, params, None, purpose)?;
+            if let Some(process) = self.ready_agent(agent, connection, line) {
+                let purpose = PendingAgentRequest::Forwarded { session: None, client };
+                self.send_request(process, None, method, params, None, purpose)?;
             }
             return Ok(());
         }
-        let Named { session, child } = self.named(connection, params)?;
+        let TargetSession { session, child } = self.named(connection, params)?;
         let mut resolved = None;
         if method == "session/fork" {
             self.may_attach(connection, None)?;
             self.same_folder(&session, params)?;
-            if self.is_ours(&session) {
+            if self.is_owner(&session) {
                 resolved = Some(self.folders(params)?.1);
             }
         }
         let params = resolved.as_ref().or(params);
-        if !self.is_ours(&session) {
-            return self.elsewhere(&session, connection, line);
+        if !self.is_owner(&session) {
+            return self.forward_to_owner(&session, connection, line);
         }
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
         }
-        if !self.awake(&session) {
+        if !self.ensure_agent(&session) {
             if let Some(known) = self.sessions.get_mut(&session)
-                && (known.is_waking || known.host.is_some() || known.parked.is_some())
+                && (known.is_resuming || known.process.is_some() || known.parked.is_some())
                 && known.waiting.len() < WAITING
             {
                 known.waiting.push_back((connection, Arc::clone(line)));
@@ -530,16 +535,16 @@ impl Core {
             return Ok(());
         }
         let Some(known) = self.sessions.get(&session) else { return Ok(()) };
-        let (Some(host), Some(own)) = (known.host, known.agent_session().map(str::to_owned)) else {
+        let (Some(process), Some(own)) = (known.process, known.agent_session().map(str::to_owned)) else {
             return Ok(());
         };
         let name = child.unwrap_or(own);
         let purpose = match (method, params) {
             ("session/fork", Some(params)) => {
-                Purpose::Fork { params: params.to_shared(), of: Arc::clone(&session), client }
+                PendingAgentRequest::Fork { params: params.to_shared(), of: Arc::clone(&session), client }
             }
-            _ => Purpose::Forwarded { session: Some(Arc::clone(&session)), client },
+            _ => PendingAgentRequest::Forwarded { session: Some(Arc::clone(&session)), client },
         };
-        self.send_request(host, Some(&session), method, params, Some(&name), purpose)
+        self.send_request(process, Some(&session), method, params, Some(&name), purpose)
     }
 }

@@ -1,4 +1,4 @@
-//! How a hub gets in at NATS servers, and what is said where it does not.
+//! Connecting and authenticating to NATS servers.
 
 use std::error::Error;
 use std::path::Path;
@@ -8,15 +8,16 @@ use async_nats::rustls::pki_types::CertificateDer;
 use async_nats::rustls::pki_types::pem::PemObject;
 use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, ServerError};
 
-use super::server::{REQUEST, in_words, locked};
-use crate::log::servers::{JetStreamOptions, LogError};
+use super::server::{REQUEST, error_text, locked};
+use crate::log::jetstream_options::{JetStreamOptions, LogError};
 
-/// The oldest version that is known to work.
+/// The oldest supported server version.
 const OLDEST: (u64, u64) = (2, 9);
-/// How servers begin to say that somebody may not do something.
+/// Beginning of the servers' message about missing permissions.
 const VIOLATION: &str = "Permissions Violation";
 
-/// What the servers do not let this hub do. They say so beside what was asked for, which gets no answer.
+/// Permissions that the servers refused. They report refusals as separate events; the refused operation itself gets no
+/// response.
 #[derive(Clone, Default)]
 pub(super) struct Refusals(Arc<Mutex<Option<String>>>);
 
@@ -29,19 +30,19 @@ impl Refusals {
         }
     }
 
-    /// What they refused since this was last asked, in their words.
+    /// Takes the last refusal, in the words of the server.
     pub(super) fn news(&self) -> Option<String> {
         locked(&self.0).take()
     }
 
-    /// The same for who starts a hub.
+    /// Takes the last refusal as an error for the operator.
     pub(super) fn error(&self) -> Option<LogError> {
         let problem = format!("the NATS server does not let the hub do what it needs: {}", self.news()?);
         Some(LogError::new(problem, "give its user the permissions that docs/cluster.md lists"))
     }
 }
 
-/// Connects to the servers. What they do not let this hub do is known afterwards.
+/// Connects to the servers. Refusals are collected from then on.
 pub(super) async fn connect(options: &JetStreamOptions) -> Result<(Client, Refusals), LogError> {
     let servers = addresses(&options.servers)?;
     let refusals = Refusals::default();
@@ -71,10 +72,10 @@ fn not_connected(servers: &str, error: &ConnectError) -> LogError {
             format!("the NATS server at {servers} refuses the credentials"),
             "give others with --log-credentials FILE or in SWITCHBOARD_LOG_CREDENTIALS: a credentials file, USER:PASSWORD, or a token",
         ),
-        ConnectErrorKind::Tls => not_secure(servers, &in_words(error)),
-        _ if is_of_tls(error) => not_secure(servers, &in_words(error)),
+        ConnectErrorKind::Tls => not_secure(servers, &error_text(error)),
+        _ if is_of_tls(error) => not_secure(servers, &error_text(error)),
         _ => LogError::new(
-            format!("no NATS server answers at {servers}: {}", in_words(error)),
+            format!("no NATS server answers at {servers}: {}", error_text(error)),
             "start one with `nats-server --jetstream`, or give another address with --log nats://HOST:PORT",
         ),
     }
@@ -87,14 +88,14 @@ fn not_secure(servers: &str, reason: &str) -> LogError {
     )
 }
 
-/// Whether something is wrong with what makes a connection secure; the client takes it for one that broke.
+/// Returns whether an error concerns TLS. The client library reports such an error as a broken connection.
 fn is_of_tls(error: &(dyn Error + 'static)) -> bool {
     let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
     let inner = inner.and_then(|inner| inner.downcast_ref::<async_nats::rustls::Error>());
     inner.is_some() || error.source().is_some_and(is_of_tls)
 }
 
-/// A file without certificates would be one that trusts nobody.
+/// Checks that a file contains certificates. Without any, no server would be trusted.
 fn check_certificates(file: &Path) -> Result<(), LogError> {
     let found = CertificateDer::pem_file_iter(file).map(|mut certificates| certificates.next());
     let reason = match found {
@@ -122,7 +123,7 @@ fn addresses(text: &str) -> Result<Vec<ServerAddr>, LogError> {
             return Err(bad("it names no host"));
         }
         if parsed.has_user_pass() {
-            // Others can read the command line.
+            // The command line is visible to other users.
             let hint = "give them with --log-credentials FILE or in SWITCHBOARD_LOG_CREDENTIALS";
             return Err(LogError::new("the address of a NATS server has credentials in it", hint));
         }
@@ -134,7 +135,7 @@ fn addresses(text: &str) -> Result<Vec<ServerAddr>, LogError> {
 fn with_credentials(options: ConnectOptions, credentials: Option<&str>) -> Result<ConnectOptions, LogError> {
     let Some(text) = credentials.map(str::trim).filter(|text| !text.is_empty()) else { return Ok(options) };
     if text.contains("BEGIN NATS USER JWT") {
-        // The client wants an end of line behind the last one, too.
+        // The client library requires a line break after the last line.
         return options.credentials(&format!("{text}\n")).map_err(|error| {
             LogError::new(
                 format!("the NATS credentials cannot be read: {error}"),

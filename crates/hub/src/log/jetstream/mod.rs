@@ -1,22 +1,22 @@
-//! The logs of the sessions in a stream of NATS JetStream, which several hubs share. A record is safe when the servers have
-//! acknowledged it. Each message carries the number of the one before it in its session, so that of two hubs that write one
-//! session the servers refuse the second. The store has a copy of everything, from which is read, searched and folded; it can
-//! be made anew at any time.
+//! Log in a NATS JetStream stream that several hubs share. A record is durable when the servers have acknowledged it.
+//! Each message carries the expected sequence of its predecessor in the session, so the servers refuse the second of
+//! two concurrent writers. The store has a copy of everything for reading, search and folding; it can be rebuilt at any
+//! time.
 
 mod access;
-mod echo;
-mod follow;
-mod lease;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod measure;
+mod bench;
+mod follow;
+mod lease;
 mod message;
-mod reading;
+mod mirror;
+mod read_back;
 mod server;
+mod stream_reader;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
-mod view;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -29,18 +29,19 @@ use switchboard_transport::ProcessLease;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use self::echo::Echo;
 use self::follow::Follower;
-use self::lease::{Lease, Taken};
+use self::lease::{Lease, LeaseOutcome};
 use self::message::{Outgoing, messages};
-use self::server::{NotWritten, Server, in_words, locked};
+use self::read_back::ReadBack;
+use self::server::{PublishFailure, Server, error_text, locked};
 use super::{
-    Beginning, Begun, JetStreamOptions, Later, LocalLog, LogError, Prepared, SessionLog, SharedLog, blocking,
+    BoxFuture, CreatedLog, JetStreamOptions, LocalLog, LogError, NewSession, Prepared, SessionLog, SharedLog,
+    blocking,
 };
-use crate::core::{HubAbout, Known, SessionId};
+use crate::core::{HubInfo, SessionId, SessionInfo};
 use crate::service::Event;
 
-/// How often another id is tried for a session, should there be one of that name.
+/// Maximum number of attempts to find an unused session id.
 const TRIES: usize = 8;
 
 /// NATS servers that keep the logs of hubs.
@@ -68,36 +69,37 @@ impl std::fmt::Debug for JetStream {
 }
 
 impl JetStream {
-    /// Connects to the servers, and sees to it that they have what is needed.
+    /// Connects to the servers and creates the stream and the buckets if necessary. Fails with a hint if the servers
+    /// cannot be used.
     pub async fn connect(options: &JetStreamOptions) -> Result<Self, LogError> {
         Ok(JetStream { server: Arc::new(Server::connect(options).await?) })
     }
 
-    /// Brings a store up to what the servers have. Progress is told as how many messages were read, of how many.
+    /// Updates a store from the servers. `progress` gets the number of messages read and the total.
     pub async fn catch_up(
         &self,
         store: &Store,
         progress: impl FnMut(u64, u64) + Send,
     ) -> Result<(), LogError> {
-        view::catch_up(&self.server, store, progress).await.map_err(|error| self.server.explain(error))
+        mirror::catch_up(&self.server, store, progress).await.map_err(|error| self.server.explain(error))
     }
 
-    /// What a hub writes its logs with. Its store is one that has [caught up](JetStream::catch_up).
+    /// Returns the log of a hub. The store must be [up to date](JetStream::catch_up).
     pub fn open(self, store: Store) -> SharedLog {
         SharedLog(Box::new(JetStreamLog::new(self.server, store)))
     }
 
-    /// Makes the copy in a store anew from what the servers have. No hub may use the store meanwhile.
+    /// Rebuilds the copy in a store from the servers. No hub may use the store meanwhile.
     pub async fn rebuild(
         &self,
         store: &Store,
         progress: impl FnMut(u64, u64) + Send,
     ) -> Result<(), LogError> {
-        view::forget(&self.server, store).await?;
+        mirror::forget(&self.server, store).await?;
         self.catch_up(store, progress).await
     }
 
-    /// Deletes a session, at the servers and in the store, unless a hub writes it. Gives whether it is gone.
+    /// Deletes a session on the servers and in the store, unless a hub owns it. Returns whether it was deleted.
     pub async fn delete_unwritten(&self, store: &Store, session: &str) -> Result<bool, LogError> {
         let failed = |reason: String| {
             let reason = self.server.refused().unwrap_or(reason);
@@ -113,42 +115,42 @@ impl JetStream {
     }
 }
 
-/// Writes the logs into the stream, and what is safe there into the store.
+/// Writes the logs to the stream, and durable records to the store.
 struct JetStreamLog {
     server: Arc<Server>,
     local: Arc<Mutex<LocalLog>>,
-    /// The sessions that this hub writes.
+    /// The sessions that this hub owns.
     writers: Arc<Mutex<Writers>>,
-    /// What is not safe yet.
+    /// Records that are not durable yet.
     unwritten: BTreeMap<SessionId, Vec<Record>>,
-    /// The right to write them, and the name of this launch.
+    /// The lease of this hub.
     lease: Arc<Lease>,
-    /// What has come back of what was written.
-    echo: Echo,
-    /// What follows the other hubs.
+    /// Reads this hub's own messages back.
+    read_back: ReadBack,
+    /// Tasks that follow the other hubs.
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// The sessions that this hub writes.
+/// The sessions that this hub owns.
 #[derive(Debug, Default)]
 struct Writers {
     known: HashMap<SessionId, Writer>,
-    /// Those that it does not write any more, though nobody has told the hub so yet, and why.
+    /// Sessions that this hub has lost, with the reasons, until the hub has been told.
     lost: Vec<(SessionId, String)>,
-    /// Those of which its last message may have been taken by the servers though it was told otherwise, or nothing.
-    unsure: HashSet<SessionId>,
+    /// Sessions whose last message the servers may have accepted without an acknowledgement.
+    uncertain: HashSet<SessionId>,
 }
 
-/// Where a session is continued.
+/// Write position of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Writer {
-    /// The number of its next record.
+    /// Number of the next record.
     next: u64,
-    /// The number of its last message in the stream; 0 where there is none.
+    /// Stream sequence of the last message; 0 if there is none.
     last: u64,
-    /// The number of the message with which this hub has taken it; 0 where it has begun it.
+    /// Stream sequence of the message with which this hub took over; 0 if it has created the session.
     taken: u64,
-    /// The number under which this hub has taken it.
+    /// Fencing token of this hub for the session.
     fence: u64,
 }
 
@@ -157,9 +159,9 @@ impl JetStreamLog {
         server.watch();
         let writers = Arc::<Mutex<Writers>>::default();
         let name: Arc<str> = server.unique_name().into();
-        let from = view::Place::read(&store).map_or(0, |place| place.sequence);
+        let from = mirror::MirrorPosition::read(&store).map_or(0, |position| position.sequence);
         JetStreamLog {
-            echo: Echo::begin(Arc::clone(&server), Arc::clone(&name), Arc::clone(&writers), from),
+            read_back: ReadBack::begin(Arc::clone(&server), Arc::clone(&name), Arc::clone(&writers), from),
             local: Arc::new(Mutex::new(LocalLog::new(store))),
             unwritten: BTreeMap::new(),
             lease: Lease::begin(Arc::clone(&server), name, Arc::clone(&writers)),
@@ -169,15 +171,15 @@ impl JetStreamLog {
         }
     }
 
-    /// Why this hub does not write a session.
+    /// Returns the reason why this hub does not own a session.
     fn why_not(&self, session: &SessionId) -> String {
         let mut writers = locked(&self.writers);
         let lost = writers.lost.iter().position(|(lost, _)| lost == session);
-        let lost = lost.map(|place| writers.lost.swap_remove(place).1);
+        let lost = lost.map(|position| writers.lost.swap_remove(position).1);
         lost.or_else(|| self.server.problem()).unwrap_or_else(|| "the log was not read yet".to_owned())
     }
 
-    /// This hub writes a session no more.
+    /// Ends the ownership of a session.
     fn forget(&mut self, session: &SessionId) {
         self.unwritten.remove(session);
         if let Some(writer) = locked(&self.writers).known.remove(session) {
@@ -185,7 +187,7 @@ impl JetStreamLog {
         }
     }
 
-    /// Something is wrong with a session: what is known of it is found out anew before it is written again.
+    /// Gives up a session after an error. Its state is determined again before the next write.
     fn give_up(&mut self, session: &SessionId) {
         self.forget(session);
         locked(&self.local).rest(session);
@@ -193,7 +195,7 @@ impl JetStreamLog {
 }
 
 impl SessionLog for JetStreamLog {
-    fn begin(&self, beginning: Beginning) -> Later<'static, Result<Begun, String>> {
+    fn begin(&self, beginning: NewSession) -> BoxFuture<'static, Result<CreatedLog, String>> {
         let server = Arc::clone(&self.server);
         let local = Arc::clone(&self.local);
         let (lease, writers) = (Arc::clone(&self.lease), Arc::clone(&self.writers));
@@ -202,7 +204,7 @@ impl SessionLog for JetStreamLog {
                 return Err(problem);
             }
             let description = |began: i64| {
-                let Beginning { agent, owner, folder, starter: _ } = &beginning;
+                let NewSession { agent, owner, folder, starter: _ } = &beginning;
                 json!({"agent": agent, "owner": owner, "folder": folder, "began": began}).to_string()
             };
             for _ in 0..TRIES {
@@ -213,15 +215,17 @@ impl SessionLog for JetStreamLog {
                 let taken = match &made {
                     Ok(_) => lease.take(&id).await,
                     Err(error) if error.kind() == CreateErrorKind::AlreadyExists => {
-                        Ok(Taken::There("".into()))
+                        Ok(LeaseOutcome::HeldBy("".into()))
                     }
-                    Err(error) => Err(format!("no session can be begun: {}", server.fault(&in_words(error)))),
+                    Err(error) => {
+                        Err(format!("no session can be begun: {}", server.fault(&error_text(error))))
+                    }
                 };
-                if let Ok(Taken::Here(fence)) = taken {
+                if let Ok(LeaseOutcome::Acquired(fence)) = taken {
                     locked(&writers).known.insert(id, Writer { next: 0, last: 0, taken: 0, fence });
                     return Ok(begun);
                 }
-                // It stays nowhere.
+                // The incomplete session is removed.
                 locked(&local).begun(begun);
                 let removed = locked(&local).remove(&id);
                 removed.await;
@@ -231,7 +235,7 @@ impl SessionLog for JetStreamLog {
         })
     }
 
-    fn begun(&mut self, begun: Begun) -> Known {
+    fn begun(&mut self, begun: CreatedLog) -> SessionInfo {
         locked(&self.local).begun(begun)
     }
 
@@ -260,7 +264,7 @@ impl SessionLog for JetStreamLog {
         Ok(())
     }
 
-    fn commit(&mut self) -> Later<'_, Vec<(SessionId, String)>> {
+    fn commit(&mut self) -> BoxFuture<'_, Vec<(SessionId, String)>> {
         let unwritten = std::mem::take(&mut self.unwritten);
         let (server, name) = (Arc::clone(&self.server), Arc::clone(&self.lease.name));
         Box::pin(async move {
@@ -275,7 +279,7 @@ impl SessionLog for JetStreamLog {
             let written = unwritten.into_iter().map(|(session, records)| {
                 let writer = locked(&self.writers).known.get(&session).copied();
                 let why_not = writer.is_none().then(|| self.why_not(&session));
-                let (server, name, echo, writers) = (&server, &name, &self.echo, &self.writers);
+                let (server, name, read_back, writers) = (&server, &name, &self.read_back, &self.writers);
                 async move {
                     let Some(Writer { next, mut last, taken, fence }) = writer else {
                         let reason = why_not.clone().unwrap_or_default();
@@ -288,19 +292,19 @@ impl SessionLog for JetStreamLog {
                                 written.push((last, sequence));
                                 last = sequence;
                             }
-                            Err(NotWritten::Overtaken) => {
+                            Err(PublishFailure::Conflict) => {
                                 let reason = "another hub has gone on with it".to_owned();
                                 return (session, records, Err(reason));
                             }
-                            Err(NotWritten::Unknown(reason)) => return (session, records, Err(reason)),
+                            Err(PublishFailure::Unknown(reason)) => return (session, records, Err(reason)),
                         }
                     }
                     if server.is_replicated()
-                        && let Err(reason) = echo.has(server, &session, &written).await
+                        && let Err(reason) = read_back.has(server, &session, &written).await
                     {
                         return (session, records, Err(reason));
                     }
-                    // What has come back may have shown that another one was faster.
+                    // Reading back may have shown that another hub was faster.
                     if locked(writers).known.get(&session).is_none_or(|known| known.fence != fence) {
                         return (session, records, Err("another hub has gone on with it".to_owned()));
                     }
@@ -320,7 +324,7 @@ impl SessionLog for JetStreamLog {
                 });
                 match kept {
                     Ok(writer) => {
-                        // It may have been lost meanwhile.
+                        // The ownership may have been lost meanwhile.
                         let mut writers = locked(&self.writers);
                         let known = writers.known.get_mut(&session);
                         if let Some(known) = known.filter(|known| known.fence == writer.fence) {
@@ -329,7 +333,7 @@ impl SessionLog for JetStreamLog {
                     }
                     Err(reason) => {
                         self.give_up(&session);
-                        locked(&self.writers).unsure.insert(Arc::clone(&session));
+                        locked(&self.writers).uncertain.insert(Arc::clone(&session));
                         failed.push((session, reason));
                     }
                 }
@@ -343,20 +347,20 @@ impl SessionLog for JetStreamLog {
         })
     }
 
-    fn prepare(&mut self, session: &SessionId) -> Later<'static, Result<Prepared, String>> {
+    fn prepare(&mut self, session: &SessionId) -> BoxFuture<'static, Result<Prepared, String>> {
         let (server, lease) = (Arc::clone(&self.server), Arc::clone(&self.lease));
         let (local, writers) = (Arc::clone(&self.local), Arc::clone(&self.writers));
         let session = Arc::clone(session);
         Box::pin(async move {
             if locked(&writers).known.contains_key(&session) {
-                return Ok(Prepared::Here);
+                return Ok(Prepared::Owned);
             }
             if let Some(problem) = server.problem() {
                 return Err(problem);
             }
             let fence = match lease.take(&session).await? {
-                Taken::There(hub) => return Ok(Prepared::There(hub)),
-                Taken::Here(fence) => fence,
+                LeaseOutcome::HeldBy(hub) => return Ok(Prepared::OwnedBy(hub)),
+                LeaseOutcome::Acquired(fence) => fence,
             };
             let taken = take_over(&server, &local, &session, (&lease.name, fence)).await;
             match taken {
@@ -364,7 +368,7 @@ impl SessionLog for JetStreamLog {
                     let mut writers = locked(&writers);
                     writers.lost.retain(|(lost, _)| *lost != session);
                     writers.known.insert(session, writer);
-                    Ok(Prepared::Here)
+                    Ok(Prepared::Owned)
                 }
                 Err(reason) => {
                     lease.release(&session, fence);
@@ -378,13 +382,13 @@ impl SessionLog for JetStreamLog {
         locked(&self.local).rest(session);
     }
 
-    fn remove(&mut self, session: &SessionId) -> Later<'static, ()> {
+    fn remove(&mut self, session: &SessionId) -> BoxFuture<'static, ()> {
         self.forget(session);
         let removed = locked(&self.local).remove(session);
         let (server, session) = (Arc::clone(&self.server), Arc::clone(session));
         Box::pin(async move {
             removed.await;
-            // One that cannot be deleted now comes back with the next start, where the user can.
+            // A session that cannot be deleted now reappears with the next start, where the user can delete it.
             if let Err(reason) = server.remove(&session).await {
                 server.fault(&reason);
             }
@@ -403,8 +407,8 @@ impl SessionLog for JetStreamLog {
         Some(self.lease.processes.clone())
     }
 
-    fn follow(&mut self, about: HubAbout, events: mpsc::Sender<Event>) {
-        self.lease.tell(about);
+    fn follow(&mut self, info: HubInfo, events: mpsc::Sender<Event>) {
+        self.lease.set_info(info);
         let follower = Arc::new(Follower {
             name: Arc::clone(&self.lease.name),
             server: Arc::clone(&self.server),
@@ -418,7 +422,7 @@ impl SessionLog for JetStreamLog {
         self.tasks.push(tokio::spawn(follower.requests()));
     }
 
-    fn hubs(&self) -> Vec<(Arc<str>, HubAbout)> {
+    fn hubs(&self) -> Vec<(Arc<str>, HubInfo)> {
         self.lease.hubs()
     }
 
@@ -430,24 +434,24 @@ impl SessionLog for JetStreamLog {
         lost
     }
 
-    fn release(&mut self, session: &SessionId) -> Later<'static, ()> {
+    fn release(&mut self, session: &SessionId) -> BoxFuture<'static, ()> {
         self.give_up(session);
         let lease = Arc::clone(&self.lease);
-        Box::pin(async move { lease.let_go().await })
+        Box::pin(async move { lease.flush_releases().await })
     }
 
-    fn pass_on(&self, hub: &str, ticket: u64, message: &str) -> Later<'static, Option<String>> {
+    fn forward_line(&self, hub: &str, ticket: u64, message: &str) -> BoxFuture<'static, Option<String>> {
         let (server, hub, message) = (Arc::clone(&self.server), hub.to_owned(), message.to_owned());
         let key = format!("{}.{ticket}", self.lease.name);
-        Box::pin(async move { server.pass_on(&hub, key, message).await })
+        Box::pin(async move { server.forward_line(&hub, key, message).await })
     }
 
-    fn answer(&self, inbox: String, text: String) -> Later<'static, ()> {
+    fn answer(&self, inbox: String, text: String) -> BoxFuture<'static, ()> {
         let server = Arc::clone(&self.server);
         Box::pin(async move { server.answer(inbox, text).await })
     }
 
-    fn close(self: Box<Self>) -> Later<'static, ()> {
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             for task in &self.tasks {
                 task.abort();
@@ -463,15 +467,15 @@ impl SessionLog for JetStreamLog {
     }
 }
 
-/// Begins to write a session that this hub has taken: whoever wrote it before is refused from here on, and the store has
-/// everything that there is until here.
+/// Takes over a session that this hub has acquired: fences off the previous owner, and updates the copy in the store up
+/// to that point.
 async fn take_over(
     server: &Server,
     local: &Arc<Mutex<LocalLog>>,
     session: &SessionId,
     (hub, fence): (&str, u64),
 ) -> Result<Writer, String> {
-    // What is known of it, should somebody have written at the same moment.
+    // Number of records that are known to exist, in case another hub wrote at the same moment.
     let mut known = 0;
     for _ in 0..TRIES {
         let last = server.last(session).await.map_err(|reason| server.fault(&reason))?;
@@ -480,7 +484,7 @@ async fn take_over(
             Some(message) => {
                 let end = message::end(&message.headers)
                     .ok_or_else(|| format!("message {} of the stream is not of a hub", message.sequence))?;
-                // This hub was slow: whoever came after it must not be written behind.
+                // This hub was slow: a later owner exists, and must not be overtaken.
                 if message::fence(&message.headers).is_some_and(|last| last > fence) {
                     return Err("another hub has gone on with it; try again later".to_owned());
                 }
@@ -489,11 +493,11 @@ async fn take_over(
         };
         let taken = match server.publish(session, &Outgoing::taking_over(next), (hub, fence), last).await {
             Ok(taken) => taken,
-            // Who wrote before has just done so once more.
-            Err(NotWritten::Overtaken) => continue,
-            Err(NotWritten::Unknown(reason)) => return Err(reason),
+            // The previous owner has written once more.
+            Err(PublishFailure::Conflict) => continue,
+            Err(PublishFailure::Unknown(reason)) => return Err(reason),
         };
-        // Servers of a cluster may let two through that come at once.
+        // Servers of a cluster may accept two concurrent messages.
         known = server.end_between(session, last, taken).await?.max(next);
         if known > next {
             continue;
@@ -501,11 +505,11 @@ async fn take_over(
         let mut next = next;
         let mut length = locked(local).length(session)?;
         if length != next {
-            // Where two wrote at once the last message need not be the one that goes furthest.
-            next = view::copy(server, local, session, taken).await?.end.max(next);
+            // After concurrent writes, the last message need not be the one with the most records.
+            next = mirror::copy(server, local, session, taken).await?.end.max(next);
             length = locked(local).length(session)?;
         }
-        // What came from others may not be written yet.
+        // Records of other hubs may not be written yet.
         let _ = locked(local).write();
         if length != next {
             return Err(format!(
@@ -517,11 +521,11 @@ async fn take_over(
     Err("another hub goes on writing it; try again later".to_owned())
 }
 
-/// Whose a session is, as the bucket has it.
-fn description(id: &str, text: &[u8]) -> Option<Known> {
+/// Parses the metadata of a session from the bucket.
+fn description(id: &str, text: &[u8]) -> Option<SessionInfo> {
     let value: Value = serde_json::from_slice(text).ok()?;
     let word = |key: &str| value.get(key)?.as_str().map(str::to_owned);
-    Some(Known {
+    Some(SessionInfo {
         id: id.into(),
         agent: word("agent")?,
         agent_session: String::new(),

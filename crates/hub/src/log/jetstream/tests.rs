@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use super::message::messages;
 use super::{JetStream, JetStreamOptions, LogError};
 use crate::core::SessionId;
-use crate::log::suite::{self, Place};
-use crate::log::{Beginning, Later, Prepared, SessionLog, SharedLog, known, load};
+use crate::log::contract::{self, LogBackend};
+use crate::log::{BoxFuture, NewSession, Prepared, SessionLog, SharedLog, load, stored_sessions};
 
 /// A server, and hubs whose stores are new each time: what they know they know from the server.
 pub(super) struct Servers {
@@ -53,8 +53,8 @@ pub(super) fn new_store() -> (Store, TempDir) {
     (Store::open(folder.path().join("sessions.sqlite3")).unwrap(), folder)
 }
 
-impl Place for Servers {
-    fn open(&self) -> Later<'_, (Box<dyn SessionLog>, Store)> {
+impl LogBackend for Servers {
+    fn open(&self) -> BoxFuture<'_, (Box<dyn SessionLog>, Store)> {
         Box::pin(async move {
             let (store, folder) = new_store();
             self.folders.lock().unwrap().push(folder);
@@ -64,7 +64,7 @@ impl Place for Servers {
 }
 
 pub(super) async fn begin(log: &mut Box<dyn SessionLog>) -> SessionId {
-    let beginning = Beginning {
+    let beginning = NewSession {
         agent: "robot".to_owned(),
         owner: "me".to_owned(),
         folder: "/tmp".to_owned(),
@@ -82,7 +82,7 @@ async fn append(log: &mut Box<dyn SessionLog>, id: &SessionId, sequence: u64, te
 #[tokio::test]
 async fn a_stream_is_a_log() {
     if Servers::start(&["--jetstream"]).is_some() {
-        suite::all(|| Box::pin(async { Servers::start(&["--jetstream"]).unwrap() })).await;
+        contract::all(|| Box::pin(async { Servers::start(&["--jetstream"]).unwrap() })).await;
     }
 }
 
@@ -107,7 +107,7 @@ async fn a_copy_is_continued_and_made_anew() {
     assert_eq!(read, 2, "the first message was read before, and one is gone");
     let ids = |store: &Store| {
         let mut ids: Vec<_> =
-            known(store).unwrap().into_iter().map(|known| (known.id, known.length)).collect();
+            stored_sessions(store).unwrap().into_iter().map(|known| (known.id, known.length)).collect();
         ids.sort();
         ids
     };
@@ -349,18 +349,18 @@ async fn a_session_has_one_writer_and_another_one_when_that_lets_go() {
     let id = begin(&mut first).await;
     append(&mut first, &id, 0, "0").await;
     let name = first.name().unwrap();
-    assert_eq!(second.prepare(&id).await, Ok(Prepared::There(name)));
+    assert_eq!(second.prepare(&id).await, Ok(Prepared::OwnedBy(name)));
     first.release(&id).await;
     // Who has let go of it does not write it.
     assert!(first.append(&id, 1, Channel::ToClient, "1").is_err());
     let (again, _again) = new_store();
     let mut third = servers.open_with(&again).await;
-    assert_eq!(third.prepare(&id).await, Ok(Prepared::Here));
+    assert_eq!(third.prepare(&id).await, Ok(Prepared::Owned));
     append(&mut third, &id, 1, "1").await;
-    assert_eq!(first.prepare(&id).await, Ok(Prepared::There(third.name().unwrap())));
+    assert_eq!(first.prepare(&id).await, Ok(Prepared::OwnedBy(third.name().unwrap())));
     // One that ends need not be waited for.
     third.close().await;
-    assert_eq!(first.prepare(&id).await, Ok(Prepared::Here));
+    assert_eq!(first.prepare(&id).await, Ok(Prepared::Owned));
     assert_eq!(load(&mine, &id).unwrap().1, 2);
     append(&mut first, &id, 2, "2").await;
     let fences = fences(&servers, &id).await;
@@ -378,7 +378,7 @@ async fn a_hub_that_was_slow_to_take_a_session_does_not_write_behind_who_came_af
     append(&mut first, &id, 0, "0").await;
     first.release(&id).await;
     let mut second = servers.open_with(&other).await;
-    assert_eq!(second.prepare(&id).await, Ok(Prepared::Here));
+    assert_eq!(second.prepare(&id).await, Ok(Prepared::Owned));
     let connected = servers.connect().await.unwrap();
     let local = Arc::new(Mutex::new(crate::log::LocalLog::new(mine.clone())));
     let fences_before = fences(&servers, &id).await;
@@ -440,8 +440,8 @@ async fn a_key_that_a_hub_got_without_hearing_so_is_let_go() {
     let lease = super::Lease::begin(Arc::clone(&server), "mine".into(), Arc::default());
     server.owners.put("taken", "mine".into()).await.unwrap();
     server.owners.put("theirs", "other".into()).await.unwrap();
-    lease.doubt(&"taken".into());
-    lease.doubt(&"theirs".into());
+    lease.mark_uncertain(&"taken".into());
+    lease.mark_uncertain(&"theirs".into());
     let gone = async {
         while server.owners.get("taken").await.unwrap().is_some() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -458,7 +458,7 @@ async fn a_key_that_is_to_be_let_go_of_goes_though_it_could_not_be_taken_again()
     let server = servers.connect().await.unwrap().server;
     let lease = super::Lease::begin(Arc::clone(&server), "mine".into(), Arc::default());
     let id: SessionId = "s".into();
-    let Ok(super::Taken::Here(fence)) = lease.take(&id).await else { panic!("it is not taken") };
+    let Ok(super::LeaseOutcome::Acquired(fence)) = lease.take(&id).await else { panic!("it is not taken") };
     servers.server.kill();
     lease.release(&id, fence);
     assert!(lease.take(&id).await.is_err());
@@ -482,7 +482,7 @@ async fn a_message_that_the_servers_know_and_have_not_kept_is_not_written() {
     assert_eq!(server.publish("s", &message, ("hub", 1), 0).await, Ok(first));
     server.stream.delete_message(first).await.unwrap();
     let again = server.publish("s", &message, ("hub", 1), 0).await;
-    assert!(matches!(again, Err(super::NotWritten::Unknown(_))), "{again:?}");
+    assert!(matches!(again, Err(super::PublishFailure::Unknown(_))), "{again:?}");
 }
 
 #[tokio::test]
@@ -495,7 +495,7 @@ async fn a_message_that_is_sent_again_after_others_wrote_is_found_or_refused() {
     assert_eq!(server.publish("s", &message, ("hub", 1), 0).await, Ok(first), "it is there");
     server.stream.delete_message(first).await.unwrap();
     let again = server.publish("s", &message, ("hub", 1), 0).await;
-    assert_eq!(again, Err(super::NotWritten::Overtaken));
+    assert_eq!(again, Err(super::PublishFailure::Conflict));
 }
 
 #[test]
@@ -507,7 +507,7 @@ fn a_hub_sees_who_else_writes_its_session() {
         writers.known.insert(Arc::clone(&id), mine);
         let taking_over = super::Outgoing::taking_over(3);
         let message = messages(3, records, 1000).pop().unwrap_or(taking_over);
-        let is_at_hand = writers.see("me", &id, sequence, &message.headers(hub, fence));
+        let is_at_hand = writers.apply("me", &id, sequence, &message.headers(hub, fence));
         assert_eq!(is_at_hand, writers.known.contains_key(&id));
         assert_eq!(is_at_hand, writers.lost.is_empty());
         is_at_hand

@@ -1,4 +1,4 @@
-//! Clients that know a session up to a message, and go on behind it.
+//! Attaching after a message: lookup of its last record in the log.
 
 use std::sync::Arc;
 
@@ -9,41 +9,41 @@ use switchboard_store::Channel;
 
 use super::connection::Start;
 use super::lines;
-use super::replay::Held;
+use super::replay::Cursor;
 use super::requests::Refusal;
 use super::{ConnectionId, Core, Output, SessionId};
 
-/// A client that waits until a message is found.
+/// A request that waits for a message lookup.
 #[derive(Debug)]
-pub(super) struct Seeking {
-    /// Its request.
+pub(super) struct PendingLookup {
+    /// Id of the request.
     id: RequestId<'static>,
     session: SessionId,
-    message: Sought,
+    message: MessageQuery,
 }
 
-/// A message of a session.
+/// The message to look for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sought {
+pub(crate) struct MessageQuery {
     id: Arc<str>,
-    /// What the agent calls it, where the client was told another id because version 1 cannot replace what was said.
+    /// The agent's id of the message, if the client has another one because version 1 cannot replace messages.
     replaced: Option<Arc<str>>,
     /// The agent's ids of the session, without those of sub-agents.
     sessions: Arc<[String]>,
 }
 
-/// Where a message ends, in a log that is gone through once.
+/// Result of one pass through a log: the offset of the message's last record.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Found {
-    place: Option<u64>,
-    /// The same for the message that it has taken the place of.
+pub(crate) struct MessageMatch {
+    offset: Option<u64>,
+    /// Offset of the last record of the message that it replaces.
     replaced: Option<u64>,
 }
 
-impl Sought {
-    /// Looks whether a record belongs to the message.
-    pub(crate) fn look(&self, found: &mut Found, sequence: u64, channel: Channel, text: &str) {
-        // Before anything is read of it; few write the letters of a key by their numbers.
+impl MessageQuery {
+    /// Checks whether a record belongs to the message.
+    pub(crate) fn look(&self, found: &mut MessageMatch, sequence: u64, channel: Channel, text: &str) {
+        // A cheap check before decoding. Keys with escaped letters are rare.
         if channel != Channel::ToClient || !(text.contains("messageId") || text.contains("\\u")) {
             return;
         }
@@ -57,21 +57,22 @@ impl Sought {
         }
         let session = lines::text_of(params, "sessionId").unwrap_or_default();
         if self.sessions.iter().any(|known| **known == *session) {
-            *(if is_it { &mut found.place } else { &mut found.replaced }) = Some(sequence);
+            *(if is_it { &mut found.offset } else { &mut found.replaced }) = Some(sequence);
         }
     }
 }
 
-impl Found {
-    /// The place of the last record that belongs to the message.
-    pub(crate) fn place(self) -> Option<u64> {
-        self.place.or(self.replaced)
+impl MessageMatch {
+    /// Returns the offset of the last record of the message.
+    pub(crate) fn offset(self) -> Option<u64> {
+        self.offset.or(self.replaced)
     }
 }
 
 impl Core {
-    /// Looks for the message behind which a client goes on: one at a time, for each means reading a whole log.
-    pub(super) fn seek(
+    /// Looks up the message after which a client attaches. One lookup per client at a time, because each reads a whole
+    /// log.
+    pub(super) fn find_message(
         &mut self,
         connection: ConnectionId,
         id: &RequestId<'static>,
@@ -83,56 +84,56 @@ impl Core {
             return Err((codes::INVALID_PARAMS, message, None));
         };
         let Some(client) = self.connections.get_mut(&connection) else { return Ok(()) };
-        let memory = self.sessions.get(session).and_then(|known| known.memory.as_ref());
+        let state = self.sessions.get(session).and_then(|known| known.state.as_ref());
         let replaced = message.rsplit_once("~r").filter(|(_, count)| count.parse::<u32>().is_ok());
-        let message = Sought {
+        let message = MessageQuery {
             id: (*message).into(),
             replaced: replaced.map(|(id, _)| id.into()),
-            sessions: memory.map(super::Memory::own_ids).unwrap_or_default().into(),
+            sessions: state.map(super::SessionState::own_ids).unwrap_or_default().into(),
         };
-        client.seeking.push_back(Seeking { id: id.clone(), session: Arc::clone(session), message });
-        if client.seeking.len() == 1 {
-            self.seek_next(connection);
+        client.lookups.push_back(PendingLookup { id: id.clone(), session: Arc::clone(session), message });
+        if client.lookups.len() == 1 {
+            self.find_next(connection);
         }
         Ok(())
     }
 
-    fn seek_next(&mut self, connection: ConnectionId) {
+    fn find_next(&mut self, connection: ConnectionId) {
         let Some(client) = self.connections.get(&connection) else { return };
-        let Some(Seeking { session, message, .. }) = client.seeking.front() else { return };
-        // A session that is gone by now has no log to look at; that is said then.
+        let Some(PendingLookup { session, message, .. }) = client.lookups.front() else { return };
+        // A session that was deleted meanwhile has no log; the request is refused later.
         let end = self.sessions.get(session).map_or(0, |session| session.next);
         let (session, message) = (Arc::clone(session), message.clone());
-        self.output.push_back(Output::Seek { connection, session, message, end });
+        self.output.push_back(Output::FindMessage { connection, session, message, end });
     }
 
-    /// A message was looked for, and stands there; `None`: nowhere.
-    pub(crate) fn found(&mut self, connection: ConnectionId, place: Result<Option<u64>, String>) {
+    /// Takes the result of a lookup; `None` if the message was not found.
+    pub(crate) fn message_found(&mut self, connection: ConnectionId, offset: Result<Option<u64>, String>) {
         let client = self.connections.get_mut(&connection);
-        let Some(seeking) = client.and_then(|client| client.seeking.pop_front()) else { return };
-        let Seeking { id, session, message } = seeking;
-        if let Err((code, reason, data)) = self.go_on_behind(connection, &id, &session, &message, place) {
+        let Some(lookups) = client.and_then(|client| client.lookups.pop_front()) else { return };
+        let PendingLookup { id, session, message } = lookups;
+        if let Err((code, reason, data)) = self.attach_after(connection, &id, &session, &message, offset) {
             self.refuse(connection, &id, code, reason, data);
         }
-        self.seek_next(connection);
+        self.find_next(connection);
     }
 
-    fn go_on_behind(
+    fn attach_after(
         &mut self,
         connection: ConnectionId,
         id: &RequestId<'static>,
         session: &SessionId,
-        message: &Sought,
-        place: Result<Option<u64>, String>,
+        message: &MessageQuery,
+        offset: Result<Option<u64>, String>,
     ) -> Result<(), Refusal> {
-        // Much may have changed meanwhile.
+        // The session and the rights of the client may have changed meanwhile.
         let params = Raw::from(json!({"sessionId": &**session}));
         self.named(connection, Some(&params))?;
         self.may_attach(connection, Some(session))?;
-        let place = place.map_err(|reason| {
+        let offset = offset.map_err(|reason| {
             (codes::INTERNAL_ERROR, format!("the log of {session} cannot be read: {reason}"), None)
         })?;
-        let Some(place) = place else {
+        let Some(offset) = offset else {
             let message = lines::named(&message.id);
             let reason = format!(
                 "at /params/afterMessageId: {session} has no message {message}; attach with the history full"
@@ -140,10 +141,10 @@ impl Core {
             let data = json!({"afterMessageId": message, "reason": "unknown_message"});
             return Err((codes::INVALID_PARAMS, reason, Some(data)));
         };
-        if self.sessions.get(session).is_some_and(|known| known.memory.is_none()) {
+        if self.sessions.get(session).is_some_and(|known| known.state.is_none()) {
             self.load(session);
         }
-        self.attach_by_policy(connection, id, session, Start::After(Held::live(place)), "after_message");
+        self.attach_by_policy(connection, id, session, Start::After(Cursor::live(offset)), "after_message");
         Ok(())
     }
 }

@@ -23,7 +23,7 @@ fn login(can: Value) -> Login {
     world.next_connection += 1;
     let client = world.next_connection;
     world.clients.insert(client, Client::default());
-    world.core.connected(client, who("anna", Role::Admin), 0, false, false);
+    world.core.connected(client, identity("anna", Role::Admin), 0, false, false);
     let info = json!({"name": "c", "version": "1"});
     world.request(client, "initialize", json!({"protocolVersion": 2, "info": info, "capabilities": can}));
     world.request(client, "session/new", json!({"cwd": "/w/a"}));
@@ -86,7 +86,7 @@ fn the_agent_does_not_wait_for_a_client_that_is_gone() {
 fn the_agent_does_not_wait_for_a_client_that_may_not_answer_any_more() {
     for content in [json!({"name": 5}), json!({"name": "Anna"})] {
         let mut login = asked();
-        login.world.core.access_changed(login.client, Some(who("anna", Role::View)));
+        login.world.core.access_changed(login.client, Some(identity("anna", Role::View)));
         login.world.answer_last(login.client, json!({"action": "accept", "content": content}));
         assert_eq!(login.agent_has_got(), [json!({"action": "cancel"})]);
         assert_eq!(login.questions(), 0);
@@ -104,7 +104,7 @@ fn what_the_agent_takes_back_is_taken_back_from_the_client_and_has_an_answer() {
 #[test]
 fn what_an_agent_asked_that_is_gone_is_taken_back() {
     let mut login = asked();
-    login.world.core.host_ended(login.world.agent.host.unwrap(), "it is gone", &[]);
+    login.world.core.agent_exited(login.world.agent.process.unwrap(), "it is gone", &[]);
     login.world.perform();
     assert_eq!(login.questions(), 0);
 }

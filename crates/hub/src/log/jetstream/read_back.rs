@@ -1,10 +1,11 @@
-//! What this hub has written comes back to it in the order of the stream, and only then is it told to anybody.
+//! Reading back this hub's own messages in stream order, before any record in them is sent to clients.
 //!
-//! The servers compare the number that a message names as the last one of its session with what they have kept, and a cluster may
-//! let two through that come at the same moment: it looks before it agrees on their order. Both are acknowledged then, and the first
-//! of them counts for everybody who reads the stream. So a hub looks at that order itself: nobody else may have written to a
-//! session between what it wrote before and what it writes now. Where nothing comes back, because the server that tells it is gone,
-//! it asks those that keep the session for that order. One server alone lets nobody through who is second, and nothing is read back.
+//! The servers compare the expected last sequence of a message with what they have stored. A cluster may accept two
+//! concurrent messages, because it checks before it agrees on their order. Both are acknowledged then, and for readers
+//! of the stream the first one counts. A hub therefore checks the order itself: no other hub may have written to the
+//! session between its previous message and this one. If nothing is read back, because the server that delivers
+//! messages is down, the hub asks the servers of the session for the order. A single server never accepts the second
+//! message, so nothing is read back then.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -16,23 +17,23 @@ use tokio::task::JoinHandle;
 
 use super::Writers;
 use super::message::{count, fence, hub};
-use super::reading::Reading;
 use super::server::{PATIENCE, Server, locked, session_of, subject};
+use super::stream_reader::StreamReader;
 
-/// How long to wait before what has failed is tried again.
+/// Pause before a failed operation is retried.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// How long what was written may take to come back before it is asked for.
+/// Time after which messages that were not delivered back are requested.
 const TOLD: Duration = Duration::from_millis(100);
 
-/// How far this hub has read back what the stream has.
-pub(super) struct Echo {
+/// Position up to which this hub has read the stream back.
+pub(super) struct ReadBack {
     reached: watch::Receiver<u64>,
     task: JoinHandle<()>,
 }
 
-impl Echo {
-    /// Begins to read, behind a message.
+impl ReadBack {
+    /// Starts to read after a message.
     pub(super) fn begin(
         server: Arc<Server>,
         name: Arc<str>,
@@ -48,12 +49,12 @@ impl Echo {
                 }
                 let start_sequence = *reached.borrow() + 1;
                 let from = DeliverPolicy::ByStartSequence { start_sequence };
-                if let Ok(mut messages) = Reading::of_headers(&server.stream, subject("*"), from).await {
+                if let Ok(mut messages) = StreamReader::of_headers(&server.stream, subject("*"), from).await {
                     while let Ok((message, _)) = messages.next().await {
                         let Ok(sequence) = message.info().map(|info| info.stream_sequence) else { break };
                         let session = session_of(&message.subject);
                         if let (Some(session), Some(headers)) = (session, &message.headers) {
-                            locked(&writers).see(&name, session, sequence, headers);
+                            locked(&writers).apply(&name, session, sequence, headers);
                         }
                         reached.send_replace(sequence);
                     }
@@ -61,11 +62,11 @@ impl Echo {
                 tokio::time::sleep(PAUSE).await;
             }
         });
-        Echo { reached: receiver, task }
+        ReadBack { reached: receiver, task }
     }
 
-    /// Waits until messages of a session have been seen, each with the number of the one that it is to follow. The server that
-    /// tells them may be gone; then those that keep the session are asked.
+    /// Waits until messages of a session have been read back, each with the sequence that it must follow. If they are
+    /// not delivered, asks the servers of the session.
     pub(super) async fn has(
         &self,
         server: &Server,
@@ -93,17 +94,18 @@ impl Echo {
     }
 }
 
-impl Drop for Echo {
+impl Drop for ReadBack {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 impl Writers {
-    /// Takes notice of a message. Gives whether this hub writes its session, and so has what it says.
+    /// Takes a message into account. Returns whether this hub owns the session, and thus already has the records.
     ///
-    /// It does not write it any more where another one has taken it since, or has written to it after this one took it.
-    pub(super) fn see(&mut self, name: &str, session: &str, sequence: u64, headers: &HeaderMap) -> bool {
+    /// This hub is no longer the owner if another one has acquired the session since, or has written to it after this
+    /// one acquired it.
+    pub(super) fn apply(&mut self, name: &str, session: &str, sequence: u64, headers: &HeaderMap) -> bool {
         let Some(writer) = self.known.get(session) else { return false };
         if hub(headers) == Some(name) {
             return true;
