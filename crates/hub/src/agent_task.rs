@@ -180,7 +180,7 @@ impl AgentTask {
                 }
             }
             if self.waiting_bytes > MAX_QUEUED_BYTES {
-                break Some("reads nothing of what it is told".to_owned());
+                break Some("does not read its input".to_owned());
             }
             let due = self.driver.next_deadline();
             tokio::select! {
@@ -193,7 +193,7 @@ impl AgentTask {
                         }
                     }
                     Ok(None) => break Some("closed its output".to_owned()),
-                    Err(error) => break Some(format!("cannot be read from: {error}")),
+                    Err(error) => break Some(format!("closed its output with an error: {error}")),
                 },
                 line = lines.recv() => match line {
                     Some(line) => {
@@ -239,7 +239,7 @@ impl AgentTask {
                 }
             };
             tokio::join!(outbox.close(), ended);
-            let reason = "was ended, because nobody needed it".to_owned();
+            let reason = "was ended because it was no longer used".to_owned();
             return AgentExit {
                 reason,
                 undelivered: self.undelivered(&outbox, &mut lines),
@@ -273,7 +273,7 @@ impl AgentTask {
         while self.unwritten.front().is_some_and(|(end, _)| *end <= written) {
             self.unwritten.pop_front();
         }
-        if let Some(session) = lines::prompted(&line) {
+        if let Some(session) = lines::prompted_session(&line) {
             self.unwritten.push_back((self.accepted, session));
         }
     }
@@ -288,9 +288,9 @@ impl AgentTask {
         let written = outbox.written();
         let accepted = self.unwritten.drain(..).filter(|(end, _)| *end > written).map(|(_, session)| session);
         let mut undelivered: Vec<String> = accepted.collect();
-        undelivered.extend(self.waiting.iter().filter_map(|line| lines::prompted(line)));
+        undelivered.extend(self.waiting.iter().filter_map(|line| lines::prompted_session(line)));
         while let Ok(AgentInput { line, .. }) = coming.try_recv() {
-            undelivered.extend(lines::prompted(&line));
+            undelivered.extend(lines::prompted_session(&line));
         }
         undelivered
     }
@@ -298,7 +298,7 @@ impl AgentTask {
     fn stderr_line(&mut self, line: StandardErrorLine) {
         self.output.push(AgentEvent::StandardError(match line {
             StandardErrorLine::Line(line) => line.to_string(),
-            StandardErrorLine::Missed(count) => format!("({count} lines were missed)"),
+            StandardErrorLine::Missed(count) => format!("({count} lines skipped)"),
         }));
     }
 
@@ -317,9 +317,9 @@ impl AgentTask {
             Frame::TooLong(too_long) => match too_long.substitute() {
                 Some(Substitute::Answer(line)) => self.agent_line(&line.into()),
                 Some(Substitute::Refusal(line)) => self.send(line),
-                None => self
-                    .output
-                    .push(AgentEvent::InvalidLine("a message was too long and is dropped".to_owned())),
+                None => self.output.push(AgentEvent::InvalidLine(
+                    "dropped a message that exceeds the maximum length".to_owned(),
+                )),
             },
             Frame::Noise(noise) | Frame::Unfinished(noise) => {
                 if !noise.is_blank() {

@@ -74,7 +74,7 @@ pub(crate) async fn run(
         gate: None,
         resuming: None,
         for_hub: Vec::new(),
-        made: Vec::new(),
+        translated: Vec::new(),
         losses: Vec::new(),
         unsent: Vec::new(),
         streams: Correlator::new(REQUESTS),
@@ -106,7 +106,7 @@ struct Client {
     /// Lines of the bridge for the hub.
     for_hub: Vec<String>,
     /// Lines of the bridge for the client.
-    made: Vec<SharedText>,
+    translated: Vec<SharedText>,
     /// Losses of the translation, for the session's log.
     losses: Vec<Loss>,
     /// Lines that are sent to the client after the hub has received the losses.
@@ -198,7 +198,8 @@ impl Client {
                             self.resend(lines);
                         }
                         None if self.cursors.contains_key(&*session) => {
-                            let message = "a client of version 1 goes on with session/load from here";
+                            let message =
+                                "this version 1 client cannot resume at that cursor; use session/load";
                             reply.send(Err(Refusal::new(http::StatusCode::CONFLICT, message)));
                         }
                         // The client received that cursor on another connection.
@@ -226,7 +227,7 @@ impl Client {
         reply: ResumeReply,
     ) -> Result<(), Gone> {
         if let Some((_, earlier)) = self.resuming.replace((session.clone(), reply)) {
-            let message = "another request for a stream message before this one was decided";
+            let message = "superseded by another request for the same stream";
             earlier.send(Err(Refusal::new(http::StatusCode::CONFLICT, message)));
         }
         let outputs = self.driver.as_mut().map(|driver| driver.reopen(&session));
@@ -241,7 +242,7 @@ impl Client {
     }
 
     async fn message(&mut self, text: String) -> Result<(), Gone> {
-        if !self.knows_version && !self.open(&text) {
+        if !self.knows_version && !self.detect_version(&text) {
             return Ok(());
         }
         let is_old = self.driver.is_some();
@@ -304,12 +305,12 @@ impl Client {
     }
 
     /// Detects the protocol version of the client. Returns whether it is supported.
-    fn open(&mut self, text: &str) -> bool {
+    fn detect_version(&mut self, text: &str) -> bool {
         let Ok(Message::Request(request)) = Message::decode(text, WireFormat::Any) else { return false };
         let Handshake { version, number, .. } = Handshake::of_request(request.params.as_ref());
         if number.is_none_or(|number| number == 0) {
             let data = serde_json::json!({"requested": number, "supported": [1, 2]});
-            let message = "at /params/protocolVersion: the versions that are spoken here are 1 and 2";
+            let message = "at /params/protocolVersion: unsupported version; this hub supports 1 and 2";
             let error = Outcome::error(codes::UNSUPPORTED_PROTOCOL_VERSION, message, Some(data));
             let id = request.id.into_owned();
             self.outgoing.send(OutgoingLine::new(lines::answer(&id, &error)));
@@ -358,8 +359,8 @@ impl Client {
     }
 
     fn line(&mut self, line: ToClient) {
-        let ToClient { text, stream, cursor, counts } = line;
-        let written = match (&stream, counts) {
+        let ToClient { text, stream, cursor, is_windowed } = line;
+        let written = match (&stream, is_windowed) {
             (Some(session), true) => Some(self.reserve(session, text.len())),
             _ => None,
         };
@@ -370,13 +371,13 @@ impl Client {
         }
         // In a replay, several lines may share one cursor. Only the last one carries it, and the others must not carry
         // the previous one: a client that resumed there would get them twice.
-        let has_cursor = cursor.is_some() || !counts;
+        let has_cursor = cursor.is_some() || !is_windowed;
         if let (Some(session), Some(cursor)) = (&stream, &cursor) {
             self.cursors.insert(Arc::clone(session), Arc::clone(cursor));
         }
         let outputs = self.driver.as_mut().map(|driver| driver.receive(Side::Agent, &text));
         if self.deliver(outputs) == Handled::Forward {
-            self.made.push(text);
+            self.translated.push(text);
         }
         self.send_translated(written, has_cursor);
     }
@@ -423,9 +424,9 @@ impl Client {
     /// Sends the lines of the bridge, each on its stream. The last one carries the acknowledgement of the line they
     /// were translated from.
     fn send_translated(&mut self, written: Option<Written>, has_cursor: bool) {
-        let made = std::mem::take(&mut self.made);
-        let (mut written, last) = (written, made.len());
-        for (index, text) in made.into_iter().enumerate() {
+        let translated = std::mem::take(&mut self.translated);
+        let (mut written, last) = (written, translated.len());
+        for (index, text) in translated.into_iter().enumerate() {
             let (text, stream, is_update) = self.routed(text);
             // A client with this cursor has received everything that was translated from that record.
             let is_last = index + 1 == last;
@@ -456,7 +457,7 @@ impl Client {
             Ok(Message::Notification(call)) if call.method == "stream/resume" => (None, call.params),
             Ok(Message::Request(call)) if call.method == "stream/resume" => (Some(call.id), call.params),
             _ => {
-                let message = "the first message of a connection that is continued is stream/resume";
+                let message = "the first message of a resumed connection must be stream/resume";
                 return self.outgoing.close(close_codes::PROTOCOL_ERROR, message);
             }
         };
@@ -523,7 +524,7 @@ impl Client {
 impl Port for Client {
     fn send(&mut self, to: Side, line: String) {
         match to {
-            Side::Client => self.made.push(line.into()),
+            Side::Client => self.translated.push(line.into()),
             Side::Agent => self.for_hub.push(line),
         }
     }
@@ -544,12 +545,12 @@ fn with_transport(outcome: &Result<Raw<'_>, switchboard_acp::rpc::RpcError<'_>>)
 fn refusal(session: &str, reason: ResumeError, is_old: bool) -> Refusal {
     match reason {
         ResumeError::UnknownSession => {
-            let message = format!("there is no session {session} here, or not for this token");
+            let message = format!("session {session} does not exist or is not visible to this token");
             Refusal::new(http::StatusCode::NOT_FOUND, message)
         }
         ResumeError::UnknownCursor => {
             let instead = if is_old { "session/load" } else { "session/resume with replayFrom" };
-            let message = format!("there is no such place in {session}; use {instead}");
+            let message = format!("unknown cursor for session {session}; use {instead}");
             Refusal::new(http::StatusCode::CONFLICT, message)
         }
     }

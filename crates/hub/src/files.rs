@@ -15,7 +15,7 @@ pub struct FilesOnDisk;
 impl Host for FilesOnDisk {
     fn read_text_file(&mut self, path: &str, roots: &[String]) -> Result<String, HostError> {
         let content = read_file(&real_path(path, roots)?)?;
-        String::from_utf8(content).map_err(|_| HostError::failed(format!("{path} is no text")))
+        String::from_utf8(content).map_err(|_| HostError::failed(format!("{path} is not UTF-8 text")))
     }
 
     fn write_text_file(&mut self, path: &str, content: &str, roots: &[String]) -> Result<(), HostError> {
@@ -42,7 +42,7 @@ pub fn real_path(path: &str, roots: &[String]) -> Result<PathBuf, HostError> {
     if roots.iter().any(inside) {
         Ok(real)
     } else {
-        let message = format!("{} leads out of the session's directories", path.display());
+        let message = format!("{} is outside of the session's directories", path.display());
         Err(HostError::failed(message))
     }
 }
@@ -51,10 +51,10 @@ pub fn real_path(path: &str, roots: &[String]) -> Result<PathBuf, HostError> {
 pub fn read_file(path: &Path) -> Result<Vec<u8>, HostError> {
     let metadata = path.metadata().map_err(|error| not_there(path, &error))?;
     if !metadata.is_file() {
-        return Err(HostError::failed(format!("{} is no file", path.display())));
+        return Err(HostError::failed(format!("{} is not a regular file", path.display())));
     }
     if metadata.len() > MAX_FILE {
-        return Err(HostError::failed(format!("{} is over {MAX_FILE} bytes", path.display())));
+        return Err(HostError::failed(format!("{} is larger than {MAX_FILE} bytes", path.display())));
     }
     std::fs::read(path).map_err(|error| not_there(path, &error))
 }

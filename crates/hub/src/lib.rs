@@ -236,7 +236,7 @@ impl Hub {
             Some(name) => self.agents.iter().position(|agent| agent == name),
         };
         let Some(index) = index.filter(|index| *index < self.agents.len()) else {
-            connection.outgoing.close(1008, "there is no such agent here");
+            connection.outgoing.close(1008, "unknown agent; see the names that the hub was started with");
             return;
         };
         let event = Event::Connected {

@@ -47,7 +47,7 @@ impl Metrics {
         metric(
             "sessions",
             "gauge",
-            "Sessions by what they are at.",
+            "Sessions by activity.",
             &[
                 ("{state=\"working\"}", *working as f64),
                 ("{state=\"waiting\"}", *waiting as f64),
@@ -55,14 +55,14 @@ impl Metrics {
                 ("{state=\"rest\"}", *dormant as f64),
             ],
         );
-        metric("hosts", "gauge", "Agents that run.", &[("", *processes as f64)]);
-        metric("connections", "gauge", "Clients that are connected.", &[("", *connections as f64)]);
-        metric("attachments", "gauge", "Clients that look at a session.", &[("", *subscriptions as f64)]);
+        metric("hosts", "gauge", "Running agent processes.", &[("", *processes as f64)]);
+        metric("connections", "gauge", "Connected clients.", &[("", *connections as f64)]);
+        metric("attachments", "gauge", "Subscribers of sessions.", &[("", *subscriptions as f64)]);
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
         metric(
             "messages_total",
             "counter",
-            "Messages by their way.",
+            "Messages by direction.",
             &[
                 ("{direction=\"to_agent\"}", count(&self.to_agents)),
                 ("{direction=\"from_agent\"}", count(&self.from_agents)),
@@ -73,10 +73,10 @@ impl Metrics {
         metric(
             "attachment_lag_seconds",
             "gauge",
-            "For how long the slowest client has not got what there is for it.",
+            "Time for which the slowest subscriber has been behind.",
             &[("", *lag as f64 / 1e3)],
         );
-        let _ = writeln!(out, "# HELP switchboard_append_seconds How long it takes until records are safe.");
+        let _ = writeln!(out, "# HELP switchboard_append_seconds Time until appended records are durable.");
         let _ = writeln!(out, "# TYPE switchboard_append_seconds histogram");
         for (class, number) in CLASSES.iter().zip(&self.classes) {
             let (class, number) = (*class as f64 / 1e6, count(number));

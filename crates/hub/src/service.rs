@@ -260,7 +260,7 @@ impl Service {
         let deleted = self.store.take_deleted();
         if !deleted.is_empty() {
             let ids = deleted.join(", ");
-            (self.report)(&format!("the store is nearly full: the oldest sessions were deleted: {ids}"));
+            (self.report)(&format!("the store is nearly full; deleted the oldest sessions: {ids}"));
         }
     }
 
@@ -278,7 +278,7 @@ impl Service {
                 self.handle_in_core(event);
             }
             Event::Created { ticket, begun } => {
-                let known = begun.map(|begun| log.begun(begun));
+                let known = begun.map(|begun| log.open_created(begun));
                 self.core.created(ticket, known);
             }
             Event::ReevaluatePolicy { answer } => {
@@ -359,7 +359,7 @@ impl Service {
                 // The process would never receive these lines.
                 self.deferred.retain(|output| match output {
                     Output::ToAgent { process: to, line, .. } if *to == process => {
-                        match lines::prompted(line) {
+                        match lines::prompted_session(line) {
                             Some(session) => {
                                 undelivered.push(session);
                                 false
@@ -428,7 +428,7 @@ impl Service {
     fn perform_one(&mut self, output: Output, log: &mut dyn SessionLog) {
         match output {
             Output::Create { ticket, agent, owner, folder, starter } => {
-                let begun = log.begin(NewSession { agent, owner, folder, starter });
+                let begun = log.create(NewSession { agent, owner, folder, starter });
                 self.spawn_task(async move { Event::Created { ticket, begun: Box::new(begun.await) } });
             }
             Output::Remove { session } => drop(tokio::spawn(log.remove(&session))),
@@ -437,7 +437,7 @@ impl Service {
                 let prepared = log.prepare(&session);
                 self.load(session, async { prepared.await.map(drop) });
             }
-            Output::CloseLog { session } => log.rest(&session),
+            Output::CloseLog { session } => log.close_session(&session),
             output => {
                 if let Some(output) = self.perform_without_log(output) {
                     self.perform_in_cluster(output, log);
@@ -527,7 +527,7 @@ impl Service {
                 };
                 // The task of an exited process reports its exit itself. Until then the undelivered prompts are
                 // collected.
-                if let Some(session) = unsent.and_then(|unsent| lines::prompted(&unsent.line)) {
+                if let Some(session) = unsent.and_then(|unsent| lines::prompted_session(&unsent.line)) {
                     self.unsent.entry(process).or_default().push(session);
                 }
             }

@@ -44,7 +44,7 @@ impl Core {
             }
             Ok(Message::Request(request)) => self.agent_request(process, request, line),
             Ok(Message::Response(response)) => self.agent_response(process, response, line),
-            Err(error) => self.report(format!("an agent said something that is no message: {error}")),
+            Err(error) => self.report(format!("an agent sent an invalid message: {error}")),
         }
     }
 
@@ -55,7 +55,7 @@ impl Core {
             LineSession::Agent(session) => self.session_of(process, session),
             LineSession::Handshake => {
                 if let Some(process) = self.processes.get_mut(&process) {
-                    process.note(Channel::of_message(from, true), text);
+                    process.record_handshake_line(Channel::of_message(from, true), text);
                 }
                 return;
             }
@@ -126,7 +126,7 @@ impl Core {
     /// in.
     fn record_beside(&mut self, process: AgentId, channel: Channel, text: &str) {
         let Some(known) = self.processes.get_mut(&process) else { return };
-        known.note(channel, text);
+        known.record_handshake_line(channel, text);
         let open = || {
             self.sessions.values().filter(|session| session.process == Some(process) && !session.is_resuming)
         };
@@ -172,11 +172,11 @@ impl Core {
             return;
         }
         // The session runs in another process by now. Lines of this process must not get into any log.
-        if self.processes.get(&process).is_some_and(|process| process.left.contains(session)) {
+        if self.processes.get(&process).is_some_and(|process| process.left_sessions.contains(session)) {
             if self.processes.get_mut(&process).is_some_and(|process| process.is_new_unknown_session(session))
             {
                 self.report(format!(
-                    "an agent that did not stop still speaks of its session {session}; that is dropped"
+                    "dropped an update of an unresponsive agent process for session {session}, which has left it"
                 ));
             }
             return;
@@ -189,7 +189,7 @@ impl Core {
         // No client is attached to such a session. The line is recorded where a reader of the log can find it.
         self.record_invalid_line(process, line);
         if self.processes.get_mut(&process).is_some_and(|process| process.is_new_unknown_session(session)) {
-            self.report(format!("an agent speaks of a session that nobody opened: {session}"));
+            self.report(format!("an agent sends updates for the unknown session {session}"));
         }
     }
 
@@ -253,14 +253,15 @@ impl Core {
             }
             // The request names one that a client has sent, such as a prompt or a login.
             let about = params.and_then(referenced_request);
-            let prompted = about.and_then(|id| self.processes.get(&process)?.session_of_prompt(&id).cloned());
-            return match prompted {
+            let prompted_session =
+                about.and_then(|id| self.processes.get(&process)?.session_of_prompt(&id).cloned());
+            return match prompted_session {
                 Some(id) => self.agent_request_in(process, &id, request, line),
                 None => self.direct_request(process, request),
             };
         };
         let Some(id) = self.session_of(process, &session) else {
-            if self.processes.get(&process).is_some_and(|process| process.left.contains(&*session)) {
+            if self.processes.get(&process).is_some_and(|process| process.left_sessions.contains(&*session)) {
                 let line = lines::answer(&request.id, &cancelled(&request.method));
                 return self.output.push_back(Output::ToAgent { process, line, session: None });
             }
@@ -275,7 +276,7 @@ impl Core {
                     process,
                     &request.id,
                     codes::RESOURCE_NOT_FOUND,
-                    "no such session is open here",
+                    "the session is not open in this hub",
                 );
             }
             return;
@@ -359,14 +360,14 @@ impl Core {
     fn agent_initialized(&mut self, process: AgentId, outcome: &Outcome, line: &str) {
         let Outcome::Result(result) = outcome else {
             let reason = match outcome {
-                Outcome::Error(error) => format!("the agent refuses the handshake: {error}"),
+                Outcome::Error(error) => format!("the agent refused the handshake: {error}"),
                 Outcome::Result(_) => String::new(),
             };
             self.output.push_back(Output::EndAgent { process });
             return self.agent_exited(process, &reason, &[]);
         };
         let Some(known) = self.processes.get_mut(&process) else { return };
-        let waiting = known.introduced(line);
+        let waiting = known.complete_handshake(line);
         let (agent, version) = (known.agent, known.version);
         if let Some(description) = self.descriptions.get_mut(agent) {
             *description = Some(Arc::new(Description { result: result.clone(), version }));
@@ -413,9 +414,8 @@ impl Core {
                 Outcome::Error(error) => serde_json::from_str(error).unwrap_or_default(),
                 Outcome::Result(_) => serde_json::Value::Null,
             };
-            let reason = error["message"].as_str().unwrap_or("it does not say why").to_owned();
-            let message =
-                format!("the agent has forgotten this session and begins none in its place: {reason}");
+            let reason = error["message"].as_str().unwrap_or("the agent gave no reason").to_owned();
+            let message = format!("the agent has lost this session and did not create a new one: {reason}");
             let error = Outcome::error(codes::INTERNAL_ERROR, message, Some(json!({"agentError": error})));
             return self.resume_failed(id, &error);
         };
@@ -428,7 +428,10 @@ impl Core {
         let before = self.sessions.get(id).and_then(|session| session.agent_session().map(str::to_owned));
         // Written first: readers of the log need the new id before the first update of the new session.
         let record = AgentSessionRecord::new(&*agent_session);
-        self.note(id, &HubRecord::AgentSession(AgentSessionRecord { was: before.map(Into::into), ..record }));
+        self.append_hub_record(
+            id,
+            &HubRecord::AgentSession(AgentSessionRecord { was: before.map(Into::into), ..record }),
+        );
         let offset = self.append(id, Channel::ToClient, line).unwrap_or_default();
         // A transcript entry, so that it keeps its position in history, exports and replays. The sequence number of the
         // record makes its id unique.
@@ -470,14 +473,14 @@ impl Core {
         }
         let original = self.sessions.get(of).map(|session| (session.info.folder.clone(), session.title()));
         let Some((folder, title)) = original else {
-            let message = format!("the session {of} was deleted meanwhile");
+            let message = format!("session {of} has been deleted meanwhile");
             return self.refuse(client.0, &client.1, codes::RESOURCE_NOT_FOUND, message, None);
         };
         let request = lines::call(
             Some(request),
             "session/fork",
             Some(params),
-            Rewrite { drops_own: true, ..Rewrite::default() },
+            Rewrite { drops_hub_meta: true, ..Rewrite::default() },
         );
         self.create_forked(process, folder, client, Fork { request, answer: line.to_owned(), title });
     }

@@ -71,7 +71,7 @@ pub(super) struct AgentProcess {
     /// Whether a session has left this process because it did not stop after a cancellation. It gets no new sessions.
     pub(super) is_unresponsive: bool,
     /// The agent's ids of sessions that have left this process, about which it may still send lines.
-    pub(super) left: HashSet<String>,
+    pub(super) left_sessions: HashSet<String>,
     /// The reason for ending the process, if it is not lack of use.
     pub(super) end_reason: Option<String>,
     pub(super) since: u64,
@@ -224,13 +224,13 @@ impl Core {
             invalid_reported: Oddities::shown(),
             invalid_recorded: Oddities::recorded(),
             is_unresponsive: false,
-            left: HashSet::new(),
+            left_sessions: HashSet::new(),
             end_reason: None,
             since: self.now,
             idle_since: None,
             announced: Vec::new(),
         };
-        let number = process.ask(PendingAgentRequest::Handshake);
+        let number = process.register(PendingAgentRequest::Handshake);
         let params = json!({
             "protocolVersion": 2,
             "info": {"name": "switchboard", "version": self.options.version},
@@ -303,7 +303,7 @@ impl Core {
             if is_at_work || self.options.name.is_none() {
                 let _ = self.append(&session, Channel::Process, reason);
             }
-            self.interrupted(&session, reason, data.as_ref());
+            self.interrupt(&session, reason, data.as_ref());
             let is_resuming = self.sessions.get(&session).is_some_and(|session| session.is_resuming);
             if let Some(session) = self.sessions.get_mut(&session) {
                 session.process = None;
@@ -311,7 +311,7 @@ impl Core {
                 session.cancelled_at = None;
                 session.is_unresponsive = false;
                 // A process that the hub has ended for lack of use was not lost.
-                session.lost = (!process.is_ending).then(|| error_text(reason, last_lines));
+                session.lost = (!process.is_ending).then(|| exit_reason(reason, last_lines));
             }
             // An agent that exits before the handshake is complete would do so again.
             if is_resuming && !process.is_ready {
@@ -340,7 +340,7 @@ impl Core {
             self.run_next_prompt(&session);
         }
         for (connection, message) in process.waiting {
-            self.not_started(connection, &message, &error());
+            self.refuse_waiting(connection, &message, &error());
         }
         let tickets: Vec<u64> = self
             .creating
@@ -359,7 +359,7 @@ impl Core {
     }
 
     /// Records that the work in a session was interrupted, so that every client learns of it.
-    pub(super) fn interrupted(&mut self, id: &SessionId, reason: &str, data: Option<&serde_json::Value>) {
+    pub(super) fn interrupt(&mut self, id: &SessionId, reason: &str, data: Option<&serde_json::Value>) {
         self.abandon_questions(id, reason);
         let Some(session) = self.sessions.get(id) else { return };
         let Some(state) = &session.state else { return };
@@ -370,7 +370,7 @@ impl Core {
                 error.insert("data".to_owned(), data.clone());
             }
             // Before the session becomes idle, so that clients do not show an idle session with a running tool call.
-            for (session, update) in state.unfinished(&error) {
+            for (session, update) in state.unfinished_updates(&error) {
                 let _ = self.append(id, Channel::ToClient, lines::update(&session, &update.to_string()));
             }
             let Some(session) = self.sessions.get(id) else { return };
@@ -392,12 +392,12 @@ impl Core {
         if let (Some(operation), Outcome::Error(text)) = (operation, error) {
             let record = PromptRecord::new().operation(operation);
             let error = Raw::parse(text.as_str()).ok();
-            self.note(id, &HubRecord::PromptFailed(PromptRecord { error, ..record }));
+            self.append_hub_record(id, &HubRecord::PromptFailed(PromptRecord { error, ..record }));
         }
     }
 
     /// Refuses a message that waited for an agent that did not start.
-    pub(super) fn not_started(&mut self, connection: ConnectionId, message: &str, error: &Outcome) {
+    pub(super) fn refuse_waiting(&mut self, connection: ConnectionId, message: &str, error: &Outcome) {
         let Ok(Message::Request(request)) = Message::decode(message, WireFormat::Any) else { return };
         let id = request.id.into_owned();
         self.decline(connection, &id, error.clone());
@@ -412,7 +412,7 @@ impl Core {
         for id in ids {
             let needs = |session: &Session| {
                 session.process == Some(id)
-                    && (!session.attached.is_empty()
+                    && (!session.subscribers.is_empty()
                         || session.state.as_ref().is_some_and(SessionState::is_busy)
                         || session.is_resuming)
             };
@@ -436,10 +436,10 @@ impl Core {
             }
             // Sessions have left it for another process. It is kept only while others work in it.
             if process.is_unresponsive && !is_at_work {
-                self.end_agent(id, "was ended, because it did not stop after a cancellation");
+                self.end_agent(id, "was ended because it did not stop after a cancellation");
                 continue;
             }
-            if is_needed || process.has_open() {
+            if is_needed || process.has_pending() {
                 process.idle_since = None;
             } else if now.saturating_sub(*process.idle_since.get_or_insert(now)) >= idle {
                 process.is_ending = true;
@@ -491,9 +491,9 @@ impl Core {
             | PendingAgentRequest::AgentSessions { client } => Some(client.clone()),
             _ => None,
         };
-        let rewrite = Rewrite { session: name, drops_own: true, ..Rewrite::default() };
-        let Some((number, line)) = self.request_agent(process, method, params, rewrite, purpose) else {
-            let message = "the agent has too many open requests; try again later".to_owned();
+        let rewrite = Rewrite { session: name, drops_hub_meta: true, ..Rewrite::default() };
+        let Some((number, line)) = self.build_request(process, method, params, rewrite, purpose) else {
+            let message = "the agent has too many pending requests; try again later".to_owned();
             return Err((codes::INTERNAL_ERROR, message, None));
         };
         if let (Some((connection, id)), RequestId::Number(number)) = (client, number)
@@ -512,7 +512,7 @@ impl Core {
     }
 
     /// Sends a request of the hub itself to an agent.
-    pub(super) fn ask_agent(
+    pub(super) fn send_hub_request(
         &mut self,
         process: AgentId,
         session: &SessionId,
@@ -522,7 +522,7 @@ impl Core {
     ) {
         let params = Raw::from(params.clone());
         if let Some((_, line)) =
-            self.request_agent(process, method, Some(&params), Rewrite::default(), purpose)
+            self.build_request(process, method, Some(&params), Rewrite::default(), purpose)
         {
             let _ = self.append(session, Channel::ToAgent, line.as_str());
             self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(session)) });
@@ -564,7 +564,7 @@ impl Core {
         // The log says that an agent has received the prompt, but no process has it any more: a response would never
         // arrive.
         let message =
-            "the agent that got this prompt is gone, and how far it came is not known: look at the session";
+            "the agent exited while it had this prompt, and the result is unknown; check the session";
         let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
         self.prompt_failed(session, Some(operation), &error);
         self.reply(to.0, &to.1, error, None);
@@ -582,7 +582,7 @@ impl Core {
         self.run_next_prompt(id);
     }
 
-    pub(super) fn request_agent(
+    pub(super) fn build_request(
         &mut self,
         process: AgentId,
         method: &str,
@@ -590,14 +590,14 @@ impl Core {
         rewrite: Rewrite<'_>,
         purpose: PendingAgentRequest,
     ) -> Option<(RequestId<'static>, String)> {
-        let id = self.processes.get_mut(&process)?.ask(purpose)?;
+        let id = self.processes.get_mut(&process)?.register(purpose)?;
         let line = lines::call(Some(&id), method, params, rewrite);
         Some((id, line))
     }
 }
 
 /// Returns the reason for an exit, with the last lines of standard error.
-fn error_text(reason: &str, last_lines: &[String]) -> String {
+fn exit_reason(reason: &str, last_lines: &[String]) -> String {
     std::iter::once(reason).chain(last_lines.iter().map(String::as_str)).collect::<Vec<_>>().join("\n")
 }
 
@@ -629,7 +629,7 @@ impl AgentProcess {
     }
 
     /// Allocates the id of a new request, unless too many are pending.
-    fn ask(&mut self, purpose: PendingAgentRequest) -> Option<RequestId<'static>> {
+    fn register(&mut self, purpose: PendingAgentRequest) -> Option<RequestId<'static>> {
         let id = RequestId::Number(self.last_id + 1);
         self.pending.open(Side::Client, &id, purpose).ok()?;
         self.last_id += 1;
@@ -668,7 +668,7 @@ impl AgentProcess {
     }
 
     /// Returns whether a client waits for a response of the agent.
-    fn has_open(&self) -> bool {
+    fn has_pending(&self) -> bool {
         self.pending.iter().any(|(.., purpose)| !matches!(purpose, PendingAgentRequest::Abandoned { .. }))
     }
 
@@ -679,7 +679,7 @@ impl AgentProcess {
     }
 
     /// Drops the abandoned prompts of a session.
-    pub(super) fn forget_abandoned(&mut self, id: &SessionId) {
+    pub(super) fn drop_abandoned(&mut self, id: &SessionId) {
         drop(self.pending.drain_if(
             |_, _, purpose| matches!(purpose, PendingAgentRequest::Abandoned { session } if session == id),
         ));
@@ -706,7 +706,7 @@ impl AgentProcess {
     }
 
     /// Completes the handshake. Returns the messages that waited for it.
-    pub(super) fn introduced(&mut self, answer: &str) -> Vec<(ConnectionId, Arc<str>)> {
+    pub(super) fn complete_handshake(&mut self, answer: &str) -> Vec<(ConnectionId, Arc<str>)> {
         self.is_ready = true;
         self.handshake_lines.push((Channel::ToClient, answer.into()));
         std::mem::take(&mut self.waiting)
@@ -725,7 +725,7 @@ impl AgentProcess {
     }
 
     /// Records a line of the handshake.
-    pub(super) fn note(&mut self, channel: Channel, text: &str) {
+    pub(super) fn record_handshake_line(&mut self, channel: Channel, text: &str) {
         if !self.is_ready
             && self.handshake_lines.len() < HANDSHAKE_LINES
             && text.len() <= HANDSHAKE_LINE_BYTES

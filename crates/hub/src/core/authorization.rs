@@ -27,12 +27,12 @@ impl Core {
         method: Method,
         params: Option<&Raw<'_>>,
     ) -> Result<(), Refusal> {
-        if let Some(key) = params.and_then(lines::duplicate) {
+        if let Some(key) = params.and_then(lines::duplicate_key) {
             // With a duplicate key, the hub might check one value and the agent use the other.
-            let key = lines::named(&key).into_owned();
-            return Err((codes::INVALID_PARAMS, format!("at /params: the key {key} is there twice"), None));
+            let key = lines::truncated(&key).into_owned();
+            return Err((codes::INVALID_PARAMS, format!("at /params: duplicate key {key}"), None));
         }
-        self.needs(connection, needed_role(method, params))?;
+        self.require_role(connection, needed_role(method, params))?;
         if method.ends_here && !lines::is_about_agent_sessions(params) {
             return Ok(());
         }
@@ -40,12 +40,12 @@ impl Core {
     }
 
     /// Checks that the role of a client is at least `needs`.
-    pub(super) fn needs(&self, connection: ConnectionId, needs: Role) -> Result<(), Refusal> {
+    pub(super) fn require_role(&self, connection: ConnectionId, needs: Role) -> Result<(), Refusal> {
         let role = self.role(connection);
         if role >= needs {
             return Ok(());
         }
-        let message = format!("a token with the role {role} may not do this; it needs {needs}");
+        let message = format!("the role {role} of this token does not allow this; it needs the role {needs}");
         Err((FORBIDDEN, message, Some(json!({"role": role.to_string(), "needs": needs.to_string()}))))
     }
 
@@ -61,10 +61,10 @@ impl Core {
             return Ok(());
         }
         let Some(pointer) = params.and_then(agent_option) else { return Ok(()) };
-        let pointer = lines::named(&pointer);
+        let pointer = lines::truncated(&pointer);
         let message = format!(
-            "at /params/{pointer}: a token with the role {role} may not pass MCP servers or options to the agent, which can \
-             start programs on the hub's machine; leave it out, or have the administrator change the setting hub.agent_options"
+            "at /params/{pointer}: the role {role} of this token may not pass MCP servers or agent options, which can \
+             start programs on the hub's machine; omit it, or ask the administrator to change hub.agent_options"
         );
         let needs = may.map(|least| least.to_string());
         let data = json!({"role": role.to_string(), "needs": needs, "setting": "hub.agent_options"});
@@ -92,7 +92,7 @@ impl Core {
     pub(super) fn folder(&self, params: Option<&Raw<'_>>) -> Result<String, Refusal> {
         let Some(cwd) = lines::text_of(params, "cwd") else { return Err(missing_folder()) };
         self.more_folders(params)?;
-        (self.options.folders)(&cwd).map_err(|refusal| refused("cwd", &cwd, refusal))
+        (self.options.folders)(&cwd).map_err(|refusal| folder_error("cwd", &cwd, refusal))
     }
 
     /// Returns the additional folders that a request names, if sessions may work in all of them.
@@ -111,7 +111,7 @@ impl Core {
         }
         let resolve = |folder: Raw<'_>| {
             let folder = folder.as_text().ok_or_else(wrong)?.into_owned();
-            (self.options.folders)(&folder).map_err(|refusal| refused(KEY, &folder, refusal))
+            (self.options.folders)(&folder).map_err(|refusal| folder_error(KEY, &folder, refusal))
         };
         more.items().map(resolve).collect()
     }
@@ -124,13 +124,10 @@ impl Core {
         if client.dropped > TOLD_DROPS {
             return;
         }
-        let end = if client.dropped == TOLD_DROPS {
-            "; more of this client are dropped without a word"
-        } else {
-            ""
-        };
-        let (identity, method) = (client.identity.name.clone(), lines::named(method));
-        self.report(format!("dropped the notification {method} of {identity}: {reason}{end}"));
+        let end =
+            if client.dropped == TOLD_DROPS { "; further drops of this client are not reported" } else { "" };
+        let (identity, method) = (client.identity.name.clone(), lines::truncated(method));
+        self.report(format!("dropped notification {method} from {identity}: {reason}{end}"));
     }
 }
 
@@ -165,11 +162,11 @@ fn agent_option(params: &Raw<'_>) -> Option<String> {
 }
 
 fn missing_folder() -> Refusal {
-    (codes::INVALID_PARAMS, "at /params/cwd: the session's folder is missing".to_owned(), None)
+    (codes::INVALID_PARAMS, "at /params/cwd: missing working folder".to_owned(), None)
 }
 
-fn refused(pointer: &str, folder: &str, FolderRefusal { reason, roots }: FolderRefusal) -> Refusal {
-    let folder = lines::named(folder);
+fn folder_error(pointer: &str, folder: &str, FolderRefusal { reason, roots }: FolderRefusal) -> Refusal {
+    let folder = lines::truncated(folder);
     let data = json!({"folder": folder, "roots": roots});
     (codes::INVALID_PARAMS, format!("at /params/{pointer}: {folder}: {reason}"), Some(data))
 }

@@ -72,7 +72,7 @@ impl Core {
         });
         let replaying = replay.as_ref().map(|replay| replay.ticket);
         let phase = Phase::CatchingUp { start, until, answer };
-        if session.attached.insert(connection) && session.attached.len() == 1 {
+        if session.subscribers.insert(connection) && session.subscribers.len() == 1 {
             // Records are kept in memory only while a client is attached, so there are none before this point.
             session.tail_start = session.tail_start.max(session.next);
         }
@@ -102,7 +102,7 @@ impl Core {
         if client.forwarded_key.is_some() {
             return;
         }
-        session.attached.insert(connection);
+        session.subscribers.insert(connection);
         session.tail_start = session.next;
         client.subscriptions.insert(Arc::clone(id), Subscription::new(session.next, Phase::Live));
     }
@@ -118,10 +118,10 @@ impl Core {
             self.output.push_back(Output::Send { connection, line });
         }
         if let Some(session) = self.sessions.get_mut(id) {
-            session.attached.remove(&connection);
+            session.subscribers.remove(&connection);
         }
         if let Some((request, _)) = subscription.phase.take_answer() {
-            let message = "the session is looked at no more";
+            let message = "the client was detached from the session";
             self.decline(connection, &request, Outcome::error(codes::REQUEST_CANCELLED, message, None));
         }
         true
@@ -140,7 +140,7 @@ impl Core {
     /// Delivers what is available to every subscriber of a session.
     pub(super) fn deliver_all(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
-        let attached: Vec<ConnectionId> = session.attached.iter().copied().collect();
+        let attached: Vec<ConnectionId> = session.subscribers.iter().copied().collect();
         for connection in attached {
             self.deliver(connection, id);
         }
@@ -221,7 +221,7 @@ impl Core {
                 return;
             }
             let offset = subscription.offset;
-            let Some(recent) = session.recent(offset) else {
+            let Some(recent) = session.tail_record(offset) else {
                 // No record from here on is for clients.
                 subscription.offset = session.next;
                 continue;
@@ -231,7 +231,7 @@ impl Core {
             if recent.origin == Origin::Native && !client.wants_native {
                 continue;
             }
-            subscription.origins.continue_behind(&recent.origin);
+            subscription.origins.continue_after(&recent.origin);
             let is_held = sequence < subscription.held_until;
             if is_held && (!client.is_translated || recent.origin == Origin::Native) {
                 continue;
@@ -255,7 +255,7 @@ impl Core {
                         _ => update_line(text.to_string().into(), id, cursor),
                     };
                     if native.is_none()
-                        && let Some(recent) = session.recent(sequence)
+                        && let Some(recent) = session.tail_record(sequence)
                     {
                         recent.line = Some(line.clone());
                     }
@@ -344,14 +344,14 @@ impl Core {
         }
         let Some(state) = &session.state else {
             // Without the state, session ids cannot be translated for clients.
-            return self.read_failed(connection, id, "it is being read again");
+            return self.read_failed(connection, id, "it is being loaded again; reconnect");
         };
         subscription.is_reading = false;
         for ReplayLine { text, held, is_known } in portion {
             let Ok(Message::Notification(notification)) = Message::decode(&text, WireFormat::Any) else {
                 continue;
             };
-            let cursor = held.map(|held| lines::cursor_of(id, held));
+            let cursor = held.map(|held| lines::format_cursor(id, held));
             let native = is_known.then_some(Native::Known);
             let line = client_line(&notification, state, id, cursor, native.as_ref());
             subscription.sent += line.text.len() as u64;
@@ -362,7 +362,9 @@ impl Core {
             subscription.offset = replay.end();
             let unreadable = replay.unreadable();
             if unreadable > 0 {
-                self.report(format!("{unreadable} updates of {id} cannot be read and are not replayed"));
+                self.report(format!(
+                    "{unreadable} updates of session {id} cannot be decoded and are not replayed"
+                ));
             }
         } else {
             subscription.replay = Some(replay);
@@ -375,8 +377,8 @@ impl Core {
         let client = self.connections.get(&connection);
         // A session that was deleted meanwhile has no log.
         if client.is_some_and(|client| client.subscriptions.contains_key(id)) {
-            self.report(format!("the log of {id} cannot be read: {reason}"));
-            self.close_connection(connection, format!("the log of {id} cannot be read"));
+            self.report(format!("cannot read the log of session {id}: {reason}"));
+            self.close_connection(connection, format!("cannot read the log of session {id}"));
         }
     }
 
@@ -432,7 +434,7 @@ impl Core {
         let Some(client) = self.connections.get(&connection) else { return Err(ResumeError::UnknownSession) };
         let session = self.sessions.get(id).filter(|session| session.is_visible_to(&client.identity));
         let session = session.ok_or(ResumeError::UnknownSession)?;
-        let held = lines::held(id, cursor).filter(|held| held.end <= session.next);
+        let held = lines::parse_cursor(id, cursor).filter(|held| held.end <= session.next);
         let held = held.ok_or(ResumeError::UnknownCursor)?;
         let id = Arc::clone(session.id());
         if session.state.is_none() {
@@ -464,7 +466,7 @@ fn has_only_appended(session: &Session, held: Cursor) -> bool {
     held.is_live()
         && is_at_hand
         && session
-            .recent_from(from)
+            .tail_from(from)
             .all(|recent| recent.is_question || recent.origin == Origin::Native || only_appends(&recent.text))
 }
 
@@ -536,7 +538,7 @@ fn renamed(params: &Raw<'_>, state: &SessionState, id: &str) -> Option<Raw<'stat
 
 fn update_line(text: SharedText, id: &SessionId, cursor: Option<String>) -> ToClient {
     let cursor = cursor.map(Into::into);
-    ToClient { text, stream: Some(Arc::clone(id)), cursor, counts: true }
+    ToClient { text, stream: Some(Arc::clone(id)), cursor, is_windowed: true }
 }
 
 /// Returns the update with the state of a session. It has the cursor of the preceding record, and the number of pending

@@ -71,8 +71,7 @@ impl Core {
     fn ask_about(&mut self, process: AgentId, request: &Request<'_>) -> Result<(), (i32, String)> {
         let mut question = Question::of(request);
         if question.method != ELICITATION {
-            let message =
-                format!("at /params/sessionId: {} needs the session that it is about", question.method);
+            let message = format!("at /params/sessionId: {} needs a session id", question.method);
             return Err((codes::INVALID_PARAMS, message));
         }
         v2::CreateElicitationRequest::decode_tolerant(question.params.as_str(), WireFormat::Any)
@@ -92,7 +91,7 @@ impl Core {
             let direct = DirectQuestion { process, question, session: None, asked: Vec::new() };
             self.ask_directly(connection, direct, 0)
         });
-        let nobody = || "nobody is there who could be asked this outside a session".to_owned();
+        let nobody = || "no connected client can answer this question outside a session".to_owned();
         is_asked.then_some(()).ok_or_else(|| (codes::INVALID_PARAMS, nobody()))
     }
 
@@ -142,8 +141,10 @@ impl Core {
             };
             let mut clients = self.connections.iter().rev();
             let Some(connection) = clients.find_map(|(id, client)| is_next(id, client).then_some(*id)) else {
-                let message = format!("no client of the hub knows {}", lines::named(&direct.question.method));
-                return self.tell_agent(&direct, &Outcome::error(codes::METHOD_NOT_FOUND, message, None));
+                let message =
+                    format!("no client of the hub supports {}", lines::truncated(&direct.question.method));
+                return self
+                    .respond_to_agent(&direct, &Outcome::error(codes::METHOD_NOT_FOUND, message, None));
             };
             direct.asked.push(connection);
             if self.ask_directly(connection, direct.clone(), 0) {
@@ -192,7 +193,7 @@ impl Core {
             // The token may have lost the right to answer meanwhile.
             _ if !client.can_answer_directly(&direct.question) => direct.no_answer(),
             Some(reason) => {
-                self.report(format!("an answer to a form does not fit: {reason}"));
+                self.report(format!("invalid answer to a form: {reason}"));
                 if invalid_answers < MAX_INVALID_ANSWERS
                     && self.ask_directly(connection, direct.clone(), invalid_answers + 1)
                 {
@@ -202,17 +203,17 @@ impl Core {
             }
             None => outcome,
         };
-        self.tell_agent(direct, &outcome);
+        self.respond_to_agent(direct, &outcome);
     }
 
     /// Ends the direct questions of a client that has disconnected.
-    pub(super) fn client_left(&mut self, connection: ConnectionId) {
+    pub(super) fn cancel_direct_of_client(&mut self, connection: ConnectionId) {
         let Some(client) = self.connections.get_mut(&connection) else { return };
         for OpenRequest { about, .. } in client.questions.drain_of(Side::Agent) {
             match about.about {
                 // Another client may know the method.
                 QuestionSource::Direct(direct) if direct.is_unknown() => self.offer(direct),
-                QuestionSource::Direct(direct) => self.tell_agent(&direct, &direct.no_answer()),
+                QuestionSource::Direct(direct) => self.respond_to_agent(&direct, &direct.no_answer()),
                 QuestionSource::Question(..) => {}
             }
         }
@@ -220,7 +221,7 @@ impl Core {
 
     /// Cancels the direct questions of an agent: one that it cancels itself, or all because the process has exited.
     pub(super) fn cancel_direct(&mut self, process: AgentId, only: Option<&RequestId<'_>>) {
-        let mut withdrawn = Vec::new();
+        let mut take_cancelled = Vec::new();
         for (&connection, client) in &mut self.connections {
             let taken = client.questions.drain_if(|_, _, topic| match &topic.about {
                 QuestionSource::Direct(direct) => {
@@ -228,19 +229,19 @@ impl Core {
                 }
                 QuestionSource::Question(..) => false,
             });
-            withdrawn.extend(taken.into_iter().map(|taken| (connection, taken)));
+            take_cancelled.extend(taken.into_iter().map(|taken| (connection, taken)));
         }
-        for (connection, OpenRequest { id, about, .. }) in withdrawn {
+        for (connection, OpenRequest { id, about, .. }) in take_cancelled {
             self.send(connection, lines::cancel(&id), None);
             if let (Some(_), QuestionSource::Direct(direct)) = (only, about.about) {
                 // A cancelled request needs a response, too.
-                self.tell_agent(&direct, &direct.no_answer());
+                self.respond_to_agent(&direct, &direct.no_answer());
             }
         }
     }
 
     /// Asks a client that has reconnected again, under the same ids.
-    pub(super) fn repeat_direct(&mut self, connection: ConnectionId) {
+    pub(super) fn ask_direct_again(&mut self, connection: ConnectionId) {
         let Some(client) = self.connections.get(&connection) else { return };
         let asked = client.direct_questions().map(|(id, direct)| line_of(id, direct));
         for text in asked.collect::<Vec<_>>() {
@@ -248,7 +249,7 @@ impl Core {
         }
     }
 
-    fn tell_agent(&mut self, direct: &DirectQuestion, outcome: &Outcome) {
+    fn respond_to_agent(&mut self, direct: &DirectQuestion, outcome: &Outcome) {
         let line = lines::answer(&direct.question.id, outcome);
         let session = direct.session.clone();
         self.output.push_back(Output::ToAgent { process: direct.process, line, session });

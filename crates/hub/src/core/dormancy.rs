@@ -90,7 +90,7 @@ impl Core {
 impl Session {
     /// Returns whether the session must not become dormant: clients are attached, or there is work.
     pub(super) fn is_needed(&self) -> bool {
-        !self.attached.is_empty()
+        !self.subscribers.is_empty()
             || self.is_resuming
             || self.is_busy()
             || !self.prompts.is_empty()

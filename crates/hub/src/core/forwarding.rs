@@ -63,17 +63,21 @@ impl Core {
         let Some(session) = self.sessions.get_mut(id) else { return Ok(()) };
         let hub = session.hub.clone().filter(|hub| self.cluster.hubs.contains_key(hub));
         if let Some(hub) = hub {
-            return self.forward_line(hub, id, connection, line);
+            return self.forward_request(hub, id, connection, line);
         }
         if session.waiting.len() >= WAITING {
-            return Err((codes::INTERNAL_ERROR, "too much waits for this session".to_owned(), None));
+            return Err((
+                codes::INTERNAL_ERROR,
+                "too many messages wait for this session; try again later".to_owned(),
+                None,
+            ));
         }
         session.waiting.push_back((connection, Arc::clone(line)));
         self.acquire(id);
         Ok(())
     }
 
-    fn forward_line(
+    fn forward_request(
         &mut self,
         hub: Arc<str>,
         id: &SessionId,
@@ -82,7 +86,7 @@ impl Core {
     ) -> Result<(), Refusal> {
         let Some(client) = self.connections.get(&connection) else { return Ok(()) };
         if self.cluster.forwarded.len() >= MAX_FORWARDED {
-            let message = "too much waits for other hubs; try again later".to_owned();
+            let message = "too many requests wait for other hubs; try again later".to_owned();
             return Err((codes::INTERNAL_ERROR, message, None));
         }
         self.last_ticket += 1;
@@ -272,10 +276,10 @@ impl Core {
                 continue;
             };
             let message = format!(
-                "{problem}; this was sent to the hub that has the session, and whether that did it is not known: look at \
-                 the session when the log is back"
+                "{problem}; the request was forwarded to the hub that owns the session, and its outcome is unknown; check \
+                 the session when the log can be reached again"
             );
-            self.not_started(connection, &line, &Outcome::error(codes::INTERNAL_ERROR, message, None));
+            self.refuse_waiting(connection, &line, &Outcome::error(codes::INTERNAL_ERROR, message, None));
         }
     }
 
@@ -308,7 +312,7 @@ impl Core {
         };
         let Some(session) = self.sessions.get_mut(&id) else {
             if let Some((request, _)) = request {
-                let message = format!("there is no session {id} any more");
+                let message = format!("session {id} no longer exists");
                 self.refuse(connection, &request, codes::RESOURCE_NOT_FOUND, message, None);
             }
             return;
@@ -321,7 +325,7 @@ impl Core {
         let is_safe = |method: &str| matches!(method, "session/prompt" | "session/close" | "session/delete");
         match request {
             Some((request, method)) if !was_refused && !is_safe(&method) => {
-                let message = "the hub that had the session has gone before it answered; look, and try again";
+                let message = "the hub that owned the session disappeared before it replied; check the session and try again";
                 self.refuse(connection, &request, codes::INTERNAL_ERROR, message, None);
             }
             // A cancellation does not apply to work that ended with its hub.
@@ -367,8 +371,7 @@ impl Core {
         let (Some(line), Some(identity)) = (word("line").map(Arc::<str>::from), identity(&message["who"]))
         else {
             // Without a reply, the other hub would retry forever.
-            let text =
-                "the hub that has the session does not understand the request; are both of the same version?";
+            let text = "the hub that owns the session cannot parse the forwarded request; run the same version on all hubs";
             let error = Outcome::error(codes::INTERNAL_ERROR, text, None);
             let (word, text) = outcome_text(&error);
             return self.send_forward_reply(key, &id, &json!({word: text, "declined": true}));
@@ -437,7 +440,8 @@ impl Core {
         let key = self.connections.get(connection).and_then(|proxy| proxy.forwarded_key.clone());
         let Some(key) = key else {
             // The connection is usually closed by then.
-            let message = "the same prompt was sent again over another connection, which gets the answer";
+            let message =
+                "superseded: the same prompt was sent again over another connection, which gets the response";
             return self.refuse(*connection, request, codes::INTERNAL_ERROR, message, None);
         };
         if let Some(session) = self.dismiss(&key) {

@@ -142,9 +142,9 @@ impl Core {
             CreationKind::New { params } => {
                 let purpose = PendingAgentRequest::New { session: Arc::clone(&id), client: client.clone() };
                 let params = in_folder(&params, &folder);
-                let rewrite = Rewrite { drops_own: true, ..Rewrite::default() };
+                let rewrite = Rewrite { drops_hub_meta: true, ..Rewrite::default() };
                 let Some((_, line)) =
-                    self.request_agent(process, "session/new", Some(&params), rewrite, purpose)
+                    self.build_request(process, "session/new", Some(&params), rewrite, purpose)
                 else {
                     self.refuse_busy(&client);
                     self.discard_session(&id);
@@ -170,17 +170,20 @@ impl Core {
                 let known =
                     self.processes.get(&process).and_then(|process| process.sessions.get(&agent_session));
                 if let Some(known) = known.map(Arc::clone) {
-                    let message = format!("the hub has this session already, as {known}");
+                    let message = format!("the hub already has this session, as {known}");
                     let data = json!({"sessionId": &*known});
                     self.refuse(client.0, &client.1, codes::INVALID_PARAMS, message, Some(data));
                     self.discard_session(&id);
                     return;
                 }
-                self.note(&id, &HubRecord::AgentSession(AgentSessionRecord::new(&*agent_session)));
+                self.append_hub_record(
+                    &id,
+                    &HubRecord::AgentSession(AgentSessionRecord::new(&*agent_session)),
+                );
                 let purpose = PendingAgentRequest::Adopt { session: Arc::clone(&id), client: client.clone() };
                 let params = in_folder(&params, &folder);
-                let rewrite = Rewrite { drops_own: true, ..Rewrite::default() };
-                let asked = self.request_agent(process, "session/resume", Some(&params), rewrite, purpose);
+                let rewrite = Rewrite { drops_hub_meta: true, ..Rewrite::default() };
+                let asked = self.build_request(process, "session/resume", Some(&params), rewrite, purpose);
                 let Some((_, line)) = asked else {
                     self.refuse_busy(&client);
                     self.discard_session(&id);
@@ -248,7 +251,7 @@ impl Core {
     }
 
     fn refuse_busy(&mut self, client: &(ConnectionId, RequestId<'static>)) {
-        let message = "the agent has too many open requests; try again later";
+        let message = "the agent has too many pending requests; try again later";
         self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
     }
 
@@ -273,7 +276,7 @@ impl Core {
     fn drop_session(&mut self, id: &SessionId) {
         self.summary_version += 1;
         if let Some(session) = self.sessions.remove(id) {
-            for connection in session.attached {
+            for connection in session.subscribers {
                 self.detach(connection, id);
             }
             let waiting = session.waiting.iter().filter_map(|(connection, line)| {
@@ -284,7 +287,7 @@ impl Core {
             });
             let prompts = session.prompts.iter().map(|prompt| (prompt.connection, prompt.id.clone()));
             for (connection, request) in waiting.chain(prompts).collect::<Vec<_>>() {
-                let (message, data) = (format!("the session {id} was deleted"), json!({"sessionId": &**id}));
+                let (message, data) = (format!("session {id} was deleted"), json!({"sessionId": &**id}));
                 self.refuse(connection, &request, codes::RESOURCE_NOT_FOUND, message, Some(data));
             }
         }
@@ -307,13 +310,13 @@ impl Core {
         };
         let agent_session = result.as_ref().and_then(|result| lines::text_of(Some(result), "sessionId"));
         let (Some(result), Some(agent_session)) = (&result, agent_session) else {
-            let message = "the agent has opened a session and does not say which";
+            let message = "the agent's response to session/new has no sessionId";
             self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
             self.discard_session(id);
             return;
         };
         let agent_session = agent_session.into_owned();
-        self.note(id, &HubRecord::AgentSession(AgentSessionRecord::new(&*agent_session)));
+        self.append_hub_record(id, &HubRecord::AgentSession(AgentSessionRecord::new(&*agent_session)));
         let _ = self.append(id, Channel::ToClient, answer);
         self.output.push_back(Output::Changed { session: Arc::clone(id) });
         let told = with_session(result, id);
@@ -361,7 +364,7 @@ impl Core {
         let Some(session) = self.sessions.get_mut(id) else { return false };
         let Some(agent) = self.options.agents.iter().position(|agent| *agent == session.info.agent) else {
             let message =
-                format!("the agent {} is not configured any more; start the hub with it", session.info.agent);
+                format!("the agent {} is no longer configured; start the hub with it", session.info.agent);
             let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
             self.resume_failed(id, &error);
             return false;
@@ -369,7 +372,7 @@ impl Core {
         // The session may have been created by a hub with other folders.
         if let Err(FolderRefusal { reason, roots }) = (self.options.folders)(&session.info.folder) {
             let folder = session.info.folder.clone();
-            let message = format!("the session cannot go on here: {folder}: {reason}");
+            let message = format!("cannot resume the session in {folder}: {reason}");
             let (message, data) = self.with_hubs(&folder, message, json!({"folder": folder, "roots": roots}));
             self.resume_failed(id, &Outcome::error(codes::INVALID_PARAMS, message, Some(data)));
             return false;
@@ -392,8 +395,11 @@ impl Core {
     pub(super) fn resume_session(&mut self, process: AgentId, id: &SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
         let Some(agent_session) = session.agent_session().map(str::to_owned) else {
-            let error =
-                Outcome::error(codes::INTERNAL_ERROR, "the log does not say which session it is", None);
+            let error = Outcome::error(
+                codes::INTERNAL_ERROR,
+                "the log does not contain the agent's id of the session",
+                None,
+            );
             self.resume_failed(id, &error);
             return;
         };
@@ -406,9 +412,10 @@ impl Core {
             return self.recreate_session(process, id, 0);
         }
         let purpose = PendingAgentRequest::Resume { session: Arc::clone(id) };
-        let asked = self.request_agent(process, "session/resume", Some(&params), Rewrite::default(), purpose);
+        let asked = self.build_request(process, "session/resume", Some(&params), Rewrite::default(), purpose);
         let Some((_, line)) = asked else {
-            let error = Outcome::error(codes::INTERNAL_ERROR, "the agent has too many open requests", None);
+            let error =
+                Outcome::error(codes::INTERNAL_ERROR, "the agent has too many pending requests", None);
             self.resume_failed(id, &error);
             return;
         };
@@ -426,9 +433,10 @@ impl Core {
         let params = Raw::from(json!({"cwd": session.info.folder, "mcpServers": []}));
         let purpose = PendingAgentRequest::Recreate { session: Arc::clone(id), tries };
         let Some((_, line)) =
-            self.request_agent(process, "session/new", Some(&params), Rewrite::default(), purpose)
+            self.build_request(process, "session/new", Some(&params), Rewrite::default(), purpose)
         else {
-            let error = Outcome::error(codes::INTERNAL_ERROR, "the agent has too many open requests", None);
+            let error =
+                Outcome::error(codes::INTERNAL_ERROR, "the agent has too many pending requests", None);
             return self.resume_failed(id, &error);
         };
         let _ = self.append(id, Channel::ToAgent, line.as_str());
@@ -448,7 +456,7 @@ impl Core {
             process.sessions.retain(|_, session| session != id);
         }
         for (connection, message) in waiting {
-            self.not_started(connection, &message, error);
+            self.refuse_waiting(connection, &message, error);
         }
         for prompt in prompts {
             self.decline(prompt.connection, &prompt.id, error.clone());
@@ -482,9 +490,9 @@ impl Core {
             params: params.clone(),
             redeliveries,
         };
-        let rewrite = Rewrite { session: Some(&agent_session), drops_own: true, ..Rewrite::default() };
+        let rewrite = Rewrite { session: Some(&agent_session), drops_hub_meta: true, ..Rewrite::default() };
         let Some((number, line)) =
-            self.request_agent(process, "session/prompt", Some(&params), rewrite, purpose)
+            self.build_request(process, "session/prompt", Some(&params), rewrite, purpose)
         else {
             self.refuse_busy(&client);
             return;
@@ -500,7 +508,10 @@ impl Core {
         let prompt = params.get("prompt");
         self.notice(id, &received(prompt.as_ref(), &by, Some(connection)), Some(connection));
         let record = PromptRecord::new().request(number).by(by);
-        self.note(id, &HubRecord::Prompt(PromptRecord { operation: operation.map(Into::into), ..record }));
+        self.append_hub_record(
+            id,
+            &HubRecord::Prompt(PromptRecord { operation: operation.map(Into::into), ..record }),
+        );
         let _ = self.append(id, Channel::ToAgent, line.as_str());
         self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
     }

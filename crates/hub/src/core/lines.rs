@@ -26,7 +26,7 @@ pub(crate) struct Rewrite<'r> {
     /// The relation to native lines, for clients behind a translator.
     pub(crate) native: Option<&'r Native>,
     /// Whether the hub's own metadata is removed, for agents.
-    pub(crate) drops_own: bool,
+    pub(crate) drops_hub_meta: bool,
 }
 
 impl Rewrite<'_> {
@@ -78,10 +78,10 @@ fn push_params(out: &mut String, params: Option<&Raw<'_>>, rewrite: Rewrite<'_>)
                 push_string(out, session);
             }
             // Metadata that held only the hub's own keys is removed as a whole, as if it had never been added.
-            (META, _) if rewrite.drops_own && !rewrite.adds_meta() && is_own_alone(&value) => {
+            (META, _) if rewrite.drops_hub_meta && !rewrite.adds_meta() && is_hub_meta_only(&value) => {
                 has_meta = true;
             }
-            (META, _) if rewrite.adds_meta() || rewrite.drops_own => {
+            (META, _) if rewrite.adds_meta() || rewrite.drops_hub_meta => {
                 has_meta = true;
                 separate(out);
                 out.push_str(r#""_meta":"#);
@@ -104,7 +104,7 @@ fn push_params(out: &mut String, params: Option<&Raw<'_>>, rewrite: Rewrite<'_>)
 }
 
 /// Returns whether metadata has keys, all of which are the hub's own.
-fn is_own_alone(meta: &Raw<'_>) -> bool {
+fn is_hub_meta_only(meta: &Raw<'_>) -> bool {
     let mut keys = meta.entries().map(|(key, _)| key).peekable();
     keys.peek().is_some() && keys.all(|key| is_hub_key(&key))
 }
@@ -136,7 +136,7 @@ fn push_meta(out: &mut String, meta: Option<&Raw<'_>>, rewrite: Rewrite<'_>) {
     }
     for (key, value) in meta.into_iter().flat_map(Raw::entries) {
         if [CURSOR.name(), REQUEST.name(), NATIVE.name()].contains(&&*key)
-            || (rewrite.drops_own && is_hub_key(&key))
+            || (rewrite.drops_hub_meta && is_hub_key(&key))
         {
             continue;
         }
@@ -313,7 +313,7 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// Truncates a value of a client that an error message repeats.
-pub(crate) fn named(text: &str) -> Cow<'_, str> {
+pub(crate) fn truncated(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(NAMED) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
         None => text.into(),
@@ -321,7 +321,7 @@ pub(crate) fn named(text: &str) -> Cow<'_, str> {
 }
 
 /// Returns the agent's id of the session that a line prompts; `None` if it is not a prompt.
-pub(crate) fn prompted(line: &str) -> Option<String> {
+pub(crate) fn prompted_session(line: &str) -> Option<String> {
     if !line.contains("session/prompt") {
         return None;
     }
@@ -341,7 +341,7 @@ pub(crate) fn text_of<'r>(params: Option<&'r Raw<'_>>, key: &str) -> Option<Text
 }
 
 /// Returns a result without the hub's own metadata.
-pub(crate) fn without_own(result: &Raw<'_>) -> String {
+pub(crate) fn without_hub_meta(result: &Raw<'_>) -> String {
     match result.get(META).filter(|meta| meta.get(DECIDER.name()).is_some()) {
         None => result.as_str().to_owned(),
         Some(meta) => merged(Some(result), &[(META, &without(&meta, DECIDER.name()))]),
@@ -354,7 +354,7 @@ pub(crate) fn is_about_agent_sessions(params: Option<&Raw<'_>>) -> bool {
 }
 
 /// Returns a key that occurs twice in an object or in its `_meta`.
-pub(crate) fn duplicate(object: &Raw<'_>) -> Option<String> {
+pub(crate) fn duplicate_key(object: &Raw<'_>) -> Option<String> {
     let first = |object: &Raw<'_>| {
         let mut seen = std::collections::HashSet::new();
         object.entries().map(|(key, _)| key.into_owned()).find(|key| !seen.insert(key.clone()))
@@ -369,7 +369,7 @@ pub(crate) fn cursor(session: &str, sequence: u64) -> String {
 
 /// Encodes a cursor: `SESSION.SEQUENCE` for a client that has everything up to a record, `SESSION.KEY-END` in the
 /// middle of a replay.
-pub(crate) fn cursor_of(session: &str, held: Cursor) -> String {
+pub(crate) fn format_cursor(session: &str, held: Cursor) -> String {
     match held.is_live() {
         true => cursor(session, held.key),
         false => format!("{session}.{}-{}", held.key, held.end),
@@ -377,7 +377,7 @@ pub(crate) fn cursor_of(session: &str, held: Cursor) -> String {
 }
 
 /// Parses a cursor; `None` if it belongs to another session or is malformed.
-pub(crate) fn held(session: &str, cursor: &str) -> Option<Cursor> {
+pub(crate) fn parse_cursor(session: &str, cursor: &str) -> Option<Cursor> {
     let position = cursor.strip_prefix(session)?.strip_prefix('.')?;
     // Accepts exactly the output of `cursor_of`: no sign, no leading zeros.
     let number = |digits: &str| {
@@ -388,7 +388,7 @@ pub(crate) fn held(session: &str, cursor: &str) -> Option<Cursor> {
         Some((key, end)) => Cursor { key: number(key)?, end: number(end)? },
         None => Cursor::live(number(position)?),
     };
-    (held.key < held.end && cursor_of(session, held) == cursor).then_some(held)
+    (held.key < held.end && format_cursor(session, held) == cursor).then_some(held)
 }
 
 #[cfg(test)]
@@ -396,7 +396,7 @@ mod tests {
     use switchboard_acp::Raw;
 
     use super::super::replay::Cursor;
-    use super::{NAMED, Rewrite, call, cursor, cursor_of, held, named};
+    use super::{NAMED, Rewrite, call, cursor, format_cursor, parse_cursor, truncated};
 
     #[test]
     fn only_what_must_changes() {
@@ -417,7 +417,7 @@ mod tests {
         let params =
             Raw::parse(r#"{"sessionId":"h","_meta":{"switchboard/operationId":"o","k":2},"prompt":[]}"#)
                 .unwrap();
-        let rewrite = Rewrite { session: Some("s"), drops_own: true, ..Rewrite::default() };
+        let rewrite = Rewrite { session: Some("s"), drops_hub_meta: true, ..Rewrite::default() };
         let line = call(Some(&3.into()), "session/prompt", Some(&params), rewrite);
         assert_eq!(
             line,
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn metadata_that_is_the_hubs_alone_leaves_nothing_behind() {
         let line = |params: &'static str| {
-            let rewrite = Rewrite { drops_own: true, ..Rewrite::default() };
+            let rewrite = Rewrite { drops_hub_meta: true, ..Rewrite::default() };
             call(None, "_x", Some(&Raw::parse(params).unwrap()), rewrite)
         };
         let expected = |params: &str| format!(r#"{{"jsonrpc":"2.0","method":"_x","params":{params}}}"#);
@@ -438,16 +438,16 @@ mod tests {
 
     #[test]
     fn a_name_is_told_again_as_far_as_names_go() {
-        assert_eq!(named("session"), "session");
+        assert_eq!(truncated("session"), "session");
         let long = "ä".repeat(NAMED + 1);
-        assert_eq!(named(&long), format!("{}…", "ä".repeat(NAMED)));
+        assert_eq!(truncated(&long), format!("{}…", "ä".repeat(NAMED)));
     }
 
     #[test]
     fn a_cursor_names_its_session_and_its_record() {
-        assert_eq!(held("h-1", &cursor("h-1", 12)), Some(Cursor { key: 12, end: 13 }));
+        assert_eq!(parse_cursor("h-1", &cursor("h-1", 12)), Some(Cursor { key: 12, end: 13 }));
         let partly = Cursor { key: 3, end: 40 };
-        assert_eq!(held("h-1", &cursor_of("h-1", partly)), Some(partly));
+        assert_eq!(parse_cursor("h-1", &format_cursor("h-1", partly)), Some(partly));
         for bad in [
             "h-1",
             "h-1.",
@@ -467,7 +467,7 @@ mod tests {
             "h-1.5-06",
             "h-1.1-3-5",
         ] {
-            assert_eq!(held("h-1", bad), None, "{bad}");
+            assert_eq!(parse_cursor("h-1", bad), None, "{bad}");
         }
     }
 

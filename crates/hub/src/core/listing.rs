@@ -27,7 +27,7 @@ impl Core {
         let after = lines::text_of(params, "cursor");
         let after = match after.as_deref().map(position) {
             Some(None) => {
-                let message = "at /params/cursor: no cursor of this list; begin again without one".to_owned();
+                let message = "at /params/cursor: invalid cursor; start again without one".to_owned();
                 return Err((codes::INVALID_PARAMS, message, None));
             }
             after => after.flatten(),

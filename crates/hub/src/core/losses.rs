@@ -13,7 +13,7 @@ use switchboard_acp::{Raw, Wire, WireFormat};
 use switchboard_bridge::Loss;
 use switchboard_store::{Channel, Role};
 
-use super::lines::{self, named};
+use super::lines::{self, truncated};
 use super::{ConnectionId, Core, SessionId};
 
 /// Maximum number of different losses that are recorded for one session.
@@ -55,24 +55,25 @@ impl Core {
     pub(crate) fn client_loss(&mut self, connection: ConnectionId, loss: &Loss) {
         match &loss.session {
             Some(session) => self.record_loss(connection, session, &loss.to_json()),
-            None => self.report(format!("lost on the way to a client: {loss}")),
+            None => self.report(format!("loss in the translation for a client: {loss}")),
         }
     }
 
     /// Records a loss that a client with its own translator reports, as `switchboard connect` does. Clients with the
     /// role `view` write nothing to a log.
     pub(super) fn loss_reported(&mut self, connection: ConnectionId, params: Option<&Raw<'_>>) {
-        if self.needs(connection, Role::Answer).is_err() {
+        if self.require_role(connection, Role::Answer).is_err() {
             return;
         }
         let reported = params
             .and_then(|params| LossNotification::decode_tolerant(params.as_str(), WireFormat::Any).ok())
             .filter(|(reported, _)| reported.loss.is_object());
         let Some((LossNotification { session_id, loss, .. }, _)) = reported else {
-            return self.report("a client reported a loss without a session or without naming it".to_owned());
+            return self
+                .report("ignored the loss report of a client: sessionId or loss is missing".to_owned());
         };
         if loss.as_str().len() > REPORTED {
-            return self.report(format!("a client reported a loss of more than {REPORTED} bytes"));
+            return self.report(format!("ignored the loss report of a client: it exceeds {REPORTED} bytes"));
         }
         self.record_loss(connection, &session_id, loss.as_str());
     }
@@ -83,8 +84,8 @@ impl Core {
         let known = self.sessions.get_key_value(session).or_else(|| self.sessions.get_key_value(root));
         let Some((id, _)) = known else {
             return self.report(format!(
-                "a loss of session {} is not recorded: it is not open here",
-                named(session)
+                "a loss of session {} is not recorded: the session is not open here",
+                truncated(session)
             ));
         };
         let id: SessionId = Arc::clone(id);

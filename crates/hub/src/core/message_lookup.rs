@@ -80,7 +80,7 @@ impl Core {
         params: Option<&Raw<'_>>,
     ) -> Result<(), Refusal> {
         let Some(message) = lines::text_of(params, "afterMessageId") else {
-            let message = "at /params/afterMessageId: the id of the message is missing".to_owned();
+            let message = "at /params/afterMessageId: missing message id".to_owned();
             return Err((codes::INVALID_PARAMS, message, None));
         };
         let Some(client) = self.connections.get_mut(&connection) else { return Ok(()) };
@@ -128,15 +128,15 @@ impl Core {
     ) -> Result<(), Refusal> {
         // The session and the rights of the client may have changed meanwhile.
         let params = Raw::from(json!({"sessionId": &**session}));
-        self.named(connection, Some(&params))?;
+        self.target_session(connection, Some(&params))?;
         self.may_attach(connection, Some(session))?;
         let offset = offset.map_err(|reason| {
-            (codes::INTERNAL_ERROR, format!("the log of {session} cannot be read: {reason}"), None)
+            (codes::INTERNAL_ERROR, format!("cannot read the log of session {session}: {reason}"), None)
         })?;
         let Some(offset) = offset else {
-            let message = lines::named(&message.id);
+            let message = lines::truncated(&message.id);
             let reason = format!(
-                "at /params/afterMessageId: {session} has no message {message}; attach with the history full"
+                "at /params/afterMessageId: session {session} has no message {message}; attach with historyPolicy full"
             );
             let data = json!({"afterMessageId": message, "reason": "unknown_message"});
             return Err((codes::INVALID_PARAMS, reason, Some(data)));
@@ -144,7 +144,13 @@ impl Core {
         if self.sessions.get(session).is_some_and(|known| known.state.is_none()) {
             self.load(session);
         }
-        self.attach_by_policy(connection, id, session, Start::After(Cursor::live(offset)), "after_message");
+        self.attach_with_history(
+            connection,
+            id,
+            session,
+            Start::After(Cursor::live(offset)),
+            "after_message",
+        );
         Ok(())
     }
 }

@@ -33,7 +33,7 @@ impl Core {
         if number.is_none_or(|number| number < 2) {
             let data = json!({"requested": number, "supported": [1, 2]});
             let message =
-                "at /params/protocolVersion: the versions that are spoken here are 1 and 2".to_owned();
+                "at /params/protocolVersion: unsupported version; this hub supports 1 and 2".to_owned();
             return Err((codes::UNSUPPORTED_PROTOCOL_VERSION, message, Some(data)));
         }
         if let Some(info) = params.and_then(|params| params.get("info").map(Raw::into_owned)) {
@@ -57,7 +57,7 @@ impl Core {
         let Some(description) = self.descriptions.get(agent).cloned().flatten() else {
             // The agent must complete its handshake first, which provides the description.
             if self.ready_agent(agent, connection, line).is_some() {
-                let message = "the agent has not said what it can do".to_owned();
+                let message = "the agent has not reported its capabilities".to_owned();
                 return Err((codes::INTERNAL_ERROR, message, None));
             }
             return Ok(());
@@ -92,7 +92,7 @@ impl Core {
         self.may_begin()?;
         let (folder, resolved) = self.folders(params)?;
         let Some(name) = lines::text_of(params, "sessionId") else {
-            let message = "at /params/sessionId: the id of a session is missing".to_owned();
+            let message = "at /params/sessionId: missing session id".to_owned();
             return Err((codes::INVALID_PARAMS, message, None));
         };
         let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else { return Ok(()) };
@@ -102,7 +102,7 @@ impl Core {
             Some(&session.info.agent) == agent_name && session.agent_session_known() == Some(&*name)
         };
         if let Some(known) = self.sessions.values().find(constant_time_eq) {
-            let message = format!("the hub has this session already, as {}", known.id());
+            let message = format!("the hub already has this session, as {}", known.id());
             return Err((codes::INVALID_PARAMS, message, Some(json!({"sessionId": &**known.id()}))));
         }
         if let Some(process) = self.ready_agent_for(agent, connection, line) {
@@ -116,10 +116,10 @@ impl Core {
     pub(super) fn query_agent_sessions(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, method, params, line } = request;
         // `session/unarchive` also gets here, with a session that the hub does not have.
-        self.needs(connection, Role::Admin)?;
+        self.require_role(connection, Role::Admin)?;
         self.may_begin()?;
         if !matches!(method, "session/list" | "session/unarchive") {
-            let message = format!("{method} cannot be asked of an agent's own memory");
+            let message = format!("{method} is not supported for the agent's own sessions");
             return Err((codes::INVALID_PARAMS, message, None));
         }
         let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else { return Ok(()) };
@@ -132,7 +132,7 @@ impl Core {
 
     pub(super) fn may_begin(&self) -> Result<(), Refusal> {
         if self.ending {
-            return Err((codes::INTERNAL_ERROR, "the hub is being ended".to_owned(), None));
+            return Err((codes::INTERNAL_ERROR, "the hub is shutting down".to_owned(), None));
         }
         Ok(())
     }
@@ -141,8 +141,9 @@ impl Core {
         let Some(client) = self.connections.get(&connection) else { return Ok(()) };
         let is_attached = id.is_some_and(|id| client.subscriptions.contains_key(id));
         if client.subscriptions.len() >= MAX_SUBSCRIPTIONS && !is_attached {
-            let message =
-                format!("a connection looks at {MAX_SUBSCRIPTIONS} sessions at most; detach from one first");
+            let message = format!(
+                "a connection can be attached to at most {MAX_SUBSCRIPTIONS} sessions; detach from one first"
+            );
             return Err((codes::INTERNAL_ERROR, message, None));
         }
         Ok(())
@@ -150,37 +151,40 @@ impl Core {
 
     pub(super) fn resume(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        let session =
-            self.named(connection, params)?.root("a sub-agent is seen in the session that started it")?;
+        let session = self
+            .target_session(connection, params)?
+            .root("cannot attach to a sub-agent; attach to the session that started it")?;
         self.may_attach(connection, Some(&session))?;
         self.same_folder(&session, params)?;
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
         }
         let Some(known) = self.sessions.get(&session) else { return Ok(()) };
-        let start = match params
-            .map(|params| (CURSOR.of(params), params.get("replayFrom")))
-            .unwrap_or_default()
-        {
-            (Some(cursor), _) => match lines::held(&session, &cursor).filter(|held| held.end <= known.next) {
-                Some(held) => Start::After(held),
-                None => {
-                    let cursor = lines::named(&cursor);
-                    let message = format!("{cursor} is no place in {session}; resume with replayFrom");
-                    let data = json!({"cursor": cursor, "reason": "unknown_cursor"});
-                    return Err((codes::INVALID_PARAMS, message, Some(data)));
+        let start =
+            match params.map(|params| (CURSOR.of(params), params.get("replayFrom"))).unwrap_or_default() {
+                (Some(cursor), _) => match lines::parse_cursor(&session, &cursor)
+                    .filter(|held| held.end <= known.next)
+                {
+                    Some(held) => Start::After(held),
+                    None => {
+                        let cursor = lines::truncated(&cursor);
+                        let message =
+                            format!("unknown cursor {cursor} for session {session}; resume with replayFrom");
+                        let data = json!({"cursor": cursor, "reason": "unknown_cursor"});
+                        return Err((codes::INVALID_PARAMS, message, Some(data)));
+                    }
+                },
+                (None, Some(from)) if from.is_object() => {
+                    let kind =
+                        from.get("type").and_then(|kind| kind.as_text().map(std::borrow::Cow::into_owned));
+                    if kind.as_deref() != Some("start") {
+                        let message = "at /params/replayFrom: expected {\"type\": \"start\"}".to_owned();
+                        return Err((codes::INVALID_PARAMS, message, None));
+                    }
+                    Start::Beginning
                 }
-            },
-            (None, Some(from)) if from.is_object() => {
-                let kind = from.get("type").and_then(|kind| kind.as_text().map(std::borrow::Cow::into_owned));
-                if kind.as_deref() != Some("start") {
-                    let message = "at /params/replayFrom: expected {\"type\": \"start\"}".to_owned();
-                    return Err((codes::INVALID_PARAMS, message, None));
-                }
-                Start::Beginning
-            }
-            _ => Start::Now,
-        };
+                _ => Start::Now,
+            };
         let answer = Outcome::Result(known.opened_result());
         self.attach(connection, &session, start, Some((id.clone(), answer)));
         Ok(())
@@ -194,7 +198,8 @@ impl Core {
         }
         let folder = self.folder(params)?;
         if session.info.folder != folder {
-            let message = format!("at /params/cwd: the session works in {}", session.info.folder);
+            let message =
+                format!("at /params/cwd: the working folder of the session is {}", session.info.folder);
             return Err((codes::INVALID_PARAMS, message, Some(json!({"cwd": session.info.folder}))));
         }
         Ok(())
@@ -202,15 +207,16 @@ impl Core {
 
     pub(super) fn attach_request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        let session =
-            self.named(connection, params)?.root("a sub-agent is seen in the session that started it")?;
+        let session = self
+            .target_session(connection, params)?
+            .root("cannot attach to a sub-agent; attach to the session that started it")?;
         self.may_attach(connection, Some(&session))?;
         let policy = lines::text_of(params, "historyPolicy");
         let policy = policy.as_deref().unwrap_or("full").to_owned();
         if !matches!(&*policy, "full" | "pending_only" | "none" | "after_message") {
-            let policy = lines::named(&policy);
+            let policy = lines::truncated(&policy);
             let message = format!(
-                "at /params/historyPolicy: {policy} is not offered; full, after_message, pending_only and none are"
+                "at /params/historyPolicy: {policy} is not supported; use full, after_message, pending_only or none"
             );
             return Err((UNSUPPORTED, message, None));
         }
@@ -222,12 +228,12 @@ impl Core {
             "full" => Start::Beginning,
             _ => Start::Now,
         };
-        self.attach_by_policy(connection, id, &session, start, &policy);
+        self.attach_with_history(connection, id, &session, start, &policy);
         Ok(())
     }
 
     /// Attaches a client with a history policy of `session/attach`.
-    pub(super) fn attach_by_policy(
+    pub(super) fn attach_with_history(
         &mut self,
         connection: ConnectionId,
         id: &RequestId<'static>,
@@ -236,7 +242,8 @@ impl Core {
         policy: &str,
     ) {
         let Some(known) = self.sessions.get(session) else { return };
-        let cluster = known.attached.iter().chain([&connection]).collect::<std::collections::BTreeSet<_>>();
+        let cluster =
+            known.subscribers.iter().chain([&connection]).collect::<std::collections::BTreeSet<_>>();
         let clients: Vec<serde_json::Value> = cluster
             .into_iter()
             .filter_map(|id| self.connections.get(id).map(|client| (id, client)))
@@ -258,7 +265,7 @@ impl Core {
 
     pub(super) fn detach_request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, .. } = request;
-        let TargetSession { session, .. } = self.named(connection, params)?;
+        let TargetSession { session, .. } = self.target_session(connection, params)?;
         self.detach(connection, &session);
         let result = json!({"sessionId": &*session, "status": "detached"});
         self.reply(connection, id, Outcome::Result(result.to_string()), None);
@@ -268,7 +275,9 @@ impl Core {
     pub(super) fn prompt(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
         self.may_begin()?;
-        let session = self.named(connection, params)?.root("a sub-agent takes no prompts")?;
+        let session = self
+            .target_session(connection, params)?
+            .root("cannot prompt a sub-agent; prompt the session that started it")?;
         self.may_attach(connection, Some(&session))?;
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
@@ -286,7 +295,8 @@ impl Core {
         }
         let Some(known) = self.sessions.get_mut(&session) else { return Ok(()) };
         if known.prompts.len() >= PROMPTS {
-            let message = format!("{PROMPTS} prompts wait in this session already");
+            let message =
+                format!("{PROMPTS} prompts are already queued in this session; wait for a turn to end");
             return Err((codes::INTERNAL_ERROR, message, None));
         }
         let params = params.map_or_else(|| Raw::from(json!({})), Raw::to_shared);
@@ -342,7 +352,9 @@ impl Core {
 
     pub(super) fn close(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        let session = self.named(connection, params)?.root("a sub-agent is not closed by itself")?;
+        let session = self
+            .target_session(connection, params)?
+            .root("cannot close a sub-agent; close the session that started it")?;
         if !self.is_owner(&session) {
             return self.forward_to_owner(&session, connection, line);
         }
@@ -362,9 +374,9 @@ impl Core {
         let Some(known) = self.sessions.get(session) else { return };
         let (process, agent_session) = (known.process, known.agent_session().map(str::to_owned));
         let is_busy = known.state.as_ref().is_some_and(SessionState::is_busy);
-        self.note(session, &HubRecord::Closed(ActRecord::new().by(by)));
+        self.append_hub_record(session, &HubRecord::Closed(ActRecord::new().by(by)));
         if let (Some(process), Some(agent_session)) = (process, &agent_session) {
-            self.ask_agent(
+            self.send_hub_request(
                 process,
                 session,
                 "session/close",
@@ -385,7 +397,7 @@ impl Core {
         known.is_unresponsive = false;
         self.summary_version += 1;
         let Some(known) = self.sessions.get(session) else { return };
-        let attached: Vec<ConnectionId> = known.attached.iter().copied().collect();
+        let attached: Vec<ConnectionId> = known.subscribers.iter().copied().collect();
         for connection in attached {
             self.detach_when_delivered(connection, session);
         }
@@ -394,17 +406,18 @@ impl Core {
 
     pub(super) fn delete(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        let named = self.named(connection, params);
-        let session =
-            match named.and_then(|named| named.root("a sub-agent goes with the session that started it")) {
-                Ok(session) => session,
-                // Deleting a session that does not exist succeeds.
-                Err((codes::RESOURCE_NOT_FOUND, ..)) => {
-                    self.reply(connection, id, Outcome::Result("{}".to_owned()), None);
-                    return Ok(());
-                }
-                Err(refusal) => return Err(refusal),
-            };
+        let named = self.target_session(connection, params);
+        let session = match named
+            .and_then(|named| named.root("cannot delete a sub-agent; delete the session that started it"))
+        {
+            Ok(session) => session,
+            // Deleting a session that does not exist succeeds.
+            Err((codes::RESOURCE_NOT_FOUND, ..)) => {
+                self.reply(connection, id, Outcome::Result("{}".to_owned()), None);
+                return Ok(());
+            }
+            Err(refusal) => return Err(refusal),
+        };
         self.may_delete(connection, &session)?;
         if !self.is_owner(&session) {
             return self.forward_to_owner(&session, connection, line);
@@ -417,7 +430,7 @@ impl Core {
             known.map_or((None, None), |known| (known.process, known.agent_session().map(str::to_owned)));
         self.end_session(connection, &session);
         if let (Some(process), Some(agent_session)) = (process, agent_session) {
-            self.ask_agent(
+            self.send_hub_request(
                 process,
                 &session,
                 "session/delete",
@@ -445,14 +458,14 @@ impl Core {
         }
         let role = client.identity.role.to_string();
         let message =
-            format!("a token with the role {role} may delete the sessions that it started, and no others");
+            format!("the role {role} of this token allows it to delete only the sessions that it started");
         Err((super::FORBIDDEN, message, Some(json!({"role": role, "needs": Role::Admin.to_string()}))))
     }
 
     /// Renames a session. If the agent keeps no titles, the title is recorded in the log.
     pub(super) fn set_title(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        let TargetSession { session, child } = self.named(connection, params)?;
+        let TargetSession { session, child } = self.target_session(connection, params)?;
         if !self.is_owner(&session) {
             return self.forward_to_owner(&session, connection, line);
         }
@@ -461,17 +474,13 @@ impl Core {
         }
         let title = lines::text_of(params, "title").unwrap_or_default().trim().to_owned();
         if title.is_empty() {
-            return Err((
-                codes::INVALID_PARAMS,
-                "a session needs a title that says something".to_owned(),
-                None,
-            ));
+            return Err((codes::INVALID_PARAMS, "the title must not be empty".to_owned(), None));
         }
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
         }
         let Some(own) = self.sessions.get(&session).and_then(Session::agent_session_known) else {
-            let message = "the agent has not opened this session yet".to_owned();
+            let message = "the agent has not opened this session yet; send a prompt first".to_owned();
             return Err((codes::INTERNAL_ERROR, message, None));
         };
         let update = json!({"sessionUpdate": "session_info_update", "title": title}).to_string();
@@ -506,7 +515,7 @@ impl Core {
             }
             return Ok(());
         }
-        let TargetSession { session, child } = self.named(connection, params)?;
+        let TargetSession { session, child } = self.target_session(connection, params)?;
         let mut resolved = None;
         if method == "session/fork" {
             self.may_attach(connection, None)?;
@@ -529,7 +538,7 @@ impl Core {
             {
                 known.waiting.push_back((connection, Arc::clone(line)));
             } else {
-                let message = "this session has no agent that could do this".to_owned();
+                let message = "this session has no running agent".to_owned();
                 return Err((codes::INTERNAL_ERROR, message, None));
             }
             return Ok(());

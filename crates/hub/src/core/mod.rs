@@ -136,13 +136,13 @@ pub(crate) struct ToClient {
     /// The cursor after this line.
     pub(crate) cursor: Option<Arc<str>>,
     /// Whether its bytes count against the send window of the session.
-    pub(crate) counts: bool,
+    pub(crate) is_windowed: bool,
 }
 
 impl ToClient {
     /// Returns a line without a cursor.
     fn plain(text: SharedText, stream: Option<SessionId>) -> Self {
-        ToClient { text, stream, cursor: None, counts: false }
+        ToClient { text, stream, cursor: None, is_windowed: false }
     }
 }
 
@@ -410,7 +410,7 @@ impl Core {
             ..Counts::default()
         };
         for session in self.sessions.values() {
-            let count = match session.state() {
+            let count = match session.activity() {
                 SessionActivity::Waiting => &mut counts.waiting,
                 SessionActivity::Working => &mut counts.working,
                 SessionActivity::Idle => &mut counts.idle,
@@ -495,7 +495,7 @@ impl Core {
             false => asked.into_iter().filter(|offset| !state.questions.contains_key(offset)).collect(),
         };
         let line = match message {
-            Some(Message::Notification(notification)) if !session.attached.is_empty() => {
+            Some(Message::Notification(notification)) if !session.subscribers.is_empty() => {
                 let cursor = Some(lines::cursor(id, sequence));
                 Some(delivery::client_line(notification, state, id, cursor, None))
             }
@@ -506,7 +506,7 @@ impl Core {
             session.info.title = state.title().map(str::to_owned);
         }
         let origin = state.origin.clone();
-        session.note(sequence, kind, origin, &text, line);
+        session.push_tail(sequence, kind, origin, &text, line);
         self.summary_version += u64::from(is_different || sequence == 0);
         if is_owned {
             self.output.push_back(Output::Append { session: Arc::clone(id), sequence, channel, text });
@@ -519,7 +519,7 @@ impl Core {
         }
         // Only the owner evaluates the policy, on the state that includes this question.
         let decision = match kind {
-            session_state::RecordKind::Question if is_owned => self.policy(id, sequence),
+            session_state::RecordKind::Question if is_owned => self.evaluate(id, sequence),
             _ => None,
         };
         match (kind, decision) {
@@ -545,7 +545,7 @@ impl Core {
     /// are disconnected.
     pub(crate) fn log_failed(&mut self, id: &SessionId, reason: &str) {
         let Some(session) = self.sessions.get_mut(id) else { return };
-        let attached: Vec<ConnectionId> = session.attached.iter().copied().collect();
+        let attached: Vec<ConnectionId> = session.subscribers.iter().copied().collect();
         let process = session.process.take().or(session.parked.take());
         let agent_session = session.agent_session().map(str::to_owned);
         session.is_resuming = false;
@@ -554,7 +554,7 @@ impl Core {
         session.state = None;
         session.reset_tail(session.next);
         self.ownership_lost(id);
-        self.report(format!("the log of {id} cannot be written: {reason}"));
+        self.report(format!("cannot write the log of session {id}: {reason}"));
         if let Some(process) = process {
             if let Some(agent_session) = agent_session {
                 // No record of its work would be written.
@@ -563,10 +563,10 @@ impl Core {
                 self.output.push_back(Output::ToAgent { process, line, session: None });
             }
             self.release_process(process, id);
-            self.end_unneeded(process, reason);
+            self.end_unused_process(process, reason);
         }
         for connection in attached {
-            self.close_connection(connection, format!("the log of {id} cannot be written: {reason}"));
+            self.close_connection(connection, format!("cannot write the log of session {id}: {reason}"));
         }
         self.creation_failed(id, reason);
     }
@@ -585,7 +585,7 @@ impl Core {
             | agent_process::PendingAgentRequest::Adopt { client, .. } = request.about
             {
                 let message =
-                    format!("the session cannot be opened, because its log cannot be written: {reason}");
+                    format!("cannot create the session, because its log cannot be written: {reason}");
                 self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
             }
         }
@@ -660,7 +660,7 @@ impl Core {
     }
 
     /// Appends a record of the hub itself.
-    fn note(&mut self, id: &SessionId, record: &HubRecord<'_>) {
+    fn append_hub_record(&mut self, id: &SessionId, record: &HubRecord<'_>) {
         let _ = self.append(id, Channel::Hub, record.to_json());
     }
 

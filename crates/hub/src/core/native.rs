@@ -83,7 +83,7 @@ impl OriginTracker {
             return Origin::Translated;
         }
         if is_original {
-            self.has_original |= version_negotiated(message);
+            self.has_original |= has_agent_output(message);
         } else if !self.is_user && is_kind("user_message") {
             // Earlier versions recorded the prompt after the agent's first line about it.
             self.has_original = true;
@@ -98,7 +98,7 @@ impl OriginTracker {
     }
 
     /// Continues after a record of this origin.
-    pub(crate) fn continue_behind(&mut self, origin: &Origin) {
+    pub(crate) fn continue_after(&mut self, origin: &Origin) {
         self.next = if *origin == Origin::Native { Origin::Translated } else { origin.clone() };
     }
 
@@ -120,7 +120,7 @@ fn kind(message: &Message<'_>) -> Option<String> {
 }
 
 /// Returns whether an update carries output of the agent, not only session state.
-fn version_negotiated(message: &Message<'_>) -> bool {
+fn has_agent_output(message: &Message<'_>) -> bool {
     let Message::Notification(call) = message else { return false };
     let Some(update) = call.params.as_ref().and_then(|params| params.get("update")) else { return false };
     match text_of(Some(&update), "sessionUpdate").as_deref() {

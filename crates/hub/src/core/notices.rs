@@ -73,7 +73,8 @@ impl Core {
     }
 
     fn notice_subscribers(&self, id: &SessionId) -> Vec<ConnectionId> {
-        let attached = self.sessions.get(id).into_iter().flat_map(|session| session.attached.iter().copied());
+        let attached =
+            self.sessions.get(id).into_iter().flat_map(|session| session.subscribers.iter().copied());
         let knows = |connection: &ConnectionId| {
             let subscription =
                 self.connections.get(connection).and_then(|client| client.subscriptions.get(id));
@@ -98,7 +99,7 @@ impl Core {
     }
 
     /// Returns the notice for a record of another hub. Must be called before the record is applied.
-    pub(super) fn notice_in(
+    pub(super) fn notice_of_record(
         &mut self,
         id: &SessionId,
         channel: Channel,

@@ -31,7 +31,11 @@ impl Core {
         // A method that needs a response must be a request, which takes its place in the queue of the session and
         // passes all checks.
         if is_request(method) {
-            return self.drop_notification(connection, method, "this method is a request and needs an id");
+            return self.drop_notification(
+                connection,
+                method,
+                "this method is a request and must have an id",
+            );
         }
         if let Err((_, reason, _)) =
             self.authorize(connection, Method::of(method, Form::Notification), params)
@@ -43,7 +47,7 @@ impl Core {
             "$/cancel_request" => self.cancel_request(connection, params),
             LOSS_METHOD => self.loss_reported(connection, params),
             "session/cancel" => {
-                let named = match self.named(connection, params) {
+                let named = match self.target_session(connection, params) {
                     Ok(named) => named,
                     Err((_, reason, _)) => return self.drop_notification(connection, method, &reason),
                 };
@@ -79,13 +83,13 @@ impl Core {
             let process = agent.and_then(|agent| self.process_of(agent));
             let is_ready =
                 |process: &AgentId| self.processes.get(process).is_some_and(|process| process.is_ready);
-            let process = process.filter(is_ready).ok_or("the agent does not run")?;
-            let rewrite = Rewrite { drops_own: true, ..Rewrite::default() };
+            let process = process.filter(is_ready).ok_or("the agent is not running")?;
+            let rewrite = Rewrite { drops_hub_meta: true, ..Rewrite::default() };
             let line = lines::call(None, method, params, rewrite);
             self.output.push_back(Output::ToAgent { process, line, session: None });
             return Ok(());
         }
-        let TargetSession { session, child } = self.named(connection, params).map_err(words)?;
+        let TargetSession { session, child } = self.target_session(connection, params).map_err(words)?;
         if !self.is_owner(&session) {
             return self.forward_to_owner(&session, connection, line).map_err(words);
         }
@@ -93,7 +97,7 @@ impl Core {
         let target = known.and_then(|known| Some((known.process?, known.agent_session()?.to_owned())));
         let (process, own) = target.ok_or("the session has no running agent")?;
         let name = child.unwrap_or(own);
-        let rewrite = Rewrite { session: Some(&name), drops_own: true, ..Rewrite::default() };
+        let rewrite = Rewrite { session: Some(&name), drops_hub_meta: true, ..Rewrite::default() };
         let text = lines::call(None, method, params, rewrite);
         let _ = self.append(&session, Channel::ToAgent, text.as_str());
         self.output.push_back(Output::ToAgent { process, line: text, session: Some(session) });
@@ -132,7 +136,7 @@ impl Core {
         let params = Raw::from(json!({"sessionId": name}));
         let line = lines::call(None, "session/cancel", Some(&params), Rewrite::default());
         if !is_told {
-            self.note(session, &HubRecord::Cancelled(ActRecord::new().by(by.clone())));
+            self.append_hub_record(session, &HubRecord::Cancelled(ActRecord::new().by(by.clone())));
             let _ = self.append(session, Channel::ToAgent, line.as_str());
             self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(session)) });
         }
@@ -148,7 +152,7 @@ impl Core {
         let Some(known) = self.sessions.get_mut(session) else { return };
         for prompt in std::mem::take(&mut known.prompts) {
             self.summary_version += 1;
-            let message = "the work of this session was cancelled";
+            let message = "the turn was cancelled";
             self.refuse(prompt.connection, &prompt.id, codes::REQUEST_CANCELLED, message, None);
         }
     }
@@ -160,12 +164,12 @@ impl Core {
         let Some(asked) = client.pending.get(Side::Client, &id).cloned() else { return };
         if let Some((process, number)) = asked.at_agent {
             let line = lines::cancel(&RequestId::Number(number));
-            let prompted = self
+            let prompted_session = self
                 .processes
                 .get(&process)
                 .and_then(|process| process.session_of_prompt(&number.into()).cloned());
             self.output.push_back(Output::ToAgent { process, line, session: asked.stream });
-            if let Some(session) = prompted {
+            if let Some(session) = prompted_session {
                 self.await_stop(&session);
             }
             return;
@@ -182,7 +186,7 @@ impl Core {
         if was_waiting {
             // Summaries contain the queued prompts.
             self.summary_version += 1;
-            self.refuse(connection, &id, codes::REQUEST_CANCELLED, "the request was taken back", None);
+            self.refuse(connection, &id, codes::REQUEST_CANCELLED, "the request was cancelled", None);
         }
     }
 
@@ -191,7 +195,7 @@ impl Core {
         let Some(client) = self.connections.get_mut(&connection) else { return };
         client.is_paused = false;
         let mut left: Vec<SessionId> = client.subscriptions.keys().cloned().collect();
-        self.repeat_direct(connection);
+        self.ask_direct_again(connection);
         let streams = params.and_then(|params| params.get("streams").map(Raw::into_owned));
         for stream in streams.iter().flat_map(Raw::items).take(MAX_SUBSCRIPTIONS) {
             let session = lines::text_of(Some(&stream), "sessionId").unwrap_or_default().into_owned();

@@ -23,7 +23,7 @@ use super::session::Session;
 use super::{AgentId, ConnectionId, Core, Output, SessionId, SessionState};
 
 /// Recorded in a session whose owner, with the agent, has disappeared.
-const OWNER_GONE: &str = "the turn was interrupted: the hub that had the agent is gone";
+const OWNER_GONE: &str = "the turn was interrupted: the hub that ran the agent has disappeared";
 /// Interval in milliseconds at which ownership is checked and forwarded requests are sent again.
 const LOOK: u64 = 500;
 /// Time in milliseconds without records after which the ownership of a working session is checked.
@@ -112,7 +112,7 @@ impl Core {
                 session.is_owned = true;
                 session.hub = None;
                 self.replace_state(id, *state, length);
-                self.interrupted(id, OWNER_GONE, None);
+                self.interrupt(id, OWNER_GONE, None);
                 self.deliver_all(id);
                 let forwarded =
                     self.cluster.forwarded.iter().filter(|(_, forwarded)| forwarded.session == *id);
@@ -122,9 +122,9 @@ impl Core {
             }
             Err(reason) => {
                 for (connection, line) in waiting {
-                    let message = format!("the log of {id} cannot be written: {reason}");
+                    let message = format!("cannot write the log of session {id}: {reason}");
                     let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
-                    self.not_started(connection, &line, &error);
+                    self.refuse_waiting(connection, &line, &error);
                 }
                 return;
             }
@@ -179,7 +179,7 @@ impl Core {
                     self.load(&id);
                 }
             } else {
-                let notice = self.notice_in(&id, *channel, text);
+                let notice = self.notice_of_record(&id, *channel, text);
                 self.apply_record(&id, *channel, Arc::clone(text), None);
                 if let Some((update, except)) = notice {
                     self.notice(&id, &update, except);
@@ -220,9 +220,13 @@ impl Core {
                 }
             }
         }
-        let error = Outcome::error(codes::INTERNAL_ERROR, "another hub goes on with this session", None);
+        let error = Outcome::error(
+            codes::INTERNAL_ERROR,
+            "another hub has taken over this session; send the request again",
+            None,
+        );
         for (connection, line) in waiting {
-            self.not_started(connection, &line, &error);
+            self.refuse_waiting(connection, &line, &error);
         }
         for (connection, request) in wanted {
             match self.connections.get(&connection).and_then(|client| client.forwarded_key.clone()) {
@@ -233,7 +237,7 @@ impl Core {
     }
 
     /// Ends an agent process without sessions, after another hub has taken over the last one.
-    pub(super) fn end_unneeded(&mut self, id: AgentId, reason: &str) {
+    pub(super) fn end_unused_process(&mut self, id: AgentId, reason: &str) {
         let is_used = self.sessions.values().any(|session| session.process == Some(id))
             || self.creating.values().any(|creating| creating.process == id);
         if self.options.name.is_some() && !is_used {

@@ -28,7 +28,7 @@ pub(super) const ELICITATION: &str = "elicitation/create";
 impl Core {
     /// Evaluates the policy for a pending question, on its tool call as the session has it. Returns `None` if the
     /// policy does not apply.
-    pub(super) fn policy(&mut self, id: &SessionId, offset: u64) -> Option<PolicyDecision> {
+    pub(super) fn evaluate(&mut self, id: &SessionId, offset: u64) -> Option<PolicyDecision> {
         let policy = self.options.policy.as_mut()?;
         let session = self.sessions.get(id)?;
         let state = session.state.as_ref()?;
@@ -47,7 +47,7 @@ impl Core {
         let Some(question) = self.question(id, offset).cloned() else { return };
         let by = Author::from_value(&decision.by);
         let Some(result) = &decision.result else {
-            self.note(id, &HubRecord::Judged(about(offset, &question).by(by)));
+            self.append_hub_record(id, &HubRecord::Judged(about(offset, &question).by(by)));
             return self.deliver_all(id);
         };
         self.settle(id, offset, &Outcome::Result(result.clone()), &by, None);
@@ -73,10 +73,10 @@ impl Core {
             waiting.extend(permissions.map(|(offset, question)| (Arc::clone(id), *offset, question.clone())));
         }
         for (id, offset, question) in waiting {
-            let Some(decision) = self.policy(&id, offset) else { continue };
+            let Some(decision) = self.evaluate(&id, offset) else { continue };
             let Some(result) = &decision.result else { continue };
             let by = Author::from_value(&decision.by);
-            self.note(&id, &HubRecord::Judged(about(offset, &question).by(by.clone())));
+            self.append_hub_record(&id, &HubRecord::Judged(about(offset, &question).by(by.clone())));
             self.settle(&id, offset, &Outcome::Result(result.clone()), &by, None);
             self.announce_decision(&id, &question, &decision);
             answered.push((id, question.id));
@@ -122,7 +122,9 @@ impl Core {
         if client.questions.open(Side::Agent, &number.into(), topic).is_err() {
             // This client has failed to answer; others still can.
             subscription.asked.remove(&offset);
-            return self.report(format!("a client of {id} is asked too much already, and not this one too"));
+            return self.report(format!(
+                "a client of session {id} has too many pending questions and is not asked another one"
+            ));
         }
         let name = lines::text_of(Some(&question.params), "sessionId");
         let name = name.map(|session| state.client_session_id(id, &session));
@@ -141,7 +143,7 @@ impl Core {
     /// Cancels a question at every client that was asked, because it was answered or cancelled.
     pub(super) fn cancel_asked(&mut self, id: &SessionId, offset: u64, except: Option<ConnectionId>) {
         let Some(session) = self.sessions.get(id) else { return };
-        for &connection in &session.attached {
+        for &connection in &session.subscribers {
             let Some(client) = self.connections.get_mut(&connection) else { continue };
             let Some(subscription) = client.subscriptions.get_mut(id) else { continue };
             let Some(number) = subscription.asked.remove(&offset) else { continue };
@@ -159,7 +161,7 @@ impl Core {
     pub(super) fn answer(&mut self, connection: ConnectionId, response: &Response<'_>, line: &Arc<str>) {
         let Some(client) = self.connections.get_mut(&connection) else { return };
         let (outcome, decider) = match &response.outcome {
-            Ok(result) => (Outcome::Result(lines::without_own(result)), DECIDER.of(result)),
+            Ok(result) => (Outcome::Result(lines::without_hub_meta(result)), DECIDER.of(result)),
             Err(_) => (Outcome::of(&response.outcome), None),
         };
         let Some(PendingQuestion { about, invalid_answers }) =
@@ -186,7 +188,10 @@ impl Core {
                 let outcome = match reason {
                     Some(reason) => {
                         let record = QuestionRecord::new().question(offset).by(by.clone());
-                        self.note(&id, &HubRecord::AnswerDoesNotFit(record.reason(reason.clone())));
+                        self.append_hub_record(
+                            &id,
+                            &HubRecord::AnswerDoesNotFit(record.reason(reason.clone())),
+                        );
                         self.report_invalid_answer(connection, &id, &reason);
                         if invalid_answers < MAX_INVALID_ANSWERS {
                             return self.ask_again(connection, &id, offset, invalid_answers + 1);
@@ -223,13 +228,13 @@ impl Core {
         }
         let Some(record) = self.question(id, offset).map(|question| about(offset, question)) else { return };
         let record = QuestionRecord { error: Raw::parse(error).ok(), ..record.by(by.clone()) };
-        self.note(id, &HubRecord::NotAnswered(record));
-        self.report(format!("a client has no answer to a question of {id}, which stays open: {error}"));
+        self.append_hub_record(id, &HubRecord::NotAnswered(record));
+        self.report(format!("a client responded to a question of session {id} with an error; the question stays pending: {error}"));
     }
 
     /// Reports an invalid answer to the client that gave it. The agent does not get it.
     fn report_invalid_answer(&mut self, connection: ConnectionId, id: &SessionId, reason: &str) {
-        let title = format!("This answer does not fit the form, and the agent has not got it: {reason}");
+        let title = format!("Invalid answer; it was not sent to the agent: {reason}");
         let update = json!({"sessionUpdate": "notice", "severity": "warning", "title": title});
         let text = lines::update(id, &update.to_string());
         self.send(connection, text, Some(id));
@@ -264,8 +269,7 @@ impl Core {
             1 => String::new(),
             count => format!(" and {} more", count - 1),
         };
-        let title =
-            format!("This prompt waits: the agent has asked \"{first}\"{more}, which needs an answer first");
+        let title = format!("This prompt is queued until the pending question \"{first}\"{more} is answered");
         let update = json!({"sessionUpdate": "notice", "severity": "info", "title": title});
         self.send(connection, lines::update(id, &update.to_string()), Some(id));
         // Questions after the client's offset are asked when delivery gets there.
@@ -297,7 +301,7 @@ impl Core {
             Outcome::Error(text) => json!({"error": parsed(text)}),
         };
         let record = about(offset, &question).by(by.clone()).outcome(result.clone());
-        self.note(id, &HubRecord::Answered(record));
+        self.append_hub_record(id, &HubRecord::Answered(record));
         let line = lines::answer(&question.id, outcome);
         let _ = self.append(id, Channel::ToAgent, line.as_str());
         if let Some(process) = process {
@@ -332,7 +336,7 @@ impl Core {
         let open = state.into_iter().flat_map(|state| &state.questions);
         let open: Vec<_> = open.map(|(offset, question)| (*offset, about(*offset, question))).collect();
         for (offset, record) in open {
-            self.note(id, &HubRecord::Unanswered(record.reason(reason)));
+            self.append_hub_record(id, &HubRecord::Unanswered(record.reason(reason)));
             self.cancel_asked(id, offset, None);
         }
     }

@@ -41,7 +41,10 @@ impl Core {
             };
             let RequestId::Number(number) = request.id else { continue };
             // Readers of the log treat the prompt as never sent.
-            self.note(&session, &HubRecord::PromptUndelivered(PromptRecord::new().request(number)));
+            self.append_hub_record(
+                &session,
+                &HubRecord::PromptUndelivered(PromptRecord::new().request(number)),
+            );
             let (connection, id) = client;
             let asked = self
                 .connections
@@ -59,17 +62,17 @@ impl Core {
 
     /// Drops the prompts for an exited process that are still in the output queue. Returns the agent's session ids.
     pub(super) fn take_unsent(&mut self, id: AgentId) -> Vec<String> {
-        let mut prompted = Vec::new();
+        let mut prompted_session = Vec::new();
         self.output.retain(|output| match output {
-            Output::ToAgent { process, line, .. } if *process == id => match lines::prompted(line) {
+            Output::ToAgent { process, line, .. } if *process == id => match lines::prompted_session(line) {
                 Some(session) => {
-                    prompted.push(session);
+                    prompted_session.push(session);
                     false
                 }
                 None => true,
             },
             _ => true,
         });
-        prompted
+        prompted_session
     }
 }

@@ -272,7 +272,7 @@ impl Builder {
             own: Vec::new(),
             unreadable: 0,
         };
-        let read = records(0..end, &mut |sequence, channel, text| builder.take(sequence, channel, text))?;
+        let read = records(0..end, &mut |sequence, channel, text| builder.add(sequence, channel, text))?;
         Ok(builder.finish(read.min(end)))
     }
 
@@ -291,11 +291,11 @@ impl Builder {
         self.names.len() - 1
     }
 
-    fn take(&mut self, sequence: u64, channel: Channel, text: &str) {
+    fn add(&mut self, sequence: u64, channel: Channel, text: &str) {
         let side = match channel {
             Channel::ToClient => Side::Agent,
             Channel::ToAgent => Side::Client,
-            Channel::Hub => return self.note(text),
+            Channel::Hub => return self.add_hub_record(text),
             _ => return,
         };
         let Ok(message) = Message::decode(text, WireFormat::Any) else { return };
@@ -326,7 +326,7 @@ impl Builder {
         }
     }
 
-    fn note(&mut self, text: &str) {
+    fn add_hub_record(&mut self, text: &str) {
         let Some(HubRecord::AgentSession(record)) = HubRecord::parse(text) else { return };
         let id = record.id.into_owned();
         if let Some(before) = self.own.last().filter(|before| **before != id) {
@@ -451,7 +451,7 @@ impl Builder {
             if (number, standing) == (0, StateKind::State) {
                 continue;
             }
-            if let Some(update) = self.standing(number, standing) {
+            if let Some(update) = self.state_update_of(number, standing) {
                 self.push(sequence, update.len(), number, ItemKind::CurrentState(update));
             }
         }
@@ -492,7 +492,7 @@ impl Builder {
     }
 
     /// Returns the update with one kind of session state.
-    fn standing(&self, number: usize, standing: StateKind) -> Option<String> {
+    fn state_update_of(&self, number: usize, standing: StateKind) -> Option<String> {
         if standing == StateKind::Info {
             let known = self.information.get(&number)?;
             let set = known.iter().map(|(key, value)| (&**key, &**value));

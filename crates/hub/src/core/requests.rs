@@ -62,7 +62,7 @@ impl Core {
             });
             self.notice(&session, &left, None);
         }
-        self.client_left(connection);
+        self.cancel_direct_of_client(connection);
         self.connections.remove(&connection);
     }
 
@@ -112,7 +112,7 @@ impl Core {
             }
         };
         if client.is_paused && message.method() != Some("stream/resume") {
-            let reason = "the first message of a connection that is continued is stream/resume".to_owned();
+            let reason = "the first message of a resumed connection must be stream/resume".to_owned();
             self.output.push_back(Output::Close { connection, code: 1002, reason });
             return;
         }
@@ -157,7 +157,7 @@ impl Core {
             };
             drop(client.pending.open(Side::Client, &id, asked));
             if is_full {
-                let message = format!("{MAX_PENDING} requests are open already; wait for their answers");
+                let message = format!("{MAX_PENDING} requests are already pending; wait for their responses");
                 return self.refuse(connection, &id, codes::INTERNAL_ERROR, message, None);
             }
         }
@@ -197,7 +197,7 @@ impl Core {
         match method {
             "initialize" => self.initialize(request),
             "session/resume" if lines::is_about_agent_sessions(params) => self.adopt(request),
-            "session/unarchive" if self.named(connection, params).is_err() => {
+            "session/unarchive" if self.target_session(connection, params).is_err() => {
                 self.query_agent_sessions(request)
             }
             _ if lines::is_about_agent_sessions(params) => self.query_agent_sessions(request),
@@ -232,21 +232,17 @@ impl Core {
     // ----- checks
 
     /// Returns the session that a message names, by the hub's id or that of a sub-agent.
-    pub(super) fn named(
+    pub(super) fn target_session(
         &self,
         connection: ConnectionId,
         params: Option<&Raw<'_>>,
     ) -> Result<TargetSession, Refusal> {
         let Some(name) = lines::text_of(params, "sessionId") else {
-            return Err((
-                codes::INVALID_PARAMS,
-                "at /params/sessionId: the id of a session is missing".to_owned(),
-                None,
-            ));
+            return Err((codes::INVALID_PARAMS, "at /params/sessionId: missing session id".to_owned(), None));
         };
         let unknown = || {
-            let name = lines::named(&name);
-            let message = format!("there is no session {name} here, or not for this token");
+            let name = lines::truncated(&name);
+            let message = format!("session {name} does not exist or is not visible to this token");
             Err((codes::RESOURCE_NOT_FOUND, message, Some(json!({"sessionId": name}))))
         };
         let Some(client) = self.connections.get(&connection) else { return unknown() };
@@ -282,7 +278,11 @@ impl Core {
             return Ok(true);
         }
         if session.waiting.len() >= WAITING {
-            return Err((codes::INTERNAL_ERROR, "too much waits for this session".to_owned(), None));
+            return Err((
+                codes::INTERNAL_ERROR,
+                "too many messages wait for this session; try again later".to_owned(),
+                None,
+            ));
         }
         session.waiting.push_back((connection, Arc::clone(line)));
         self.load(id);
@@ -332,7 +332,7 @@ impl Core {
                 }
                 // Work that ran when the hub ended is interrupted. This is recorded as soon as the log can be written.
                 if session.process.is_none() && session.is_owned && self.log_problem.is_none() {
-                    self.interrupted(&id, "the hub was ended while the agent was at work", None);
+                    self.interrupt(&id, "the hub ended while the agent was working", None);
                     self.output.push_back(Output::CloseLog { session: Arc::clone(&id) });
                 }
                 if let Some((count, first)) = gaps {
@@ -349,7 +349,7 @@ impl Core {
                 for (connection, line) in waiting {
                     if let Ok(Message::Request(request)) = Message::decode(&line, WireFormat::Any) {
                         let request = request.id.into_owned();
-                        let message = format!("the log of {id} cannot be read: {reason}");
+                        let message = format!("cannot read the log of session {id}: {reason}");
                         self.refuse(connection, &request, codes::INTERNAL_ERROR, message, None);
                     }
                 }

@@ -80,7 +80,7 @@ impl Core {
 
     /// Returns the offer of a session's clients: that of the client that attached last.
     pub(super) fn services_of(&self, id: &SessionId) -> Services {
-        let attached = self.sessions.get(id).into_iter().flat_map(|session| &session.attached);
+        let attached = self.sessions.get(id).into_iter().flat_map(|session| &session.subscribers);
         let offers = attached
             .filter_map(|connection| Some((connection, self.connections.get(connection)?)))
             .filter(|(_, client)| client.forwarded_key.is_none() && client.services != Services::default());

@@ -53,7 +53,7 @@ pub(super) struct Session {
     tail_bytes: usize,
     /// The tail contains every record for clients from this offset on.
     pub(super) tail_start: u64,
-    pub(super) attached: BTreeSet<ConnectionId>,
+    pub(super) subscribers: BTreeSet<ConnectionId>,
     /// Messages that wait until the log is loaded or the agent is ready.
     pub(super) waiting: VecDeque<(ConnectionId, Arc<str>)>,
     pub(super) prompts: VecDeque<Prompt>,
@@ -128,7 +128,7 @@ impl Session {
             lost: None,
             tail: VecDeque::new(),
             tail_bytes: 0,
-            attached: BTreeSet::new(),
+            subscribers: BTreeSet::new(),
             waiting: VecDeque::new(),
             prompts: VecDeque::new(),
             is_owned: true,
@@ -153,7 +153,7 @@ impl Session {
     }
 
     /// Adds a record to the tail, while there are subscribers.
-    pub(super) fn note(
+    pub(super) fn push_tail(
         &mut self,
         sequence: u64,
         kind: RecordKind,
@@ -161,7 +161,7 @@ impl Session {
         text: &Arc<str>,
         line: Option<ToClient>,
     ) {
-        if self.attached.is_empty() {
+        if self.subscribers.is_empty() {
             self.tail.clear();
             self.tail_bytes = 0;
             self.tail_start = sequence + 1;
@@ -194,7 +194,7 @@ impl Session {
     }
 
     /// Returns the first record in the tail at or after an offset.
-    pub(super) fn recent(&mut self, offset: u64) -> Option<&mut TailRecord> {
+    pub(super) fn tail_record(&mut self, offset: u64) -> Option<&mut TailRecord> {
         // Usually it is the last one.
         let at = match self.tail.back() {
             Some(last) if last.sequence < offset => return None,
@@ -205,7 +205,7 @@ impl Session {
     }
 
     /// Returns the records in the tail from an offset on.
-    pub(super) fn recent_from(&self, offset: u64) -> impl Iterator<Item = &TailRecord> {
+    pub(super) fn tail_from(&self, offset: u64) -> impl Iterator<Item = &TailRecord> {
         let at = self.tail.partition_point(|recent| recent.sequence < offset);
         self.tail.range(at..)
     }
@@ -220,7 +220,7 @@ impl Session {
         self.agent_session().or(Some(&*self.info.agent_session)).filter(|id| !id.is_empty())
     }
 
-    pub(super) fn state(&self) -> SessionActivity {
+    pub(super) fn activity(&self) -> SessionActivity {
         // A session of another hub has the activity that it has there.
         let has_agent = self.process.is_some() || self.hub.is_some();
         match self.state.as_ref().filter(|_| has_agent) {
@@ -245,7 +245,7 @@ impl Session {
             folder,
             title,
             changed,
-            state: self.state(),
+            state: self.activity(),
             questions,
             lost,
             is_unresponsive: self.is_unresponsive,
@@ -266,7 +266,7 @@ impl Session {
         let SessionInfo { agent, owner, .. } = &self.info;
         let mut meta = vec![
             AGENT.entry(agent.as_str()),
-            STATE.entry(self.state().as_str()),
+            STATE.entry(self.activity().as_str()),
             OWNER.entry(owner.as_str()),
         ];
         meta.extend(self.is_unresponsive.then(|| UNRESPONSIVE.entry(true)));

@@ -32,7 +32,7 @@ const CALLS: usize = 4096;
 /// Maximum number of validation errors in a message.
 const FAULTS: usize = 5;
 /// Error message for a question whose id another pending question has.
-pub(super) const ID_IN_USE: &str = "the id is in use: a request with it is still open";
+pub(super) const ID_IN_USE: &str = "the request id is already in use by a pending request";
 /// Separates the hub's session id from the agent's id of a sub-agent.
 pub(crate) const SUBAGENT_SEPARATOR: char = ':';
 
@@ -60,7 +60,7 @@ impl Question {
     }
 
     /// Makes a question about a request of one client one of the session: the other clients do not know that request.
-    fn ask_in(&mut self, session: &str) {
+    fn bind_to_session(&mut self, session: &str) {
         if self.params.get("sessionId").is_none() {
             let params = Raw::parse(lines::without(&self.params, "requestId")).ok();
             let params = lines::merged(params.as_ref(), &[("sessionId", &lines::quoted(session))]);
@@ -90,7 +90,7 @@ impl Question {
                 let words: Vec<String> = faults.iter().take(FAULTS).map(ToString::to_string).collect();
                 (!words.is_empty()).then(|| words.join("; "))
             }
-            Err(error) => Some(format!("the answer cannot be read: {error}")),
+            Err(error) => Some(format!("cannot decode the answer: {error}")),
         }
     }
 
@@ -173,7 +173,7 @@ impl Default for SessionState {
 
 impl SessionState {
     /// Notes a range of records that cannot be read.
-    pub(crate) fn note_gap(&mut self, from: u64, to: u64, reason: &str) {
+    pub(crate) fn record_gap(&mut self, from: u64, to: u64, reason: &str) {
         let (count, _) = self.gaps.get_or_insert_with(|| (0, format!("record {from}: {reason}")));
         *count += to.saturating_sub(from);
     }
@@ -224,19 +224,19 @@ impl SessionState {
         match message {
             Message::Notification(notification) => {
                 self.fold(Side::Agent, message);
-                self.note_prompt(message);
+                self.take_prompt_title(message);
                 if let Some(params) = &notification.params
                     // A cheap check: most updates are not about tool calls.
                     && params.as_str().contains("tool_call_update")
                     && let Some(update) = params.get("update")
                     && text_of(Some(&update), "sessionUpdate").as_deref() == Some("tool_call_update")
                 {
-                    self.note_call(text_of(Some(params), "sessionId"), &update);
+                    self.track_call(text_of(Some(params), "sessionId"), &update);
                 }
                 match &*notification.method {
                     "$/cancel_request" => {
                         let id = notification.params.as_ref().and_then(referenced_request);
-                        self.withdrawn(id.as_ref()).map_or(RecordKind::Internal, RecordKind::Cancelled)
+                        self.take_cancelled(id.as_ref()).map_or(RecordKind::Internal, RecordKind::Cancelled)
                     }
                     _ => RecordKind::Update,
                 }
@@ -256,10 +256,10 @@ impl SessionState {
                     // A question updates its tool call, as an update does.
                     about.get("toolCall").map(Raw::into_owned)
                 }) {
-                    self.note_call(text_of(Some(&question.params), "sessionId"), &call);
+                    self.track_call(text_of(Some(&question.params), "sessionId"), &call);
                 }
                 if let Some(session) = self.conversation.id_at(offset) {
-                    question.ask_in(session);
+                    question.bind_to_session(session);
                 }
                 if let Origin::TranslatedFrom(native) = &self.origin {
                     question.native = Some(native.clone());
@@ -296,7 +296,7 @@ impl SessionState {
     }
 
     /// Tracks the status of a tool call from an update or a question.
-    fn note_call(&mut self, session: Option<switchboard_acp::Text<'_>>, call: &Raw<'_>) {
+    fn track_call(&mut self, session: Option<switchboard_acp::Text<'_>>, call: &Raw<'_>) {
         let (Some(session), Some(id)) = (session, text_of(Some(call), "toolCallId")) else { return };
         let key = (session.into_owned(), id.into_owned());
         let status = call.get("status").map(|status| {
@@ -320,7 +320,7 @@ impl SessionState {
 
     /// Returns the updates that end all unfinished tool calls and sub-agents of an agent that has exited, each with the
     /// agent's id of its session.
-    pub(crate) fn unfinished(&self, error: &serde_json::Value) -> Vec<(String, serde_json::Value)> {
+    pub(crate) fn unfinished_updates(&self, error: &serde_json::Value) -> Vec<(String, serde_json::Value)> {
         let open = self.call_order.iter().filter(|call| self.calls.get(call) == Some(&true));
         let calls = open.map(|(session, call)| {
             let update = serde_json::json!({
@@ -352,12 +352,12 @@ impl SessionState {
         let params = request.params.as_ref().map_or("{}", Raw::as_str);
         let bytes: usize = self.questions.values().map(Question::len).sum();
         if self.questions.len() >= QUESTIONS || bytes + params.len() > QUESTION_BYTES {
-            return Some((codes::INTERNAL_ERROR, "too many questions are open".to_owned()));
+            return Some((codes::INTERNAL_ERROR, "too many pending questions".to_owned()));
         }
         match self.conversation.decode_question(&request.method, params) {
             Some(Ok(_)) => None,
             Some(Err(error)) => Some((codes::INVALID_PARAMS, error.to_string())),
-            None => Some((codes::METHOD_NOT_FOUND, format!("the hub does not know {}", request.method))),
+            None => Some((codes::METHOD_NOT_FOUND, format!("the hub does not support {}", request.method))),
         }
     }
 
@@ -396,7 +396,7 @@ impl SessionState {
         }
     }
 
-    fn withdrawn(&mut self, id: Option<&RequestId<'_>>) -> Option<u64> {
+    fn take_cancelled(&mut self, id: Option<&RequestId<'_>>) -> Option<u64> {
         let offset = self.question_of(id?)?.0;
         self.questions.remove(&offset);
         Some(offset)
@@ -421,7 +421,7 @@ impl SessionState {
             _ => {}
         }
         self.fold(Side::Client, message);
-        self.note_prompt(message);
+        self.take_prompt_title(message);
         let conversation = &self.conversation;
         // A cancelled question remains until it has its response.
         self.questions.retain(|_, question| conversation.question(&question.id).is_some());
@@ -429,7 +429,7 @@ impl SessionState {
 
     /// Takes the title from the first prompt. The log of an adopted session begins with the agent's replay of its
     /// prompts.
-    fn note_prompt(&mut self, message: &Message<'_>) {
+    fn take_prompt_title(&mut self, message: &Message<'_>) {
         if self.prompt_title.is_none()
             && let Some((session, title)) = prompt_title_in(message)
             && self.is_own(&session)
@@ -574,7 +574,7 @@ fn array<'w, T: Wire<'w>>(items: &[T]) -> String {
 #[cfg(test)]
 impl SessionState {
     /// Returns everything observable, to compare two states.
-    pub(crate) fn told(&self) -> impl PartialEq + std::fmt::Debug {
+    pub(crate) fn observable(&self) -> impl PartialEq + std::fmt::Debug {
         let how_it_stands =
             (self.state_update(), self.is_busy(), self.title().map(str::to_owned), self.lists());
         let own = (self.own_ids(), self.renamed, self.cancels, self.conversation.len());

@@ -535,7 +535,7 @@ impl World {
             for (offset, (channel, text)) in self.log[id].iter().enumerate() {
                 let _ = state.apply(offset as u64, *channel, text);
             }
-            assert_eq!(state.told(), known.told());
+            assert_eq!(state.observable(), known.observable());
         }
     }
 }

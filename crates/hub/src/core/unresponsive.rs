@@ -66,7 +66,7 @@ impl Core {
         let open: Vec<RequestId<'static>> =
             self.processes.get(&process).map(|process| process.prompts_of(id)).unwrap_or_default();
         let record = TurnAbandonedRecord::new().requests(open.len() as u64).reason(title.clone());
-        self.note(id, &HubRecord::TurnAbandoned(record));
+        self.append_hub_record(id, &HubRecord::TurnAbandoned(record));
         for request in open {
             let purpose = self
                 .processes
@@ -84,7 +84,8 @@ impl Core {
             let outcome = self.of_turn(client.0, accepted, None);
             self.reply(client.0, &client.1, outcome, after.map(|after| (id, after)));
         }
-        let description = "What it still does is shown. End the agent process, or send the next prompt, which starts it again.";
+        let description =
+            "Its output is still shown. End the agent process, or send the next prompt, which restarts it.";
         let meta = UNRESPONSIVE.meta(true);
         let meta = meta.as_raw();
         let notice = json!({
@@ -148,20 +149,19 @@ impl Core {
     pub(super) fn replace_agent(&mut self, id: &SessionId) {
         let Some(process) = self.sessions.get(id).and_then(|session| session.process) else { return };
         if self.at_work_beside(process, id).is_empty() {
-            return self.end_agent(process, "was ended, because it did not stop after a cancellation");
+            return self.end_agent(process, "was ended because it did not stop after a cancellation");
         }
         let Some(session) = self.sessions.get_mut(id) else { return };
         let agent_session = session.agent_session().map(str::to_owned);
         session.process = None;
         session.is_unresponsive = false;
-        let reason =
-            "the agent did not stop after a cancellation; this session goes on in another process of it";
+        let reason = "the agent did not stop after a cancellation; the session continues in another process of the agent";
         let _ = self.append(id, Channel::Process, reason);
         self.release_process(process, id);
         if let Some(known) = self.processes.get_mut(&process) {
             known.is_unresponsive = true;
-            known.left.extend(agent_session);
-            known.forget_abandoned(id);
+            known.left_sessions.extend(agent_session);
+            known.drop_abandoned(id);
         }
         self.run_next_prompt(id);
     }
@@ -171,8 +171,8 @@ impl Core {
         let is_unresponsive = self.sessions.get(id).is_some_and(|session| session.is_unresponsive);
         if let (true, Some(known)) = (is_unresponsive, self.processes.get_mut(&process)) {
             known.is_unresponsive = true;
-            known.left.insert(agent_session.to_owned());
-            known.forget_abandoned(id);
+            known.left_sessions.insert(agent_session.to_owned());
+            known.drop_abandoned(id);
         }
     }
 
@@ -207,22 +207,23 @@ impl Core {
     /// Handles a request of a client to end the agent process of a session.
     pub(super) fn end_agent_request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        let session = self.named(connection, params)?.root("a sub-agent has no process of its own")?;
+        let session =
+            self.target_session(connection, params)?.root("a sub-agent has no process of its own")?;
         if !self.is_owner(&session) {
             return self.forward_to_owner(&session, connection, line);
         }
         let Some(process) = self.sessions.get(&session).and_then(|session| session.process) else {
-            let message = format!("the session {session} has no agent process; the next prompt starts one");
+            let message = format!("session {session} has no agent process; the next prompt starts one");
             return Err((codes::INVALID_PARAMS, message, None));
         };
-        let interrupted = self.at_work_beside(process, &session);
-        self.may_interrupt(connection, &interrupted)?;
+        let interrupt = self.at_work_beside(process, &session);
+        self.may_interrupt(connection, &interrupt)?;
         let by = self.author(connection);
-        self.note(&session, &HubRecord::AgentEnded(ActRecord::new().by(by)));
+        self.append_hub_record(&session, &HubRecord::AgentEnded(ActRecord::new().by(by)));
         self.cancel_prompts(&session);
         self.end_agent(process, "was ended by a client");
-        let interrupted: Vec<Text<'_>> = interrupted.iter().map(|session| (&**session).into()).collect();
-        let result = EndAgentResponse::new(interrupted).encode(WireFormat::Any);
+        let interrupt: Vec<Text<'_>> = interrupt.iter().map(|session| (&**session).into()).collect();
+        let result = EndAgentResponse::new(interrupt).encode(WireFormat::Any);
         self.reply(connection, id, Outcome::Result(result), None);
         Ok(())
     }
@@ -235,8 +236,9 @@ impl Core {
         };
         let hidden = sessions.iter().filter(is_hidden).count();
         if hidden > 0 {
-            let message =
-                format!("the agent process is at work in {hidden} sessions that this token may not control");
+            let message = format!(
+                "the agent process is working in {hidden} sessions that are not visible to this token"
+            );
             return Err((super::FORBIDDEN, message, Some(json!({"sessions": hidden}))));
         }
         Ok(())

@@ -79,7 +79,7 @@ impl Closer {
     }
 
     /// Cancels the closing of a log that has not started.
-    pub(super) fn take_back(&self, session: &SessionId) -> Option<Recorder> {
+    pub(super) fn cancel(&self, session: &SessionId) -> Option<Recorder> {
         let mut work = locked(&self.work);
         let offset = work.waiting.iter().position(|job| job.session == *session)?;
         work.waiting.remove(offset).map(|job| job.recorder)

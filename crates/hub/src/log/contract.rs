@@ -47,8 +47,8 @@ async fn begin(log: &mut Box<dyn SessionLog>) -> SessionInfo {
         folder: "/tmp".to_owned(),
         starter: None,
     };
-    let begun = log.begin(beginning).await.unwrap();
-    log.begun(begun)
+    let begun = log.create(beginning).await.unwrap();
+    log.open_created(begun)
 }
 
 async fn append(log: &mut Box<dyn SessionLog>, id: &SessionId, from: u64, texts: &[&str]) {
@@ -74,16 +74,16 @@ async fn prepare(log: &mut Box<dyn SessionLog>, id: &SessionId) {
 fn texts(store: &Store, id: &str, from: u64) -> Vec<(u64, String)> {
     let (_, end) = load(store, id).unwrap();
     let mut texts = Vec::new();
-    let mut backend = from;
-    while backend < end {
-        let (part, to) = read(store, id, backend, end).unwrap();
+    let mut offset = from;
+    while offset < end {
+        let (part, to) = read(store, id, offset, end).unwrap();
         texts.extend(
             part.into_iter()
                 .filter(|kept| kept.channel == Channel::ToClient)
                 .map(|kept| (kept.sequence, kept.text.to_string())),
         );
-        assert!(to > backend, "reading stands still at {backend} of {end}");
-        backend = to;
+        assert!(to > offset, "reading makes no progress at {offset} of {end}");
+        offset = to;
     }
     texts
 }
@@ -121,7 +121,7 @@ async fn a_record_that_does_not_follow_is_refused(backend: &impl LogBackend) {
     for wrong in [0, 1, 3] {
         prepare(&mut log, &id).await;
         let refused = log.append(&id, wrong, Channel::ToClient, "wrong");
-        assert!(refused.is_err_and(|reason| reason.contains("does not follow")), "{wrong}");
+        assert!(refused.is_err_and(|reason| reason.contains("out of sequence")), "{wrong}");
         assert_eq!(log.commit().await, []);
     }
     prepare(&mut log, &id).await;
@@ -181,7 +181,7 @@ async fn a_log_goes_on_after_a_restart(backend: &impl LogBackend) {
     assert_eq!((&*found.agent, &*found.owner, &*found.folder, found.length), ("robot", "me", "/tmp", 1));
     prepare(&mut log, &id).await;
     append(&mut log, &id, 1, &["1"]).await;
-    log.rest(&id);
+    log.close_session(&id);
     // The previous owner need not prepare it again.
     append(&mut log, &id, 2, &["2"]).await;
     let all: Vec<(u64, String)> = (0..3).map(|number| (number, number.to_string())).collect();

@@ -17,11 +17,8 @@ impl JetStream {
     #[allow(clippy::unused_async)]
     pub async fn connect(options: &JetStreamOptions) -> Result<Self, LogError> {
         Err(LogError::new(
-            format!(
-                "the log cannot be at {}: this build has nothing for NATS servers in it",
-                options.servers
-            ),
-            "build it with `--features jetstream`, or take a released archive, which has it",
+            format!("cannot use the log at {}: this build has no support for NATS servers", options.servers),
+            "build with `--features jetstream`, or use a released archive, which includes it",
         ))
     }
 

@@ -59,7 +59,7 @@ impl LocalLog {
         if let Some(session) =
             written.min_by_key(|(_, open)| open.used).map(|(session, _)| Arc::clone(session))
         {
-            self.rest(&session);
+            self.close_session(&session);
         }
     }
 
@@ -93,7 +93,7 @@ impl LocalLog {
 
     fn recorder(&mut self, session: &SessionId) -> Result<&mut Recorder, StoreError> {
         if let Some(closing) = self.closing.remove(session) {
-            match self.closer.take_back(session) {
+            match self.closer.cancel(session) {
                 Some(recorder) => self.insert(session, recorder),
                 None => closing.wait(),
             }
@@ -120,7 +120,7 @@ impl LocalLog {
         let put = if length == sequence {
             recorder.put(record).map_err(|error| error.to_string())
         } else {
-            Err(format!("record {sequence} does not follow: the log has {length}"))
+            Err(format!("record {sequence} is out of sequence: the log has {length}"))
         };
         match &put {
             Ok(()) => drop(self.unwritten.insert(Arc::clone(session))),
@@ -165,12 +165,12 @@ impl LocalLog {
 }
 
 impl SessionLog for LocalLog {
-    fn begin(&self, beginning: NewSession) -> BoxFuture<'static, Result<CreatedLog, String>> {
+    fn create(&self, new: NewSession) -> BoxFuture<'static, Result<CreatedLog, String>> {
         let store = self.store.clone();
-        Box::pin(blocking(move || begin(&store, beginning)))
+        Box::pin(blocking(move || begin(&store, new)))
     }
 
-    fn begun(&mut self, CreatedLog { known, recorder }: CreatedLog) -> SessionInfo {
+    fn open_created(&mut self, CreatedLog { known, recorder }: CreatedLog) -> SessionInfo {
         self.make_room();
         self.insert(&known.id, recorder);
         known
@@ -199,13 +199,13 @@ impl SessionLog for LocalLog {
             (self.store.clone(), Arc::clone(session), self.is_writing(session));
         Box::pin(blocking(move || match !is_writing && store.is_recording(&session).unwrap_or_default() {
             true => Err(format!(
-                "{session} is open in another program that uses this store; use it there, or end it there first"
+                "session {session} is open in another program that uses this store; use it there, or close it there first"
             )),
             false => Ok(Prepared::Owned),
         }))
     }
 
-    fn rest(&mut self, session: &SessionId) {
+    fn close_session(&mut self, session: &SessionId) {
         self.closing.retain(|_, closing| !closing.is_done());
         if let Some(Open { recorder, .. }) = self.recorders.remove(session) {
             self.unwritten.remove(session);
@@ -215,7 +215,7 @@ impl SessionLog for LocalLog {
     }
 
     fn remove(&mut self, session: &SessionId) -> BoxFuture<'static, ()> {
-        self.rest(session);
+        self.close_session(session);
         let closing = self.closing.remove(session);
         let (store, session) = (self.store.clone(), Arc::clone(session));
         let removed = blocking(move || {
@@ -280,8 +280,8 @@ mod tests {
                 folder: "/w".to_owned(),
                 starter: None,
             };
-            let begun = log.begin(beginning).await.unwrap();
-            ids.push(log.begun(begun).id);
+            let begun = log.create(beginning).await.unwrap();
+            ids.push(log.open_created(begun).id);
         }
         for round in 0..3 {
             for id in &ids {

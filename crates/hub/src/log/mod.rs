@@ -58,7 +58,7 @@ pub(crate) struct NewSession {
     pub(crate) starter: Option<Starter>,
 }
 
-/// A log that was just created; [`SessionLog::begun`] takes it.
+/// A log that was just created; [`SessionLog::open_created`] takes it.
 pub(crate) struct CreatedLog {
     pub(crate) known: SessionInfo,
     recorder: Recorder,
@@ -90,10 +90,10 @@ pub(crate) enum ClusterEvent {
 /// return its session; the sequence numbers of a session have no gaps; of two writers of one session, one is refused.
 pub(crate) trait SessionLog: Send {
     /// Creates the log of a session.
-    fn begin(&self, beginning: NewSession) -> BoxFuture<'static, Result<CreatedLog, String>>;
+    fn create(&self, new: NewSession) -> BoxFuture<'static, Result<CreatedLog, String>>;
 
     /// Takes over a log that was created, to write it.
-    fn begun(&mut self, begun: CreatedLog) -> SessionInfo;
+    fn open_created(&mut self, begun: CreatedLog) -> SessionInfo;
 
     /// Adds a record with this sequence number; it is durable after [`commit`](SessionLog::commit).
     fn append(
@@ -112,7 +112,7 @@ pub(crate) trait SessionLog: Send {
     fn prepare(&mut self, session: &SessionId) -> BoxFuture<'static, Result<Prepared, String>>;
 
     /// Closes the log of a session until the next append.
-    fn rest(&mut self, session: &SessionId);
+    fn close_session(&mut self, session: &SessionId);
 
     /// Removes a log.
     fn remove(&mut self, session: &SessionId) -> BoxFuture<'static, ()>;
@@ -144,18 +144,18 @@ pub(crate) trait SessionLog: Send {
     }
 
     /// Returns the sessions whose ownership this hub has lost without releasing it, with the reasons.
-    fn lost(&mut self) -> Vec<(SessionId, String)> {
+    fn take_lost(&mut self) -> Vec<(SessionId, String)> {
         Vec::new()
     }
 
     /// Releases the ownership of a session.
     fn release(&mut self, session: &SessionId) -> BoxFuture<'static, ()> {
-        self.rest(session);
+        self.close_session(session);
         Box::pin(std::future::ready(()))
     }
 
     /// Forwards a request to another hub. Returns its reply, or `None` after a timeout.
-    fn forward_line(&self, hub: &str, ticket: u64, message: &str) -> BoxFuture<'static, Option<String>> {
+    fn forward(&self, hub: &str, ticket: u64, message: &str) -> BoxFuture<'static, Option<String>> {
         let _ = (hub, ticket, message);
         Box::pin(std::future::ready(None))
     }
@@ -213,7 +213,7 @@ pub(crate) fn stored_sessions(store: &Store) -> Result<Vec<SessionInfo>, StoreEr
             agent_session: hosted.agent_session.clone(),
             owner: hosted.owner.clone(),
             folder: hosted.folder.clone(),
-            title: summary.info.title,
+            title: summary.about.title,
             changed: summary.changed.0,
             length: summary.length,
         })
@@ -235,7 +235,7 @@ pub(crate) fn load(store: &Store, session: &str) -> Result<(SessionState, u64), 
             }
             Item::Gap { from, to, reason } => {
                 length = to;
-                state.note_gap(from, to, &reason);
+                state.record_gap(from, to, &reason);
             }
         }
     }

@@ -12,7 +12,7 @@ const INBOXES: usize = 10_000;
 impl Service {
     /// Checks for sessions that other hubs have taken over, and for hubs that have appeared or disappeared.
     pub(super) fn poll_cluster(&mut self, log: &mut dyn SessionLog) {
-        for (session, reason) in log.lost() {
+        for (session, reason) in log.take_lost() {
             self.core.log_failed(&session, &reason);
         }
         self.core.set_hubs(log.hubs());
@@ -64,7 +64,7 @@ impl Service {
             }
             Output::Release { session } => drop(tokio::spawn(log.release(&session))),
             Output::Forward { hub, ticket, message } => {
-                let passed = log.forward_line(&hub, ticket, &message);
+                let passed = log.forward(&hub, ticket, &message);
                 self.spawn_task(async move { Event::ForwardAnswered { ticket, reply: passed.await } });
             }
             Output::ForwardReply { key, session: _, text } => {

@@ -143,8 +143,10 @@ impl Service {
                 match (output, reason) {
                     (output, None) => self.perform_one(output, log),
                     (Output::Send { connection, .. }, Some((session, reason))) => {
-                        unanswered
-                            .push((connection, format!("the log of {session} cannot be written: {reason}")));
+                        unanswered.push((
+                            connection,
+                            format!("cannot write the log of session {session}: {reason}"),
+                        ));
                     }
                     (_, Some(_)) => {}
                 }

@@ -257,8 +257,8 @@ fn records_of_a_log_that_cannot_be_read_are_told_when_it_is_read() {
     world.core.log_failed(&id, "no room");
     world.core.output.clear();
     let mut state = SessionState::default();
-    state.note_gap(3, 5, "the journal is damaged here");
-    state.note_gap(9, 10, "the journal is damaged here");
+    state.record_gap(3, 5, "the journal is damaged here");
+    state.record_gap(9, 10, "the journal is damaged here");
     let length = world.log["h1"].len() as u64;
     world.core.loaded("h1", Ok((state, length)));
     let told = world.core.output.iter().find_map(|output| match output {

@@ -194,10 +194,12 @@ impl World {
                 }
             }
             for session in failed {
-                self.hubs[at].core.log_failed(&session, "another hub has gone on with it");
+                self.hubs[at].core.log_failed(&session, "another hub has taken over the session");
             }
             for connection in untold {
-                self.hubs[at].core.close_connection(connection, "another hub has gone on with it".to_owned());
+                self.hubs[at]
+                    .core
+                    .close_connection(connection, "another hub has taken over the session".to_owned());
             }
         }
     }
@@ -371,7 +373,7 @@ impl World {
             return;
         }
         if self.hubs[at].writes.remove(&session) {
-            self.hubs[at].core.log_failed(&session, "another hub has gone on with it");
+            self.hubs[at].core.log_failed(&session, "another hub has taken over the session");
         }
         let known = self.log.known.iter().find(|known| known.id == session).cloned().unwrap();
         self.hubs[at].core.add_session(known);
@@ -552,7 +554,7 @@ proptest! {
             let id = world.prompt(hub, 1, &operation);
             world.settle();
             let answer = world.hubs[hub].answers[&(1, id)][0].to_string();
-            let was_cut_off = answer.contains("interrupted") || answer.contains("was ended");
+            let was_cut_off = answer.contains("interrupted") || answer.contains("the hub ended");
             prop_assert!(was_cut_off || !answer.contains("error"), "{}: {}", operation, answer);
             prop_assert!(was_cut_off || world.prompts.contains(&operation), "{} did not run", operation);
         }

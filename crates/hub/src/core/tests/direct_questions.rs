@@ -132,8 +132,8 @@ fn an_agent_that_nobody_can_answer_is_told_so() {
     };
     let forms = || json!({"elicitation": {"form": {}}});
     for (can, question, words) in [
-        (json!({}), ask as fn(i64, i64) -> Value, "nobody is there"),
-        (forms(), |id, _| ask(id, 999), "nobody is there"),
+        (json!({}), ask as fn(i64, i64) -> Value, "no connected client"),
+        (forms(), |id, _| ask(id, 999), "no connected client"),
     ] {
         let mut login = login(can);
         login.world.say(question(50, login.at_agent));
@@ -153,7 +153,7 @@ fn an_agent_that_nobody_can_answer_is_told_so() {
 fn an_agent_cannot_ask_without_end() {
     let mut login = asked();
     login.world.say(ask(50, login.at_agent));
-    assert!(login.agent_has_got()[0].to_string().contains("the id is in use"));
+    assert!(login.agent_has_got()[0].to_string().contains("already in use"));
     for id in 100..200 {
         login.world.say(ask(id, login.at_agent));
     }

@@ -41,8 +41,8 @@ fn a_session_goes_dormant_by_its_own_idleness_while_its_agent_works_for_others()
     assert_eq!(world.idle(1), [""; 0]);
     assert_eq!(world.idle(999), [""; 0]);
     assert_eq!(world.idle(1), ["h1"], "its log is closed");
-    assert_eq!(world.core.sessions["h1"].state(), super::super::SessionActivity::Dormant);
-    assert_eq!(world.core.sessions["h2"].state(), super::super::SessionActivity::Working);
+    assert_eq!(world.core.sessions["h1"].activity(), super::super::SessionActivity::Dormant);
+    assert_eq!(world.core.sessions["h2"].activity(), super::super::SessionActivity::Working);
     assert_eq!(world.idle(5000), [""; 0]);
     // The process still has it: nothing has to be resumed.
     let before = world.log["h1"].len();
@@ -67,7 +67,7 @@ fn what_an_agent_says_of_a_dormant_session_is_kept_and_the_session_goes_dormant_
         "content": {"type": "text", "text": "by the way"}}),
     );
     assert!(world.log["h1"].last().unwrap().1.contains("by the way"));
-    assert_eq!(world.core.sessions["h1"].state(), super::super::SessionActivity::Idle);
+    assert_eq!(world.core.sessions["h1"].activity(), super::super::SessionActivity::Idle);
     world.idle(1);
     assert_eq!(world.idle(1000), ["h1"]);
     // When the process is gone, the next prompt has the session resumed.

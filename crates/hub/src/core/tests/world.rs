@@ -338,7 +338,7 @@ impl World {
     pub(super) fn receive(&mut self, connection: ConnectionId, line: &ToClient) {
         let Some(client) = self.clients.get_mut(&connection) else { return };
         let message: Value = serde_json::from_str(&line.text).unwrap();
-        if line.counts {
+        if line.is_windowed {
             let session = line.stream.as_ref().unwrap().to_string();
             *client.bytes.entry(session).or_default() += line.text.len() as u64;
         }
@@ -348,13 +348,13 @@ impl World {
                 client.answers.entry(id).or_default().push(message.clone());
             }
             // A notice, which is in no log.
-            (Some("session/update"), None) if !line.counts => {}
+            (Some("session/update"), None) if !line.is_windowed => {}
             (Some("session/update"), None) => {
                 let session = line.stream.as_ref().unwrap().to_string();
                 let cursor = message["params"]["_meta"]["acp/cursor"].as_str().map(str::to_owned);
                 assert_eq!(cursor.as_deref(), line.cursor.as_deref());
                 if let Some(cursor) = &cursor {
-                    let held = lines::held(&session, cursor).expect("a cursor that the hub reads");
+                    let held = lines::parse_cursor(&session, cursor).expect("a cursor that the hub reads");
                     // It is in the log before anybody sees it.
                     assert!(self.log[&*session].len() as u64 >= held.end);
                 }

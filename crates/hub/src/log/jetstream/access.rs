@@ -8,7 +8,7 @@ use async_nats::rustls::pki_types::CertificateDer;
 use async_nats::rustls::pki_types::pem::PemObject;
 use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, ServerError};
 
-use super::server::{REQUEST, error_text, locked};
+use super::server::{REQUEST_TIMEOUT, error_text, locked};
 use crate::log::jetstream_options::{JetStreamOptions, LogError};
 
 /// The oldest supported server version.
@@ -31,14 +31,15 @@ impl Refusals {
     }
 
     /// Takes the last refusal, in the words of the server.
-    pub(super) fn news(&self) -> Option<String> {
+    pub(super) fn take_refusal(&self) -> Option<String> {
         locked(&self.0).take()
     }
 
     /// Takes the last refusal as an error for the operator.
     pub(super) fn error(&self) -> Option<LogError> {
-        let problem = format!("the NATS server does not let the hub do what it needs: {}", self.news()?);
-        Some(LogError::new(problem, "give its user the permissions that docs/cluster.md lists"))
+        let problem =
+            format!("the NATS server refuses a permission that the hub needs: {}", self.take_refusal()?);
+        Some(LogError::new(problem, "grant its user the permissions in docs/cluster.md"))
     }
 }
 
@@ -49,8 +50,8 @@ pub(super) async fn connect(options: &JetStreamOptions) -> Result<(Client, Refus
     let known = refusals.clone();
     let connect = with_credentials(ConnectOptions::new(), options.credentials.as_deref())?
         .name("switchboard")
-        .connection_timeout(REQUEST)
-        .request_timeout(Some(REQUEST))
+        .connection_timeout(REQUEST_TIMEOUT)
+        .request_timeout(Some(REQUEST_TIMEOUT))
         .event_callback(move |event| {
             known.take(event);
             std::future::ready(())
@@ -70,7 +71,7 @@ fn not_connected(servers: &str, error: &ConnectError) -> LogError {
     match error.kind() {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => LogError::new(
             format!("the NATS server at {servers} refuses the credentials"),
-            "give others with --log-credentials FILE or in SWITCHBOARD_LOG_CREDENTIALS: a credentials file, USER:PASSWORD, or a token",
+            "set --log-credentials FILE or SWITCHBOARD_LOG_CREDENTIALS: a credentials file, USER:PASSWORD, or a token",
         ),
         ConnectErrorKind::Tls => not_secure(servers, &error_text(error)),
         _ if is_of_tls(error) => not_secure(servers, &error_text(error)),
@@ -84,7 +85,7 @@ fn not_connected(servers: &str, error: &ConnectError) -> LogError {
 fn not_secure(servers: &str, reason: &str) -> LogError {
     LogError::new(
         format!("no secure connection to the NATS server at {servers}: {reason}"),
-        "name who signed its certificate with --log-ca FILE; a server without one is nats:// and not tls://",
+        "pass the certificate of its authority with --log-ca FILE; for a server without TLS use nats://",
     )
 }
 
@@ -104,28 +105,28 @@ fn check_certificates(file: &Path) -> Result<(), LogError> {
         Ok(Some(Err(error))) | Err(error) => error.to_string(),
     };
     Err(LogError::new(
-        format!("{} has no certificates that can be read: {reason}", file.display()),
-        "--log-ca FILE wants the certificates of who signed the servers', in PEM",
+        format!("cannot read certificates from {}: {reason}", file.display()),
+        "--log-ca FILE needs PEM certificates of the authority that signed the servers' certificates",
     ))
 }
 
 fn addresses(text: &str) -> Result<Vec<ServerAddr>, LogError> {
-    let hint = "such as nats://127.0.0.1:4222, or tls://one:4222,tls://two:4222,tls://three:4222";
+    let hint = "use for example nats://127.0.0.1:4222 or tls://one:4222,tls://two:4222,tls://three:4222";
     let parsed = text.split(',').map(|address| {
         let address = address.trim();
         let bad =
-            |reason: &str| LogError::new(format!("{address} is no address of a NATS server: {reason}"), hint);
+            |reason: &str| LogError::new(format!("invalid NATS server address {address}: {reason}"), hint);
         if !["nats://", "tls://"].iter().any(|scheme| address.starts_with(scheme)) {
-            return Err(bad("it does not begin with nats:// or tls://"));
+            return Err(bad("it must start with nats:// or tls://"));
         }
         let parsed: ServerAddr = address.parse().map_err(|error: std::io::Error| bad(&error.to_string()))?;
         if parsed.host().is_empty() {
-            return Err(bad("it names no host"));
+            return Err(bad("it has no host name"));
         }
         if parsed.has_user_pass() {
             // The command line is visible to other users.
-            let hint = "give them with --log-credentials FILE or in SWITCHBOARD_LOG_CREDENTIALS";
-            return Err(LogError::new("the address of a NATS server has credentials in it", hint));
+            let hint = "pass them with --log-credentials FILE or SWITCHBOARD_LOG_CREDENTIALS";
+            return Err(LogError::new("the address of a NATS server must not contain credentials", hint));
         }
         Ok(parsed)
     });
@@ -138,8 +139,8 @@ fn with_credentials(options: ConnectOptions, credentials: Option<&str>) -> Resul
         // The client library requires a line break after the last line.
         return options.credentials(&format!("{text}\n")).map_err(|error| {
             LogError::new(
-                format!("the NATS credentials cannot be read: {error}"),
-                "give a file that `nsc generate creds` has made with --log-credentials FILE, or its text in SWITCHBOARD_LOG_CREDENTIALS",
+                format!("cannot parse the NATS credentials: {error}"),
+                "pass a file from `nsc generate creds` with --log-credentials FILE, or its text in SWITCHBOARD_LOG_CREDENTIALS",
             )
         });
     }

@@ -97,12 +97,12 @@ impl Follower {
         position: &mut MirrorPosition,
         known: &mut HashMap<SessionId, (Assembler, Instant)>,
     ) -> Result<(), Stopped> {
-        let mut news: Vec<(SessionId, Arc<str>, Vec<Record>)> = Vec::new();
+        let mut take_refusal: Vec<(SessionId, Arc<str>, Vec<Record>)> = Vec::new();
         for message in portion {
             let Ok(sequence) = message.info().map(|info| info.stream_sequence) else { continue };
             position.sequence = sequence;
             let Some(session) = session_of(&message.subject).map(SessionId::from) else { continue };
-            if !known.contains_key(&session) && !self.knows(&session).await? {
+            if !known.contains_key(&session) && !self.ensure_session(&session).await? {
                 continue;
             }
             let no_headers = HeaderMap::new();
@@ -110,8 +110,8 @@ impl Follower {
             let (assembler, at) =
                 known.entry(Arc::clone(&session)).or_insert_with(|| (Assembler::default(), Instant::now()));
             *at = Instant::now();
-            if locked(&self.writers).apply(&self.name, &session, sequence, headers) {
-                assembler.pass_over(headers, &message.payload);
+            if locked(&self.writers).observe(&self.name, &session, sequence, headers) {
+                assembler.skip(headers, &message.payload);
                 continue;
             }
             let records = assembler.take(headers, &message.payload).unwrap_or_default();
@@ -122,18 +122,18 @@ impl Follower {
                 continue;
             }
             let hub: Arc<str> = by.into();
-            match news.last_mut() {
+            match take_refusal.last_mut() {
                 Some((of, by, more)) if *of == session && *by == hub => more.extend(records),
-                _ => news.push((session, hub, records)),
+                _ => take_refusal.push((session, hub, records)),
             }
         }
-        if news.is_empty() {
+        if take_refusal.is_empty() {
             return Ok(());
         }
         let failed = locked(&self.local).write();
-        news.retain(|(session, ..)| failed.iter().all(|(failed, _)| failed != session));
+        take_refusal.retain(|(session, ..)| failed.iter().all(|(failed, _)| failed != session));
         locked(&self.writers).uncertain.extend(failed.into_iter().map(|(session, _)| session));
-        for (session, hub, records) in news {
+        for (session, hub, records) in take_refusal {
             self.emit(ClusterEvent::RecordReader { session, hub, records }).await?;
         }
         Ok(())
@@ -144,12 +144,12 @@ impl Follower {
     async fn copy_uncertain(&self) -> Result<(), Stopped> {
         let uncertain: Vec<SessionId> = locked(&self.writers).uncertain.iter().cloned().collect();
         for session in uncertain {
-            if !self.knows(&session).await? {
+            if !self.ensure_session(&session).await? {
                 continue;
             }
             // Acquiring the session has copied it.
-            let is_written = locked(&self.writers).known.contains_key(&session);
-            let copied = if is_written { Ok(None) } else { self.copy_session(&session).await };
+            let is_owned = locked(&self.writers).sessions.contains_key(&session);
+            let copied = if is_owned { Ok(None) } else { self.copy_session(&session).await };
             let copied = match copied {
                 Ok(copied) => copied,
                 // The servers cannot be reached: retried later.
@@ -172,13 +172,13 @@ impl Follower {
         Ok(copied.last.map(|record| (by, record)))
     }
 
-    async fn emit(&self, news: ClusterEvent) -> Result<(), Stopped> {
-        self.events.send(Event::Cluster(news)).await.map_err(|_| Stopped)
+    async fn emit(&self, take_refusal: ClusterEvent) -> Result<(), Stopped> {
+        self.events.send(Event::Cluster(take_refusal)).await.map_err(|_| Stopped)
     }
 
     /// Returns whether a session exists. A session that another hub has just created is added to the store. If this
     /// cannot be determined, it is checked later.
-    async fn knows(&self, session: &SessionId) -> Result<bool, Stopped> {
+    async fn ensure_session(&self, session: &SessionId) -> Result<bool, Stopped> {
         if self.store.hosted(session).is_ok_and(|hosted| hosted.is_some()) {
             return Ok(true);
         }
@@ -190,7 +190,7 @@ impl Follower {
             locked(&self.writers).uncertain.remove(session);
             return Ok(false);
         };
-        if mirror::mirror(&self.store, session, &known).is_err() {
+        if mirror::add_session(&self.store, session, &known).is_err() {
             locked(&self.writers).uncertain.insert(Arc::clone(session));
             return Ok(false);
         }
@@ -203,8 +203,8 @@ impl Follower {
         let mut local = locked(&self.local);
         known.retain(|session, (_, at)| {
             let is_quiet = at.elapsed() >= QUIET;
-            if is_quiet && !writers.known.contains_key(session) {
-                local.rest(session);
+            if is_quiet && !writers.sessions.contains_key(session) {
+                local.close_session(session);
             }
             !is_quiet
         });
@@ -220,7 +220,7 @@ impl Follower {
                     let Some(id) = self.server.deleted(&message) else { continue };
                     if self.store.hosted(id).is_ok_and(|hosted| hosted.is_some()) {
                         let id = SessionId::from(id);
-                        locked(&self.writers).known.remove(&id);
+                        locked(&self.writers).sessions.remove(&id);
                         let removed = locked(&self.local).remove(&id);
                         removed.await;
                     }

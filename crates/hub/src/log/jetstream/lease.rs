@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use switchboard_transport::ProcessLease;
 use tokio::sync::watch;
 
-use super::server::{LEASE, PATIENCE, Server, error_text, locked};
+use super::server::{DURABLE_TIMEOUT, LEASE_DURATION, Server, error_text, locked};
 use super::{TRIES, Writers};
 use crate::core::{HubInfo, SessionId};
 
@@ -51,7 +51,7 @@ struct LeaseState {
     info: HubInfo,
     /// Time until which the key certainly exists.
     until: Option<Instant>,
-    session_recreated: Option<Instant>,
+    renewed: Option<Instant>,
     /// Time of the last attempt to renew it, and of the last failure.
     attempted: Instant,
     failed: Option<Instant>,
@@ -65,11 +65,11 @@ struct LeaseState {
 
 impl Lease {
     /// Starts the renewal, for as long as the lease is used.
-    pub(super) fn begin(server: Arc<Server>, name: Arc<str>, writers: Arc<Mutex<Writers>>) -> Arc<Self> {
+    pub(super) fn start(server: Arc<Server>, name: Arc<str>, writers: Arc<Mutex<Writers>>) -> Arc<Self> {
         let state = LeaseState {
             info: HubInfo::default(),
             until: None,
-            session_recreated: None,
+            renewed: None,
             attempted: Instant::now(),
             failed: None,
             hubs: Vec::new(),
@@ -86,29 +86,27 @@ impl Lease {
     }
 
     /// Returns the lease after a pause, if it is still used.
-    async fn later(this: &Weak<Self>, pause: Duration) -> Option<Arc<Self>> {
+    async fn upgrade_after(this: &Weak<Self>, pause: Duration) -> Option<Arc<Self>> {
         tokio::time::sleep(pause).await;
         this.upgrade().filter(|lease| !locked(&lease.state).is_ended)
     }
 
     async fn run_renewal(this: Weak<Self>) {
         let mut pause = Duration::ZERO;
-        while let Some(lease) = Lease::later(&this, pause).await {
-            let session_recreated = locked(&lease.state).session_recreated;
+        while let Some(lease) = Lease::upgrade_after(&this, pause).await {
+            let renewed = locked(&lease.state).renewed;
             pause = LOOK;
             // Retried soon, because agents end with the lease.
-            if session_recreated.is_none_or(|at| at.elapsed() >= RENEW)
-                && lease.recreate_session().await.is_err()
-            {
+            if renewed.is_none_or(|at| at.elapsed() >= RENEW) && lease.renew().await.is_err() {
                 pause = RETRY;
             }
         }
     }
 
     async fn run_refresh(this: Weak<Self>) {
-        while let Some(lease) = Lease::later(&this, LOOK).await {
+        while let Some(lease) = Lease::upgrade_after(&this, LOOK).await {
             // Retried at the next interval.
-            let _ = lease.look().await;
+            let _ = lease.refresh_hubs().await;
             lease.flush_releases().await;
             lease.release_uncertain().await;
         }
@@ -118,7 +116,7 @@ impl Lease {
     pub(super) fn set_info(&self, info: HubInfo) {
         let mut state = locked(&self.state);
         state.info = info;
-        state.session_recreated = None;
+        state.renewed = None;
     }
 
     /// Returns the other hubs that are alive.
@@ -127,17 +125,19 @@ impl Lease {
     }
 
     /// Waits until this hub may write, which is usually the case at once.
-    pub(super) async fn hold(&self) -> Result<(), String> {
+    pub(super) async fn wait_valid(&self) -> Result<(), String> {
         let begun = Instant::now();
         // Waits once per outage: while the servers are known to be unreachable, it fails at once.
-        let patience = if self.server.problem().is_some() { Duration::ZERO } else { PATIENCE };
+        let patience = if self.server.problem().is_some() { Duration::ZERO } else { DURABLE_TIMEOUT };
         loop {
             if locked(&self.state).until.is_some_and(|until| Instant::now() < until) {
                 return Ok(());
             }
-            match self.recreate_session().await {
+            match self.renew().await {
                 Ok(()) => return Ok(()),
-                Err(reason) if begun.elapsed() >= patience => return Err(self.server.fault(&reason)),
+                Err(reason) if begun.elapsed() >= patience => {
+                    return Err(self.server.record_failure(&reason));
+                }
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
         }
@@ -145,23 +145,23 @@ impl Lease {
 
     /// Renews the lease. If it may have expired meanwhile, the hub keeps only the sessions that no other hub has
     /// acquired. If the whole hub was suspended meanwhile, it keeps none, because its agents and clients were not.
-    async fn recreate_session(&self) -> Result<(), String> {
+    async fn renew(&self) -> Result<(), String> {
         let begun = Instant::now();
         let (text, stood_still) = {
             let mut state = locked(&self.state);
-            let stood_still = state.until.is_some() && begun - state.attempted > LEASE;
+            let stood_still = state.until.is_some() && begun - state.attempted > LEASE_DURATION;
             state.attempted = begun;
             let HubInfo { address, roots } = &state.info;
             (json!({"address": address, "roots": roots}).to_string(), stood_still)
         };
         if stood_still {
-            self.lose_all("this hub stood still for longer than its lease");
+            self.lose_all("this hub was suspended for longer than its lease");
         }
         let put = tokio::time::timeout(LOOK, self.server.hubs.put(&*self.name, text.into())).await;
         let failure = match put {
             Ok(Ok(_)) => None,
             Ok(Err(error)) => Some(error_text(&error)),
-            Err(_) => Some("the lease is not renewed in time".to_owned()),
+            Err(_) => Some("the lease was not renewed in time".to_owned()),
         };
         let has_lapsed = {
             let mut state = locked(&self.state);
@@ -169,10 +169,10 @@ impl Lease {
                 state.failed = Some(Instant::now());
                 return Err(reason);
             }
-            let granted = begun + LEASE - MARGIN;
+            let granted = begun + LEASE_DURATION - MARGIN;
             self.granted.send_replace(Some(granted));
             let until = state.until.replace(granted);
-            state.session_recreated = Some(begun);
+            state.renewed = Some(begun);
             until.is_some_and(|until| until < Instant::now())
         };
         if has_lapsed {
@@ -184,7 +184,7 @@ impl Lease {
     fn lose_all(&self, reason: &str) {
         let mut writers = locked(&self.writers);
         let all: Vec<(SessionId, u64)> =
-            writers.known.drain().map(|(session, writer)| (session, writer.fence)).collect();
+            writers.sessions.drain().map(|(session, writer)| (session, writer.fence)).collect();
         writers.lost.extend(all.iter().map(|(session, _)| (Arc::clone(session), reason.to_owned())));
         // Released, so that other hubs can acquire them.
         locked(&self.state).released.extend(all);
@@ -194,23 +194,23 @@ impl Lease {
     async fn check_owned(&self) {
         let all: Vec<(SessionId, u64)> = {
             let writers = locked(&self.writers);
-            writers.known.iter().map(|(session, writer)| (Arc::clone(session), writer.fence)).collect()
+            writers.sessions.iter().map(|(session, writer)| (Arc::clone(session), writer.fence)).collect()
         };
         for (session, fence) in all {
             // If the owner cannot be determined, the servers refuse stale writes by the fencing token.
             let Ok(entry) = self.server.owners.entry(&*session).await else { continue };
             if entry.is_none_or(|entry| entry.revision != fence) {
                 let mut writers = locked(&self.writers);
-                if writers.known.get(&session).is_some_and(|writer| writer.fence == fence) {
-                    writers.known.remove(&session);
-                    writers.lost.push((session, "another hub has gone on with it".to_owned()));
+                if writers.sessions.get(&session).is_some_and(|writer| writer.fence == fence) {
+                    writers.sessions.remove(&session);
+                    writers.lost.push((session, "another hub has taken over the session".to_owned()));
                 }
             }
         }
     }
 
     /// Lists the live hubs.
-    async fn look(&self) -> Result<(), String> {
+    async fn refresh_hubs(&self) -> Result<(), String> {
         let mut hubs = BTreeMap::new();
         self.server
             .hub_entries(|name, text| {
@@ -228,15 +228,15 @@ impl Lease {
 
     /// Returns whether another hub is alive. During an outage it could not renew its lease either, so it counts as
     /// alive until it has had the time to.
-    async fn is_there(&self, hub: &str) -> Result<bool, String> {
+    async fn is_alive(&self, hub: &str) -> Result<bool, String> {
         let entry = self.server.hubs.entry(hub).await.map_err(|error| error_text(&error))?;
         let is_steady = locked(&self.state).is_steady();
         Ok(entry.is_some_and(|entry| entry.operation == Operation::Put) || !is_steady)
     }
 
     /// Acquires a session, unless another live hub owns it.
-    pub(super) async fn take(&self, session: &SessionId) -> Result<LeaseOutcome, String> {
-        let taken = self.try_to_take(session).await;
+    pub(super) async fn acquire(&self, session: &SessionId) -> Result<LeaseOutcome, String> {
+        let taken = self.try_acquire(session).await;
         if taken.is_err() {
             // The release was dropped for this attempt, and the attempt may have succeeded on the servers.
             self.mark_uncertain(session);
@@ -244,17 +244,19 @@ impl Lease {
         taken
     }
 
-    async fn try_to_take(&self, session: &SessionId) -> Result<LeaseOutcome, String> {
+    async fn try_acquire(&self, session: &SessionId) -> Result<LeaseOutcome, String> {
         let owners = &self.server.owners;
         for _ in 0..TRIES {
-            self.hold().await?;
+            self.wait_valid().await?;
             {
                 let mut state = locked(&self.state);
                 state.released.remove(session);
                 state.uncertain.remove(session);
             }
-            let entry =
-                owners.entry(&**session).await.map_err(|error| self.server.fault(&error_text(&error)))?;
+            let entry = owners
+                .entry(&**session)
+                .await
+                .map_err(|error| self.server.record_failure(&error_text(&error)))?;
             let name = || self.name.to_string().into();
             let (taken, was_overtaken) = match entry.filter(|entry| entry.operation == Operation::Put) {
                 None => match owners.create(&**session, name()).await {
@@ -266,7 +268,7 @@ impl Lease {
                 },
                 Some(Entry { value, revision, .. }) => {
                     let hub = String::from_utf8_lossy(&value);
-                    if *hub != *self.name && self.is_there(&hub).await? {
+                    if *hub != *self.name && self.is_alive(&hub).await? {
                         return Ok(LeaseOutcome::HeldBy(Arc::from(&*hub)));
                     }
                     match owners.update(&**session, name(), revision).await {
@@ -281,10 +283,10 @@ impl Lease {
             match taken {
                 Ok(fence) => return Ok(LeaseOutcome::Acquired(fence)),
                 Err(_) if was_overtaken => {}
-                Err(reason) => return Err(self.server.fault(&reason)),
+                Err(reason) => return Err(self.server.record_failure(&reason)),
             }
         }
-        Err("other hubs are at it; try again later".to_owned())
+        Err("other hubs are acquiring the session; try again later".to_owned())
     }
 
     /// Releases a session, at once or as soon as the servers can be reached.
@@ -330,8 +332,8 @@ impl Lease {
             let is_mine =
                 |entry: &Entry| entry.operation == Operation::Put && entry.value == self.name.as_bytes();
             // Acquiring it again meanwhile has removed it from this set.
-            let is_written = locked(&self.writers).known.contains_key(&session);
-            let is_doubtful = locked(&self.state).uncertain.contains(&session) && !is_written;
+            let is_owned = locked(&self.writers).sessions.contains_key(&session);
+            let is_doubtful = locked(&self.state).uncertain.contains(&session) && !is_owned;
             if let Some(entry) = entry.filter(is_mine)
                 && is_doubtful
                 && self.server.owners.delete_expect_revision(&*session, Some(entry.revision)).await.is_err()
@@ -346,7 +348,7 @@ impl Lease {
     pub(super) async fn end(&self) {
         let all: Vec<(SessionId, u64)> = {
             let mut writers = locked(&self.writers);
-            writers.known.drain().map(|(session, writer)| (session, writer.fence)).collect()
+            writers.sessions.drain().map(|(session, writer)| (session, writer.fence)).collect()
         };
         {
             let mut state = locked(&self.state);
@@ -365,7 +367,7 @@ impl Lease {
 impl LeaseState {
     /// Returns whether the servers have been reachable for so long that every hub could renew its lease.
     fn is_steady(&self) -> bool {
-        self.failed.is_none_or(|failed| failed.elapsed() >= LEASE)
+        self.failed.is_none_or(|failed| failed.elapsed() >= LEASE_DURATION)
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) struct Outgoing {
 impl Outgoing {
     /// Returns the message with which a hub starts to write a session with this many records. It contains no records,
     /// but fences off the previous owner.
-    pub(super) fn taking_over(next: u64) -> Self {
+    pub(super) fn takeover(next: u64) -> Self {
         Outgoing { first: next, count: 0, part: 1, parts: 1, payload: Bytes::new() }
     }
 
@@ -173,7 +173,7 @@ impl Assembler {
     }
 
     /// Skips a message whose records are already known. It may contain the first part of a record whose rest is not.
-    pub(super) fn pass_over(&mut self, headers: &HeaderMap, payload: &[u8]) {
+    pub(super) fn skip(&mut self, headers: &HeaderMap, payload: &[u8]) {
         if number(headers, PARTS).is_none() {
             self.begun.clear();
         } else {
@@ -229,7 +229,7 @@ mod tests {
                 prop_assert!(message.payload.len() <= limit);
                 // A reader that has lost a session may continue in the middle of a record.
                 if number < at_hand {
-                    assembler.pass_over(&message.headers("hub", 1), &message.payload);
+                    assembler.skip(&message.headers("hub", 1), &message.payload);
                     next = end(&message.headers("hub", 1)).unwrap();
                     found.extend(records[found.len()..(next - first) as usize].iter().cloned());
                     continue;

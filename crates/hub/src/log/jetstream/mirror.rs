@@ -56,7 +56,7 @@ impl MirrorPosition {
         written.map_err(|error| {
             LogError::new(
                 format!("cannot write {}: {error}", file.display()),
-                "see that there is room on the disk",
+                "check the free space on the disk",
             )
         })
     }
@@ -70,12 +70,15 @@ fn identity(server: &Server) -> String {
 // By value, as `map_err` passes them.
 #[allow(clippy::needless_pass_by_value)]
 fn unreadable(reason: String) -> LogError {
-    LogError::new(format!("the stream cannot be read: {reason}"), "see what the NATS server says about it")
+    LogError::new(format!("cannot read the stream: {reason}"), "check the log of the NATS server")
 }
 
 #[allow(clippy::needless_pass_by_value)]
 fn of_store(reason: impl ToString) -> LogError {
-    LogError::new(reason.to_string(), "`switchboard hub rebuild` makes the store's copy of the sessions anew")
+    LogError::new(
+        reason.to_string(),
+        "run `switchboard hub rebuild` to create the store's copy of the sessions again",
+    )
 }
 
 /// Updates a store from the stream.
@@ -91,18 +94,18 @@ pub(super) async fn catch_up(
         Some(position) if position.stream == stream => position,
         Some(_) => {
             return Err(LogError::new(
-                format!("{} is a copy of another stream", store.path().display()),
-                "name another store with --store FILE, or make the copy anew with `switchboard hub rebuild`",
+                format!("the store {} is a copy of another stream", store.path().display()),
+                "use another store with --store FILE, or run `switchboard hub rebuild`",
             ));
         }
         // A store with sessions that exist nowhere else must not be treated as a copy, which may be discarded.
         None if !hosted.is_empty() => {
             return Err(LogError::new(
                 format!(
-                    "{} has sessions of a hub of its own, and is no copy of the stream",
+                    "the store {} has sessions of its own and is not a copy of the stream",
                     store.path().display()
                 ),
-                "name another store with --store FILE",
+                "use another store with --store FILE",
             ));
         }
         None => MirrorPosition { stream, sequence: 0 },
@@ -124,7 +127,7 @@ pub(super) async fn catch_up(
     let mut local = LocalLog::new(store.clone());
     let mut copies: HashMap<SessionId, Assembler> = HashMap::new();
     let (mut last, mut done) = (position.sequence, 0);
-    let end = server.last_of_all().await.map_err(unreadable)?;
+    let end = server.last_sequence().await.map_err(unreadable)?;
     let read = server.read(None, (position.sequence + 1, end), |message, pending| {
         done += 1;
         last = message.info().map_err(|error| error.to_string())?.stream_sequence;
@@ -155,13 +158,13 @@ fn mirror_sessions(
         store.delete(id).map_err(|error| error.to_string())?;
     }
     for (id, known) in there.iter().filter(|(id, _)| !hosted.contains(&***id)) {
-        mirror(store, id, known)?;
+        add_session(store, id, known)?;
     }
     Ok(())
 }
 
 /// Adds a session to the store.
-pub(super) fn mirror(store: &Store, id: &SessionId, known: &SessionInfo) -> Result<(), String> {
+pub(super) fn add_session(store: &Store, id: &SessionId, known: &SessionInfo) -> Result<(), String> {
     let about = About {
         agent: Some(known.agent.clone()),
         client: Some(known.owner.clone()),
@@ -174,11 +177,11 @@ pub(super) fn mirror(store: &Store, id: &SessionId, known: &SessionInfo) -> Resu
 }
 
 /// Removes all sessions of the stream from a store.
-pub(super) async fn forget(server: &Server, store: &Store) -> Result<(), LogError> {
+pub(super) async fn clear(server: &Server, store: &Store) -> Result<(), LogError> {
     if MirrorPosition::read(store).is_none() && !store.all_hosted().map_err(of_store)?.is_empty() {
         return Err(LogError::new(
-            format!("{} has sessions of a hub of its own, which would be lost", store.path().display()),
-            "name the store of the hub with --store FILE",
+            format!("the store {} has sessions of its own, which would be lost", store.path().display()),
+            "pass the store of the hub with --store FILE",
         ));
     }
     MirrorPosition { stream: identity(server), sequence: 0 }.write(store)?;
@@ -189,7 +192,7 @@ pub(super) async fn forget(server: &Server, store: &Store) -> Result<(), LogErro
         }
         Ok(())
     });
-    forgotten.await.map_err(|reason| LogError::new(reason, "end the hub that uses the store first"))
+    forgotten.await.map_err(|reason| LogError::new(reason, "stop the hub that uses the store first"))
 }
 
 /// Copies the missing records of a session, up to a stream sequence. Returns the last record.

@@ -95,7 +95,7 @@ impl JetStream {
         store: &Store,
         progress: impl FnMut(u64, u64) + Send,
     ) -> Result<(), LogError> {
-        mirror::forget(&self.server, store).await?;
+        mirror::clear(&self.server, store).await?;
         self.catch_up(store, progress).await
     }
 
@@ -103,15 +103,15 @@ impl JetStream {
     pub async fn delete_unwritten(&self, store: &Store, session: &str) -> Result<bool, LogError> {
         let failed = |reason: String| {
             let reason = self.server.refused().unwrap_or(reason);
-            LogError::new(format!("{session} cannot be deleted: {reason}"), "try again later")
+            LogError::new(format!("cannot delete session {session}: {reason}"), "try again later")
         };
-        if self.server.is_written(session).await.map_err(failed)? {
+        if self.server.is_owned(session).await.map_err(failed)? {
             return Ok(false);
         }
         self.server.remove(session).await.map_err(failed)?;
         let (store, id) = (store.clone(), session.to_owned());
         let deleted = blocking(move || store.delete(&id).map_err(|error| error.to_string())).await;
-        deleted.map(|()| true).map_err(|reason| LogError::new(reason, "it goes with the next start"))
+        deleted.map(|()| true).map_err(|reason| LogError::new(reason, "the next start removes it"))
     }
 }
 
@@ -134,7 +134,7 @@ struct JetStreamLog {
 /// The sessions that this hub owns.
 #[derive(Debug, Default)]
 struct Writers {
-    known: HashMap<SessionId, Writer>,
+    sessions: HashMap<SessionId, Writer>,
     /// Sessions that this hub has lost, with the reasons, until the hub has been told.
     lost: Vec<(SessionId, String)>,
     /// Sessions whose last message the servers may have accepted without an acknowledgement.
@@ -161,10 +161,10 @@ impl JetStreamLog {
         let name: Arc<str> = server.unique_name().into();
         let from = mirror::MirrorPosition::read(&store).map_or(0, |position| position.sequence);
         JetStreamLog {
-            read_back: ReadBack::begin(Arc::clone(&server), Arc::clone(&name), Arc::clone(&writers), from),
+            read_back: ReadBack::start(Arc::clone(&server), Arc::clone(&name), Arc::clone(&writers), from),
             local: Arc::new(Mutex::new(LocalLog::new(store))),
             unwritten: BTreeMap::new(),
-            lease: Lease::begin(Arc::clone(&server), name, Arc::clone(&writers)),
+            lease: Lease::start(Arc::clone(&server), name, Arc::clone(&writers)),
             writers,
             server,
             tasks: Vec::new(),
@@ -172,30 +172,30 @@ impl JetStreamLog {
     }
 
     /// Returns the reason why this hub does not own a session.
-    fn why_not(&self, session: &SessionId) -> String {
+    fn not_owned_reason(&self, session: &SessionId) -> String {
         let mut writers = locked(&self.writers);
         let lost = writers.lost.iter().position(|(lost, _)| lost == session);
         let lost = lost.map(|position| writers.lost.swap_remove(position).1);
-        lost.or_else(|| self.server.problem()).unwrap_or_else(|| "the log was not read yet".to_owned())
+        lost.or_else(|| self.server.problem()).unwrap_or_else(|| "the log has not been read yet".to_owned())
     }
 
     /// Ends the ownership of a session.
-    fn forget(&mut self, session: &SessionId) {
+    fn disown(&mut self, session: &SessionId) {
         self.unwritten.remove(session);
-        if let Some(writer) = locked(&self.writers).known.remove(session) {
+        if let Some(writer) = locked(&self.writers).sessions.remove(session) {
             self.lease.release(session, writer.fence);
         }
     }
 
     /// Gives up a session after an error. Its state is determined again before the next write.
     fn give_up(&mut self, session: &SessionId) {
-        self.forget(session);
-        locked(&self.local).rest(session);
+        self.disown(session);
+        locked(&self.local).close_session(session);
     }
 }
 
 impl SessionLog for JetStreamLog {
-    fn begin(&self, beginning: NewSession) -> BoxFuture<'static, Result<CreatedLog, String>> {
+    fn create(&self, new: NewSession) -> BoxFuture<'static, Result<CreatedLog, String>> {
         let server = Arc::clone(&self.server);
         let local = Arc::clone(&self.local);
         let (lease, writers) = (Arc::clone(&self.lease), Arc::clone(&self.writers));
@@ -204,39 +204,39 @@ impl SessionLog for JetStreamLog {
                 return Err(problem);
             }
             let description = |began: i64| {
-                let NewSession { agent, owner, folder, starter: _ } = &beginning;
+                let NewSession { agent, owner, folder, starter: _ } = &new;
                 json!({"agent": agent, "owner": owner, "folder": folder, "began": began}).to_string()
             };
             for _ in 0..TRIES {
-                let begun = locked(&local).begin(beginning.clone());
+                let begun = locked(&local).create(new.clone());
                 let begun = begun.await?;
                 let id = Arc::clone(&begun.known.id);
                 let made = server.sessions.create(&*id, description(begun.known.changed).into()).await;
                 let taken = match &made {
-                    Ok(_) => lease.take(&id).await,
+                    Ok(_) => lease.acquire(&id).await,
                     Err(error) if error.kind() == CreateErrorKind::AlreadyExists => {
                         Ok(LeaseOutcome::HeldBy("".into()))
                     }
                     Err(error) => {
-                        Err(format!("no session can be begun: {}", server.fault(&error_text(error))))
+                        Err(format!("cannot create a session: {}", server.record_failure(&error_text(error))))
                     }
                 };
                 if let Ok(LeaseOutcome::Acquired(fence)) = taken {
-                    locked(&writers).known.insert(id, Writer { next: 0, last: 0, taken: 0, fence });
+                    locked(&writers).sessions.insert(id, Writer { next: 0, last: 0, taken: 0, fence });
                     return Ok(begun);
                 }
                 // The incomplete session is removed.
-                locked(&local).begun(begun);
+                locked(&local).open_created(begun);
                 let removed = locked(&local).remove(&id);
                 removed.await;
                 taken?;
             }
-            Err("no id is free for a session".to_owned())
+            Err("found no unused session id".to_owned())
         })
     }
 
-    fn begun(&mut self, begun: CreatedLog) -> SessionInfo {
-        locked(&self.local).begun(begun)
+    fn open_created(&mut self, begun: CreatedLog) -> SessionInfo {
+        locked(&self.local).open_created(begun)
     }
 
     fn append(
@@ -246,12 +246,12 @@ impl SessionLog for JetStreamLog {
         channel: Channel,
         text: &str,
     ) -> Result<(), String> {
-        let writer = locked(&self.writers).known.get(session).copied();
+        let writer = locked(&self.writers).sessions.get(session).copied();
         let unwritten = self.unwritten.get(session).map_or(0, |records| records.len() as u64);
         let refused = match writer {
-            None => Some(self.why_not(session)),
+            None => Some(self.not_owned_reason(session)),
             Some(writer) if writer.next + unwritten != sequence => {
-                Some(format!("record {sequence} does not follow: the log has {}", writer.next + unwritten))
+                Some(format!("record {sequence} is out of sequence: the log has {}", writer.next + unwritten))
             }
             Some(_) => None,
         };
@@ -268,7 +268,7 @@ impl SessionLog for JetStreamLog {
         let unwritten = std::mem::take(&mut self.unwritten);
         let (server, name) = (Arc::clone(&self.server), Arc::clone(&self.lease.name));
         Box::pin(async move {
-            if let Err(reason) = self.lease.hold().await {
+            if let Err(reason) = self.lease.wait_valid().await {
                 let failed: Vec<_> = unwritten.into_keys().map(|session| (session, reason.clone())).collect();
                 for (session, _) in &failed {
                     self.give_up(session);
@@ -277,12 +277,12 @@ impl SessionLog for JetStreamLog {
             }
             let limit = server.limit();
             let written = unwritten.into_iter().map(|(session, records)| {
-                let writer = locked(&self.writers).known.get(&session).copied();
-                let why_not = writer.is_none().then(|| self.why_not(&session));
+                let writer = locked(&self.writers).sessions.get(&session).copied();
+                let not_owned_reason = writer.is_none().then(|| self.not_owned_reason(&session));
                 let (server, name, read_back, writers) = (&server, &name, &self.read_back, &self.writers);
                 async move {
                     let Some(Writer { next, mut last, taken, fence }) = writer else {
-                        let reason = why_not.clone().unwrap_or_default();
+                        let reason = not_owned_reason.clone().unwrap_or_default();
                         return (session, records, Err(reason));
                     };
                     let mut written = Vec::new();
@@ -293,20 +293,20 @@ impl SessionLog for JetStreamLog {
                                 last = sequence;
                             }
                             Err(PublishFailure::Conflict) => {
-                                let reason = "another hub has gone on with it".to_owned();
+                                let reason = "another hub has taken over the session".to_owned();
                                 return (session, records, Err(reason));
                             }
                             Err(PublishFailure::Unknown(reason)) => return (session, records, Err(reason)),
                         }
                     }
                     if server.is_replicated()
-                        && let Err(reason) = read_back.has(server, &session, &written).await
+                        && let Err(reason) = read_back.wait_for(server, &session, &written).await
                     {
                         return (session, records, Err(reason));
                     }
                     // Reading back may have shown that another hub was faster.
-                    if locked(writers).known.get(&session).is_none_or(|known| known.fence != fence) {
-                        return (session, records, Err("another hub has gone on with it".to_owned()));
+                    if locked(writers).sessions.get(&session).is_none_or(|known| known.fence != fence) {
+                        return (session, records, Err("another hub has taken over the session".to_owned()));
                     }
                     let next = next + records.len() as u64;
                     (session, records, Ok(Writer { next, last, taken, fence }))
@@ -326,7 +326,7 @@ impl SessionLog for JetStreamLog {
                     Ok(writer) => {
                         // The ownership may have been lost meanwhile.
                         let mut writers = locked(&self.writers);
-                        let known = writers.known.get_mut(&session);
+                        let known = writers.sessions.get_mut(&session);
                         if let Some(known) = known.filter(|known| known.fence == writer.fence) {
                             *known = writer;
                         }
@@ -352,13 +352,13 @@ impl SessionLog for JetStreamLog {
         let (local, writers) = (Arc::clone(&self.local), Arc::clone(&self.writers));
         let session = Arc::clone(session);
         Box::pin(async move {
-            if locked(&writers).known.contains_key(&session) {
+            if locked(&writers).sessions.contains_key(&session) {
                 return Ok(Prepared::Owned);
             }
             if let Some(problem) = server.problem() {
                 return Err(problem);
             }
-            let fence = match lease.take(&session).await? {
+            let fence = match lease.acquire(&session).await? {
                 LeaseOutcome::HeldBy(hub) => return Ok(Prepared::OwnedBy(hub)),
                 LeaseOutcome::Acquired(fence) => fence,
             };
@@ -367,7 +367,7 @@ impl SessionLog for JetStreamLog {
                 Ok(writer) => {
                     let mut writers = locked(&writers);
                     writers.lost.retain(|(lost, _)| *lost != session);
-                    writers.known.insert(session, writer);
+                    writers.sessions.insert(session, writer);
                     Ok(Prepared::Owned)
                 }
                 Err(reason) => {
@@ -378,19 +378,19 @@ impl SessionLog for JetStreamLog {
         })
     }
 
-    fn rest(&mut self, session: &SessionId) {
-        locked(&self.local).rest(session);
+    fn close_session(&mut self, session: &SessionId) {
+        locked(&self.local).close_session(session);
     }
 
     fn remove(&mut self, session: &SessionId) -> BoxFuture<'static, ()> {
-        self.forget(session);
+        self.disown(session);
         let removed = locked(&self.local).remove(session);
         let (server, session) = (Arc::clone(&self.server), Arc::clone(session));
         Box::pin(async move {
             removed.await;
             // A session that cannot be deleted now reappears with the next start, where the user can delete it.
             if let Err(reason) = server.remove(&session).await {
-                server.fault(&reason);
+                server.record_failure(&reason);
             }
         })
     }
@@ -426,7 +426,7 @@ impl SessionLog for JetStreamLog {
         self.lease.hubs()
     }
 
-    fn lost(&mut self) -> Vec<(SessionId, String)> {
+    fn take_lost(&mut self) -> Vec<(SessionId, String)> {
         let lost = std::mem::take(&mut locked(&self.writers).lost);
         for (session, _) in &lost {
             self.give_up(session);
@@ -440,10 +440,10 @@ impl SessionLog for JetStreamLog {
         Box::pin(async move { lease.flush_releases().await })
     }
 
-    fn forward_line(&self, hub: &str, ticket: u64, message: &str) -> BoxFuture<'static, Option<String>> {
+    fn forward(&self, hub: &str, ticket: u64, message: &str) -> BoxFuture<'static, Option<String>> {
         let (server, hub, message) = (Arc::clone(&self.server), hub.to_owned(), message.to_owned());
         let key = format!("{}.{ticket}", self.lease.name);
-        Box::pin(async move { server.forward_line(&hub, key, message).await })
+        Box::pin(async move { server.forward(&hub, key, message).await })
     }
 
     fn answer(&self, inbox: String, text: String) -> BoxFuture<'static, ()> {
@@ -478,20 +478,21 @@ async fn take_over(
     // Number of records that are known to exist, in case another hub wrote at the same moment.
     let mut known = 0;
     for _ in 0..TRIES {
-        let last = server.last(session).await.map_err(|reason| server.fault(&reason))?;
+        let last = server.last(session).await.map_err(|reason| server.record_failure(&reason))?;
         let (next, last) = match &last {
             None => (0, 0),
             Some(message) => {
-                let end = message::end(&message.headers)
-                    .ok_or_else(|| format!("message {} of the stream is not of a hub", message.sequence))?;
+                let end = message::end(&message.headers).ok_or_else(|| {
+                    format!("message {} of the stream was not written by a hub", message.sequence)
+                })?;
                 // This hub was slow: a later owner exists, and must not be overtaken.
                 if message::fence(&message.headers).is_some_and(|last| last > fence) {
-                    return Err("another hub has gone on with it; try again later".to_owned());
+                    return Err("another hub has taken over the session; try again later".to_owned());
                 }
                 (end.max(known), message.sequence)
             }
         };
-        let taken = match server.publish(session, &Outgoing::taking_over(next), (hub, fence), last).await {
+        let taken = match server.publish(session, &Outgoing::takeover(next), (hub, fence), last).await {
             Ok(taken) => taken,
             // The previous owner has written once more.
             Err(PublishFailure::Conflict) => continue,
@@ -518,7 +519,7 @@ async fn take_over(
         }
         return Ok(Writer { next, last: taken, taken, fence });
     }
-    Err("another hub goes on writing it; try again later".to_owned())
+    Err("another hub keeps writing the session; try again later".to_owned())
 }
 
 /// Parses the metadata of a session from the bucket.

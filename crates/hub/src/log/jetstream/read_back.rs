@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::Writers;
 use super::message::{count, fence, hub};
-use super::server::{PATIENCE, Server, locked, session_of, subject};
+use super::server::{DURABLE_TIMEOUT, Server, locked, session_of, subject};
 use super::stream_reader::StreamReader;
 
 /// Pause before a failed operation is retried.
@@ -34,7 +34,7 @@ pub(super) struct ReadBack {
 
 impl ReadBack {
     /// Starts to read after a message.
-    pub(super) fn begin(
+    pub(super) fn start(
         server: Arc<Server>,
         name: Arc<str>,
         writers: Arc<Mutex<Writers>>,
@@ -54,7 +54,7 @@ impl ReadBack {
                         let Ok(sequence) = message.info().map(|info| info.stream_sequence) else { break };
                         let session = session_of(&message.subject);
                         if let (Some(session), Some(headers)) = (session, &message.headers) {
-                            locked(&writers).apply(&name, session, sequence, headers);
+                            locked(&writers).observe(&name, session, sequence, headers);
                         }
                         reached.send_replace(sequence);
                     }
@@ -67,7 +67,7 @@ impl ReadBack {
 
     /// Waits until messages of a session have been read back, each with the sequence that it must follow. If they are
     /// not delivered, asks the servers of the session.
-    pub(super) async fn has(
+    pub(super) async fn wait_for(
         &self,
         server: &Server,
         session: &str,
@@ -81,12 +81,12 @@ impl ReadBack {
             if matches!(tokio::time::timeout(TOLD, seen).await, Ok(Ok(_))) {
                 return Ok(());
             }
-            match server.follow_each_other(session, written).await {
+            match server.are_consecutive(session, written).await {
                 Ok(true) => return Ok(()),
-                Ok(false) => return Err("another hub has gone on with it".to_owned()),
-                Err(reason) if begun.elapsed() >= PATIENCE => {
-                    let reason = format!("the servers do not tell what they have taken: {reason}");
-                    return Err(server.fault(&reason));
+                Ok(false) => return Err("another hub has taken over the session".to_owned()),
+                Err(reason) if begun.elapsed() >= DURABLE_TIMEOUT => {
+                    let reason = format!("cannot verify the written messages: {reason}");
+                    return Err(server.record_failure(&reason));
                 }
                 Err(_) => {}
             }
@@ -105,8 +105,8 @@ impl Writers {
     ///
     /// This hub is no longer the owner if another one has acquired the session since, or has written to it after this
     /// one acquired it.
-    pub(super) fn apply(&mut self, name: &str, session: &str, sequence: u64, headers: &HeaderMap) -> bool {
-        let Some(writer) = self.known.get(session) else { return false };
+    pub(super) fn observe(&mut self, name: &str, session: &str, sequence: u64, headers: &HeaderMap) -> bool {
+        let Some(writer) = self.sessions.get(session) else { return false };
         if hub(headers) == Some(name) {
             return true;
         }
@@ -114,8 +114,8 @@ impl Writers {
         if fence(headers).unwrap_or_default() < writer.fence && !is_after {
             return true;
         }
-        if let Some((session, _)) = self.known.remove_entry(session) {
-            self.lost.push((session, "another hub has gone on with it".to_owned()));
+        if let Some((session, _)) = self.sessions.remove_entry(session) {
+            self.lost.push((session, "another hub has taken over the session".to_owned()));
         }
         false
     }

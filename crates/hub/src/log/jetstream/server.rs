@@ -32,25 +32,25 @@ const OWNERS: &str = "switchboard-owners";
 /// The bucket with the live hubs.
 const HUBS: &str = "switchboard-hubs";
 /// Lease duration: time after which the servers expire a hub that does not renew its key.
-pub(super) const LEASE: Duration = Duration::from_secs(6);
+pub(super) const LEASE_DURATION: Duration = Duration::from_secs(6);
 /// Subject prefix of forwarded requests; the name of a hub follows.
-const PASSED_ON: &str = "switchboard.hub.";
+const FORWARD_SUBJECT: &str = "switchboard.hub.";
 /// Header with the idempotency key of a forwarded request.
 pub(super) const TICKET: &str = "Switchboard-Ticket";
 /// Time for a reply of another hub before the request is sent again.
-const ANSWER: Duration = Duration::from_secs(2);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Number of replicas of each record in a cluster.
 const REPLICAS: usize = 3;
 /// Timeout of one request.
-pub(super) const REQUEST: Duration = Duration::from_secs(5);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum time to make a message durable. Includes the election of a new leader.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const DURABLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which the servers are probed after a failure.
-const PROBE: Duration = Duration::from_secs(1);
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// The key that a probe writes.
-const PROBED: &str = "_probe";
+const PROBE_KEY: &str = "_probe";
 /// Time without a connection after which writes are refused.
-const AWAY: Duration = Duration::from_secs(2);
+const DISCONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// Header of deleted values in a bucket.
 const OPERATION: &str = "KV-Operation";
 /// Maximum size of headers, subtracted from the maximum message size.
@@ -74,9 +74,9 @@ pub(super) struct Server {
     pub(super) owners: kv::Store,
     pub(super) hubs: kv::Store,
     /// The last error.
-    trouble: Mutex<Option<String>>,
+    last_error: Mutex<Option<String>>,
     /// Time since which there is no connection.
-    away: Mutex<Option<Instant>>,
+    disconnected_since: Mutex<Option<Instant>>,
     is_replicated: AtomicBool,
     refusals: Refusals,
 }
@@ -104,12 +104,12 @@ impl Server {
     /// Creates the stream and the buckets if necessary, and checks their settings.
     async fn prepare(client: Client, servers: String, refusals: Refusals) -> Result<Self, LogError> {
         let info = client.server_info();
-        let context = ContextBuilder::new().timeout(REQUEST).build(client);
+        let context = ContextBuilder::new().timeout(REQUEST_TIMEOUT).build(client);
         let replicas = if info.cluster.is_some() { REPLICAS } else { 1 };
         let stream = stream(&context, replicas).await?;
         let sessions = bucket(&context, SESSIONS, Duration::ZERO, replicas).await?;
         let owners = bucket(&context, OWNERS, Duration::ZERO, replicas).await?;
-        let hubs = bucket(&context, HUBS, LEASE, replicas).await?;
+        let hubs = bucket(&context, HUBS, LEASE_DURATION, replicas).await?;
         let is_replicated = AtomicBool::new(stream.cached_info().config.num_replicas > 1);
         let server = Server {
             servers,
@@ -118,8 +118,8 @@ impl Server {
             sessions,
             owners,
             hubs,
-            trouble: Mutex::default(),
-            away: Mutex::default(),
+            last_error: Mutex::default(),
+            disconnected_since: Mutex::default(),
             is_replicated,
             refusals,
         };
@@ -130,10 +130,10 @@ impl Server {
     /// Checks the permissions to write, and to receive forwarded requests. Servers do not respond to operations that
     /// are not permitted.
     async fn check_permissions(&self) -> Result<(), LogError> {
-        let buckets = [SESSIONS, OWNERS, HUBS].map(|bucket| format!("$KV.{bucket}.{PROBED}"));
-        let writing = join_all([subject(PROBED)].into_iter().chain(buckets).map(|subject| async {
+        let buckets = [SESSIONS, OWNERS, HUBS].map(|bucket| format!("$KV.{bucket}.{PROBE_KEY}"));
+        let writing = join_all([subject(PROBE_KEY)].into_iter().chain(buckets).map(|subject| async {
             // Has no effect, because it expects a stream that does not exist.
-            let nothing = PublishMessage::build().expected_stream(PROBED);
+            let nothing = PublishMessage::build().expected_stream(PROBE_KEY);
             if let Ok(answer) = self.context.send_publish(subject, nothing).await {
                 let _ = answer.await;
             }
@@ -148,8 +148,8 @@ impl Server {
             };
             // Only refusals matter, not the results.
             let _ = tokio::join!(
-                self.forward_line(&name, String::new(), String::new()),
-                tokio::time::timeout(ANSWER, read_back)
+                self.forward(&name, String::new(), String::new()),
+                tokio::time::timeout(REPLY_TIMEOUT, read_back)
             );
         };
         tokio::join!(writing, hearing);
@@ -168,22 +168,22 @@ impl Server {
     }
 
     /// Returns the time since which there is no connection.
-    fn away(&self) -> Option<Instant> {
-        let mut away = locked(&self.away);
+    fn disconnected_since(&self) -> Option<Instant> {
+        let mut disconnected_since = locked(&self.disconnected_since);
         if self.context.client().connection_state() == State::Connected {
-            *away = None;
+            *disconnected_since = None;
         } else {
-            away.get_or_insert_with(Instant::now);
+            disconnected_since.get_or_insert_with(Instant::now);
         }
-        *away
+        *disconnected_since
     }
 
     /// Returns the reason why nothing can be written at the moment.
     pub(super) fn problem(&self) -> Option<String> {
-        if self.away().is_some_and(|since| since.elapsed() >= AWAY) {
-            return Some(format!("the log at {} cannot be reached", self.servers));
+        if self.disconnected_since().is_some_and(|since| since.elapsed() >= DISCONNECT_LIMIT) {
+            return Some(format!("cannot reach the log at {}", self.servers));
         }
-        locked(&self.trouble).clone()
+        locked(&self.last_error).clone()
     }
 
     /// Returns whether several servers have to agree on the order of messages.
@@ -196,11 +196,11 @@ impl Server {
         let server = Arc::downgrade(self);
         tokio::spawn(async move {
             loop {
-                tokio::time::sleep(PROBE).await;
+                tokio::time::sleep(PROBE_INTERVAL).await;
                 let Some(server) = server.upgrade() else { return };
-                let is_well = locked(&server.trouble).is_none();
-                if !is_well && server.sessions.put(PROBED, Vec::new().into()).await.is_ok() {
-                    *locked(&server.trouble) = None;
+                let is_well = locked(&server.last_error).is_none();
+                if !is_well && server.sessions.put(PROBE_KEY, Vec::new().into()).await.is_ok() {
+                    *locked(&server.last_error) = None;
                 }
                 if let Ok(info) = server.stream.get_info().await {
                     server.is_replicated.store(info.config.num_replicas > 1, Ordering::Relaxed);
@@ -210,10 +210,10 @@ impl Server {
     }
 
     /// Records a failure: writes are refused until a probe succeeds. Returns the text of the error.
-    pub(super) fn fault(&self, reason: &str) -> String {
+    pub(super) fn record_failure(&self, reason: &str) -> String {
         let reason = self.refused().unwrap_or_else(|| reason.to_owned());
-        let reason = format!("the log at {} does not take it: {reason}", self.servers);
-        *locked(&self.trouble) = Some(reason.clone());
+        let reason = format!("the log at {} refuses writes: {reason}", self.servers);
+        *locked(&self.last_error) = Some(reason.clone());
         reason
     }
 
@@ -224,7 +224,7 @@ impl Server {
 
     /// Takes the last refusal of the servers.
     pub(super) fn refused(&self) -> Option<String> {
-        self.refusals.news()
+        self.refusals.take_refusal()
     }
 
     /// Publishes a message with the expected last sequence of its session. Returns its own sequence.
@@ -237,7 +237,7 @@ impl Server {
     ) -> Result<u64, PublishFailure> {
         let name = message.name(session, fence);
         // Waits once per outage, however many messages there are.
-        let begun = self.away().unwrap_or_else(Instant::now);
+        let begun = self.disconnected_since().unwrap_or_else(Instant::now);
         loop {
             let publish = PublishMessage::build()
                 .payload(message.payload.clone())
@@ -249,7 +249,7 @@ impl Server {
             if let Ok(ack) = &published
                 && !ack.duplicate
             {
-                *locked(&self.trouble) = None;
+                *locked(&self.last_error) = None;
                 return Ok(ack.sequence);
             }
             let is_overtaken = published.as_ref().is_err_and(|error| {
@@ -261,19 +261,19 @@ impl Server {
             let reason = match published {
                 // The conflict may be caused by the same message, whose acknowledgement was lost.
                 Err(_) if is_overtaken => match self.last(session).await {
-                    Ok(Some(found)) if is_named(&found, &name) => return Ok(found.sequence),
+                    Ok(Some(found)) if has_message_id(&found, &name) => return Ok(found.sequence),
                     Ok(_) => return Err(PublishFailure::Conflict),
                     Err(reason) => reason,
                 },
                 // A server deduplicates by id from the first time it sees a message, even if it then did not store it.
                 Ok(ack) => match self.stream.get_raw_message(ack.sequence).await {
-                    Ok(found) if is_named(&found, &name) => return Ok(found.sequence),
+                    Ok(found) if has_message_id(&found, &name) => return Ok(found.sequence),
                     _ => match self.last(session).await {
-                        Ok(Some(found)) if is_named(&found, &name) => return Ok(found.sequence),
+                        Ok(Some(found)) if has_message_id(&found, &name) => return Ok(found.sequence),
                         Ok(Some(found)) if super::message::fence(&found.headers) > Some(fence) => {
                             return Err(PublishFailure::Conflict);
                         }
-                        Ok(_) => "the servers have seen it, and have not kept it".to_owned(),
+                        Ok(_) => "the servers have received the message but not stored it".to_owned(),
                         Err(reason) => reason,
                     },
                 },
@@ -285,17 +285,17 @@ impl Server {
                             | PublishErrorKind::StreamNotFound
                     );
                     let mut reason = error_text(&error);
-                    if is_without_room(&error) {
-                        reason += "; it needs more room, by `jetstream { max_file }` of the NATS server and on the disk of its `store_dir`";
+                    if is_storage_full(&error) {
+                        reason += "; increase `jetstream { max_file }` of the NATS server, and check the free space of its `store_dir`";
                     }
                     if !is_passing {
-                        return Err(PublishFailure::Unknown(self.fault(&reason)));
+                        return Err(PublishFailure::Unknown(self.record_failure(&reason)));
                     }
                     reason
                 }
             };
-            if begun.elapsed() >= PATIENCE {
-                return Err(PublishFailure::Unknown(self.fault(&reason)));
+            if begun.elapsed() >= DURABLE_TIMEOUT {
+                return Err(PublishFailure::Unknown(self.record_failure(&reason)));
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -311,7 +311,7 @@ impl Server {
     }
 
     /// Returns whether a live hub owns a session.
-    pub(super) async fn is_written(&self, session: &str) -> Result<bool, String> {
+    pub(super) async fn is_owned(&self, session: &str) -> Result<bool, String> {
         let Some(hub) = self.owners.get(session).await.map_err(|error| error_text(&error))? else {
             return Ok(false);
         };
@@ -328,7 +328,7 @@ impl Server {
     }
 
     /// Returns the sequence of the last message of the stream.
-    pub(super) async fn last_of_all(&self) -> Result<u64, String> {
+    pub(super) async fn last_sequence(&self) -> Result<u64, String> {
         let info = self.stream.get_info().await.map_err(|error| error_text(&error))?;
         Ok(info.state.last_sequence)
     }
@@ -354,7 +354,7 @@ impl Server {
                     return Err(reason);
                 }
                 (next, progressed) = (sequence + 1, Instant::now());
-                Ok(if sequence < to { Flow::On } else { Flow::Enough })
+                Ok(if sequence < to { ReadControl::Continue } else { ReadControl::Stop })
             })
             .await;
             if let Some(reason) = refusal {
@@ -369,7 +369,7 @@ impl Server {
                 },
                 Err(reason) => reason,
             };
-            if progressed.elapsed() >= PATIENCE {
+            if progressed.elapsed() >= DURABLE_TIMEOUT {
                 return Err(reason);
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -388,7 +388,7 @@ impl Server {
 
     /// Returns whether each of these messages of a session directly follows its expected predecessor, so that no other
     /// hub has written in between.
-    pub(super) async fn follow_each_other(
+    pub(super) async fn are_consecutive(
         &self,
         session: &str,
         written: &[(u64, u64)],
@@ -399,7 +399,7 @@ impl Server {
                 Some(next) if next.sequence == *sequence => {}
                 Some(_) => return Ok(false),
                 // The message was acknowledged, so the server is behind, or it was deleted.
-                None => return Err("the server does not have it".to_owned()),
+                None => return Err("the server does not have the message".to_owned()),
             }
         }
         Ok(true)
@@ -438,17 +438,18 @@ impl Server {
 
     /// Subscribes to the requests that are forwarded to this hub.
     pub(super) async fn requests(&self, name: &str) -> Result<async_nats::Subscriber, String> {
-        let subscribed = self.context.client().subscribe(format!("{PASSED_ON}{name}")).await;
+        let subscribed = self.context.client().subscribe(format!("{FORWARD_SUBJECT}{name}")).await;
         subscribed.map_err(|error| error_text(&error))
     }
 
     /// Forwards a request to another hub. Returns its reply, or `None` after a timeout.
-    pub(super) async fn forward_line(&self, hub: &str, key: String, message: String) -> Option<String> {
+    pub(super) async fn forward(&self, hub: &str, key: String, message: String) -> Option<String> {
         let mut headers = async_nats::HeaderMap::new();
         headers.insert(TICKET, key);
         let request =
-            async_nats::Request::new().headers(headers).payload(message.into()).timeout(Some(ANSWER));
-        let answer = self.context.client().send_request(format!("{PASSED_ON}{hub}"), request).await.ok()?;
+            async_nats::Request::new().headers(headers).payload(message.into()).timeout(Some(REPLY_TIMEOUT));
+        let answer =
+            self.context.client().send_request(format!("{FORWARD_SUBJECT}{hub}"), request).await.ok()?;
         String::from_utf8(answer.payload.to_vec()).ok()
     }
 
@@ -467,15 +468,15 @@ async fn entries(bucket: &kv::Store, mut take: impl FnMut(&str, &[u8])) -> Resul
         if let Some(id) = message.subject.strip_prefix(prefix.as_str()).filter(|_| !is_gone) {
             take(id, &message.payload);
         }
-        Ok(Flow::On)
+        Ok(ReadControl::Continue)
     })
     .await
 }
 
 /// Whether to continue reading a stream.
-enum Flow {
-    On,
-    Enough,
+enum ReadControl {
+    Continue,
+    Stop,
 }
 
 /// Passes the current messages of a stream to `take`, each with the number of messages after it.
@@ -483,25 +484,26 @@ async fn drain(
     stream: &Stream,
     filter: String,
     policy: DeliverPolicy,
-    mut take: impl FnMut(Message, u64) -> Result<Flow, String>,
+    mut take: impl FnMut(Message, u64) -> Result<ReadControl, String>,
 ) -> Result<(), String> {
     let mut reader = StreamReader::open(stream, filter, policy).await?;
     // Messages that expire or are replaced before they are delivered still count as pending, so the end is not waited
     // for.
     let mut left = reader.pending;
     while left > 0 {
-        let next = tokio::time::timeout(REQUEST, reader.next()).await;
-        let (message, pending) = next.map_err(|_| "the server does not tell what it has".to_owned())??;
+        let next = tokio::time::timeout(REQUEST_TIMEOUT, reader.next()).await;
+        let (message, pending) =
+            next.map_err(|_| "the server does not respond with its entries".to_owned())??;
         left = match take(message, pending)? {
-            Flow::On => pending.min(left - 1),
-            Flow::Enough => 0,
+            ReadControl::Continue => pending.min(left - 1),
+            ReadControl::Stop => 0,
         };
     }
     Ok(())
 }
 
 /// Returns whether the servers refuse a message because they are full.
-fn is_without_room(error: &PublishError) -> bool {
+fn is_storage_full(error: &PublishError) -> bool {
     let codes = [
         ErrorCode::INSUFFICIENT_RESOURCES,
         ErrorCode::STORAGE_RESOURCES_EXCEEDED,
@@ -512,7 +514,7 @@ fn is_without_room(error: &PublishError) -> bool {
     told.is_some_and(|told| codes.contains(&told.error_code()))
 }
 
-pub(super) fn is_named(message: &StreamMessage, name: &str) -> bool {
+pub(super) fn has_message_id(message: &StreamMessage, name: &str) -> bool {
     message.headers.get(async_nats::header::NATS_MESSAGE_ID).is_some_and(|found| found.as_str() == name)
 }
 
@@ -534,13 +536,13 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-const NOT_ENABLED: &str = "JetStream is not enabled at the NATS server";
+const NOT_ENABLED: &str = "JetStream is not enabled on the NATS server";
 const ENABLE: &str =
     "start it with `nats-server --jetstream`, or set `jetstream {}` in its configuration and for the account";
 
-const NO_ANSWER: &str = "JetStream at the NATS server does not answer";
+const NO_ANSWER: &str = "JetStream on the NATS server does not respond";
 const MAJORITY: &str =
-    "most servers of a cluster must run and reach each other at their `cluster { listen }`";
+    "a majority of the cluster's servers must run and reach each other at `cluster { listen }`";
 
 /// Opens or creates the stream of records.
 async fn stream(context: &Context, replicas: usize) -> Result<Stream, LogError> {
@@ -558,9 +560,10 @@ async fn stream(context: &Context, replicas: usize) -> Result<Stream, LogError> 
         context.get_or_create_stream(wanted.clone()).await.map_err(|error| match error.kind() {
             CreateStreamErrorKind::JetStreamUnavailable => LogError::new(NOT_ENABLED, ENABLE),
             CreateStreamErrorKind::TimedOut => LogError::new(NO_ANSWER, MAJORITY),
-            _ => not_made(&format!("the stream {STREAM}"), &error_text(&error), replicas),
+            _ => setup_error(&format!("the stream {STREAM}"), &error_text(&error), replicas),
         })?;
-    let found = &stream.info().await.map_err(|error| not_made(STREAM, &error_text(&error), replicas))?.config;
+    let found =
+        &stream.info().await.map_err(|error| setup_error(STREAM, &error_text(&error), replicas))?.config;
     let differs = [
         ("subjects", format!("{:?}", wanted.subjects), format!("{:?}", found.subjects)),
         ("retention", format!("{:?}", wanted.retention), format!("{:?}", found.retention)),
@@ -578,7 +581,7 @@ async fn stream(context: &Context, replicas: usize) -> Result<Stream, LogError> 
         None => Ok(stream),
         Some((setting, wanted, found)) => Err(LogError::new(
             format!("the stream {STREAM} has the setting {setting} {found} instead of {wanted}"),
-            format!("change it with `nats stream edit {STREAM}`; records could be lost with it"),
+            format!("change it with `nats stream edit {STREAM}`; records could be lost otherwise"),
         )),
     }
 }
@@ -603,19 +606,21 @@ async fn bucket(
         deny_delete: true,
         ..Config::default()
     };
-    let failed = |reason: &str| not_made(&format!("the bucket {name}"), reason, replicas);
+    let failed = |reason: &str| setup_error(&format!("the bucket {name}"), reason, replicas);
     context.get_or_create_stream(wanted).await.map_err(|error| failed(&error_text(&error)))?;
     context.get_key_value(name).await.map_err(|error| failed(&error_text(&error)))
 }
 
-fn not_made(what: &str, reason: &str, replicas: usize) -> LogError {
-    let problem = format!("{what} cannot be made at the NATS server: {reason}");
+fn setup_error(what: &str, reason: &str, replicas: usize) -> LogError {
+    let problem = format!("cannot create {what} on the NATS server: {reason}");
     let hint = if reason.contains("not enabled") {
         ENABLE.to_owned()
     } else if replicas > 1 {
-        format!("a cluster needs {replicas} servers with JetStream, and room in `jetstream {{ store_dir }}`")
+        format!(
+            "a cluster needs {replicas} servers with JetStream, and free space in `jetstream {{ store_dir }}`"
+        )
     } else {
-        "see that the account may use JetStream and that there is room in `jetstream { store_dir }`"
+        "check that the account may use JetStream and that `jetstream { store_dir }` has free space"
             .to_owned()
     };
     LogError::new(problem, hint)

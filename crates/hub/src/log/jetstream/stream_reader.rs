@@ -84,13 +84,14 @@ impl StreamReader {
         &mut self,
         next: Option<Result<Message, E>>,
     ) -> Result<(Message, u64), String> {
-        let message = next.ok_or("the server has ended what it told")?.map_err(|error| error_text(&error))?;
+        let message =
+            next.ok_or("the server closed the stream of messages")?.map_err(|error| error_text(&error))?;
         let info = message.info().map_err(|error| error.to_string())?;
         let (number, pending) = (info.consumer_sequence, info.pending);
         self.count += 1;
         // Messages in transit are not sent again after a connection breaks.
         if number != self.count {
-            return Err(format!("the server has told {number} messages, and {} have come", self.count));
+            return Err(format!("the server delivered {number} messages, but {} were received", self.count));
         }
         Ok((message, pending))
     }
