@@ -1,4 +1,4 @@
-//! Who knocks: the token of a request, and those who guess.
+//! Authentication of requests: bearer tokens, and the rate limit for failed logins.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-/// How many wrong tokens one address may try in [`WINDOW`].
-const WRONG: usize = 10;
+/// Maximum number of failed logins from one address within [`WINDOW`].
+const MAX_FAILURES: usize = 10;
 const WINDOW: Duration = Duration::from_secs(60);
-/// How many addresses are told apart in one [`WINDOW`]; all others count as one.
-const ADDRESSES: usize = 4096;
+/// Maximum number of addresses that are counted separately within one [`WINDOW`]. All others share one counter.
+const MAX_ADDRESSES: usize = 4096;
 
-/// The token of a request: `Authorization: Bearer TOKEN`. `None` for everything else, also where there are several.
+/// Returns the token of a request: `Authorization: Bearer TOKEN`. `None` if the header is missing, malformed or
+/// repeated.
 ///
 /// ```
 /// let mut headers = http::HeaderMap::new();
@@ -22,7 +23,7 @@ const ADDRESSES: usize = 4096;
 /// headers.insert("authorization", http::HeaderValue::from_static("Bearer sb_abc"));
 /// assert_eq!(switchboard_hub::bearer(&headers), Some("sb_abc"));
 /// ```
-pub fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (value, None) = (values.next()?, values.next()) else { return None };
     let (scheme, token) = value.to_str().ok()?.trim().split_once(' ')?;
@@ -31,46 +32,47 @@ pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && is_one_word).then_some(token)
 }
 
-/// Whether two secrets are the same. How long it takes tells nothing but whether they are equally long, and how long a token
-/// is everybody knows.
-pub fn is_same(one: &str, other: &str) -> bool {
+/// Compares two secrets in constant time. The duration reveals only whether their lengths are equal, and the length of
+/// a token is public.
+pub fn constant_time_eq(one: &str, other: &str) -> bool {
     let differs = one.bytes().zip(other.bytes()).fold(0, |differs, (one, other)| differs | (one ^ other));
-    // Behind this the compiler cannot know that one difference is enough.
+    // Prevents the compiler from stopping at the first difference.
     one.len() == other.len() && std::hint::black_box(differs) == 0
 }
 
-/// Counts wrong tokens by address, in bounded memory. Who has a right token is never asked about it.
+/// Rate limit for failed logins: counts wrong tokens per address, in bounded memory. It is not consulted for valid
+/// tokens.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
 /// use switchboard_hub::WrongTokens;
 ///
-/// let (wrong, from, now) = (WrongTokens::default(), "192.0.2.7".parse().unwrap(), Instant::now());
+/// let (limit, from, now) = (WrongTokens::default(), "192.0.2.7".parse().unwrap(), Instant::now());
 /// for _ in 0..10 {
-///     assert_eq!(wrong.count(from, now), Ok(()));
+///     assert_eq!(limit.record_failure(from, now), Ok(()));
 /// }
-/// assert_eq!(wrong.count(from, now), Err(Duration::from_secs(60)));
+/// assert_eq!(limit.record_failure(from, now), Err(Duration::from_secs(60)));
 /// ```
 #[derive(Debug, Default)]
-pub struct WrongTokens {
+pub struct LoginRateLimit {
     inner: Mutex<Inner>,
 }
 
-/// Two generations of addresses: when the younger one is [`WINDOW`] old, the older one counts for nothing any more. So no
-/// look at all addresses is ever needed.
+/// Two generations of addresses. When the younger one is [`WINDOW`] old, the older one is dropped, so expiry never
+/// scans all addresses.
 #[derive(Debug, Default)]
 struct Inner {
     since: Option<Instant>,
-    younger: HashMap<Address, Attempts>,
-    older: HashMap<Address, Attempts>,
-    /// All those for whom there was no room.
-    others: Attempts,
+    younger: HashMap<Address, Failures>,
+    older: HashMap<Address, Failures>,
+    /// Shared counter for addresses above [`MAX_ADDRESSES`].
+    others: Failures,
 }
 
-/// When somebody tried wrong tokens: the last times, in their order.
-type Attempts = VecDeque<Instant>;
+/// Times of the last failed logins, in order.
+type Failures = VecDeque<Instant>;
 
-/// Whose address it is, as far as it can be told: of IPv6 everybody has a whole network.
+/// A client address. IPv6 clients usually control a whole /64 network, so they are counted by network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Address {
     V4([u8; 4]),
@@ -89,9 +91,9 @@ impl From<IpAddr> for Address {
     }
 }
 
-impl WrongTokens {
-    /// Somebody tried a wrong token. When there were too many, gives how long it is before another one is looked at.
-    pub fn count(&self, from: IpAddr, now: Instant) -> Result<(), Duration> {
+impl LoginRateLimit {
+    /// Records a failed login. Fails with the time to wait if the address has reached the rate limit.
+    pub fn record_failure(&self, from: IpAddr, now: Instant) -> Result<(), Duration> {
         let mut inner = self.lock();
         inner.age(now);
         let attempts = inner.of(from.into());
@@ -99,7 +101,9 @@ impl WrongTokens {
             attempts.pop_front();
         }
         match attempts.front() {
-            Some(first) if attempts.len() >= WRONG => Err(WINDOW - now.saturating_duration_since(*first)),
+            Some(first) if attempts.len() >= MAX_FAILURES => {
+                Err(WINDOW - now.saturating_duration_since(*first))
+            }
             _ => {
                 attempts.push_back(now);
                 Ok(())
@@ -108,7 +112,7 @@ impl WrongTokens {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Nothing is left half done when a thread panics.
+        // A panic in another thread leaves no partial update.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -122,9 +126,9 @@ impl Inner {
         }
     }
 
-    fn of(&mut self, address: Address) -> &mut Attempts {
+    fn of(&mut self, address: Address) -> &mut Failures {
         let is_known = self.younger.contains_key(&address);
-        if !is_known && self.younger.len() >= ADDRESSES {
+        if !is_known && self.younger.len() >= MAX_ADDRESSES {
             return match self.older.get_mut(&address) {
                 Some(attempts) => attempts,
                 None => &mut self.others,
@@ -150,7 +154,7 @@ mod tests {
             for value in values {
                 headers.append(AUTHORIZATION, HeaderValue::from_static(value));
             }
-            bearer(&headers).map(str::to_owned)
+            bearer_token(&headers).map(str::to_owned)
         };
         for value in ["Bearer sb_a-b_c.d~e+/=", "bearer sb_a-b_c.d~e+/=", "BEARER   sb_a-b_c.d~e+/= "] {
             assert_eq!(read(&[value]).as_deref(), Some("sb_a-b_c.d~e+/="), "{value:?}");
@@ -164,14 +168,14 @@ mod tests {
         assert_eq!(read(&["Bearer a", "Bearer a"]), None, "which of them would be meant?");
         let mut headers = HeaderMap::new();
         headers.insert(AUTHORIZATION, HeaderValue::from_bytes(b"Bearer \xff").unwrap());
-        assert_eq!(bearer(&headers), None);
+        assert_eq!(bearer_token(&headers), None);
     }
 
     #[test]
     fn secrets_are_the_same_or_not() {
-        assert!(is_same("", "") && is_same("sb_abc", "sb_abc"));
+        assert!(constant_time_eq("", "") && constant_time_eq("sb_abc", "sb_abc"));
         for (one, other) in [("sb_abc", "sb_abd"), ("sb_abc", "sb_ab"), ("", "a"), ("a", ""), ("ab", "ba")] {
-            assert!(!is_same(one, other), "{one:?} {other:?}");
+            assert!(!constant_time_eq(one, other), "{one:?} {other:?}");
         }
     }
 
@@ -179,70 +183,73 @@ mod tests {
         Ipv4Addr::from(number).into()
     }
 
-    /// How many of so many attempts are let through.
-    fn let_through(wrong: &WrongTokens, from: IpAddr, now: Instant, tries: usize) -> usize {
-        (0..tries).filter(|_| wrong.count(from, now).is_ok()).count()
+    /// Returns how many of these attempts are accepted.
+    fn let_through(limit: &LoginRateLimit, from: IpAddr, now: Instant, tries: usize) -> usize {
+        (0..tries).filter(|_| limit.record_failure(from, now).is_ok()).count()
     }
 
     #[test]
-    fn ten_wrong_ones_in_any_minute_are_enough() {
-        let (wrong, start) = (WrongTokens::default(), Instant::now());
+    fn ten_failures_in_any_minute_reach_the_rate_limit() {
+        let (limit, start) = (LoginRateLimit::default(), Instant::now());
         let at = |seconds: u64| start + Duration::from_secs(seconds);
         // One every five seconds, so that generations change in between.
         for attempt in 0..10 {
-            assert_eq!(wrong.count(v4(1), at(5 * attempt)), Ok(()), "{attempt}");
+            assert_eq!(limit.record_failure(v4(1), at(5 * attempt)), Ok(()), "{attempt}");
         }
-        assert_eq!(wrong.count(v4(1), at(50)), Err(Duration::from_secs(10)));
-        assert_eq!(wrong.count(v4(1), at(59)), Err(Duration::from_secs(1)));
-        // What was refused did not count: the first one is a minute old, then the second.
-        assert_eq!(wrong.count(v4(1), at(60)), Ok(()));
-        assert_eq!(wrong.count(v4(1), at(60)), Err(Duration::from_secs(5)));
-        assert_eq!(wrong.count(v4(1), at(65)), Ok(()));
-        assert_eq!(let_through(&wrong, v4(1), at(10_000), 50), 10);
-        // Others have nothing to do with it.
-        assert_eq!(wrong.count(v4(2), at(10_000)), Ok(()));
+        assert_eq!(limit.record_failure(v4(1), at(50)), Err(Duration::from_secs(10)));
+        assert_eq!(limit.record_failure(v4(1), at(59)), Err(Duration::from_secs(1)));
+        // Refused attempts do not count: the first one expires after a minute, then the second.
+        assert_eq!(limit.record_failure(v4(1), at(60)), Ok(()));
+        assert_eq!(limit.record_failure(v4(1), at(60)), Err(Duration::from_secs(5)));
+        assert_eq!(limit.record_failure(v4(1), at(65)), Ok(()));
+        assert_eq!(let_through(&limit, v4(1), at(10_000), 50), 10);
+        // Other addresses are not affected.
+        assert_eq!(limit.record_failure(v4(2), at(10_000)), Ok(()));
     }
 
     #[test]
     fn a_clock_that_goes_back_refuses_nobody_for_longer() {
-        let (wrong, now) = (WrongTokens::default(), Instant::now() + Duration::from_secs(1000));
-        assert_eq!(let_through(&wrong, v4(1), now, 11), 10);
-        assert_eq!(wrong.count(v4(1), now.checked_sub(Duration::from_secs(500)).unwrap()), Err(WINDOW));
+        let (limit, now) = (LoginRateLimit::default(), Instant::now() + Duration::from_secs(1000));
+        assert_eq!(let_through(&limit, v4(1), now, 11), 10);
+        assert_eq!(
+            limit.record_failure(v4(1), now.checked_sub(Duration::from_secs(500)).unwrap()),
+            Err(WINDOW)
+        );
     }
 
     #[test]
     fn a_network_of_ipv6_is_one_address_and_ipv4_in_it_is_ipv4() {
-        let (wrong, now) = (WrongTokens::default(), Instant::now());
-        let v6 = |network: u16, host: u16| {
-            IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, network, host, 0, 0, host))
+        let (limit, now) = (LoginRateLimit::default(), Instant::now());
+        let v6 = |network: u16, process: u16| {
+            IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, network, process, 0, 0, process))
         };
-        for host in 0..10 {
-            assert_eq!(wrong.count(v6(1, host), now), Ok(()));
+        for process in 0..10 {
+            assert_eq!(limit.record_failure(v6(1, process), now), Ok(()));
         }
-        assert!(wrong.count(v6(1, 99), now).is_err());
-        assert_eq!(wrong.count(v6(2, 1), now), Ok(()));
+        assert!(limit.record_failure(v6(1, 99), now).is_err());
+        assert_eq!(limit.record_failure(v6(2, 1), now), Ok(()));
         let mapped = |number: u32| IpAddr::from(Ipv4Addr::from(number).to_ipv6_mapped());
-        assert_eq!(let_through(&wrong, mapped(7), now, 10), 10);
-        assert!(wrong.count(v4(7), now).is_err());
-        assert_eq!(wrong.count(mapped(8), now), Ok(()));
+        assert_eq!(let_through(&limit, mapped(7), now, 10), 10);
+        assert!(limit.record_failure(v4(7), now).is_err());
+        assert_eq!(limit.record_failure(mapped(8), now), Ok(()));
     }
 
     #[test]
     fn many_addresses_take_bounded_memory_and_no_more_attempts() {
-        let (wrong, start) = (WrongTokens::default(), Instant::now());
-        assert_eq!(let_through(&wrong, v4(0), start, 20), 10);
+        let (limit, start) = (LoginRateLimit::default(), Instant::now());
+        assert_eq!(let_through(&limit, v4(0), start, 20), 10);
         for round in 0..3_u64 {
             let now = start + WINDOW * round as u32 + Duration::from_secs(30);
-            let through: usize = (1..100_000).map(|number| let_through(&wrong, v4(number), now, 1)).sum();
-            assert!(through <= ADDRESSES + WRONG, "{through}");
-            let inner = wrong.lock();
-            assert!(inner.younger.len() <= ADDRESSES && inner.older.len() <= ADDRESSES);
-            assert!(inner.others.len() <= WRONG);
-            assert!(inner.younger.values().all(|attempts| attempts.len() <= WRONG));
+            let through: usize = (1..100_000).map(|number| let_through(&limit, v4(number), now, 1)).sum();
+            assert!(through <= MAX_ADDRESSES + MAX_FAILURES, "{through}");
+            let inner = limit.lock();
+            assert!(inner.younger.len() <= MAX_ADDRESSES && inner.older.len() <= MAX_ADDRESSES);
+            assert!(inner.others.len() <= MAX_FAILURES);
+            assert!(inner.younger.values().all(|attempts| attempts.len() <= MAX_FAILURES));
             drop(inner);
             if round == 0 {
-                // The flood does not wash away who was there before.
-                assert!(wrong.count(v4(0), now).is_err());
+                // A flood of other addresses does not displace an address that is already counted.
+                assert!(limit.record_failure(v4(0), now).is_err());
             }
         }
     }

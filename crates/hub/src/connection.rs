@@ -1,4 +1,5 @@
-//! A client's connection: in version 2 towards the hub, in its own version towards the client.
+//! Task of one client connection: version 2 towards the hub, the client's own version towards the client. Reports
+//! acknowledged bytes to the hub, which is the flow control for slow clients.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,11 +18,11 @@ use switchboard_transport::{Program, SharedText, unique_salt};
 use tokio::sync::{Notify, mpsc};
 
 use crate::core::lines::{self, Outcome};
-use crate::core::{ConnectionId, NoSuchPlace, RESUMABLE, SessionId, ToClient};
+use crate::core::{ConnectionId, RESUMABLE, ResumeError, SessionId, ToClient};
+use crate::replay_buffer::{BufferedLine, ReplayBuffer};
 use crate::service::Event;
-use crate::told::{self, Told};
 
-/// What a client of version 1 names as in a shell is looked for here, where the agents run.
+/// Resolves commands of version 1 clients on this machine, where the agents run.
 struct ProgramsHere;
 
 impl Host for ProgramsHere {
@@ -30,34 +31,34 @@ impl Host for ProgramsHere {
     }
 }
 
-/// How many lines of the hub are taken before the client gets its turn.
+/// Maximum number of lines from the hub that are handled before messages of the client.
 const TURN: usize = 64;
-/// How many prompts of a client over HTTP are known, should it send one again.
+/// Maximum number of prompts of an HTTP client that are remembered to recognize duplicates.
 const PROMPTS: usize = 256;
-/// How many requests of a client are known, to find the stream of their answers.
+/// Maximum number of pending requests whose stream is remembered.
 const REQUESTS: usize = 4096;
 
-/// What the hub has for a connection.
+/// Input of a connection task from the hub.
 #[derive(Debug)]
-pub(crate) enum ForConnection {
+pub(crate) enum ConnectionInput {
     Line(ToClient),
     Close {
         code: u16,
         reason: String,
     },
-    /// Nothing is sent in its sessions from here on, until it has said what it has got.
+    /// Stops sending in all sessions until the client has sent its cursors.
     Paused,
-    /// Whether a stream goes on. What follows belongs to it; what came before does not.
-    Decided(Result<(), NoSuchPlace>),
+    /// Decision on resuming a stream. Later lines belong to the resumed stream, earlier ones do not.
+    ResumeDecided(Result<(), ResumeError>),
 }
 
-/// Carries a client's messages until it is gone.
+/// Runs a client connection until it is closed.
 pub(crate) async fn run(
     id: ConnectionId,
     connection: ServerConnection,
-    lines: mpsc::UnboundedReceiver<ForConnection>,
+    lines: mpsc::UnboundedReceiver<ConnectionInput>,
     events: mpsc::Sender<Event>,
-    flow: usize,
+    send_window: usize,
 ) {
     let ServerConnection { id: _, incoming, outgoing } = connection;
     let client = Client {
@@ -67,22 +68,22 @@ pub(crate) async fn run(
         driver: None,
         knows_version: false,
         is_translated: false,
-        room: Arc::new(Notify::new()),
-        flows: HashMap::new(),
-        flow: flow as u64,
+        acked: Arc::new(Notify::new()),
+        windows: HashMap::new(),
+        send_window: send_window as u64,
         gate: None,
         resuming: None,
         for_hub: Vec::new(),
-        made: Vec::new(),
+        translated: Vec::new(),
         losses: Vec::new(),
         unsent: Vec::new(),
         streams: Correlator::new(REQUESTS),
         cursors: HashMap::new(),
-        told: Told::default(),
+        replay_buffer: ReplayBuffer::default(),
         prompts: VecDeque::new(),
     };
     client.run(incoming, lines).await;
-    // The hub is gone only when everything is.
+    // The receiver exists until every task has ended.
     let _ = events.send(Event::Disconnected { connection: id }).await;
 }
 
@@ -90,62 +91,62 @@ struct Client {
     id: ConnectionId,
     outgoing: Outgoing,
     events: mpsc::Sender<Event>,
-    /// For a client of version 1.
+    /// Translator for a version 1 client.
     driver: Option<Box<Driver>>,
     knows_version: bool,
-    /// Whether the hub knows that it is of version 1.
+    /// Whether the hub knows that the client speaks version 1.
     is_translated: bool,
-    /// Raised when the client has taken something.
-    room: Arc<Notify>,
-    flows: HashMap<SessionId, Traffic>,
-    flow: u64,
+    /// Notified when the client has acknowledged bytes.
+    acked: Arc<Notify>,
+    windows: HashMap<SessionId, SessionWindow>,
+    send_window: u64,
     gate: Option<Gate>,
-    /// A stream that waits for the hub's decision.
+    /// A stream that waits for the hub's decision on resuming it.
     resuming: Option<(String, ResumeReply)>,
-    /// What the bridge has for the hub.
+    /// Lines of the bridge for the hub.
     for_hub: Vec<String>,
-    /// What the bridge has for the client.
-    made: Vec<SharedText>,
-    /// What the bridge cannot carry to the client, for the session's log.
+    /// Lines of the bridge for the client.
+    translated: Vec<SharedText>,
+    /// Losses of the translation, for the session's log.
     losses: Vec<Loss>,
-    /// What is sent to the client once the hub knows the losses.
+    /// Lines that are sent to the client after the hub has received the losses.
     unsent: Vec<OutgoingLine>,
-    /// The sessions that open requests of a version 1 client are about.
+    /// Sessions of the pending requests of a version 1 client.
     streams: Correlator<Arc<str>>,
-    /// The last place in the log that a version 1 client was told of, in each session.
+    /// The last cursor that a version 1 client received, by session.
     cursors: HashMap<SessionId, Arc<str>>,
-    /// What a version 1 client was told last.
-    told: Told,
-    /// Its last prompts over HTTP, where the same id is the same prompt, sent again; with their answers.
+    /// The last lines sent to a version 1 client, for resuming.
+    replay_buffer: ReplayBuffer,
+    /// The last prompts over HTTP with their responses. The request id is the idempotency key.
     prompts: VecDeque<(RequestId<'static>, Option<Answered>)>,
 }
 
-/// The answer to a prompt, and the stream that it went to.
+/// The response to a prompt and the stream it was sent on.
 type Answered = (SharedText, Option<Arc<str>>);
 
-/// How much was sent in a session.
-struct Traffic {
+/// Flow control of one session: bytes sent and bytes reported to the hub as acknowledged.
+struct SessionWindow {
     flow: Flow,
     sent: u64,
     reported: u64,
 }
 
-/// The hub is gone.
+/// The hub has ended.
 struct Gone;
 
 impl Client {
     async fn run(
         mut self,
         mut incoming: mpsc::Receiver<Incoming>,
-        mut lines: mpsc::UnboundedReceiver<ForConnection>,
+        mut lines: mpsc::UnboundedReceiver<ConnectionInput>,
     ) {
         loop {
             let due = self.driver.as_ref().and_then(|driver| driver.next_deadline());
-            let room = Arc::clone(&self.room);
+            let acked = Arc::clone(&self.acked);
             tokio::select! {
-                came = incoming.recv() => match came {
-                    Some(came) => {
-                        if self.incoming(came).await.is_err() {
+                message = incoming.recv() => match message {
+                    Some(message) => {
+                        if self.incoming(message).await.is_err() {
                             return;
                         }
                     }
@@ -166,15 +167,15 @@ impl Client {
                         return;
                     }
                 }
-                () = room.notified() => {
-                    if self.report().await.is_err() {
+                () = acked.notified() => {
+                    if self.report_acks().await.is_err() {
                         return;
                     }
                 }
                 () = until(due) => {
                     let outputs = self.driver.as_mut().map(|driver| driver.tick());
                     let _ = self.deliver(outputs);
-                    self.send_made(None, true);
+                    self.send_translated(None, true);
                     if self.flush().await.is_err() {
                         return;
                     }
@@ -185,100 +186,102 @@ impl Client {
 
     // ----- from the client
 
-    async fn incoming(&mut self, came: Incoming) -> Result<(), Gone> {
-        match came {
+    async fn incoming(&mut self, message: Incoming) -> Result<(), Gone> {
+        match message {
             Incoming::Message(text) => self.message(text).await,
             Incoming::Resume(request) => {
                 let ResumeRequest { session, cursor, reply } = *request;
                 if self.driver.is_some() {
-                    match self.told.after(&session, &cursor) {
+                    match self.replay_buffer.after(&session, &cursor) {
                         Some(lines) => {
                             reply.send(Ok(()));
-                            self.tell_again(lines);
+                            self.resend(lines);
                         }
                         None if self.cursors.contains_key(&*session) => {
-                            let message = "a client of version 1 goes on with session/load from here";
+                            let message =
+                                "this version 1 client cannot resume at that cursor; use session/load";
                             reply.send(Err(Refusal::new(http::StatusCode::CONFLICT, message)));
                         }
-                        // It was told that on another connection.
-                        None => return self.go_on_elsewhere(session, cursor, reply).await,
+                        // The client received that cursor on another connection.
+                        None => return self.resume_from_log(session, cursor, reply).await,
                     }
                     return Ok(());
                 }
-                self.go_on_elsewhere(session, cursor, reply).await
+                self.resume_from_log(session, cursor, reply).await
             }
             Incoming::Reconnected(gate) => {
                 self.gate = Some(gate);
                 if self.driver.is_some() {
                     return Ok(());
                 }
-                self.tell(Event::Reconnected { connection: self.id }).await
+                self.emit(Event::Reconnected { connection: self.id }).await
             }
         }
     }
 
-    /// Asks the hub to go on with a session behind a place in its log.
-    async fn go_on_elsewhere(
+    /// Asks the hub to resume a session from its log, after a cursor.
+    async fn resume_from_log(
         &mut self,
         session: String,
         cursor: String,
         reply: ResumeReply,
     ) -> Result<(), Gone> {
         if let Some((_, earlier)) = self.resuming.replace((session.clone(), reply)) {
-            let message = "another request for a stream came before this one was decided";
+            let message = "superseded by another request for the same stream";
             earlier.send(Err(Refusal::new(http::StatusCode::CONFLICT, message)));
         }
         let outputs = self.driver.as_mut().map(|driver| driver.reopen(&session));
         let _ = self.deliver(outputs);
-        self.send_made(None, true);
+        self.send_translated(None, true);
         self.flush().await?;
-        self.tell(Event::Continue { connection: self.id, session, cursor }).await
+        self.emit(Event::Resume { connection: self.id, session, cursor }).await
     }
 
-    async fn tell(&mut self, event: Event) -> Result<(), Gone> {
+    async fn emit(&mut self, event: Event) -> Result<(), Gone> {
         self.events.send(event).await.map_err(|_| Gone)
     }
 
     async fn message(&mut self, text: String) -> Result<(), Gone> {
-        if !self.knows_version && !self.open(&text) {
+        if !self.knows_version && !self.detect_version(&text) {
             return Ok(());
         }
         let is_old = self.driver.is_some();
         if is_old && !std::mem::replace(&mut self.is_translated, true) {
-            self.tell(Event::Translated { connection: self.id }).await?;
+            self.emit(Event::Translated { connection: self.id }).await?;
         }
         if !is_old {
-            return self.tell(Event::Message { connection: self.id, text: text.into() }).await;
+            return self.emit(Event::Message { connection: self.id, text: text.into() }).await;
         }
         if let Some(gate) = self.gate.take() {
             self.resume_streams(&text, gate);
             return Ok(());
         }
         if let Ok(Message::Response(response)) = Message::decode(&text, WireFormat::Any) {
-            self.told.answered(&response.id);
+            self.replay_buffer.answered(&response.id);
         }
-        if self.outgoing.has_streams() && self.is_repeated(&text) {
+        if self.outgoing.has_streams() && self.is_duplicate(&text) {
             return Ok(());
         }
         if let Ok(Message::Request(request)) = Message::decode(&text, WireFormat::Any)
             && !matches!(&*request.method, "session/load" | "session/resume" | "session/new" | "session/fork")
             && let Some(session) = lines::text_of(request.params.as_ref(), "sessionId")
         {
-            // The answer to one too many goes to the stream of the connection.
+            // Without an entry, the response is sent on the stream of the connection.
             drop(self.streams.open(Side::Client, &request.id, (*session).into()));
         }
         let outputs = self.driver.as_mut().map(|driver| driver.receive(Side::Client, &text));
         let handled = self.deliver(outputs);
-        self.send_made(None, true);
+        self.send_translated(None, true);
         self.flush().await?;
         if handled == Handled::Forward {
-            self.tell(Event::Message { connection: self.id, text: text.into() }).await?;
+            self.emit(Event::Message { connection: self.id, text: text.into() }).await?;
         }
         Ok(())
     }
 
-    /// Whether a message is a prompt that came before. One that has its answer gets it again.
-    fn is_repeated(&mut self, text: &str) -> bool {
+    /// Returns whether a message is a duplicate of an earlier prompt, by its idempotency key. If the response is known,
+    /// it is sent again.
+    fn is_duplicate(&mut self, text: &str) -> bool {
         let Ok(Message::Request(request)) = Message::decode(text, WireFormat::Any) else { return false };
         if request.method != "session/prompt" {
             return false;
@@ -301,13 +304,13 @@ impl Client {
         }
     }
 
-    /// Finds out which version the client speaks. Says whether it is one that is spoken here.
-    fn open(&mut self, text: &str) -> bool {
+    /// Detects the protocol version of the client. Returns whether it is supported.
+    fn detect_version(&mut self, text: &str) -> bool {
         let Ok(Message::Request(request)) = Message::decode(text, WireFormat::Any) else { return false };
         let Handshake { version, number, .. } = Handshake::of_request(request.params.as_ref());
         if number.is_none_or(|number| number == 0) {
             let data = serde_json::json!({"requested": number, "supported": [1, 2]});
-            let message = "at /params/protocolVersion: the versions that are spoken here are 1 and 2";
+            let message = "at /params/protocolVersion: unsupported version; this hub supports 1 and 2";
             let error = Outcome::error(codes::UNSUPPORTED_PROTOCOL_VERSION, message, Some(data));
             let id = request.id.into_owned();
             self.outgoing.send(OutgoingLine::new(lines::answer(&id, &error)));
@@ -327,27 +330,27 @@ impl Client {
 
     // ----- to the client
 
-    /// Says whether this is the end.
-    fn outgoing(&mut self, line: ForConnection) -> bool {
+    /// Handles an input from the hub. Returns whether the connection ends.
+    fn outgoing(&mut self, line: ConnectionInput) -> bool {
         match line {
-            ForConnection::Line(line) => {
+            ConnectionInput::Line(line) => {
                 self.line(line);
                 false
             }
-            ForConnection::Paused => {
+            ConnectionInput::Paused => {
                 self.send_all();
                 self.gate = None;
                 false
             }
-            ForConnection::Decided(decision) => {
-                // What came before is not part of the stream that goes on.
+            ConnectionInput::ResumeDecided(decision) => {
+                // Earlier lines do not belong to the resumed stream.
                 self.send_all();
                 if let Some((session, reply)) = self.resuming.take() {
                     reply.send(decision.map_err(|reason| refusal(&session, reason, self.driver.is_some())));
                 }
                 false
             }
-            ForConnection::Close { code, reason } => {
+            ConnectionInput::Close { code, reason } => {
                 self.send_all();
                 self.outgoing.close(code, &reason);
                 true
@@ -356,76 +359,81 @@ impl Client {
     }
 
     fn line(&mut self, line: ToClient) {
-        let ToClient { text, stream, cursor, counts } = line;
-        let written = match (&stream, counts) {
-            (Some(session), true) => Some(self.take(session, text.len())),
+        let ToClient { text, stream, cursor, is_windowed } = line;
+        let written = match (&stream, is_windowed) {
+            (Some(session), true) => Some(self.reserve(session, text.len())),
             _ => None,
         };
-        // What the hub itself adds for those who asked for it is no part of either version.
+        // Notices are an extension of the hub and belong to neither version.
         let is_notice = || stream.is_some() && cursor.is_none() && lines::is_notice(&text);
         if self.driver.is_none() || is_notice() {
             return self.unsent.push(OutgoingLine { text, stream, cursor, written });
         }
-        // In a replay several lines may belong to one cursor. Only the last has it, and the others have not that of the
-        // line before them: who names it would get them twice.
-        let is_placed = cursor.is_some() || !counts;
+        // In a replay, several lines may share one cursor. Only the last one carries it, and the others must not carry
+        // the previous one: a client that resumed there would get them twice.
+        let has_cursor = cursor.is_some() || !is_windowed;
         if let (Some(session), Some(cursor)) = (&stream, &cursor) {
             self.cursors.insert(Arc::clone(session), Arc::clone(cursor));
         }
         let outputs = self.driver.as_mut().map(|driver| driver.receive(Side::Agent, &text));
         if self.deliver(outputs) == Handled::Forward {
-            self.made.push(text);
+            self.translated.push(text);
         }
-        self.send_made(written, is_placed);
+        self.send_translated(written, has_cursor);
     }
 
-    fn take(&mut self, session: &SessionId, bytes: usize) -> Written {
-        let traffic = self.flows.entry(Arc::clone(session)).or_insert_with(|| Traffic {
-            // When the hub waits for room, all of `flow` is on its way: there is enough for some steps.
-            flow: Flow::new(Arc::clone(&self.room), usize::try_from(self.flow / 4).unwrap_or(usize::MAX)),
+    fn reserve(&mut self, session: &SessionId, bytes: usize) -> Written {
+        let window = self.windows.entry(Arc::clone(session)).or_insert_with(|| SessionWindow {
+            // The hub waits only when the whole send window is unacknowledged, so a quarter of it is a fine enough
+            // step.
+            flow: Flow::new(
+                Arc::clone(&self.acked),
+                usize::try_from(self.send_window / 4).unwrap_or(usize::MAX),
+            ),
             sent: 0,
             reported: 0,
         });
-        traffic.sent += bytes as u64;
-        traffic.flow.take(bytes)
+        window.sent += bytes as u64;
+        window.flow.take(bytes)
     }
 
-    /// Tells the hub what the client has taken, as far as it may wait for that.
-    async fn report(&mut self) -> Result<(), Gone> {
+    /// Reports acknowledged bytes to the hub. Only reports as much as the hub may be waiting for.
+    async fn report_acks(&mut self) -> Result<(), Gone> {
         let mut reports = Vec::new();
-        for (session, traffic) in &mut self.flows {
-            let gone = traffic.sent - (traffic.flow.outstanding() as u64).min(traffic.sent);
-            if traffic.sent - traffic.reported > self.flow / 2 && gone > traffic.reported {
-                traffic.reported = gone;
-                reports.push((Arc::clone(session), gone));
+        for (session, window) in &mut self.windows {
+            let acked = window.sent - (window.flow.outstanding() as u64).min(window.sent);
+            if window.sent - window.reported > self.send_window / 2 && acked > window.reported {
+                window.reported = acked;
+                reports.push((Arc::clone(session), acked));
             }
         }
-        for (session, gone) in reports {
-            self.tell(Event::Room { connection: self.id, session, gone }).await?;
+        for (session, acked) in reports {
+            self.emit(Event::Acked { connection: self.id, session, acked }).await?;
         }
         Ok(())
     }
 
     // ----- translation
 
-    /// Takes what the bridge has. [`Client::send_made`] sends what is for the client, [`Client::flush`] what is for the hub.
+    /// Collects the output of the bridge. [`Client::send_translated`] sends lines to the client, [`Client::flush`]
+    /// those to the hub.
     fn deliver(&mut self, outputs: Option<Outputs>) -> Handled {
         outputs.map_or(Handled::Done, |outputs| outputs.deliver(self))
     }
 
-    /// Sends lines that the bridge has made, each on the stream that it belongs to. With the last of them goes what they
-    /// were made of.
-    fn send_made(&mut self, written: Option<Written>, is_placed: bool) {
-        let made = std::mem::take(&mut self.made);
-        let (mut written, last) = (written, made.len());
-        for (place, text) in made.into_iter().enumerate() {
-            let (text, stream, is_update) = self.placed(text);
-            // Who names the place has got everything that was made of what stands there.
-            let is_last = place + 1 == last;
-            let cursor = stream.as_ref().filter(|_| is_update && is_last && is_placed);
+    /// Sends the lines of the bridge, each on its stream. The last one carries the acknowledgement of the line they
+    /// were translated from.
+    fn send_translated(&mut self, written: Option<Written>, has_cursor: bool) {
+        let translated = std::mem::take(&mut self.translated);
+        let (mut written, last) = (written, translated.len());
+        for (index, text) in translated.into_iter().enumerate() {
+            let (text, stream, is_update) = self.routed(text);
+            // A client with this cursor has received everything that was translated from that record.
+            let is_last = index + 1 == last;
+            let cursor = stream.as_ref().filter(|_| is_update && is_last && has_cursor);
             let cursor = cursor.and_then(|stream| self.cursors.get(stream)).cloned();
             let written = if is_last { written.take() } else { None };
-            self.told.note(&text, stream.as_ref(), cursor.as_ref());
+            self.replay_buffer.push(&text, stream.as_ref(), cursor.as_ref());
             self.unsent.push(OutgoingLine { text, stream, cursor, written });
         }
     }
@@ -436,20 +444,20 @@ impl Client {
         }
     }
 
-    /// Sends lines once more.
-    fn tell_again(&mut self, lines: Vec<told::ToldLine>) {
-        for told::ToldLine { text, stream, cursor } in lines {
+    /// Sends buffered lines again.
+    fn resend(&mut self, lines: Vec<BufferedLine>) {
+        for BufferedLine { text, stream, cursor } in lines {
             self.outgoing.send(OutgoingLine { text, stream: Some(stream), cursor, written: None });
         }
     }
 
-    /// A client of version 1 whose socket is another one says what it has got.
+    /// Handles `stream/resume` of a version 1 client that has reconnected.
     fn resume_streams(&mut self, text: &str, gate: Gate) {
         let (id, params) = match Message::decode(text, WireFormat::Any) {
             Ok(Message::Notification(call)) if call.method == "stream/resume" => (None, call.params),
             Ok(Message::Request(call)) if call.method == "stream/resume" => (Some(call.id), call.params),
             _ => {
-                let message = "the first message of a connection that is continued is stream/resume";
+                let message = "the first message of a resumed connection must be stream/resume";
                 return self.outgoing.close(close_codes::PROTOCOL_ERROR, message);
             }
         };
@@ -458,8 +466,8 @@ impl Client {
         for stream in streams.iter().flat_map(Raw::items).take(REQUESTS) {
             let word = |key: &str| lines::text_of(Some(&stream), key).unwrap_or_default().into_owned();
             let (session, cursor) = (word("sessionId"), word("cursor"));
-            if let Some(lines) = self.told.after(&session, &cursor) {
-                self.tell_again(lines);
+            if let Some(lines) = self.replay_buffer.after(&session, &cursor) {
+                self.resend(lines);
             } else {
                 let params = Raw::from(serde_json::json!({"sessionId": session, "reason": "unknown_cursor"}));
                 let rewrite = lines::Rewrite::default();
@@ -472,19 +480,19 @@ impl Client {
         }
     }
 
-    /// The stream that a line for a client of version 1 belongs to, and whether it is an update.
-    fn placed(&mut self, text: SharedText) -> (SharedText, Option<Arc<str>>, bool) {
+    /// Returns the stream of a line for a version 1 client, and whether the line is an update.
+    fn routed(&mut self, text: SharedText) -> (SharedText, Option<Arc<str>>, bool) {
         let (params, is_update) = match Message::decode(&text, WireFormat::Any) {
             Ok(Message::Response(response)) => {
-                let told = with_transport(&response.outcome)
+                let line = with_transport(&response.outcome)
                     .map(|result| lines::answer(&response.id, &Outcome::Result(result)).into());
                 let id = response.id.into_owned();
                 let stream = self.streams.answered(Side::Agent, &id);
-                let told = told.unwrap_or_else(|| text.clone());
+                let line = line.unwrap_or_else(|| text.clone());
                 if let Some((_, answer)) = self.prompts.iter_mut().find(|(known, _)| *known == id) {
-                    *answer = Some((told.clone(), stream.clone()));
+                    *answer = Some((line.clone(), stream.clone()));
                 }
-                return (told, stream, false);
+                return (line, stream, false);
             }
             Ok(Message::Request(request)) => (request.params.map(Raw::into_owned), false),
             Ok(Message::Notification(notification)) => {
@@ -499,14 +507,14 @@ impl Client {
         (text, stream, is_update)
     }
 
-    /// Gives the hub what the bridge has for it.
+    /// Sends the bridge's lines to the hub, then the pending lines to the client.
     async fn flush(&mut self) -> Result<(), Gone> {
         for text in std::mem::take(&mut self.for_hub) {
-            self.tell(Event::Message { connection: self.id, text: text.into() }).await?;
+            self.emit(Event::Message { connection: self.id, text: text.into() }).await?;
         }
-        // Before the client has the end of a turn, and may end the hub, what was lost in it is in the log.
+        // Losses are recorded before the client sees the end of the turn, because it may shut down the hub then.
         for loss in std::mem::take(&mut self.losses) {
-            self.tell(Event::Lost { connection: self.id, loss }).await?;
+            self.emit(Event::ClientLoss { connection: self.id, loss }).await?;
         }
         self.send_all();
         Ok(())
@@ -516,7 +524,7 @@ impl Client {
 impl Port for Client {
     fn send(&mut self, to: Side, line: String) {
         match to {
-            Side::Client => self.made.push(line.into()),
+            Side::Client => self.translated.push(line.into()),
             Side::Agent => self.for_hub.push(line),
         }
     }
@@ -526,7 +534,7 @@ impl Port for Client {
     }
 }
 
-/// A client of version 1 finds what the transport can do in `_meta` of the agent's capabilities.
+/// Adds the transport capabilities to `_meta` of the agent capabilities, where version 1 clients look for them.
 fn with_transport(outcome: &Result<Raw<'_>, switchboard_acp::rpc::RpcError<'_>>) -> Option<String> {
     let result = outcome.as_ref().ok()?;
     let capabilities = result.get("agentCapabilities").filter(Raw::is_object)?;
@@ -534,15 +542,15 @@ fn with_transport(outcome: &Result<Raw<'_>, switchboard_acp::rpc::RpcError<'_>>)
     Some(lines::merged(Some(result), &[("agentCapabilities", capabilities.as_str())]))
 }
 
-fn refusal(session: &str, reason: NoSuchPlace, is_old: bool) -> Refusal {
+fn refusal(session: &str, reason: ResumeError, is_old: bool) -> Refusal {
     match reason {
-        NoSuchPlace::Session => {
-            let message = format!("there is no session {session} here, or not for this token");
+        ResumeError::UnknownSession => {
+            let message = format!("session {session} does not exist or is not visible to this token");
             Refusal::new(http::StatusCode::NOT_FOUND, message)
         }
-        NoSuchPlace::Cursor => {
+        ResumeError::UnknownCursor => {
             let instead = if is_old { "session/load" } else { "session/resume with replayFrom" };
-            let message = format!("there is no such place in {session}; use {instead}");
+            let message = format!("unknown cursor for session {session}; use {instead}");
             Refusal::new(http::StatusCode::CONFLICT, message)
         }
     }

@@ -1,21 +1,21 @@
-//! Files on disk for agents of version 1, inside the folders of a session.
+//! File access for version 1 agents, restricted to the folders of a session.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use switchboard_bridge::{Host, HostError};
 
-/// The longest file that is read for somebody.
+/// Maximum size of a file that is read, in bytes.
 const MAX_FILE: u64 = 32 * 1024 * 1024;
 
-/// A host that reads and writes files inside the folders of a session, and offers nothing else.
+/// A bridge host that reads and writes files inside the folders of a session.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FilesOnDisk;
 
 impl Host for FilesOnDisk {
     fn read_text_file(&mut self, path: &str, roots: &[String]) -> Result<String, HostError> {
         let content = read_file(&real_path(path, roots)?)?;
-        String::from_utf8(content).map_err(|_| HostError::failed(format!("{path} is no text")))
+        String::from_utf8(content).map_err(|_| HostError::failed(format!("{path} is not UTF-8 text")))
     }
 
     fn write_text_file(&mut self, path: &str, content: &str, roots: &[String]) -> Result<(), HostError> {
@@ -24,7 +24,8 @@ impl Host for FilesOnDisk {
     }
 }
 
-/// Returns the real path of something that may not be there yet. Fails unless it is inside a root whichever links lead to it.
+/// Returns the canonical path of a file that may not exist yet. Fails unless it is inside a root after all symbolic
+/// links are resolved.
 pub fn real_path(path: &str, roots: &[String]) -> Result<PathBuf, HostError> {
     let path = Path::new(path);
     let real = match path.canonicalize() {
@@ -41,7 +42,7 @@ pub fn real_path(path: &str, roots: &[String]) -> Result<PathBuf, HostError> {
     if roots.iter().any(inside) {
         Ok(real)
     } else {
-        let message = format!("{} leads out of the session's directories", path.display());
+        let message = format!("{} is outside of the session's directories", path.display());
         Err(HostError::failed(message))
     }
 }
@@ -50,10 +51,10 @@ pub fn real_path(path: &str, roots: &[String]) -> Result<PathBuf, HostError> {
 pub fn read_file(path: &Path) -> Result<Vec<u8>, HostError> {
     let metadata = path.metadata().map_err(|error| not_there(path, &error))?;
     if !metadata.is_file() {
-        return Err(HostError::failed(format!("{} is no file", path.display())));
+        return Err(HostError::failed(format!("{} is not a regular file", path.display())));
     }
     if metadata.len() > MAX_FILE {
-        return Err(HostError::failed(format!("{} is over {MAX_FILE} bytes", path.display())));
+        return Err(HostError::failed(format!("{} is larger than {MAX_FILE} bytes", path.display())));
     }
     std::fs::read(path).map_err(|error| not_there(path, &error))
 }

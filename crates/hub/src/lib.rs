@@ -1,32 +1,32 @@
-//! Sessions of agents that outlive their clients. A hub owns the agents and keeps a log of each session; clients of
-//! either version come, look at as many sessions as they like, answer what agents ask, and go.
+//! Agent sessions that outlive their clients. A hub runs the agents and keeps a durable log of each session. Clients of
+//! either protocol version attach to any number of sessions, answer questions of agents, and disconnect at any time.
 //!
-//! [`Hub`] is the whole. What it decides is decided by `core`, which does nothing itself; around it are the agents'
-//! processes (`host`), the clients (`connection`) and the log.
+//! [`Hub`] is the entry point. All decisions are made by `core`, a state machine without I/O. Around it are the tasks
+//! of agent processes (`agent_task`), client connections (`connection`) and the log.
 
-// What only several hubs need is there in any case, and is part of the decisions that are tested.
+// Cluster code is part of the state machine in every build, so that its tests cover it.
 #![cfg_attr(not(feature = "jetstream"), allow(dead_code))]
 
 mod access;
+mod agent_task;
 mod connection;
 mod core;
 pub mod files;
-mod host;
-mod judge;
 mod listener;
 mod log;
 mod metrics;
+mod policy;
+mod replay_buffer;
 mod service;
-mod told;
 
 pub use crate::core::{
-    Counts, FolderRefusal, Folders, HubAbout, Identity, NO_HANDSHAKE, QueuedPrompt, SessionState,
+    Counts, FolderRefusal, Folders, HubInfo, Identity, NO_HANDSHAKE, QueuedPrompt, SessionActivity,
     SessionSummary,
 };
 pub use crate::log::{JetStream, JetStreamOptions, LogError, SharedLog};
-pub use access::{WrongTokens, bearer, is_same};
-pub use judge::{Judge, Judgement, PermissionRequest};
+pub use access::{LoginRateLimit, bearer_token, constant_time_eq};
 pub use listener::Listener;
+pub use policy::{PermissionRequest, Policy, PolicyDecision};
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -45,44 +45,45 @@ use crate::log::{LocalLog, SessionLog};
 use crate::metrics::Metrics;
 use crate::service::{Event, Service};
 
-/// How many events may wait for the hub.
+/// Maximum number of events that wait for the hub's main task.
 const EVENTS: usize = 1024;
-/// How many logs are kept open at a time, where nobody says how many: as many as the usual limit of 1,024 open files allows.
+/// Default for [`HubOptions::open_logs`], which fits the usual limit of 1,024 open files.
 const OPEN_LOGS: usize = 256;
-/// How many bytes may be on their way to a client in one session.
-const FLOW: usize = 256 * 1024;
+/// Size of the send window: maximum number of unacknowledged bytes to a client in one session. A full window is the
+/// backpressure on delivery.
+const SEND_WINDOW: usize = 256 * 1024;
 
-/// What a hub is made of.
+/// Options of a hub.
 pub struct HubOptions {
-    /// Where the logs, the tokens and what is shared are.
+    /// Store of logs, tokens and shares.
     pub store: Store,
-    /// Where the logs are, if not in the store alone. The store then has a copy.
+    /// A shared log, if the logs are not only in the store. The store then has a copy.
     pub log: Option<SharedLog>,
-    /// The agents by their names; the first is the usual one.
+    /// Agents by name. The first is the default.
     pub agents: Vec<(String, Program)>,
-    /// Says where a folder really is, if sessions may work there.
+    /// Returns the canonical path of a folder, if sessions may work there.
     pub folders: Folders,
-    /// After how long without work and without clients an agent is ended.
+    /// Time without work and clients after which an agent process is ended.
     pub idle: Duration,
-    /// How long an agent may take to introduce itself.
+    /// Handshake timeout of an agent.
     pub handshake_timeout: Duration,
-    /// How long an agent has to stop after a cancellation before the hub ends the turn itself.
+    /// Time that an agent has to stop after a cancellation before the hub ends the turn itself.
     pub cancel_timeout: Duration,
-    /// How many logs are kept open at a time; each has up to three files open. Of more sessions, the logs that were used least
-    /// recently are closed until something is written to them.
+    /// Maximum number of open logs; each has up to three open files. Above the limit, the least recently used logs are
+    /// closed until the next append.
     pub open_logs: usize,
-    /// Who is told what an operator wants to know.
-    pub tell: Arc<dyn Fn(&str) + Send + Sync>,
-    /// Whether the operator is told what agents write to their standard error. The logs have it in any case.
-    pub tells_standard_error: bool,
-    /// The names of identities that are not tokens of the store, such as that of a launch.
+    /// Receives messages for the operator.
+    pub report: Arc<dyn Fn(&str) + Send + Sync>,
+    /// Whether the standard error of agents is reported to the operator. It is in the logs in any case.
+    pub reports_standard_error: bool,
+    /// Names of identities that are not tokens of the store, such as that of a launch.
     pub local_names: Vec<Arc<str>>,
-    /// Answers what it can of what agents ask, before anybody is asked.
-    pub judge: Option<Box<dyn Judge>>,
-    /// Hears what is written into the logs.
+    /// Permission policy that answers requests of agents before clients are asked.
+    pub policy: Option<Box<dyn Policy>>,
+    /// Observer of the logs.
     pub listener: Option<Box<dyn Listener>>,
-    /// What other hubs are told of this one, where they share its log.
-    pub about: HubAbout,
+    /// Description of this hub for the other hubs of its cluster.
+    pub info: HubInfo,
     /// The least role whose clients may pass `mcpServers` and agent options in `_meta`, which start programs and lift
     /// restrictions on the hub's machine. `None`: no client may.
     pub agent_options: Option<Role>,
@@ -91,8 +92,9 @@ pub struct HubOptions {
 }
 
 impl HubOptions {
-    /// A hub with its logs in the store, which ends an agent after ten minutes without work and clients, gives it 30 seconds
-    /// to introduce itself and 30 seconds to stop after a cancellation, tells nobody anything and leaves all questions to clients.
+    /// Creates options with the logs in the store. An agent is ended after ten minutes without work and clients, and
+    /// has 30 seconds for the handshake and 30 seconds to stop after a cancellation. Nothing is reported, and clients
+    /// answer all questions.
     pub fn new(store: Store, agents: Vec<(String, Program)>, folders: Folders) -> Self {
         HubOptions {
             store,
@@ -103,19 +105,19 @@ impl HubOptions {
             handshake_timeout: Duration::from_secs(30),
             cancel_timeout: Duration::from_secs(30),
             open_logs: OPEN_LOGS,
-            tell: Arc::new(|_| ()),
-            tells_standard_error: false,
+            report: Arc::new(|_| ()),
+            reports_standard_error: false,
             local_names: Vec::new(),
-            judge: None,
+            policy: None,
             listener: None,
-            about: HubAbout::default(),
+            info: HubInfo::default(),
             agent_options: Some(Role::Admin),
             more: switchboard_acp::More,
         }
     }
 }
 
-/// A hub at work. Clones are the same hub.
+/// Handle of a running hub. Clones refer to the same hub.
 #[derive(Clone)]
 pub struct Hub {
     events: mpsc::Sender<Event>,
@@ -132,7 +134,7 @@ impl fmt::Debug for Hub {
 }
 
 impl Hub {
-    /// Starts a hub with the sessions that the store has of earlier times. Agents start when somebody needs them.
+    /// Starts a hub with the sessions of the store. Agents are started on demand. Fails if the store cannot be read.
     pub fn start(options: HubOptions) -> Result<Self, StoreError> {
         let HubOptions {
             store,
@@ -143,12 +145,12 @@ impl Hub {
             handshake_timeout,
             cancel_timeout,
             open_logs,
-            tell,
-            tells_standard_error,
+            report,
+            reports_standard_error,
             local_names,
-            judge,
+            policy,
             listener,
-            about,
+            info,
             agent_options,
             more: _,
         } = options;
@@ -158,7 +160,8 @@ impl Hub {
         };
         let mut agents = agents;
         if let Some(lease) = log.process_lease() {
-            // Another hub may start an agent for the same session in the same folder as soon as this one's lease is over.
+            // As soon as the lease of this hub ends, another hub may start an agent for the same session in the same
+            // folder.
             agents = agents.into_iter().map(|(name, agent)| (name, agent.lease(lease.clone()))).collect();
         }
         let names: Vec<String> = agents.iter().map(|(name, _)| name.clone()).collect();
@@ -169,51 +172,51 @@ impl Hub {
             idle: millis(idle),
             handshake: millis(handshake_timeout),
             cancel_timeout: millis(cancel_timeout),
-            flow: FLOW,
-            tells_standard_error,
-            judge,
+            send_window: SEND_WINDOW,
+            reports_standard_error,
+            policy,
             agent_options,
             version: env!("CARGO_PKG_VERSION"),
             name: log.name(),
         });
-        for known in log::known(&store)? {
-            core.know(known);
+        for known in log::stored_sessions(&store)? {
+            core.add_session(known);
         }
         for repair in store.repairs() {
             core.recover(&repair.session);
         }
         let (events, receiver) = mpsc::channel(EVENTS);
-        log.follow(about, events.clone());
+        log.follow(info, events.clone());
         let metrics = Arc::new(Metrics::default());
         let (changes, changed) = watch::channel(0);
         let service = Service {
             core,
             store,
             agents,
-            hosts: HashMap::new(),
-            seats: HashMap::new(),
+            processes: HashMap::new(),
+            clients: HashMap::new(),
             events: events.clone(),
             metrics: Arc::clone(&metrics),
-            tell,
+            report,
             listener,
             begun: Instant::now(),
-            flow: FLOW,
+            send_window: SEND_WINDOW,
             access: None,
             local: local_names,
             changed: changes,
-            told: 0,
-            ending_hosts: 0,
-            hurry: Arc::default(),
+            summary_version: 0,
+            ending_processes: 0,
+            shutdown_grace: Arc::default(),
             replays: Arc::new(tokio::sync::Semaphore::new(service::REPLAYS)),
             inboxes: HashMap::new(),
-            held: VecDeque::new(),
+            deferred: VecDeque::new(),
             unsent: HashMap::new(),
         };
         tokio::spawn(service.run(log, receiver));
         Ok(Hub { events, agents: names.into(), metrics, last: Arc::default(), changed })
     }
 
-    /// Whether there is an agent of this name; without a name, whether there is any.
+    /// Returns whether there is an agent with this name; without a name, whether there is any.
     pub fn has_agent(&self, name: Option<&str>) -> bool {
         match name {
             None => !self.agents.is_empty(),
@@ -221,70 +224,70 @@ impl Hub {
         }
     }
 
-    /// The names of the agents.
+    /// Returns the names of the agents.
     pub fn agents(&self) -> &[String] {
         &self.agents
     }
 
-    /// Takes a client's connection. Without an agent's name it is for the first agent, and sees the sessions of all.
-    pub async fn connect(&self, who: Identity, agent: Option<&str>, connection: ServerConnection) {
-        let place = match agent {
+    /// Adds a client connection. Without an agent name it uses the first agent and sees the sessions of all agents.
+    pub async fn connect(&self, identity: Identity, agent: Option<&str>, connection: ServerConnection) {
+        let index = match agent {
             None => Some(0),
             Some(name) => self.agents.iter().position(|agent| agent == name),
         };
-        let Some(place) = place.filter(|place| *place < self.agents.len()) else {
-            connection.outgoing.close(1008, "there is no such agent here");
+        let Some(index) = index.filter(|index| *index < self.agents.len()) else {
+            connection.outgoing.close(1008, "unknown agent; see the names that the hub was started with");
             return;
         };
         let event = Event::Connected {
             connection: self.last.fetch_add(1, Ordering::Relaxed) + 1,
-            who,
-            agent: place,
+            identity,
+            agent: index,
             is_named: agent.is_some(),
             stream: Box::new(connection),
         };
-        // A hub that has ended takes nobody.
+        // A hub that has ended accepts no connections.
         let _ = self.events.send(event).await;
     }
 
-    /// The sessions that somebody may see, the one that changed last first, and what that somebody may do by now. `None`
-    /// when the token was revoked, or the hub has ended.
-    pub async fn sessions(&self, who: &Identity) -> Option<(Identity, Vec<SessionSummary>)> {
+    /// Returns the current rights of a client and the sessions visible to it, the most recently changed first. `None`
+    /// if the token was revoked or the hub has ended.
+    pub async fn sessions(&self, identity: &Identity) -> Option<(Identity, Vec<SessionSummary>)> {
         let (answer, seen) = oneshot::channel();
-        self.events.send(Event::Look { who: who.clone(), answer }).await.ok()?;
+        self.events.send(Event::ListSessions { identity: identity.clone(), answer }).await.ok()?;
         seen.await.ok()?
     }
 
-    /// Changes when the state, the title or the number of sessions does, or what tokens may do.
+    /// Returns a counter that changes with the activity, title or number of sessions, and with the rights of tokens.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.clone()
     }
 
-    /// Says that the rules have changed: what waits for an answer is judged again. Gives what has an answer now, by its
-    /// session and the agent's id of it.
-    pub async fn judge_again(&self) -> Vec<(Arc<str>, RequestId<'static>)> {
-        let (answer, judged) = oneshot::channel();
-        // A hub that has ended has nothing that waits.
-        let _ = self.events.send(Event::JudgeAgain { answer }).await;
-        judged.await.unwrap_or_default()
+    /// Evaluates the policy again for all pending questions, after the rules have changed. Returns the questions that
+    /// are answered now, by session and the agent's request id.
+    pub async fn reevaluate_policy(&self) -> Vec<(Arc<str>, RequestId<'static>)> {
+        let (answer, apply_decision) = oneshot::channel();
+        // A hub that has ended has no pending questions.
+        let _ = self.events.send(Event::ReevaluatePolicy { answer }).await;
+        apply_decision.await.unwrap_or_default()
     }
 
-    /// How much of everything there is; `None` when the hub has ended.
+    /// Returns the numbers of sessions, processes and clients; `None` if the hub has ended.
     pub async fn counts(&self) -> Option<Counts> {
         let (answer, counted) = oneshot::channel();
         self.events.send(Event::Count { answer }).await.ok()?;
         counted.await.ok()
     }
 
-    /// What operators want to know, in the text format of Prometheus; `None` when the hub has ended.
+    /// Returns the metrics in the Prometheus text format; `None` if the hub has ended.
     pub async fn metrics(&self) -> Option<String> {
         Some(self.metrics.text(&self.counts().await?))
     }
 
-    /// Ends the hub: nothing new is begun, what is at work is cut off and that is written down, agents are ended and the
-    /// logs closed.
+    /// Shuts down the hub: accepts no new work, interrupts running turns and records that, ends the agents and closes
+    /// the logs.
     ///
-    /// Agents get so long for each step of their end.
+    /// `grace` is the time that agents have for each step of their shutdown.
     pub async fn end(&self, reason: &str, grace: Grace) {
         let (done, ended) = oneshot::channel();
         if self.events.send(Event::End { reason: reason.to_owned(), grace, done }).await.is_ok() {
@@ -293,7 +296,7 @@ impl Hub {
     }
 }
 
-/// The example of the package's front page runs with the tests.
+/// Runs the example of the README as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

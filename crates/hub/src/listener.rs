@@ -1,13 +1,13 @@
-//! Who hears what the sessions of a hub amount to.
+//! Observer of the hub's logs and client messages.
 
 use switchboard_store::Channel;
 
-/// Hears what is written into the logs. It is called in the middle of the hub's work, so it must be quick.
+/// Observer of the logs. Called on the hub's main task, so it must return quickly.
 pub trait Listener: Send {
-    /// A record has been added to the log of a session. Messages are of version 2, with the agent's own ids;
-    /// [`Channel::Process`] is why the session has no agent any more.
-    fn written(&mut self, session: &str, channel: Channel, text: &str);
+    /// Called after a record was appended to the log of a session. Messages are in version 2, with the agent's own ids.
+    /// A record of [`Channel::Process`] contains the reason why the session has lost its agent.
+    fn record_appended(&mut self, session: &str, channel: Channel, text: &str);
 
-    /// What a client says, in version 2, before anything is done about it. Gives what is taken in its place, if something is.
-    fn said(&mut self, line: &str) -> Option<String>;
+    /// Called with a message of a client, in version 2, before it is handled. Returns a replacement, if any.
+    fn client_message(&mut self, line: &str) -> Option<String>;
 }

@@ -1,4 +1,4 @@
-//! What operators want to know, as Prometheus reads it.
+//! Metrics in the Prometheus text format.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::core::Counts;
 
-/// The upper ends of the classes in which the times of appends are counted, in microseconds.
+/// Upper bounds of the histogram buckets for append durations, in microseconds.
 const CLASSES: [u64; 9] = [50, 100, 250, 500, 1_000, 5_000, 25_000, 100_000, 1_000_000];
 
-/// What is counted while the hub works.
+/// Counters of a running hub.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) to_agents: AtomicU64,
@@ -22,7 +22,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Records were made safe, which took so long.
+    /// Records the duration of a durable append.
     pub(crate) fn appended(&self, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         for (class, count) in CLASSES.iter().zip(&self.classes) {
@@ -34,7 +34,7 @@ impl Metrics {
         self.append_micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    /// Everything in the text format of Prometheus.
+    /// Returns all metrics in the Prometheus text format.
     pub(crate) fn text(&self, counts: &Counts) -> String {
         let mut out = String::new();
         let mut metric = |name: &str, kind: &str, help: &str, values: &[(&str, f64)]| {
@@ -43,26 +43,26 @@ impl Metrics {
                 let _ = writeln!(out, "switchboard_{name}{labels} {value}");
             }
         };
-        let Counts { working, waiting, idle, at_rest, hosts, attachments, connections, lag } = counts;
+        let Counts { working, waiting, idle, dormant, processes, subscriptions, connections, lag } = counts;
         metric(
             "sessions",
             "gauge",
-            "Sessions by what they are at.",
+            "Sessions by activity.",
             &[
                 ("{state=\"working\"}", *working as f64),
                 ("{state=\"waiting\"}", *waiting as f64),
                 ("{state=\"idle\"}", *idle as f64),
-                ("{state=\"rest\"}", *at_rest as f64),
+                ("{state=\"rest\"}", *dormant as f64),
             ],
         );
-        metric("hosts", "gauge", "Agents that run.", &[("", *hosts as f64)]);
-        metric("connections", "gauge", "Clients that are connected.", &[("", *connections as f64)]);
-        metric("attachments", "gauge", "Clients that look at a session.", &[("", *attachments as f64)]);
+        metric("hosts", "gauge", "Running agent processes.", &[("", *processes as f64)]);
+        metric("connections", "gauge", "Connected clients.", &[("", *connections as f64)]);
+        metric("attachments", "gauge", "Subscribers of sessions.", &[("", *subscriptions as f64)]);
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
         metric(
             "messages_total",
             "counter",
-            "Messages by their way.",
+            "Messages by direction.",
             &[
                 ("{direction=\"to_agent\"}", count(&self.to_agents)),
                 ("{direction=\"from_agent\"}", count(&self.from_agents)),
@@ -73,10 +73,10 @@ impl Metrics {
         metric(
             "attachment_lag_seconds",
             "gauge",
-            "For how long the slowest client has not got what there is for it.",
+            "Time for which the slowest subscriber has been behind.",
             &[("", *lag as f64 / 1e3)],
         );
-        let _ = writeln!(out, "# HELP switchboard_append_seconds How long it takes until records are safe.");
+        let _ = writeln!(out, "# HELP switchboard_append_seconds Time until appended records are durable.");
         let _ = writeln!(out, "# TYPE switchboard_append_seconds histogram");
         for (class, number) in CLASSES.iter().zip(&self.classes) {
             let (class, number) = (*class as f64 / 1e6, count(number));

@@ -1,6 +1,6 @@
-//! The hub at work: one task that tells the core what happens and does what it says.
+//! Main task of the hub: passes events to the core and performs its outputs.
 
-mod others;
+mod cluster;
 mod writing;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -16,34 +16,34 @@ use switchboard_transport::{Grace, Program};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::connection::{self, ForConnection};
+use crate::agent_task::{self, AgentEvent, AgentExit, AgentInput};
+use crate::connection::{self, ConnectionInput};
 use crate::core::lines;
 use crate::core::replay::{Replay, ReplayLine};
 use crate::core::{
-    ConnectionId, Core, Counts, HostId, Identity, Kept, Memory, Output, Owned, SessionId, SessionSummary,
-    Starter,
+    AgentId, ConnectionId, Core, Counts, Identity, LogRecord, Output, Ownership, SessionId, SessionState,
+    SessionSummary, Starter,
 };
-use crate::host::{self, Ended, ForAgent, Said};
 use crate::listener::Listener;
-use crate::log::{self, Beginning, Begun, News, SessionLog, blocking};
+use crate::log::{self, ClusterEvent, CreatedLog, NewSession, SessionLog, blocking};
 use crate::metrics::Metrics;
 
-/// How many events are looked at before what comes of them is done.
+/// Maximum number of events that are handled before their outputs are performed.
 const TURN: usize = 256;
-/// How much may have to be done before it is.
+/// Maximum number of outputs that accumulate before they are performed.
 const BURST: usize = 8192;
-/// How often the hub looks whether tokens have changed, and at the clock.
+/// Interval of timeouts and of checks for changed tokens.
 const TICK: Duration = Duration::from_millis(100);
-/// How long agents may take to end with the hub.
+/// Maximum time for agents to exit when the hub shuts down.
 const END: Duration = Duration::from_secs(3);
-/// How many clients have a portion of a session's history folded for them at a time.
+/// Maximum number of replays that are folded at a time.
 pub(crate) const REPLAYS: usize = 4;
 
-/// Something that happened.
+/// An event for the core.
 pub(crate) enum Event {
     Connected {
         connection: ConnectionId,
-        who: Identity,
+        identity: Identity,
         agent: usize,
         is_named: bool,
         stream: Box<ServerConnection>,
@@ -52,12 +52,12 @@ pub(crate) enum Event {
         connection: ConnectionId,
         text: Arc<str>,
     },
-    Room {
+    Acked {
         connection: ConnectionId,
         session: SessionId,
-        gone: u64,
+        acked: u64,
     },
-    Continue {
+    Resume {
         connection: ConnectionId,
         session: String,
         cursor: String,
@@ -68,68 +68,68 @@ pub(crate) enum Event {
     Disconnected {
         connection: ConnectionId,
     },
-    HostSaid {
-        host: HostId,
-        said: Vec<Said>,
+    AgentOutput {
+        process: AgentId,
+        outputs: Vec<AgentEvent>,
     },
-    HostEnded {
-        host: HostId,
-        ended: Ended,
+    AgentExited {
+        process: AgentId,
+        ended: AgentExit,
     },
     Created {
         ticket: u64,
-        begun: Box<Result<Begun, String>>,
+        begun: Box<Result<CreatedLog, String>>,
     },
     Loaded {
         session: SessionId,
-        memory: Box<Result<(Memory, u64), String>>,
+        state: Box<Result<(SessionState, u64), String>>,
     },
     Read {
         connection: ConnectionId,
         session: SessionId,
         from: u64,
-        part: Result<(Vec<Kept>, u64), String>,
+        part: Result<(Vec<LogRecord>, u64), String>,
     },
-    /// The next portion of a session's history.
+    /// The next portion of a replay.
     Replayed {
         connection: ConnectionId,
         session: SessionId,
         portion: Result<(Box<Replay>, Vec<ReplayLine>), String>,
     },
-    /// A message was looked for.
-    Found {
+    /// Result of a message lookup.
+    MessageFound {
         connection: ConnectionId,
-        place: Result<Option<u64>, String>,
+        offset: Result<Option<u64>, String>,
     },
-    /// The translation for a client could not carry something.
-    Lost {
+    /// A loss of the translation for a client.
+    ClientLoss {
         connection: ConnectionId,
         loss: Loss,
     },
-    /// A client is of version 1.
+    /// A client speaks version 1.
     Translated {
         connection: ConnectionId,
     },
-    /// It is known who writes a session.
-    Owned {
+    /// Result of acquiring a session.
+    OwnershipKnown {
         session: SessionId,
-        owned: Box<Result<Owned, String>>,
+        owned: Box<Result<Ownership, String>>,
     },
-    /// Another hub has answered, or has not.
-    Passed {
+    /// Reply of another hub; `None` after a timeout.
+    ForwardAnswered {
         ticket: u64,
         reply: Option<String>,
     },
-    /// What another hub does.
-    News(News),
+    /// An event of another hub.
+    Cluster(ClusterEvent),
     Count {
         answer: oneshot::Sender<Counts>,
     },
-    JudgeAgain {
+    ReevaluatePolicy {
         answer: oneshot::Sender<Vec<(SessionId, RequestId<'static>)>>,
     },
-    Look {
-        who: Identity,
+    ListSessions {
+        identity: Identity,
         answer: oneshot::Sender<Option<(Identity, Vec<SessionSummary>)>>,
     },
     End {
@@ -139,10 +139,10 @@ pub(crate) enum Event {
     },
 }
 
-/// What happens, in its order.
+/// Queue of events.
 pub(crate) struct Events {
     coming: mpsc::Receiver<Event>,
-    /// What has come and could not be looked at yet.
+    /// An event that was received but must wait for the running append.
     next: Option<Event>,
 }
 
@@ -154,60 +154,60 @@ impl Events {
         }
     }
 
-    /// What has happened already.
+    /// Returns an event that is already available.
     fn now(&mut self) -> Option<Event> {
         self.next.take().or_else(|| self.coming.try_recv().ok())
     }
 }
 
-/// What somebody may do by the tokens that there are.
-fn of_token(tokens: &[Token], who: Identity) -> Option<Identity> {
-    let token = tokens.iter().find(|token| *token.name == *who.name && token.made.0 == who.made)?;
-    Some(Identity { role: token.role, all: token.all, ..who })
+/// Returns the current rights of a token.
+fn of_token(tokens: &[Token], identity: Identity) -> Option<Identity> {
+    let token = tokens.iter().find(|token| *token.name == *identity.name && token.made.0 == identity.made)?;
+    Some(Identity { role: token.role, all: token.all, ..identity })
 }
 
-/// Who a connection belongs to.
-pub(crate) struct Seat {
-    lines: mpsc::UnboundedSender<ForConnection>,
-    who: Identity,
+/// The task of a client connection, and its identity.
+pub(crate) struct ClientHandle {
+    lines: mpsc::UnboundedSender<ConnectionInput>,
+    identity: Identity,
 }
 
 pub(crate) struct Service {
     pub(crate) core: Core,
     pub(crate) store: Store,
     pub(crate) agents: Vec<(String, Program)>,
-    pub(crate) hosts: HashMap<HostId, mpsc::UnboundedSender<ForAgent>>,
-    pub(crate) seats: HashMap<ConnectionId, Seat>,
+    pub(crate) processes: HashMap<AgentId, mpsc::UnboundedSender<AgentInput>>,
+    pub(crate) clients: HashMap<ConnectionId, ClientHandle>,
     pub(crate) events: mpsc::Sender<Event>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) tell: Arc<dyn Fn(&str) + Send + Sync>,
+    pub(crate) report: Arc<dyn Fn(&str) + Send + Sync>,
     pub(crate) listener: Option<Box<dyn Listener>>,
     pub(crate) begun: Instant,
-    pub(crate) flow: usize,
-    /// The state of the tokens that was last looked at.
+    pub(crate) send_window: usize,
+    /// Version of the access table that was last read.
     pub(crate) access: Option<u64>,
-    /// The names that are no tokens of the store, and need not be looked up.
+    /// Names that are not tokens of the store.
     pub(crate) local: Vec<Arc<str>>,
-    /// Counts changes of sessions and of who may see them.
+    /// Counts changes of sessions and of their visibility.
     pub(crate) changed: watch::Sender<u64>,
-    /// The states of sessions that were last told.
-    pub(crate) told: u64,
-    /// How many hosts have been told to end and have not.
-    pub(crate) ending_hosts: usize,
-    /// How long agents may take to end with the hub, once it does.
-    pub(crate) hurry: Arc<OnceLock<Grace>>,
-    /// Limits how many replays are folded at a time.
+    /// Version of the summaries that was last announced.
+    pub(crate) summary_version: u64,
+    /// Number of processes that are ending.
+    pub(crate) ending_processes: usize,
+    /// Grace period for agents, set when the hub shuts down.
+    pub(crate) shutdown_grace: Arc<OnceLock<Grace>>,
+    /// Limits the number of concurrent replays.
     pub(crate) replays: Arc<Semaphore>,
-    /// Where the answers to what other hubs have passed on go.
+    /// Reply addresses of requests that other hubs have forwarded.
     pub(crate) inboxes: HashMap<String, String>,
-    /// What is to be done after what is being made safe.
-    pub(crate) held: VecDeque<Output>,
-    /// Prompts that could not be sent to an agent that has ended: the agent's ids of their sessions.
-    pub(crate) unsent: HashMap<HostId, Vec<String>>,
+    /// Outputs that wait until the running append is durable.
+    pub(crate) deferred: VecDeque<Output>,
+    /// Prompts that could not be sent to an exited process: the agent's ids of their sessions.
+    pub(crate) unsent: HashMap<AgentId, Vec<String>>,
 }
 
 impl Service {
-    /// Works until it is told to end.
+    /// Runs the hub until it is shut down.
     pub(crate) async fn run(mut self, mut log: Box<dyn SessionLog>, events: mpsc::Receiver<Event>) {
         let mut events = Events { coming: events, next: None };
         let mut ticks = interval(TICK);
@@ -217,151 +217,162 @@ impl Service {
             let event = tokio::select! {
                 event = events.recv() => event,
                 _ = ticks.tick() => {
-                    self.look_at_clock();
-                    self.core.log_has(log.problem());
-                    self.look_at_access();
-                    self.tell_deleted();
-                    self.look_at_others(&mut *log);
+                    self.update_clock();
+                    self.core.set_log_problem(log.problem());
+                    self.reload_access();
+                    self.report_deleted();
+                    self.poll_cluster(&mut *log);
                     self.core.tick();
                     self.perform(&mut *log, Some(&mut events)).await;
                     continue;
                 }
             };
             let Some(event) = event else { return };
-            self.look_at_clock();
-            self.core.log_has(log.problem());
+            self.update_clock();
+            self.core.set_log_problem(log.problem());
             let mut next = Some(event);
             for _ in 0..TURN {
                 let Some(event) = next.take() else { break };
                 if let Event::End { reason, grace, done } = event {
-                    let _ = self.hurry.set(grace);
+                    let _ = self.shutdown_grace.set(grace);
                     return self.end(log, &reason, done, events.coming).await;
                 }
-                self.take(event, &mut *log).await;
-                // What many clients are to get at once must not wait together.
+                self.handle(event, &mut *log).await;
+                // Limits memory when many clients are to be sent something at once.
                 if self.core.outputs() >= BURST {
                     self.perform(&mut *log, None).await;
                 }
                 next = events.now();
             }
             if let Some(Event::End { reason, grace, done }) = next {
-                let _ = self.hurry.set(grace);
+                let _ = self.shutdown_grace.set(grace);
                 return self.end(log, &reason, done, events.coming).await;
             }
             if let Some(event) = next {
-                self.take(event, &mut *log).await;
+                self.handle(event, &mut *log).await;
             }
             self.perform(&mut *log, Some(&mut events)).await;
         }
     }
 
-    /// Tells which sessions the store has deleted to make room. The core notices by itself that they are gone.
-    fn tell_deleted(&mut self) {
+    /// Reports sessions that the store has deleted to free space. The core finds out by itself that they are gone.
+    fn report_deleted(&mut self) {
         let deleted = self.store.take_deleted();
         if !deleted.is_empty() {
             let ids = deleted.join(", ");
-            (self.tell)(&format!("the store is nearly full: the oldest sessions were deleted: {ids}"));
+            (self.report)(&format!("the store is nearly full; deleted the oldest sessions: {ids}"));
         }
     }
 
-    fn look_at_clock(&mut self) {
+    fn update_clock(&mut self) {
         let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.core.at(now, Moment::now().0);
     }
 
-    /// Tells the core what happened.
-    async fn take(&mut self, event: Event, log: &mut dyn SessionLog) {
+    /// Handles an event.
+    async fn handle(&mut self, event: Event, log: &mut dyn SessionLog) {
         match event {
-            event @ (Event::Continue { .. } | Event::Reconnected { .. }) => {
-                // What was decided before belongs to the time before.
+            event @ (Event::Resume { .. } | Event::Reconnected { .. }) => {
+                // Outputs of earlier events belong before the resumed stream.
                 self.perform(log, None).await;
-                self.tell_core(event);
+                self.handle_in_core(event);
             }
             Event::Created { ticket, begun } => {
-                let known = begun.map(|begun| log.begun(begun));
+                let known = begun.map(|begun| log.open_created(begun));
                 self.core.created(ticket, known);
             }
-            Event::JudgeAgain { answer } => {
-                let answered = self.core.judge_again();
+            Event::ReevaluatePolicy { answer } => {
+                let answered = self.core.reevaluate_policy();
                 self.perform(log, None).await;
                 let _ = answer.send(answered);
             }
-            event => self.tell_core(event),
+            event => self.handle_in_core(event),
         }
     }
 
-    /// Tells the core what happened, where nothing else has to be known for it.
-    fn tell_core(&mut self, event: Event) {
+    /// Handles an event that needs neither the log nor earlier outputs.
+    fn handle_in_core(&mut self, event: Event) {
         match event {
-            Event::Connected { connection, who, agent, is_named, stream } => {
-                // What counts is bounded by its flow, answers and questions by how many may be open; and the connection's
-                // task passes everything on at once, to where more than may wait ends the connection.
+            Event::Connected { connection, identity, agent, is_named, stream } => {
+                // Unbounded, but limited by other means: updates by the send window, responses and questions by the
+                // number of pending requests. The connection task forwards lines at once to a queue whose limit closes
+                // the connection.
                 #[allow(clippy::disallowed_methods)]
                 let (lines, receiver) = mpsc::unbounded_channel();
-                self.seats.insert(connection, Seat { lines, who: who.clone() });
-                // The token may have been revoked since it was looked at, when this connection was not known here.
-                self.look_at_access();
-                let is_revoked = self.identity_now(who.clone()).is_none();
-                let repeats_by_id = stream.outgoing.has_streams();
-                self.core.connected(connection, who, agent, is_named, repeats_by_id);
-                tokio::spawn(connection::run(connection, *stream, receiver, self.events.clone(), self.flow));
+                self.clients.insert(connection, ClientHandle { lines, identity: identity.clone() });
+                // The token may have been revoked after authentication, before this connection was registered.
+                self.reload_access();
+                let is_revoked = self.identity_now(identity.clone()).is_none();
+                let dedups_by_id = stream.outgoing.has_streams();
+                self.core.connected(connection, identity, agent, is_named, dedups_by_id);
+                tokio::spawn(connection::run(
+                    connection,
+                    *stream,
+                    receiver,
+                    self.events.clone(),
+                    self.send_window,
+                ));
                 if is_revoked {
                     self.core.access_changed(connection, None);
                 }
             }
             Event::Message { connection, text } => {
                 self.metrics.from_clients.fetch_add(1, Ordering::Relaxed);
-                let instead = self.listener.as_mut().and_then(|listener| listener.said(&text));
+                let instead = self.listener.as_mut().and_then(|listener| listener.client_message(&text));
                 self.core.client_line(connection, &instead.map_or(text, Arc::from));
             }
-            Event::Room { connection, session, gone } => self.core.has_room(connection, &session, gone),
-            Event::Continue { connection, session, cursor } => {
-                let decision = self.core.continue_at(connection, &session, &cursor);
-                self.pass(connection, ForConnection::Decided(decision));
+            Event::Acked { connection, session, acked } => self.core.acknowledge(connection, &session, acked),
+            Event::Resume { connection, session, cursor } => {
+                let decision = self.core.resume_at(connection, &session, &cursor);
+                self.send_to(connection, ConnectionInput::ResumeDecided(decision));
             }
             Event::Reconnected { connection } => {
                 self.core.reconnected(connection);
-                self.pass(connection, ForConnection::Paused);
+                self.send_to(connection, ConnectionInput::Paused);
             }
             Event::Disconnected { connection } => {
-                self.seats.remove(&connection);
+                self.clients.remove(&connection);
                 self.core.disconnected(connection);
             }
-            Event::HostSaid { host, said } => {
-                for said in said {
-                    match said {
-                        Said::Line(line) => {
+            Event::AgentOutput { process, outputs } => {
+                for output in outputs {
+                    match output {
+                        AgentEvent::Line(line) => {
                             self.metrics.from_agents.fetch_add(1, Ordering::Relaxed);
-                            self.core.host_line(host, &line);
+                            self.core.agent_line(process, &line);
                         }
-                        Said::Other { from, text, about } => self.core.other_line(host, &about, from, &text),
-                        Said::Loss(loss) => self.core.lost(host, &loss),
-                        Said::Error(text) => self.core.complained(host, &text),
-                        Said::Noise(text) => self.core.rambled(host, &text),
-                        Said::Version(version) => self.core.speaks(host, version),
+                        AgentEvent::WireLine { from, text, about } => {
+                            self.core.wire_line(process, &about, from, &text)
+                        }
+                        AgentEvent::Loss(loss) => self.core.agent_loss(process, &loss),
+                        AgentEvent::StandardError(text) => self.core.agent_stderr(process, &text),
+                        AgentEvent::InvalidLine(text) => self.core.invalid_line(process, &text),
+                        AgentEvent::Version(version) => self.core.version_negotiated(process, version),
                     }
                 }
             }
-            Event::HostEnded { host, ended } => {
-                let Ended { reason, last_lines, mut undelivered } = ended;
-                self.hosts.remove(&host);
-                self.ending_hosts = self.ending_hosts.saturating_sub(1);
-                undelivered.extend(self.unsent.remove(&host).unwrap_or_default());
-                // What waits for records to be durable would be sent to nobody.
-                self.held.retain(|output| match output {
-                    Output::ToHost { host: to, line, .. } if *to == host => match lines::prompted(line) {
-                        Some(session) => {
-                            undelivered.push(session);
-                            false
+            Event::AgentExited { process, ended } => {
+                let AgentExit { reason, last_lines, mut undelivered } = ended;
+                self.processes.remove(&process);
+                self.ending_processes = self.ending_processes.saturating_sub(1);
+                undelivered.extend(self.unsent.remove(&process).unwrap_or_default());
+                // The process would never receive these lines.
+                self.deferred.retain(|output| match output {
+                    Output::ToAgent { process: to, line, .. } if *to == process => {
+                        match lines::prompted_session(line) {
+                            Some(session) => {
+                                undelivered.push(session);
+                                false
+                            }
+                            None => true,
                         }
-                        None => true,
-                    },
+                    }
                     _ => true,
                 });
-                self.core.undelivered(host, &undelivered);
-                self.core.host_ended(host, &reason, &last_lines);
+                self.core.undelivered(process, &undelivered);
+                self.core.agent_exited(process, &reason, &last_lines);
             }
-            Event::Loaded { session, memory } => self.core.loaded(&session, *memory),
+            Event::Loaded { session, state } => self.core.loaded(&session, *state),
             Event::Read { connection, session, from, part } => match part {
                 Ok((part, to)) => self.core.read(connection, &session, from, &part, to),
                 Err(reason) => self.core.read_failed(connection, &session, &reason),
@@ -370,97 +381,98 @@ impl Service {
                 Ok((replay, lines)) => self.core.replayed(connection, &session, replay, lines),
                 Err(reason) => self.core.read_failed(connection, &session, &reason),
             },
-            Event::Found { connection, place } => self.core.found(connection, place),
-            Event::Lost { connection, loss } => self.core.client_lost(connection, &loss),
+            Event::MessageFound { connection, offset } => self.core.message_found(connection, offset),
+            Event::ClientLoss { connection, loss } => self.core.client_loss(connection, &loss),
             Event::Translated { connection } => self.core.translated(connection),
-            Event::Owned { session, owned } => self.core.owned(&session, *owned),
-            Event::Passed { ticket, reply } => self.core.passed(ticket, reply.as_deref()),
-            Event::News(news) => self.hear(news),
+            Event::OwnershipKnown { session, owned } => self.core.ownership_known(&session, *owned),
+            Event::ForwardAnswered { ticket, reply } => self.core.forward_answered(ticket, reply.as_deref()),
+            Event::Cluster(news) => self.handle_cluster_event(news),
             Event::Count { answer } => {
-                // Who asked may have gone.
+                // The caller may be gone.
                 let _ = answer.send(self.core.counts());
             }
-            Event::Look { who, answer } => {
-                let known = self.identity_now(who);
-                let seen = known.map(|who| {
-                    let sessions = self.core.summaries(&who);
-                    (who, sessions)
+            Event::ListSessions { identity, answer } => {
+                let known = self.identity_now(identity);
+                let seen = known.map(|identity| {
+                    let sessions = self.core.summaries(&identity);
+                    (identity, sessions)
                 });
                 let _ = answer.send(seen);
             }
-            Event::Created { .. } | Event::JudgeAgain { .. } | Event::End { .. } => {}
+            Event::Created { .. } | Event::ReevaluatePolicy { .. } | Event::End { .. } => {}
         }
     }
 
-    /// What somebody may do now; `None` when the token was revoked.
-    fn identity_now(&self, who: Identity) -> Option<Identity> {
-        if self.is_local(&who) {
-            return Some(who);
+    /// Returns the current rights of a client; `None` if its token was revoked.
+    fn identity_now(&self, identity: Identity) -> Option<Identity> {
+        if self.is_local(&identity) {
+            return Some(identity);
         }
         let tokens = self.store.tokens().ok()?;
-        of_token(&tokens, who)
+        of_token(&tokens, identity)
     }
 
-    /// Whether it is no token of the store. A token of the store may have such a name, but it has a creation time.
-    fn is_local(&self, who: &Identity) -> bool {
-        who.made == 0 && self.local.contains(&who.name)
+    /// Returns whether this is not a token of the store. A token of the store may have the same name, but has a
+    /// creation time.
+    fn is_local(&self, identity: &Identity) -> bool {
+        identity.made == 0 && self.local.contains(&identity.name)
     }
 
-    fn pass(&self, connection: ConnectionId, line: ForConnection) {
-        if let Some(seat) = self.seats.get(&connection) {
-            // One that has gone needs nothing more.
-            let _ = seat.lines.send(line);
+    fn send_to(&self, connection: ConnectionId, line: ConnectionInput) {
+        if let Some(client) = self.clients.get(&connection) {
+            // A connection task that has ended needs no input.
+            let _ = client.lines.send(line);
         }
     }
 
-    fn act(&mut self, output: Output, log: &mut dyn SessionLog) {
+    fn perform_one(&mut self, output: Output, log: &mut dyn SessionLog) {
         match output {
             Output::Create { ticket, agent, owner, folder, starter } => {
-                let begun = log.begin(Beginning { agent, owner, folder, starter });
-                self.aside(async move { Event::Created { ticket, begun: Box::new(begun.await) } });
+                let begun = log.create(NewSession { agent, owner, folder, starter });
+                self.spawn_task(async move { Event::Created { ticket, begun: Box::new(begun.await) } });
             }
             Output::Remove { session } => drop(tokio::spawn(log.remove(&session))),
-            // Who only looks at a session of a shared log need not have the right to write it.
+            // Reading a session of a shared log does not need its ownership.
             Output::Load { session } if log.name().is_none() => {
                 let prepared = log.prepare(&session);
                 self.load(session, async { prepared.await.map(drop) });
             }
-            Output::Rest { session } => log.rest(&session),
+            Output::CloseLog { session } => log.close_session(&session),
             output => {
-                if let Some(output) = self.act_without_log(output) {
-                    self.act_among_hubs(output, log);
+                if let Some(output) = self.perform_without_log(output) {
+                    self.perform_in_cluster(output, log);
                 }
             }
         }
     }
 
-    /// Reads a log as a whole, once it is prepared for it.
+    /// Loads a whole log, after it has been prepared.
     fn load(&self, session: SessionId, prepared: impl Future<Output = Result<(), String>> + Send + 'static) {
         let store = self.store.clone();
-        self.aside(async move {
+        self.spawn_task(async move {
             let at = Arc::clone(&session);
-            let memory = match prepared.await {
+            let state = match prepared.await {
                 Ok(()) => blocking(move || log::load(&store, &at)).await,
                 Err(reason) => Err(reason),
             };
-            Event::Loaded { session, memory: Box::new(memory) }
+            Event::Loaded { session, state: Box::new(state) }
         });
     }
 
-    /// Does what needs nothing of what the logs are written with; gives back what does.
-    fn act_without_log(&mut self, output: Output) -> Option<Output> {
+    /// Performs an output that does not need the log writer; returns any other.
+    fn perform_without_log(&mut self, output: Output) -> Option<Output> {
         match output {
             Output::Send { connection, line } => {
                 self.metrics.to_clients.fetch_add(1, Ordering::Relaxed);
-                self.pass(connection, ForConnection::Line(line));
+                self.send_to(connection, ConnectionInput::Line(line));
             }
             Output::Close { connection, code, reason } => {
-                self.pass(connection, ForConnection::Close { code, reason });
+                self.send_to(connection, ConnectionInput::Close { code, reason });
             }
             Output::Load { session } => self.load(session, std::future::ready(Ok(()))),
             Output::Read { connection, session, from, end } => {
                 let store = self.store.clone();
-                self.aside(async move {
+                self.spawn_task(async move {
                     let at = Arc::clone(&session);
                     let part = blocking(move || log::read(&store, &at, from, end)).await;
                     Event::Read { connection, session, from, part }
@@ -468,8 +480,8 @@ impl Service {
             }
             Output::Replay { connection, session, mut replay } => {
                 let (store, turns) = (self.store.clone(), Arc::clone(&self.replays));
-                self.aside(async move {
-                    // Many clients that come at once fold one after the other: each needs memory.
+                self.spawn_task(async move {
+                    // Each fold needs memory, so concurrent replays take turns.
                     let _turn = turns.acquire_owned().await;
                     let at = Arc::clone(&session);
                     let portion = blocking(move || {
@@ -479,11 +491,11 @@ impl Service {
                     Event::Replayed { connection, session, portion: portion.await }
                 });
             }
-            Output::Seek { connection, session, message, end } => {
+            Output::FindMessage { connection, session, message, end } => {
                 let store = self.store.clone();
-                self.aside(async move {
-                    let place = blocking(move || log::seek(&store, &session, &message, end)).await;
-                    Event::Found { connection, place }
+                self.spawn_task(async move {
+                    let offset = blocking(move || log::find_message(&store, &session, &message, end)).await;
+                    Event::MessageFound { connection, offset }
                 });
             }
             Output::Changed { session } => {
@@ -492,53 +504,61 @@ impl Service {
                     (self.store.clone(), known.clone(), agent_session.to_owned());
                 tokio::task::spawn_blocking(move || log::save(&store, &known, &agent_session));
             }
-            Output::StartHost { host, agent, services } => {
+            Output::StartAgent { process, agent, services } => {
                 let (name, program) = self.agents.get(agent)?;
-                self.hosts.insert(
-                    host,
-                    host::start(host, name, program, services, self.events.clone(), Arc::clone(&self.hurry)),
+                self.processes.insert(
+                    process,
+                    agent_task::start(
+                        process,
+                        name,
+                        program,
+                        services,
+                        self.events.clone(),
+                        Arc::clone(&self.shutdown_grace),
+                    ),
                 );
             }
-            Output::ToHost { host, line, session } => {
+            Output::ToAgent { process, line, session } => {
                 self.metrics.to_agents.fetch_add(1, Ordering::Relaxed);
-                let line = ForAgent { line, session };
-                let unsent = match self.hosts.get(&host) {
+                let line = AgentInput { line, session };
+                let unsent = match self.processes.get(&process) {
                     Some(lines) => lines.send(line).err().map(|unsent| unsent.0),
                     None => Some(line),
                 };
-                // An agent that has ended says so itself; until then it is known which prompts it has not got.
-                if let Some(session) = unsent.and_then(|unsent| lines::prompted(&unsent.line)) {
-                    self.unsent.entry(host).or_default().push(session);
+                // The task of an exited process reports its exit itself. Until then the undelivered prompts are
+                // collected.
+                if let Some(session) = unsent.and_then(|unsent| lines::prompted_session(&unsent.line)) {
+                    self.unsent.entry(process).or_default().push(session);
                 }
             }
-            Output::EndHost { host } => {
-                if self.hosts.remove(&host).is_some() {
-                    self.ending_hosts += 1;
+            Output::EndAgent { process } => {
+                if self.processes.remove(&process).is_some() {
+                    self.ending_processes += 1;
                 }
             }
-            Output::Tell(what) => (self.tell)(&what),
+            Output::Report(what) => (self.report)(&what),
             other => return Some(other),
         }
         None
     }
 
-    /// Does something that takes time, beside everything else.
-    fn aside(&self, work: impl Future<Output = Event> + Send + 'static) {
+    /// Runs slow work in a separate task, whose result is an event.
+    fn spawn_task(&self, work: impl Future<Output = Event> + Send + 'static) {
         let events = self.events.clone();
         tokio::spawn(async move {
             let event = work.await;
-            // The hub is gone only when everything is.
+            // The receiver exists until every task has ended.
             let _ = events.send(event).await;
         });
     }
 
-    /// Heeds changes of tokens and shares and deleted sessions, whoever made them.
-    fn look_at_access(&mut self) {
+    /// Applies changes of tokens, shares and deleted sessions that other processes have made.
+    fn reload_access(&mut self) {
         let Ok(state) = self.store.access_changed() else { return };
         if self.access == Some(state) {
             return;
         }
-        // What cannot be read now is read at the next look: nobody may keep what was taken away.
+        // On a read error nothing is applied, and the next tick tries again: revoked rights must not survive.
         let Ok(access) = self.store.token_access() else { return };
         let mut tokens = Vec::with_capacity(access.len());
         let mut shared: HashMap<String, Vec<Starter>> = HashMap::new();
@@ -555,7 +575,7 @@ impl Service {
         self.core.keep_sessions(|id| hosted.contains(id));
         self.core.set_shares(shared);
         let connections: Vec<(ConnectionId, Identity)> =
-            self.seats.iter().map(|(id, seat)| (*id, seat.who.clone())).collect();
+            self.clients.iter().map(|(id, client)| (*id, client.identity.clone())).collect();
         for (connection, before) in connections {
             if self.is_local(&before) {
                 continue;
@@ -565,7 +585,7 @@ impl Service {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// Ends everything: agents are told, logs are closed.
+    /// Shuts down: ends the agents and closes the logs.
     async fn end(
         mut self,
         mut log: Box<dyn SessionLog>,
@@ -575,11 +595,11 @@ impl Service {
     ) {
         self.core.end(reason);
         self.perform(&mut *log, None).await;
-        self.ending_hosts += std::mem::take(&mut self.hosts).len();
+        self.ending_processes += std::mem::take(&mut self.processes).len();
         let ended = async {
-            while self.ending_hosts > 0 {
+            while self.ending_processes > 0 {
                 match events.recv().await {
-                    Some(Event::HostEnded { .. }) => self.ending_hosts -= 1,
+                    Some(Event::AgentExited { .. }) => self.ending_processes -= 1,
                     Some(_) => {}
                     None => return,
                 }

@@ -1,4 +1,4 @@
-//! What agents say.
+//! Handling of everything that agent processes send: messages, losses, standard error and invalid lines.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use switchboard_acp::{Raw, Side, WireFormat};
 use switchboard_store::Channel;
 use switchboard_transport::SharedText;
 
-use super::hosting::{Description, Purpose};
+use super::agent_process::{Description, PendingAgentRequest};
+use super::lifecycle::Fork;
 use super::lines::{self, Outcome, Rewrite};
-use super::memory::request_named;
-use super::opening::Fork;
 use super::questions::{ELICITATION, PERMISSION, cancelled};
 use super::session::Session;
-use super::{ConnectionId, Core, HostId, Memory, Output, SessionId};
-use crate::host::About;
+use super::session_state::referenced_request;
+use super::{AgentId, ConnectionId, Core, Output, SessionId, SessionState};
+use crate::agent_task::LineSession;
 use switchboard_bridge::{Loss, Version};
 
-/// The divider in a session whose agent has lost it.
+/// Divider that is shown in a session whose agent has lost its history.
 const FORGOTTEN: &str =
     "The agent has lost its memory of what is above. It knows only what comes from here on.";
 
-/// How often an agent is asked for a session whose id the log does not have yet.
-const RENEWALS: usize = 32;
+/// Maximum number of attempts to get a new session from an agent whose id the log does not contain yet.
+const MAX_RECREATIONS: usize = 32;
 
 impl Core {
-    /// A line of an agent, in version 2.
-    pub(crate) fn host_line(&mut self, host: HostId, line: &str) {
-        if !self.hosts.contains_key(&host) {
+    /// Handles a line of an agent, in version 2.
+    pub(crate) fn agent_line(&mut self, process: AgentId, line: &str) {
+        if !self.processes.contains_key(&process) {
             return;
         }
         let message = Message::decode(line, WireFormat::Any);
@@ -37,312 +37,337 @@ impl Core {
             Ok(message @ Message::Notification(notification)) => {
                 let params = notification.params.as_ref();
                 match (lines::text_of(params, "sessionId"), &*notification.method) {
-                    (Some(session), _) => self.for_session(host, &session, line, message),
-                    (None, "$/cancel_request") => self.taken_back(host, params, line),
-                    (None, method) => self.for_all(host, method, params),
+                    (Some(session), _) => self.session_line(process, &session, line, message),
+                    (None, "$/cancel_request") => self.request_cancelled(process, params, line),
+                    (None, method) => self.broadcast(process, method, params),
                 }
             }
-            Ok(Message::Request(request)) => self.asked(host, request, line),
-            Ok(Message::Response(response)) => self.answered(host, response, line),
-            Err(error) => self.tell(format!("an agent said something that is no message: {error}")),
+            Ok(Message::Request(request)) => self.agent_request(process, request, line),
+            Ok(Message::Response(response)) => self.agent_response(process, response, line),
+            Err(error) => self.report(format!("an agent sent an invalid message: {error}")),
         }
     }
 
-    /// A line as it was on the other side of a translation.
-    pub(crate) fn other_line(&mut self, host: HostId, about: &About, from: Side, text: &str) {
+    /// Records a line as it was on the wire, on the agent's side of a translation.
+    pub(crate) fn wire_line(&mut self, process: AgentId, about: &LineSession, from: Side, text: &str) {
         let session = match about {
-            About::Session(session) => Some(Arc::clone(session)),
-            About::Agents(session) => self.session_of(host, session),
-            About::Introduction => {
-                if let Some(host) = self.hosts.get_mut(&host) {
-                    host.note(Channel::of_message(from, true), text);
+            LineSession::Hub(session) => Some(Arc::clone(session)),
+            LineSession::Agent(session) => self.session_of(process, session),
+            LineSession::Handshake => {
+                if let Some(process) = self.processes.get_mut(&process) {
+                    process.record_handshake_line(Channel::of_message(from, true), text);
                 }
                 return;
             }
         };
         let is_open = |id: &SessionId| {
-            self.sessions.get(id).is_some_and(|session| session.host == Some(host) && !session.is_waking)
+            self.sessions
+                .get(id)
+                .is_some_and(|session| session.process == Some(process) && !session.is_resuming)
         };
         if let Some(session) = session.filter(is_open) {
             let _ = self.append(&session, Channel::of_message(from, true), text);
         }
     }
 
-    /// What could not be carried over to or from an agent.
-    pub(crate) fn lost(&mut self, host: HostId, loss: &Loss) {
-        if let Some(session) = loss.session.as_deref().and_then(|session| self.session_of(host, session)) {
+    /// Records a loss of the translation to or from an agent.
+    pub(crate) fn agent_loss(&mut self, process: AgentId, loss: &Loss) {
+        if let Some(session) = loss.session.as_deref().and_then(|session| self.session_of(process, session)) {
             let _ = self.append(&session, Channel::Diagnostic, loss.to_json());
         } else {
-            self.note_beside(host, Channel::Diagnostic, &loss.to_json());
+            self.record_beside(process, Channel::Diagnostic, &loss.to_json());
         }
     }
 
-    /// What an agent wrote to its standard error.
-    pub(crate) fn complained(&mut self, host: HostId, text: &str) {
-        self.note_beside(host, Channel::StandardError, text);
-        if self.options.tells_standard_error {
-            let agent = self.name_of(host);
-            self.tell(format!("agent {agent}: {text}"));
+    /// Records a line that an agent wrote to its standard error.
+    pub(crate) fn agent_stderr(&mut self, process: AgentId, text: &str) {
+        self.record_beside(process, Channel::StandardError, text);
+        if self.options.reports_standard_error {
+            let agent = self.name_of(process);
+            self.report(format!("agent {agent}: {text}"));
         }
     }
 
-    fn name_of(&self, host: HostId) -> String {
-        let agent = self.hosts.get(&host).and_then(|host| self.options.agents.get(host.agent));
+    fn name_of(&self, process: AgentId) -> String {
+        let agent = self.processes.get(&process).and_then(|process| self.options.agents.get(process.agent));
         agent.cloned().unwrap_or_default()
     }
 
-    /// What an agent wrote to its standard output and is no message. The first of it is told and more of it kept; of what
-    /// comes then only the number, now and then.
-    pub(crate) fn rambled(&mut self, host: HostId, text: &str) {
-        self.keep_noise(host, text);
-        if let Some(words) = self.hosts.get_mut(&host).and_then(|host| host.odd_told.next(text)) {
-            let agent = self.name_of(host);
-            self.tell(format!("agent {agent}: {words}"));
+    /// Handles a line on an agent's standard output that is not a JSON-RPC message. The first lines are reported and
+    /// recorded; afterwards only their number is, at intervals.
+    pub(crate) fn invalid_line(&mut self, process: AgentId, text: &str) {
+        self.record_invalid_line(process, text);
+        if let Some(words) =
+            self.processes.get_mut(&process).and_then(|process| process.invalid_reported.next(text))
+        {
+            let agent = self.name_of(process);
+            self.report(format!("agent {agent}: {words}"));
         }
     }
 
-    /// Keeps something odd beside the messages.
-    fn keep_noise(&mut self, host: HostId, text: &str) {
-        if let Some(noise) = self.hosts.get_mut(&host).and_then(|host| host.odd_kept.next(text)) {
+    /// Records an invalid line or an unroutable message in a log.
+    fn record_invalid_line(&mut self, process: AgentId, text: &str) {
+        if let Some(noise) =
+            self.processes.get_mut(&process).and_then(|process| process.invalid_recorded.next(text))
+        {
             let noise = json!({"from": Side::Agent, "noise": noise}).to_string();
-            self.note_beside(host, Channel::Diagnostic, &noise);
+            self.record_beside(process, Channel::Diagnostic, &noise);
         }
     }
 
-    /// An agent has chosen a version of the protocol.
-    pub(crate) fn speaks(&mut self, host: HostId, version: Version) {
-        if let Some(host) = self.hosts.get_mut(&host) {
-            host.version = version.number();
+    /// Stores the protocol version that an agent has chosen.
+    pub(crate) fn version_negotiated(&mut self, process: AgentId, version: Version) {
+        if let Some(process) = self.processes.get_mut(&process) {
+            process.version = version.number();
         }
     }
 
-    /// Keeps something that belongs to no session where the agent is at work, else where it was last.
-    fn note_beside(&mut self, host: HostId, channel: Channel, text: &str) {
-        let Some(known) = self.hosts.get_mut(&host) else { return };
-        known.note(channel, text);
-        let open =
-            || self.sessions.values().filter(|session| session.host == Some(host) && !session.is_waking);
-        let is_busy = |session: &&Session| session.memory.as_ref().is_some_and(Memory::is_busy);
+    /// Appends a record without a session to the sessions in which the agent works, or else to the last one it worked
+    /// in.
+    fn record_beside(&mut self, process: AgentId, channel: Channel, text: &str) {
+        let Some(known) = self.processes.get_mut(&process) else { return };
+        known.record_handshake_line(channel, text);
+        let open = || {
+            self.sessions.values().filter(|session| session.process == Some(process) && !session.is_resuming)
+        };
+        let is_busy = |session: &&Session| session.state.as_ref().is_some_and(SessionState::is_busy);
         let mut concerned: Vec<SessionId> = open().filter(is_busy).map(|it| Arc::clone(it.id())).collect();
         if concerned.is_empty() {
-            concerned.extend(open().max_by_key(|it| it.known.changed).map(|it| Arc::clone(it.id())));
+            concerned.extend(open().max_by_key(|it| it.info.changed).map(|it| Arc::clone(it.id())));
         }
         for session in concerned {
             let _ = self.append(&session, channel, text);
         }
     }
 
-    /// The session that an id of the agent belongs to.
-    fn session_of(&mut self, host: HostId, session: &str) -> Option<SessionId> {
-        let known = self.hosts.get(&host)?;
+    /// Returns the session that has this id at the agent.
+    fn session_of(&mut self, process: AgentId, session: &str) -> Option<SessionId> {
+        let known = self.processes.get(&process)?;
         if let Some(id) = known.session(session).cloned() {
-            self.is_spoken_of(host, &id);
+            self.unpark_on_output(process, &id);
             return Some(id);
         }
-        let is_parent = |memory: &Memory| memory.is_child(session);
+        let is_parent = |state: &SessionState| state.is_child(session);
         let parent = self
             .sessions
             .values()
-            .find(|known| known.host == Some(host) && known.memory.as_ref().is_some_and(is_parent))?;
+            .find(|known| known.process == Some(process) && known.state.as_ref().is_some_and(is_parent))?;
         let id = Arc::clone(parent.id());
-        self.hosts.get_mut(&host)?.learn(session, &id);
+        self.processes.get_mut(&process)?.bind(session, &id);
         Some(id)
     }
 
-    fn for_session(&mut self, host: HostId, session: &str, line: &str, message: &Message<'_>) {
-        if let Some(id) = self.session_of(host, session) {
-            let is_waking = self.sessions.get(&id).is_some_and(|session| session.is_waking);
-            // What comes before the answer of one that is woken is history, which the log has.
-            if !is_waking {
+    fn session_line(&mut self, process: AgentId, session: &str, line: &str, message: &Message<'_>) {
+        if let Some(id) = self.session_of(process, session) {
+            let is_resuming = self.sessions.get(&id).is_some_and(|session| session.is_resuming);
+            // Updates that precede the response to `session/resume` are history that the log already contains.
+            if !is_resuming {
                 if let Message::Notification(late) = message
                     && self.is_late_state(&id, session, late, line)
                 {
                     return;
                 }
-                let _ = self.append_read(&id, Channel::ToClient, line, Some(message));
+                let _ = self.append_decoded(&id, Channel::ToClient, line, Some(message));
             }
             return;
         }
-        // The session goes on in another process; nothing of it belongs into the logs of those that are still here.
-        if self.hosts.get(&host).is_some_and(|host| host.left.contains(session)) {
-            if self.hosts.get_mut(&host).is_some_and(|host| host.is_new_stranger(session)) {
-                self.tell(format!(
-                    "an agent that did not stop still speaks of its session {session}; that is dropped"
+        // The session runs in another process by now. Lines of this process must not get into any log.
+        if self.processes.get(&process).is_some_and(|process| process.left_sessions.contains(session)) {
+            if self.processes.get_mut(&process).is_some_and(|process| process.is_new_unknown_session(session))
+            {
+                self.report(format!(
+                    "dropped an update of an unresponsive agent process for session {session}, which has left it"
                 ));
             }
             return;
         }
-        let kept = self.is_opening(host)
-            && self.hosts.get_mut(&host).is_some_and(|host| host.keep_early(session, line));
+        let kept = self.is_opening(process)
+            && self.processes.get_mut(&process).is_some_and(|process| process.buffer_early(session, line));
         if kept {
             return;
         }
-        // Nobody looks at such a session; what was said is kept where somebody may find it.
-        self.keep_noise(host, line);
-        if self.hosts.get_mut(&host).is_some_and(|host| host.is_new_stranger(session)) {
-            self.tell(format!("an agent speaks of a session that nobody opened: {session}"));
+        // No client is attached to such a session. The line is recorded where a reader of the log can find it.
+        self.record_invalid_line(process, line);
+        if self.processes.get_mut(&process).is_some_and(|process| process.is_new_unknown_session(session)) {
+            self.report(format!("an agent sends updates for the unknown session {session}"));
         }
     }
 
-    /// Whether a session is being opened in an agent, whose id nobody knows yet.
-    fn is_opening(&self, host: HostId) -> bool {
-        let opens = |purpose: &Purpose| {
-            matches!(purpose, Purpose::New { .. } | Purpose::Renew { .. } | Purpose::Fork { .. })
+    /// Returns whether the agent has a pending request that opens a session, whose id is not known yet.
+    fn is_opening(&self, process: AgentId) -> bool {
+        let opens = |purpose: &PendingAgentRequest| {
+            matches!(
+                purpose,
+                PendingAgentRequest::New { .. }
+                    | PendingAgentRequest::Recreate { .. }
+                    | PendingAgentRequest::Fork { .. }
+            )
         };
-        self.hosts.get(&host).is_some_and(|host| host.open.iter().any(|(.., purpose)| opens(purpose)))
-            || self.creating.values().any(|creating| creating.host == host)
+        self.processes
+            .get(&process)
+            .is_some_and(|process| process.pending.iter().any(|(.., purpose)| opens(purpose)))
+            || self.creating.values().any(|creating| creating.process == process)
     }
 
-    /// The agent takes a question back.
-    fn taken_back(&mut self, host: HostId, params: Option<&Raw<'_>>, line: &str) {
-        let Some(id) = params.and_then(request_named) else { return };
-        self.withdraw_direct(host, Some(&id));
-        let mut hosted = self.sessions.values().filter(|session| session.host == Some(host));
+    /// Handles `$/cancel_request` of an agent: cancels the question.
+    fn request_cancelled(&mut self, process: AgentId, params: Option<&Raw<'_>>, line: &str) {
+        let Some(id) = params.and_then(referenced_request) else { return };
+        self.cancel_direct(process, Some(&id));
+        let mut hosted = self.sessions.values().filter(|session| session.process == Some(process));
         let found = hosted.find_map(|session| {
-            let (_, question) = session.memory.as_ref()?.question_of(&id)?;
+            let (_, question) = session.state.as_ref()?.question_of(&id)?;
             Some((Arc::clone(session.id()), question.clone()))
         });
         let Some((session, question)) = found else { return };
         let _ = self.append(&session, Channel::ToClient, line);
-        // Also what is taken back has an answer.
+        // A cancelled request needs a response, too.
         let line = lines::answer(&question.id, &cancelled(&question.method));
         let _ = self.append(&session, Channel::ToAgent, line.as_str());
-        self.output.push_back(Output::ToHost { host, line, session: Some(session) });
+        self.output.push_back(Output::ToAgent { process, line, session: Some(session) });
     }
 
-    /// Something that concerns every client of an agent.
-    fn for_all(&mut self, host: HostId, method: &str, params: Option<&Raw<'_>>) {
-        let Some(agent) = self.hosts.get(&host).map(|host| host.agent) else { return };
+    /// Sends a notification without a session to every client of the agent.
+    fn broadcast(&mut self, process: AgentId, method: &str, params: Option<&Raw<'_>>) {
+        let Some(agent) = self.processes.get(&process).map(|process| process.agent) else { return };
         let text: SharedText = lines::call(None, method, params, Rewrite::default()).into();
-        if let Some(host) = self.hosts.get_mut(&host) {
-            host.announce(method, &text);
+        if let Some(process) = self.processes.get_mut(&process) {
+            process.remember_broadcast(method, &text);
         }
-        let concerned = self
-            .connections
-            .iter()
-            .filter(|(_, client)| client.agent == agent && client.is_initialized && client.may_hear_agent());
+        let concerned = self.connections.iter().filter(|(_, client)| {
+            client.agent == agent && client.is_initialized && client.receives_broadcasts()
+        });
         let concerned: Vec<ConnectionId> = concerned.map(|(id, _)| *id).collect();
         for connection in concerned {
             self.send(connection, text.clone(), None);
         }
     }
 
-    /// The agent asks something.
-    fn asked(&mut self, host: HostId, request: &Request<'_>, line: &str) {
+    /// Routes a request of an agent.
+    fn agent_request(&mut self, process: AgentId, request: &Request<'_>, line: &str) {
         let params = request.params.as_ref();
         let is_question = matches!(&*request.method, PERMISSION | ELICITATION);
         let session = lines::text_of(params, "sessionId");
         let Some(session) = session else {
             if !is_question {
-                return self.pass_request(host, request, None);
+                return self.forward_to_client(process, request, None);
             }
-            // It belongs to something that a client has asked for: a prompt, a login.
-            let about = params.and_then(request_named);
-            let prompted = about.and_then(|id| self.hosts.get(&host)?.session_of_prompt(&id).cloned());
-            return match prompted {
-                Some(id) => self.asked_in(host, &id, request, line),
-                None => self.asked_outside(host, request),
+            // The request names one that a client has sent, such as a prompt or a login.
+            let about = params.and_then(referenced_request);
+            let prompted_session =
+                about.and_then(|id| self.processes.get(&process)?.session_of_prompt(&id).cloned());
+            return match prompted_session {
+                Some(id) => self.agent_request_in(process, &id, request, line),
+                None => self.direct_request(process, request),
             };
         };
-        let Some(id) = self.session_of(host, &session) else {
-            if self.hosts.get(&host).is_some_and(|host| host.left.contains(&*session)) {
+        let Some(id) = self.session_of(process, &session) else {
+            if self.processes.get(&process).is_some_and(|process| process.left_sessions.contains(&*session)) {
                 let line = lines::answer(&request.id, &cancelled(&request.method));
-                return self.output.push_back(Output::ToHost { host, line, session: None });
+                return self.output.push_back(Output::ToAgent { process, line, session: None });
             }
-            let kept = self.is_opening(host)
-                && self.hosts.get_mut(&host).is_some_and(|host| host.keep_early(&session, line));
+            let kept = self.is_opening(process)
+                && self
+                    .processes
+                    .get_mut(&process)
+                    .is_some_and(|process| process.buffer_early(&session, line));
             if !kept {
-                self.keep_noise(host, line);
+                self.record_invalid_line(process, line);
                 self.refuse_agent(
-                    host,
+                    process,
                     &request.id,
                     codes::RESOURCE_NOT_FOUND,
-                    "no such session is open here",
+                    "the session is not open in this hub",
                 );
             }
             return;
         };
         match is_question {
-            true => self.asked_in(host, &id, request, line),
-            false => self.pass_request(host, request, Some(&id)),
+            true => self.agent_request_in(process, &id, request, line),
+            false => self.forward_to_client(process, request, Some(&id)),
         }
     }
 
-    /// The agent asks something in a session.
-    fn asked_in(&mut self, host: HostId, id: &SessionId, request: &Request<'_>, line: &str) {
-        let memory = self.sessions.get(id).and_then(|session| session.memory.as_ref());
-        if let Some((code, message)) = memory.and_then(|memory| memory.refusal(request)) {
-            self.keep_noise(host, line);
-            return self.refuse_agent(host, &request.id, code, &message);
+    /// Routes a request of an agent that belongs to a session.
+    fn agent_request_in(&mut self, process: AgentId, id: &SessionId, request: &Request<'_>, line: &str) {
+        let state = self.sessions.get(id).and_then(|session| session.state.as_ref());
+        if let Some((code, message)) = state.and_then(|state| state.refusal(request)) {
+            self.record_invalid_line(process, line);
+            return self.refuse_agent(process, &request.id, code, &message);
         }
-        if !self.is_late_question(host, id, request, line) {
+        if !self.is_late_question(process, id, request, line) {
             let _ = self.append(id, Channel::ToClient, line);
         }
     }
 
-    /// The agent answers.
-    fn answered(&mut self, host: HostId, response: &Response<'_>, line: &str) {
-        let answered = self.hosts.get_mut(&host).and_then(|host| host.answered(&response.id));
+    /// Handles a response of an agent.
+    fn agent_response(&mut self, process: AgentId, response: &Response<'_>, line: &str) {
+        let answered = self.processes.get_mut(&process).and_then(|process| process.answered(&response.id));
         let Some(purpose) = answered else { return };
         let outcome = Outcome::of(&response.outcome);
         match purpose {
-            Purpose::Handshake => self.introduced(host, &outcome, line),
-            Purpose::New { session, client } => {
+            PendingAgentRequest::Handshake => self.agent_initialized(process, &outcome, line),
+            PendingAgentRequest::New { session, client } => {
                 if outcome.is_error() {
                     self.reply(client.0, &client.1, outcome, None);
-                    self.forget(&session);
+                    self.discard_session(&session);
                 } else {
-                    self.opened(host, &session, &client, line);
+                    self.opened(process, &session, &client, line);
                 }
             }
-            Purpose::Adopt { session, client } => self.adopted(&session, &client, outcome, line),
-            Purpose::Remembered { client } => {
-                let outcome = self.with_own_names(host, outcome);
+            PendingAgentRequest::Adopt { session, client } => {
+                self.session_adopted(&session, &client, outcome, line)
+            }
+            PendingAgentRequest::AgentSessions { client } => {
+                let outcome = self.with_hub_ids(process, outcome);
                 self.reply(client.0, &client.1, outcome, None);
             }
-            Purpose::Wake { session } => self.woken(host, &session, &outcome, line),
-            Purpose::Renew { session, tries } => self.renewed(host, &session, &outcome, tries, line),
-            Purpose::Prompt { session, client, .. } => {
+            PendingAgentRequest::Resume { session } => {
+                self.session_resumed(process, &session, &outcome, line)
+            }
+            PendingAgentRequest::Recreate { session, tries } => {
+                self.session_recreated(process, &session, &outcome, tries, line)
+            }
+            PendingAgentRequest::Prompt { session, client, .. } => {
                 let after = self.append(&session, Channel::ToClient, line);
-                // Its work may have been over before the agent answered.
-                let memory = self.sessions.get(&session).and_then(|session| session.memory.as_ref());
-                let ended = memory.and_then(|memory| memory.end_of(&response.id));
+                // The turn may have ended before the agent responded to the prompt.
+                let state = self.sessions.get(&session).and_then(|session| session.state.as_ref());
+                let ended = state.and_then(|state| state.end_of(&response.id));
                 let outcome = self.of_turn(client.0, outcome, ended.as_deref());
                 let is_error = outcome.is_error();
                 self.reply(client.0, &client.1, outcome, after.map(|after| (&session, after)));
                 if is_error {
-                    self.run_next(&session);
+                    self.run_next_prompt(&session);
                 }
             }
-            Purpose::Forwarded { session, client } => {
+            PendingAgentRequest::Forwarded { session, client } => {
                 let after =
                     session.as_ref().and_then(|session| self.append(session, Channel::ToClient, line));
                 let after = session.as_ref().zip(after);
                 self.reply(client.0, &client.1, outcome, after);
             }
-            Purpose::Fork { params, of, client } => {
-                self.forked(host, &params, &of, client, &outcome, &response.id, line);
+            PendingAgentRequest::Fork { params, of, client } => {
+                self.forked(process, &params, &of, client, &outcome, &response.id, line);
             }
-            Purpose::Close => {}
-            // The turn is over for everybody; how the agent took it is kept for who looks closely.
-            Purpose::Abandoned { session } => {
+            PendingAgentRequest::Close => {}
+            // The clients have been told that the turn is over. The late response is recorded for diagnostics only.
+            PendingAgentRequest::Abandoned { session } => {
                 let late = json!({"from": Side::Agent, "late": serde_json::from_str::<serde_json::Value>(line).unwrap_or_default()});
                 let _ = self.append(&session, Channel::Diagnostic, late.to_string());
             }
         }
     }
 
-    fn introduced(&mut self, host: HostId, outcome: &Outcome, line: &str) {
+    fn agent_initialized(&mut self, process: AgentId, outcome: &Outcome, line: &str) {
         let Outcome::Result(result) = outcome else {
             let reason = match outcome {
-                Outcome::Error(error) => format!("the agent refuses the handshake: {error}"),
+                Outcome::Error(error) => format!("the agent refused the handshake: {error}"),
                 Outcome::Result(_) => String::new(),
             };
-            self.output.push_back(Output::EndHost { host });
-            return self.host_ended(host, &reason, &[]);
+            self.output.push_back(Output::EndAgent { process });
+            return self.agent_exited(process, &reason, &[]);
         };
-        let Some(known) = self.hosts.get_mut(&host) else { return };
-        let waiting = known.introduced(line);
+        let Some(known) = self.processes.get_mut(&process) else { return };
+        let waiting = known.complete_handshake(line);
         let (agent, version) = (known.agent, known.version);
         if let Some(description) = self.descriptions.get_mut(agent) {
             *description = Some(Arc::new(Description { result: result.clone(), version }));
@@ -350,28 +375,35 @@ impl Core {
         let waking: Vec<SessionId> = self
             .sessions
             .values()
-            .filter(|session| session.host == Some(host) && session.is_waking)
+            .filter(|session| session.process == Some(process) && session.is_resuming)
             .map(|session| Arc::clone(session.id()))
             .collect();
         for session in waking {
-            self.take_up(host, &session);
+            self.resume_session(process, &session);
         }
         for (connection, message) in waiting {
             self.dispatch(connection, &message);
         }
     }
 
-    /// The agent goes on with a session, or has forgotten it.
-    fn woken(&mut self, host: HostId, id: &SessionId, outcome: &Outcome, line: &str) {
+    /// Handles the response to `session/resume`: the session continues, or the agent has lost it.
+    fn session_resumed(&mut self, process: AgentId, id: &SessionId, outcome: &Outcome, line: &str) {
         let _ = self.append(id, Channel::ToClient, line);
         if outcome.is_error() {
-            return self.renew(host, id, 0);
+            return self.recreate_session(process, id, 0);
         }
-        self.is_awake(id);
+        self.agent_ready(id);
     }
 
-    /// The agent has begun a session anew in the place of one that it has forgotten.
-    fn renewed(&mut self, host: HostId, id: &SessionId, outcome: &Outcome, tries: usize, line: &str) {
+    /// Handles the response to the `session/new` that replaces a lost session.
+    fn session_recreated(
+        &mut self,
+        process: AgentId,
+        id: &SessionId,
+        outcome: &Outcome,
+        tries: usize,
+        line: &str,
+    ) {
         let result = match outcome {
             Outcome::Result(result) => Raw::parse(result.as_str()).ok(),
             Outcome::Error(_) => None,
@@ -382,50 +414,53 @@ impl Core {
                 Outcome::Error(error) => serde_json::from_str(error).unwrap_or_default(),
                 Outcome::Result(_) => serde_json::Value::Null,
             };
-            let reason = error["message"].as_str().unwrap_or("it does not say why").to_owned();
-            let message =
-                format!("the agent has forgotten this session and begins none in its place: {reason}");
+            let reason = error["message"].as_str().unwrap_or("the agent gave no reason").to_owned();
+            let message = format!("the agent has lost this session and did not create a new one: {reason}");
             let error = Outcome::error(codes::INTERNAL_ERROR, message, Some(json!({"agentError": error})));
-            return self.not_awake(id, &error);
+            return self.resume_failed(id, &error);
         };
-        // An agent that counts its sessions anew gives ids of old ones, whose messages the new ones would be taken for.
-        let is_old = self.sessions.get(id).and_then(|session| session.memory.as_ref());
-        if is_old.is_some_and(|memory| memory.is_own(&agent_session)) && tries < RENEWALS {
-            return self.renew(host, id, tries + 1);
+        // An agent that numbers its sessions from the start may reuse the id of an old one. Its updates would be
+        // attributed to that session.
+        let is_old = self.sessions.get(id).and_then(|session| session.state.as_ref());
+        if is_old.is_some_and(|state| state.is_own(&agent_session)) && tries < MAX_RECREATIONS {
+            return self.recreate_session(process, id, tries + 1);
         }
         let before = self.sessions.get(id).and_then(|session| session.agent_session().map(str::to_owned));
-        // What every reader of the log needs to know before the first word of the new session.
+        // Written first: readers of the log need the new id before the first update of the new session.
         let record = AgentSessionRecord::new(&*agent_session);
-        self.note(id, &HubRecord::AgentSession(AgentSessionRecord { was: before.map(Into::into), ..record }));
-        let place = self.append(id, Channel::ToClient, line).unwrap_or_default();
-        // An entry of the transcript, so that it stays where it is in history, exports and for who comes later. The number
-        // of the record makes its id one that no other entry has.
+        self.append_hub_record(
+            id,
+            &HubRecord::AgentSession(AgentSessionRecord { was: before.map(Into::into), ..record }),
+        );
+        let offset = self.append(id, Channel::ToClient, line).unwrap_or_default();
+        // A transcript entry, so that it keeps its position in history, exports and replays. The sequence number of the
+        // record makes its id unique.
         let divider = json!({
-            "sessionUpdate": "compaction_update", "compactionId": format!("switchboard-memory-lost-{place}"),
+            "sessionUpdate": "compaction_update", "compactionId": format!("switchboard-memory-lost-{offset}"),
             "status": "completed", "summary": [{"type": "text", "text": FORGOTTEN}], "_meta": MEMORY_LOST.meta(true).as_raw(),
         });
         let _ = self.append(id, Channel::ToClient, lines::update(&agent_session, &divider.to_string()));
         self.output.push_back(Output::Changed { session: Arc::clone(id) });
-        self.joined(host, id, &agent_session);
-        self.is_awake(id);
+        self.bind_agent_session(process, id, &agent_session);
+        self.agent_ready(id);
     }
 
-    /// A session has its agent: what waited for that is done.
-    fn is_awake(&mut self, id: &SessionId) {
+    /// Runs everything that waited until a session has an agent.
+    fn agent_ready(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.get_mut(id) else { return };
-        session.is_waking = false;
+        session.is_resuming = false;
         let waiting = std::mem::take(&mut session.waiting);
         for (connection, message) in waiting {
             self.dispatch(connection, &message);
         }
-        self.run_next(id);
+        self.run_next_prompt(id);
     }
 
-    /// The agent has made a copy of a session, which gets a log of its own.
+    /// Creates a log for a copy that the agent has made with `session/fork`.
     #[allow(clippy::too_many_arguments)]
     fn forked(
         &mut self,
-        host: HostId,
+        process: AgentId,
         params: &Raw<'_>,
         of: &SessionId,
         client: (ConnectionId, RequestId<'static>),
@@ -436,17 +471,17 @@ impl Core {
         if outcome.is_error() {
             return self.reply(client.0, &client.1, outcome.clone(), None);
         }
-        let original = self.sessions.get(of).map(|session| (session.known.folder.clone(), session.title()));
+        let original = self.sessions.get(of).map(|session| (session.info.folder.clone(), session.title()));
         let Some((folder, title)) = original else {
-            let message = format!("the session {of} was deleted meanwhile");
+            let message = format!("session {of} has been deleted meanwhile");
             return self.refuse(client.0, &client.1, codes::RESOURCE_NOT_FOUND, message, None);
         };
         let request = lines::call(
             Some(request),
             "session/fork",
             Some(params),
-            Rewrite { drops_own: true, ..Rewrite::default() },
+            Rewrite { drops_hub_meta: true, ..Rewrite::default() },
         );
-        self.create_forked(host, folder, client, Fork { request, answer: line.to_owned(), title });
+        self.create_forked(process, folder, client, Fork { request, answer: line.to_owned(), title });
     }
 }

@@ -1,7 +1,7 @@
-//! What the role of a token allows: one place for every request and notification of a client.
+//! Authorization by role: one place for every request and notification of a client.
 //!
-//! Whether a session is visible to a client is decided by [`Session::is_visible_to`](super::session::Session::is_visible_to),
-//! where the session is looked up. Here is what may be done with one that is.
+//! [`Session::is_visible_to`](super::session::Session::is_visible_to) decides which sessions a client sees, where the
+//! session is looked up. This module decides which actions are allowed on a visible session.
 
 use serde_json::json;
 use switchboard_acp::Raw;
@@ -13,66 +13,66 @@ use super::method_table::Method;
 use super::requests::Refusal;
 use super::{ConnectionId, Core, FORBIDDEN, FolderRefusal, lines};
 
-/// How many dropped notifications of one client the operator is told of.
+/// Maximum number of dropped notifications of one client that are reported to the operator.
 const TOLD_DROPS: usize = 8;
 
-/// Keys of `_meta` that are not options of an agent, beside those of Switchboard and its translation: trace context.
+/// Keys of `_meta` that are not agent options, in addition to those of Switchboard and its translation: trace context.
 const HARMLESS_META: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 
 impl Core {
-    /// Checks what a client wants before anything is done about it.
+    /// Checks a message of a client before anything is done with it.
     pub(super) fn authorize(
         &self,
         connection: ConnectionId,
         method: Method,
         params: Option<&Raw<'_>>,
     ) -> Result<(), Refusal> {
-        if let Some(key) = params.and_then(lines::duplicate) {
-            // The hub would look at one of the values, and the agent perhaps at the other.
-            let key = lines::named(&key).into_owned();
-            return Err((codes::INVALID_PARAMS, format!("at /params: the key {key} is there twice"), None));
+        if let Some(key) = params.and_then(lines::duplicate_key) {
+            // With a duplicate key, the hub might check one value and the agent use the other.
+            let key = lines::truncated(&key).into_owned();
+            return Err((codes::INVALID_PARAMS, format!("at /params: duplicate key {key}"), None));
         }
-        self.needs(connection, needed_role(method, params))?;
-        if method.ends_here && !lines::is_about_memory(params) {
+        self.require_role(connection, needed_role(method, params))?;
+        if method.ends_here && !lines::is_about_agent_sessions(params) {
             return Ok(());
         }
         self.may_pass_options(connection, params)
     }
 
-    /// Checks that the role of a client is at least this one.
-    pub(super) fn needs(&self, connection: ConnectionId, needs: Role) -> Result<(), Refusal> {
+    /// Checks that the role of a client is at least `needs`.
+    pub(super) fn require_role(&self, connection: ConnectionId, needs: Role) -> Result<(), Refusal> {
         let role = self.role(connection);
         if role >= needs {
             return Ok(());
         }
-        let message = format!("a token with the role {role} may not do this; it needs {needs}");
+        let message = format!("the role {role} of this token does not allow this; it needs the role {needs}");
         Err((FORBIDDEN, message, Some(json!({"role": role.to_string(), "needs": needs.to_string()}))))
     }
 
     fn role(&self, connection: ConnectionId) -> Role {
-        self.connections.get(&connection).map_or(Role::View, |client| client.who.role)
+        self.connections.get(&connection).map_or(Role::View, |client| client.identity.role)
     }
 
-    /// Checks that a client may pass on what starts programs on the hub's machine or lifts an agent's restrictions.
+    /// Checks that a client may pass options that start programs on the hub's machine or lift an agent's restrictions.
     fn may_pass_options(&self, connection: ConnectionId, params: Option<&Raw<'_>>) -> Result<(), Refusal> {
         let role = self.role(connection);
         let may = self.options.agent_options;
         if may.is_some_and(|least| role >= least) {
             return Ok(());
         }
-        let Some(place) = params.and_then(agent_option) else { return Ok(()) };
-        let place = lines::named(&place);
+        let Some(pointer) = params.and_then(agent_option) else { return Ok(()) };
+        let pointer = lines::truncated(&pointer);
         let message = format!(
-            "at /params/{place}: a token with the role {role} may not pass MCP servers or options to the agent, which can \
-             start programs on the hub's machine; leave it out, or have the administrator change the setting hub.agent_options"
+            "at /params/{pointer}: the role {role} of this token may not pass MCP servers or agent options, which can \
+             start programs on the hub's machine; omit it, or ask the administrator to change hub.agent_options"
         );
         let needs = may.map(|least| least.to_string());
         let data = json!({"role": role.to_string(), "needs": needs, "setting": "hub.agent_options"});
         Err((FORBIDDEN, message, Some(data)))
     }
 
-    /// The folder of a session, and parameters that name it and all others as they are after links were followed: a link
-    /// may lead elsewhere by the time that the agent looks.
+    /// Returns the folder of a session, and the parameters with all folders as canonical paths. A symbolic link might
+    /// point elsewhere by the time the agent resolves it.
     pub(super) fn folders(&self, params: Option<&Raw<'_>>) -> Result<(String, Raw<'static>), Refusal> {
         let Some(params) = params else { return Err(missing_folder()) };
         let folder = self.folder(Some(params))?;
@@ -84,18 +84,18 @@ impl Core {
         }
         let changed: Vec<(&str, &str)> = changed.iter().map(|(key, text)| (*key, text.as_str())).collect();
         let text = lines::merged(Some(params), &changed);
-        // It was an object, and still is.
+        // `params` was an object and still is one.
         Ok((folder, Raw::parse(text).unwrap_or_else(|_| params.to_shared())))
     }
 
-    /// The folder that a request names, if sessions may work there.
+    /// Returns the folder that a request names, if sessions may work in it.
     pub(super) fn folder(&self, params: Option<&Raw<'_>>) -> Result<String, Refusal> {
         let Some(cwd) = lines::text_of(params, "cwd") else { return Err(missing_folder()) };
         self.more_folders(params)?;
-        (self.options.folders)(&cwd).map_err(|refusal| refused("cwd", &cwd, refusal))
+        (self.options.folders)(&cwd).map_err(|refusal| folder_error("cwd", &cwd, refusal))
     }
 
-    /// The additional folders that a request names, if sessions may work in all of them.
+    /// Returns the additional folders that a request names, if sessions may work in all of them.
     pub(super) fn more_folders(&self, params: Option<&Raw<'_>>) -> Result<Vec<String>, Refusal> {
         const KEY: &str = "additionalDirectories";
         let Some(more) = params.and_then(|params| params.get(KEY)) else { return Ok(Vec::new()) };
@@ -111,42 +111,40 @@ impl Core {
         }
         let resolve = |folder: Raw<'_>| {
             let folder = folder.as_text().ok_or_else(wrong)?.into_owned();
-            (self.options.folders)(&folder).map_err(|refusal| refused(KEY, &folder, refusal))
+            (self.options.folders)(&folder).map_err(|refusal| folder_error(KEY, &folder, refusal))
         };
         more.items().map(resolve).collect()
     }
 
-    /// Tells the operator of a notification that nothing was done about: its client gets no answer that could say so.
+    /// Reports a notification that was dropped to the operator. The client cannot be told, because notifications have
+    /// no response.
     pub(super) fn drop_notification(&mut self, connection: ConnectionId, method: &str, reason: &str) {
         let Some(client) = self.connections.get_mut(&connection) else { return };
         client.dropped += 1;
         if client.dropped > TOLD_DROPS {
             return;
         }
-        let end = if client.dropped == TOLD_DROPS {
-            "; more of this client are dropped without a word"
-        } else {
-            ""
-        };
-        let (who, method) = (client.who.name.clone(), lines::named(method));
-        self.tell(format!("dropped the notification {method} of {who}: {reason}{end}"));
+        let end =
+            if client.dropped == TOLD_DROPS { "; further drops of this client are not reported" } else { "" };
+        let (identity, method) = (client.identity.name.clone(), lines::truncated(method));
+        self.report(format!("dropped notification {method} from {identity}: {reason}{end}"));
     }
 }
 
 /// Returns the least role that a request or notification needs.
 fn needed_role(method: Method, params: Option<&Raw<'_>>) -> Role {
     match method.role {
-        // What the agent itself remembers may be anybody's.
-        _ if lines::is_about_memory(params) => Role::Admin,
+        // The agent's own sessions may belong to any user.
+        _ if lines::is_about_agent_sessions(params) => Role::Admin,
         Some(role) => role,
-        // In a session that the client sees.
+        // The request names a session, which must be visible to the client.
         None if lines::text_of(params, "sessionId").is_some() => Role::Use,
-        // Everything else concerns the agent as a whole, such as its login.
+        // Every other method concerns the agent as a whole, for example its login.
         None => Role::Admin,
     }
 }
 
-/// Where parameters hold what only some may pass on.
+/// Returns the JSON pointer of an option that only some roles may pass.
 fn agent_option(params: &Raw<'_>) -> Option<String> {
     let is_empty = |value: &Raw<'_>| {
         value.as_str() == "null" || (value.as_str().starts_with('[') && value.items().next().is_none())
@@ -164,11 +162,11 @@ fn agent_option(params: &Raw<'_>) -> Option<String> {
 }
 
 fn missing_folder() -> Refusal {
-    (codes::INVALID_PARAMS, "at /params/cwd: the session's folder is missing".to_owned(), None)
+    (codes::INVALID_PARAMS, "at /params/cwd: missing working folder".to_owned(), None)
 }
 
-fn refused(place: &str, folder: &str, FolderRefusal { reason, roots }: FolderRefusal) -> Refusal {
-    let folder = lines::named(folder);
+fn folder_error(pointer: &str, folder: &str, FolderRefusal { reason, roots }: FolderRefusal) -> Refusal {
+    let folder = lines::truncated(folder);
     let data = json!({"folder": folder, "roots": roots});
-    (codes::INVALID_PARAMS, format!("at /params/{place}: {folder}: {reason}"), Some(data))
+    (codes::INVALID_PARAMS, format!("at /params/{pointer}: {folder}: {reason}"), Some(data))
 }

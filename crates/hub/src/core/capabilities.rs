@@ -1,16 +1,17 @@
-//! What the hub says of itself in the place of an agent.
+//! Capabilities of the hub, merged into those of an agent.
 
 use switchboard_acp::Raw;
 use switchboard_acp::extensions::AGENT_VERSION;
 
-use super::hosting::Description;
+use super::agent_process::Description;
 use super::lines::merged;
 
-/// How much of a stream can be had again: all that the log has. A number is asked for, so it is a large one.
+/// Transport capability for resumable streams. The draft requires a number of events; the hub can replay the whole log,
+/// so the number is large.
 pub(crate) const RESUMABLE: &str =
     r#"{"resumable":{"retentionMessages":2147483647,"retentionSeconds":2147483647}}"#;
 
-/// Whether an agent says that its sessions can be given another title.
+/// Returns whether an agent supports renaming its sessions.
 pub(super) fn has_titles(description: &Description) -> bool {
     let title = Raw::parse(description.result.as_str()).ok();
     let title = title
@@ -19,7 +20,7 @@ pub(super) fn has_titles(description: &Description) -> bool {
     title.is_some_and(|title| title.is_object())
 }
 
-/// The answer to `initialize`: what the agent said, with what the hub can do itself.
+/// Returns the result of `initialize`: the agent's own, with the capabilities of the hub added.
 pub(super) fn of_hub(description: &Description) -> String {
     let Ok(agent) = Raw::parse(description.result.as_str()) else { return "{}".to_owned() };
     let capabilities = agent.get("capabilities");

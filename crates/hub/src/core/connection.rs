@@ -1,4 +1,4 @@
-//! What is known of a client.
+//! State of one client connection and its subscriptions.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -8,125 +8,127 @@ use switchboard_acp::extensions::Author;
 use switchboard_acp::rpc::RequestId;
 use switchboard_store::Role;
 
-use super::direct::DirectQuestion;
+use super::direct_questions::DirectQuestion;
 use super::lines::Outcome;
 use super::losses::LossCounts;
-use super::native::Origins;
-use super::replay::{Held, Replay};
-use super::seeking::Seeking;
+use super::message_lookup::PendingLookup;
+use super::native::OriginTracker;
+use super::replay::{Cursor, Replay};
 use super::services::Services;
 use super::{Identity, SessionId, ToClient};
 
-/// How many requests of one client may be open.
-pub(super) const OPEN: usize = 1024;
-/// How many questions one client may be asked at a time.
-const ASKED: usize = 100_000;
-/// How many answers are kept for clients that repeat their requests.
-const ANSWERED: usize = 4096;
-/// How many bytes they may have together.
-const ANSWERED_BYTES: usize = 4 * 1024 * 1024;
-/// How many sessions one client may look at.
-pub(super) const ATTACHMENTS: usize = 1024;
+/// Maximum number of pending requests of one client.
+pub(super) const MAX_PENDING: usize = 1024;
+/// Maximum number of pending questions of one client.
+const MAX_QUESTIONS: usize = 100_000;
+/// Maximum number of cached replies for duplicate requests.
+const CACHED_REPLIES: usize = 4096;
+/// Maximum size of the cached replies in bytes.
+const CACHED_REPLY_BYTES: usize = 4 * 1024 * 1024;
+/// Maximum number of sessions to which one client can be attached.
+pub(super) const MAX_SUBSCRIPTIONS: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) who: Identity,
+    pub(super) identity: Identity,
     pub(super) agent: usize,
-    /// Whether it asked for this agent, and so sees only its sessions.
+    /// Whether the client named this agent. It then sees only sessions of this agent.
     pub(super) is_agent_named: bool,
-    /// Whether a prompt with the id of an earlier one is that one.
-    pub(super) repeats_by_id: bool,
-    /// Whether what it is told is translated on the way, which needs to know what was told before.
+    /// Whether the request id is the idempotency key of a prompt, as it is over HTTP.
+    pub(super) dedups_by_id: bool,
+    /// Whether the hub translates for this client. A translator needs the whole history, not only the records after a
+    /// cursor.
     pub(super) is_translated: bool,
-    /// Whether it translates, or the hub for it, and its own client speaks version 1: it gets the own lines of agents that
-    /// speak it, too.
+    /// Whether the end client speaks version 1, behind a translator in the hub or in the client. It also gets the
+    /// native lines of version 1 agents.
     pub(super) wants_native: bool,
     pub(super) services: Services,
-    /// The client's own name and version.
+    /// Name and version from `clientInfo`.
     pub(super) client: (String, String),
     pub(super) is_initialized: bool,
-    /// Whether the answers to its prompts tell how the work on them ended.
-    pub(super) is_told_of_turns: bool,
-    /// Whether it can show forms, and open addresses.
+    /// Whether responses to prompts include the outcome of the turn.
+    pub(super) wants_turn_end: bool,
+    /// Whether the client can show forms, and open URLs.
     pub(super) can_show_forms: bool,
     pub(super) can_open_addresses: bool,
-    pub(super) attachments: BTreeMap<SessionId, Attachment>,
-    /// Its requests without an answer.
-    pub(super) open: Correlator<Asked>,
-    /// What it was asked and has not answered.
-    pub(super) asked: Correlator<Topic>,
+    pub(super) subscriptions: BTreeMap<SessionId, Subscription>,
+    /// Requests of the client that have no response yet.
+    pub(super) pending: Correlator<PendingClientRequest>,
+    /// Questions that the client has not answered yet, by the id that it was asked under.
+    pub(super) questions: Correlator<PendingQuestion>,
     pub(super) last_id: i64,
-    /// Whether another socket has taken over and has not yet said what it has got.
+    /// Whether the connection has moved to a new socket that has not sent its cursors yet.
     pub(super) is_paused: bool,
-    /// Whether it is no connection but one message that another hub has passed on, and which.
-    pub(super) guest: Option<String>,
-    /// How many of its notifications were dropped.
+    /// Idempotency key, if this is not a connection but a single request that another hub has forwarded.
+    pub(super) forwarded_key: Option<String>,
+    /// Number of dropped notifications.
     pub(super) dropped: usize,
-    /// Messages behind which it wants to go on. The first of them is being looked for.
-    pub(super) seeking: VecDeque<Seeking>,
+    /// Requests that attach after a message. The hub is looking up the first of them.
+    pub(super) lookups: VecDeque<PendingLookup>,
 }
 
-/// A request of a client.
+/// A pending request of a client.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
-    /// The session whose stream the answer belongs to.
+pub(super) struct PendingClientRequest {
+    /// The session on whose stream the response is sent.
     pub(super) stream: Option<SessionId>,
-    /// The name by which it may be repeated.
+    /// Idempotency key of the request.
     pub(super) operation: Option<String>,
-    /// The request to an agent that it has become.
-    pub(super) at_host: Option<(super::HostId, i64)>,
+    /// The request to an agent that it has been forwarded as.
+    pub(super) at_agent: Option<(super::AgentId, i64)>,
 }
 
-/// What a client was asked, and how often it has given an answer that does not fit.
+/// A question that a client was asked, with the number of invalid answers so far.
 #[derive(Debug, Clone)]
-pub(super) struct Topic {
-    pub(super) about: About,
-    pub(super) misfits: usize,
+pub(super) struct PendingQuestion {
+    pub(super) about: QuestionSource,
+    pub(super) invalid_answers: usize,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum About {
-    /// A question of a session, by its place in the log.
+pub(super) enum QuestionSource {
+    /// A question in a session, by its offset in the log.
     Question(SessionId, u64),
-    /// Something that belongs to a request of this client, and to no session.
+    /// A question about a request of this client, outside any session.
     Direct(DirectQuestion),
 }
 
-/// One client that looks at one session.
+/// A subscriber: one client attached to one session.
 #[derive(Debug)]
-pub(super) struct Attachment {
-    /// The place in the log of what it gets next.
-    pub(super) place: u64,
+pub(super) struct Subscription {
+    /// Offset of the next record to deliver.
+    pub(super) offset: u64,
     pub(super) phase: Phase,
-    /// The ticket of the replay that comes before everything else, until that is done.
+    /// Ticket of the replay that must finish before any record is delivered.
     pub(super) replaying: Option<u64>,
-    /// The replay, unless its next portion is being made.
+    /// The replay, unless a task is producing its next portion.
     pub(super) replay: Option<Box<Replay>>,
-    /// Whether a part of the log is being read for it.
+    /// Whether a task is reading the log for this subscriber.
     pub(super) is_reading: bool,
-    /// Bytes that were sent, and those of them that are gone.
+    /// Number of bytes sent, and of those acknowledged. The difference counts against the send window.
     pub(super) sent: u64,
-    pub(super) gone: u64,
-    /// The questions that it was asked, by their places.
+    pub(super) acked: u64,
+    /// Request ids of the questions that the client was asked, by the offset of the question.
     pub(super) asked: BTreeMap<u64, i64>,
-    /// Answers that must not overtake what stands before them in the log.
-    pub(super) held_back: VecDeque<(u64, ToClient)>,
-    /// Whether it knows the notices of `session/attach`.
-    pub(super) knows_notices: bool,
-    pub(super) behind_since: Option<u64>,
-    /// Whether it goes when it has seen everything, because the session was closed.
-    pub(super) leaves: bool,
-    /// The origin of what is read for it.
-    pub(super) origins: Origins,
-    /// The place in the log behind what it had when it came.
-    pub(super) held: u64,
-    /// What its translation could not carry since it was attached.
+    /// Responses that must follow the record at this offset.
+    pub(super) deferred_replies: VecDeque<(u64, ToClient)>,
+    /// Whether the client understands the notices of `session/attach`.
+    pub(super) wants_notices: bool,
+    pub(super) lagging_since: Option<u64>,
+    /// Whether the client is detached as soon as everything is delivered, because the session was closed.
+    pub(super) detaches_when_delivered: bool,
+    /// Origin of the records that are read from the log for this subscriber.
+    pub(super) origins: OriginTracker,
+    /// Offset after the records that the client already had when it attached.
+    pub(super) held_until: u64,
+    /// Losses of this client's translation since it attached.
     pub(super) losses: LossCounts,
 }
 
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// It gets the history up to a position in the log; then the state, then the answer, then the questions.
+    /// The client gets the history up to `until`, then the state, then the response, then the pending questions.
+    /// `start` says where the history begins.
     CatchingUp {
         start: Start,
         until: u64,
@@ -136,7 +138,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// The answer that the client still waits for.
+    /// Takes the response that the client still waits for.
     pub(super) fn take_answer(&mut self) -> Option<(RequestId<'static>, Outcome)> {
         match self {
             Phase::CatchingUp { answer, .. } => answer.take(),
@@ -145,108 +147,108 @@ impl Phase {
     }
 }
 
-/// Where a client begins in a session.
+/// Start of the history that a client gets when it attaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Start {
-    /// With the whole history.
+    /// The whole history.
     Beginning,
-    /// After what it holds.
-    After(Held),
-    /// With what comes next.
+    /// Everything after the cursor.
+    After(Cursor),
+    /// Only records that are appended from now on.
     Now,
 }
 
 impl Connection {
-    pub(super) fn new(who: Identity, agent: usize, is_agent_named: bool, repeats_by_id: bool) -> Self {
+    pub(super) fn new(identity: Identity, agent: usize, is_agent_named: bool, dedups_by_id: bool) -> Self {
         Connection {
-            who,
+            identity,
             agent,
             is_agent_named,
-            repeats_by_id,
+            dedups_by_id,
             is_translated: false,
             wants_native: false,
             services: Services::default(),
             client: (String::new(), String::new()),
             is_initialized: false,
-            is_told_of_turns: false,
+            wants_turn_end: false,
             can_show_forms: false,
             can_open_addresses: false,
-            attachments: BTreeMap::new(),
-            // One that is too many is there while it is refused.
-            open: Correlator::new(OPEN + 1),
-            asked: Correlator::new(ASKED),
+            subscriptions: BTreeMap::new(),
+            // One more than the limit, because a request above the limit is pending until it is refused.
+            pending: Correlator::new(MAX_PENDING + 1),
+            questions: Correlator::new(MAX_QUESTIONS),
             last_id: 0,
             is_paused: false,
-            guest: None,
+            forwarded_key: None,
             dropped: 0,
-            seeking: VecDeque::new(),
+            lookups: VecDeque::new(),
         }
     }
 
-    /// Whether it gets what an agent says outside of all sessions, which may be about any of them.
-    pub(super) fn may_hear_agent(&self) -> bool {
-        self.who.role >= Role::Use && self.who.sees_all()
+    /// Returns whether the client gets notifications that belong to no session and may concern any of them.
+    pub(super) fn receives_broadcasts(&self) -> bool {
+        self.identity.role >= Role::Use && self.identity.sees_all()
     }
 
     /// Returns the client as the author of a record.
-    pub(super) fn signature(&self) -> Author<'static> {
+    pub(super) fn author(&self) -> Author<'static> {
         let (client, version) = self.client.clone();
-        Author::new().token(self.who.name.to_string()).client(client).version(version)
+        Author::new().token(self.identity.name.to_string()).client(client).version(version)
     }
 }
 
-impl Attachment {
-    pub(super) fn new(place: u64, phase: Phase) -> Self {
-        Attachment {
-            place,
+impl Subscription {
+    pub(super) fn new(offset: u64, phase: Phase) -> Self {
+        Subscription {
+            offset,
             phase,
             replaying: None,
             replay: None,
             is_reading: false,
             sent: 0,
-            gone: 0,
+            acked: 0,
             asked: BTreeMap::new(),
-            held_back: VecDeque::new(),
-            knows_notices: false,
-            behind_since: None,
-            leaves: false,
-            origins: Origins::default(),
-            held: 0,
+            deferred_replies: VecDeque::new(),
+            wants_notices: false,
+            lagging_since: None,
+            detaches_when_delivered: false,
+            origins: OriginTracker::default(),
+            held_until: 0,
             losses: LossCounts::default(),
         }
     }
 
-    pub(super) fn has_room(&self, flow: usize) -> bool {
-        self.sent.saturating_sub(self.gone) < flow as u64
+    pub(super) fn has_window(&self, send_window: usize) -> bool {
+        self.sent.saturating_sub(self.acked) < send_window as u64
     }
 }
 
-/// Answers that were given, for clients that did not get them and ask again.
+/// Replies to requests with an idempotency key, for clients that lost the reply and send the request again.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
-    /// By the token and the client's name of the request.
+pub(super) struct ReplyCache {
+    /// By token and idempotency key.
     known: HashMap<(Arc<str>, String), Outcome>,
     order: VecDeque<(Arc<str>, String)>,
     bytes: usize,
 }
 
-impl Answers {
-    /// Keeps an answer, by who has asked and what that somebody calls the request.
-    pub(super) fn keep(&mut self, who: &Arc<str>, operation: String, outcome: Outcome) {
-        let key = (Arc::clone(who), operation);
+impl ReplyCache {
+    /// Caches a reply by token and idempotency key.
+    pub(super) fn keep(&mut self, identity: &Arc<str>, operation: String, outcome: Outcome) {
+        let key = (Arc::clone(identity), operation);
         self.bytes += outcome.len();
         if let Some(before) = self.known.insert(key.clone(), outcome) {
             self.bytes -= before.len();
         } else {
             self.order.push_back(key);
         }
-        while self.order.len() > ANSWERED || self.bytes > ANSWERED_BYTES {
+        while self.order.len() > CACHED_REPLIES || self.bytes > CACHED_REPLY_BYTES {
             let Some(oldest) = self.order.pop_front() else { return };
             self.bytes -= self.known.remove(&oldest).map_or(0, |outcome| outcome.len());
         }
     }
 
-    pub(super) fn get(&self, who: &Arc<str>, operation: &str) -> Option<&Outcome> {
-        self.known.get(&(Arc::clone(who), operation.to_owned()))
+    pub(super) fn get(&self, identity: &Arc<str>, operation: &str) -> Option<&Outcome> {
+        self.known.get(&(Arc::clone(identity), operation.to_owned()))
     }
 }

@@ -1,6 +1,10 @@
-//! What subscribers of a session get, and when: first the history, replayed from the folded state, then every record as it
-//! is written. A subscriber that has fallen behind while it was attached gets the records that it has missed from the log,
-//! as they are: it was there when they were written.
+//! Delivery of a session's log to its subscribers, with backpressure.
+//!
+//! A subscriber first gets the history, as a replay of the folded state, and then every record as it is appended. Each
+//! subscriber has a send window: the hub stops delivering when the window is full of unacknowledged bytes, and
+//! continues when the client acknowledges some. A slow client thus slows down neither the agent nor other clients, and
+//! costs no memory. When it falls behind the records that are kept in memory, the hub reads them from the log. They are
+//! sent unfolded, because the client was attached when they were written.
 
 use std::sync::Arc;
 
@@ -11,25 +15,25 @@ use switchboard_session::{may_name_sessions, rename_sessions};
 use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;
 
-use super::connection::{Attachment, Phase, Start};
+use super::connection::{Phase, Start, Subscription};
 use super::lines::{self, Outcome, Rewrite};
 use super::losses::LossCounts;
-use super::native::{Origin, Origins};
-use super::replay::{Held, Replay, ReplayLine};
+use super::native::{Origin, OriginTracker};
+use super::replay::{Cursor, Replay, ReplayLine};
 use super::session::Session;
-use super::{ConnectionId, Core, Kept, Memory, Output, SessionId, ToClient};
+use super::{ConnectionId, Core, LogRecord, Output, SessionId, SessionState, ToClient};
 
-/// Why a client cannot go on at a place.
+/// Reason why a client cannot resume at a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NoSuchPlace {
-    /// There is no such session, or not for this client.
-    Session,
-    /// The place is of another session, or not there.
-    Cursor,
+pub(crate) enum ResumeError {
+    /// The session does not exist or is not visible to this client.
+    UnknownSession,
+    /// The cursor belongs to another session or is after the end of the log.
+    UnknownCursor,
 }
 
 impl Core {
-    /// Attaches a client to a session. `answer` is the outcome of the request that it did this with, which it gets behind
+    /// Attaches a client to a session. `answer` is the response to the request that attaches it, which is sent after
     /// the history.
     pub(super) fn attach(
         &mut self,
@@ -38,22 +42,23 @@ impl Core {
         start: Start,
         answer: Option<(RequestId<'static>, Outcome)>,
     ) {
-        // Who asks twice has two answers.
+        // The client has attached twice: each of its requests gets a response.
         if let Some((request, outcome)) = self.take_answer(connection, id) {
             self.reply(connection, &request, outcome, None);
         }
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(client) = self.connections.get_mut(&connection) else { return };
-        if client.guest.is_some() {
+        if client.forwarded_key.is_some() {
             return;
         }
         let until = session.next;
         let may_be_native =
-            client.wants_native && session.memory.as_ref().is_none_or(|memory| memory.origins.has_native());
-        let (place, held) = match start {
+            client.wants_native && session.state.as_ref().is_none_or(|state| state.origins.has_native());
+        let (offset, held) = match start {
             Start::Now => (until, None),
             Start::Beginning => (0, Some(None)),
-            // What a translator makes of the next record depends on all before it, and so does the origin of that record.
+            // A translator needs all earlier records to translate the next one. The origin of a record also depends on
+            // the records before it.
             Start::After(held)
                 if !client.is_translated && !may_be_native && has_only_appended(session, held) =>
             {
@@ -67,167 +72,173 @@ impl Core {
         });
         let replaying = replay.as_ref().map(|replay| replay.ticket);
         let phase = Phase::CatchingUp { start, until, answer };
-        if session.attached.insert(connection) && session.attached.len() == 1 {
-            // Nobody looked on, so nothing is at hand.
-            session.window_start = session.window_start.max(session.next);
+        if session.subscribers.insert(connection) && session.subscribers.len() == 1 {
+            // Records are kept in memory only while a client is attached, so there are none before this point.
+            session.tail_start = session.tail_start.max(session.next);
         }
-        match client.attachments.get_mut(id) {
-            Some(attachment) => {
-                attachment.place = place;
-                (attachment.replaying, attachment.replay) = (replaying, replay);
-                attachment.is_reading = false;
-                attachment.leaves = false;
-                attachment.held = 0;
-                attachment.phase = phase;
-                // Its history is translated again.
-                attachment.losses = LossCounts::default();
+        match client.subscriptions.get_mut(id) {
+            Some(subscription) => {
+                subscription.offset = offset;
+                (subscription.replaying, subscription.replay) = (replaying, replay);
+                subscription.is_reading = false;
+                subscription.detaches_when_delivered = false;
+                subscription.held_until = 0;
+                subscription.phase = phase;
+                // The history is translated again, so its losses are counted again.
+                subscription.losses = LossCounts::default();
             }
             None => {
-                let attachment = Attachment { replaying, replay, ..Attachment::new(place, phase) };
-                client.attachments.insert(Arc::clone(id), attachment);
+                let subscription = Subscription { replaying, replay, ..Subscription::new(offset, phase) };
+                client.subscriptions.insert(Arc::clone(id), subscription);
             }
         }
-        self.pump(connection, id);
+        self.deliver(connection, id);
     }
 
-    /// Lets the client that has opened a session look at it from its beginning.
+    /// Attaches the client that has opened a session, without history.
     pub(super) fn attach_first(&mut self, connection: ConnectionId, id: &SessionId) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(client) = self.connections.get_mut(&connection) else { return };
-        if client.guest.is_some() {
+        if client.forwarded_key.is_some() {
             return;
         }
-        session.attached.insert(connection);
-        session.window_start = session.next;
-        client.attachments.insert(Arc::clone(id), Attachment::new(session.next, Phase::Live));
+        session.subscribers.insert(connection);
+        session.tail_start = session.next;
+        client.subscriptions.insert(Arc::clone(id), Subscription::new(session.next, Phase::Live));
     }
 
-    /// A client looks at a session no more.
+    /// Detaches a client from a session. Returns whether it was attached.
     pub(super) fn detach(&mut self, connection: ConnectionId, id: &SessionId) -> bool {
         let Some(client) = self.connections.get_mut(&connection) else { return false };
-        let Some(mut attachment) = client.attachments.remove(id) else { return false };
-        for question in attachment.asked.values() {
-            client.asked.close(Side::Agent, &(*question).into());
+        let Some(mut subscription) = client.subscriptions.remove(id) else { return false };
+        for question in subscription.asked.values() {
+            client.questions.close(Side::Agent, &(*question).into());
         }
-        for (_, line) in attachment.held_back {
+        for (_, line) in subscription.deferred_replies {
             self.output.push_back(Output::Send { connection, line });
         }
         if let Some(session) = self.sessions.get_mut(id) {
-            session.attached.remove(&connection);
+            session.subscribers.remove(&connection);
         }
-        if let Some((request, _)) = attachment.phase.take_answer() {
-            let message = "the session is looked at no more";
+        if let Some((request, _)) = subscription.phase.take_answer() {
+            let message = "the client was detached from the session";
             self.decline(connection, &request, Outcome::error(codes::REQUEST_CANCELLED, message, None));
         }
         true
     }
 
-    /// A client goes when it has seen everything that there is.
-    pub(super) fn leave_when_seen(&mut self, connection: ConnectionId, id: &SessionId) {
-        let attachment =
-            self.connections.get_mut(&connection).and_then(|client| client.attachments.get_mut(id));
-        if let Some(attachment) = attachment {
-            attachment.leaves = true;
-            self.pump(connection, id);
+    /// Detaches a client as soon as everything is delivered.
+    pub(super) fn detach_when_delivered(&mut self, connection: ConnectionId, id: &SessionId) {
+        let subscription =
+            self.connections.get_mut(&connection).and_then(|client| client.subscriptions.get_mut(id));
+        if let Some(subscription) = subscription {
+            subscription.detaches_when_delivered = true;
+            self.deliver(connection, id);
         }
     }
 
-    /// Gives everybody who looks on what there is for them.
-    pub(super) fn pump_all(&mut self, id: &SessionId) {
+    /// Delivers what is available to every subscriber of a session.
+    pub(super) fn deliver_all(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
-        let attached: Vec<ConnectionId> = session.attached.iter().copied().collect();
+        let attached: Vec<ConnectionId> = session.subscribers.iter().copied().collect();
         for connection in attached {
-            self.pump(connection, id);
+            self.deliver(connection, id);
         }
     }
 
-    /// Gives a client what there is for it, as far as it has room.
-    pub(super) fn pump(&mut self, connection: ConnectionId, id: &SessionId) {
-        let flow = self.options.flow;
+    /// Delivers what is available to one subscriber, until it is up to date, its send window is full or the log must be
+    /// read.
+    ///
+    /// The order of the steps is the order that the client sees: replay, then the deferred replies whose record has
+    /// been delivered, then the state and the response that end the catch-up, then live records.
+    pub(super) fn deliver(&mut self, connection: ConnectionId, id: &SessionId) {
+        let send_window = self.options.send_window;
         loop {
             let Some(session) = self.sessions.get_mut(id) else { return };
             let Some(client) = self.connections.get_mut(&connection) else { return };
-            // Before the log was read nobody knows which ids are whose.
-            if client.is_paused || session.memory.is_none() {
+            // The ids of sub-agent sessions are not known before the log has been read.
+            if client.is_paused || session.state.is_none() {
                 return;
             }
-            let Some(attachment) = client.attachments.get_mut(id) else { return };
-            let is_replaying = attachment.replaying.is_some();
-            // Answers that belong behind a record are held back until the history is told.
+            let Some(subscription) = client.subscriptions.get_mut(id) else { return };
+            let is_replaying = subscription.replaying.is_some();
+            // A reply that must follow a record is deferred until that record has been delivered.
             while !is_replaying
                 && let Some((_, line)) =
-                    attachment.held_back.pop_front_if(|(after, _)| *after < attachment.place)
+                    subscription.deferred_replies.pop_front_if(|(after, _)| *after < subscription.offset)
             {
                 self.output.push_back(Output::Send { connection, line });
             }
             if !is_replaying
-                && let Phase::CatchingUp { until, .. } = attachment.phase
-                && attachment.place >= until
+                && let Phase::CatchingUp { until, .. } = subscription.phase
+                && subscription.offset >= until
             {
-                self.caught_up(connection, id);
+                self.finish_catch_up(connection, id);
                 continue;
             }
-            if !is_replaying && attachment.place >= session.next {
-                attachment.behind_since = None;
-                if attachment.leaves {
+            if !is_replaying && subscription.offset >= session.next {
+                subscription.lagging_since = None;
+                if subscription.detaches_when_delivered {
                     self.detach(connection, id);
                 }
                 return;
             }
-            if attachment.is_reading || !attachment.has_room(flow) {
-                attachment.behind_since.get_or_insert(self.now);
-                // Over HTTP some read the stream of a session only when they have the answer: it must not wait for them.
-                if client.repeats_by_id
-                    && !attachment.is_reading
-                    && let Some((request, outcome)) = attachment.phase.take_answer()
+            if subscription.is_reading || !subscription.has_window(send_window) {
+                subscription.lagging_since.get_or_insert(self.now);
+                // Some HTTP clients open the stream of a session only after they have this response. If it waited for
+                // the send window, neither side would continue.
+                if client.dedups_by_id
+                    && !subscription.is_reading
+                    && let Some((request, outcome)) = subscription.phase.take_answer()
                 {
                     self.reply(connection, &request, outcome, None);
                 }
                 return;
             }
             if is_replaying {
-                attachment.behind_since.get_or_insert(self.now);
+                subscription.lagging_since.get_or_insert(self.now);
                 let is_native = client.wants_native
-                    && session.memory.as_ref().is_some_and(|memory| memory.origins.is_all_native());
-                if let Some(replay) = attachment.replay.take_if(|replay| is_native && replay.is_new()) {
-                    // The agent's own lines are sent as they are. The translator gets every record from the first one.
-                    attachment.replaying = None;
-                    attachment.origins = Origins::default();
-                    (attachment.held, attachment.place) = (replay.held(), 0);
+                    && session.state.as_ref().is_some_and(|state| state.origins.is_all_native());
+                if let Some(replay) = subscription.replay.take_if(|replay| is_native && replay.is_new()) {
+                    // Every record has a native line: these are sent as they are instead of a folded replay. The
+                    // translator gets every record from the first one.
+                    subscription.replaying = None;
+                    subscription.origins = OriginTracker::default();
+                    (subscription.held_until, subscription.offset) = (replay.held(), 0);
                     continue;
                 }
-                if let Some(replay) = attachment.replay.take() {
-                    attachment.is_reading = true;
+                if let Some(replay) = subscription.replay.take() {
+                    subscription.is_reading = true;
                     self.output.push_back(Output::Replay { connection, session: Arc::clone(id), replay });
                 }
                 return;
             }
-            if attachment.place < session.window_start {
-                attachment.is_reading = true;
-                attachment.behind_since.get_or_insert(self.now);
-                let (from, end) = (attachment.place, session.next);
+            if subscription.offset < session.tail_start {
+                subscription.is_reading = true;
+                subscription.lagging_since.get_or_insert(self.now);
+                let (from, end) = (subscription.offset, session.next);
                 self.output.push_back(Output::Read { connection, session: Arc::clone(id), from, end });
                 return;
             }
-            let place = attachment.place;
-            let Some(recent) = session.recent(place) else {
-                // What stands there is for nobody.
-                attachment.place = session.next;
+            let offset = subscription.offset;
+            let Some(recent) = session.tail_record(offset) else {
+                // No record from here on is for clients.
+                subscription.offset = session.next;
                 continue;
             };
             let (sequence, is_question) = (recent.sequence, recent.is_question);
-            attachment.place = sequence + 1;
+            subscription.offset = sequence + 1;
             if recent.origin == Origin::Native && !client.wants_native {
                 continue;
             }
-            attachment.origins.continue_behind(&recent.origin);
-            let is_held = sequence < attachment.held;
+            subscription.origins.continue_after(&recent.origin);
+            let is_held = sequence < subscription.held_until;
             if is_held && (!client.is_translated || recent.origin == Origin::Native) {
                 continue;
             }
             let native = mark(&recent.origin, is_held).filter(|_| client.wants_native);
             if is_question {
-                if matches!(attachment.phase, Phase::Live) {
+                if matches!(subscription.phase, Phase::Live) {
                     self.ask(connection, id, sequence);
                 }
                 continue;
@@ -237,51 +248,51 @@ impl Core {
                 _ => {
                     let text = Arc::clone(&recent.text);
                     let cursor = Some(lines::cursor(id, sequence));
-                    let line = match (Message::decode(&text, WireFormat::Any), &session.memory) {
-                        (Ok(Message::Notification(notification)), Some(memory)) => {
-                            client_line(&notification, memory, id, cursor, native.as_ref())
+                    let line = match (Message::decode(&text, WireFormat::Any), &session.state) {
+                        (Ok(Message::Notification(notification)), Some(state)) => {
+                            client_line(&notification, state, id, cursor, native.as_ref())
                         }
                         _ => update_line(text.to_string().into(), id, cursor),
                     };
                     if native.is_none()
-                        && let Some(recent) = session.recent(sequence)
+                        && let Some(recent) = session.tail_record(sequence)
                     {
                         recent.line = Some(line.clone());
                     }
                     line
                 }
             };
-            attachment.sent += line.text.len() as u64;
+            subscription.sent += line.text.len() as u64;
             self.output.push_back(Output::Send { connection, line });
         }
     }
 
-    /// A part of the log that was read for a client, and the place behind it.
+    /// Delivers a part of the log that was read for a client. `to` is the offset after it.
     pub(crate) fn read(
         &mut self,
         connection: ConnectionId,
         id: &SessionId,
         from: u64,
-        part: &[Kept],
+        part: &[LogRecord],
         to: u64,
     ) {
         let Some(session) = self.sessions.get(id) else { return };
         let Some(client) = self.connections.get_mut(&connection) else { return };
-        let Some(attachment) = client.attachments.get_mut(id) else { return };
-        // It may have gone elsewhere meanwhile.
-        if !attachment.is_reading || attachment.place != from {
+        let Some(subscription) = client.subscriptions.get_mut(id) else { return };
+        // The client may have attached again at another offset meanwhile.
+        if !subscription.is_reading || subscription.offset != from {
             return;
         }
-        attachment.is_reading = false;
-        let is_live = matches!(attachment.phase, Phase::Live);
+        subscription.is_reading = false;
+        let is_live = matches!(subscription.phase, Phase::Live);
         let mut questions = Vec::new();
         for kept in part {
             let origin = match client.wants_native {
-                true => attachment.origins.see(kept.channel, &kept.text),
+                true => subscription.origins.apply(kept.channel, &kept.text),
                 false => Origin::Original,
             };
-            let is_held = kept.sequence < attachment.held;
-            // What a client holds only the translation in the hub needs again.
+            let is_held = kept.sequence < subscription.held_until;
+            // Only the translator in the hub needs the records that the client already has.
             let is_wanted = match kept.channel {
                 Channel::ToClient => !is_held || client.is_translated,
                 _ => !is_held && origin == Origin::Native,
@@ -292,31 +303,31 @@ impl Core {
             let native = mark(&origin, is_held);
             match Message::decode(&kept.text, WireFormat::Any) {
                 Ok(Message::Notification(notification)) if notification.method != "$/cancel_request" => {
-                    let line = match &session.memory {
-                        Some(memory) => {
+                    let line = match &session.state {
+                        Some(state) => {
                             let cursor = Some(lines::cursor(id, kept.sequence));
-                            client_line(&notification, memory, id, cursor, native.as_ref())
+                            client_line(&notification, state, id, cursor, native.as_ref())
                         }
                         None => {
                             let cursor = lines::cursor(id, kept.sequence);
                             update_line(kept.text.to_string().into(), id, Some(cursor))
                         }
                     };
-                    attachment.sent += line.text.len() as u64;
+                    subscription.sent += line.text.len() as u64;
                     self.output.push_back(Output::Send { connection, line });
                 }
                 Ok(Message::Request(_)) if is_live => questions.push(kept.sequence),
                 _ => {}
             }
         }
-        attachment.place = to.max(from);
+        subscription.offset = to.max(from);
         for question in questions {
             self.ask(connection, id, question);
         }
-        self.pump(connection, id);
+        self.deliver(connection, id);
     }
 
-    /// Takes the next portion of the history of a session that was made for a client.
+    /// Delivers the next portion of a replay.
     pub(crate) fn replayed(
         &mut self,
         connection: ConnectionId,
@@ -326,73 +337,75 @@ impl Core {
     ) {
         let Some(session) = self.sessions.get(id) else { return };
         let Some(client) = self.connections.get_mut(&connection) else { return };
-        let Some(attachment) = client.attachments.get_mut(id) else { return };
-        // The client may have begun another one meanwhile.
-        if attachment.replaying != Some(replay.ticket) {
+        let Some(subscription) = client.subscriptions.get_mut(id) else { return };
+        // The client may have started another replay meanwhile.
+        if subscription.replaying != Some(replay.ticket) {
             return;
         }
-        let Some(memory) = &session.memory else {
-            // Without it the sessions have no names for clients.
-            return self.read_failed(connection, id, "it is being read again");
+        let Some(state) = &session.state else {
+            // Without the state, session ids cannot be translated for clients.
+            return self.read_failed(connection, id, "it is being loaded again; reconnect");
         };
-        attachment.is_reading = false;
+        subscription.is_reading = false;
         for ReplayLine { text, held, is_known } in portion {
             let Ok(Message::Notification(notification)) = Message::decode(&text, WireFormat::Any) else {
                 continue;
             };
-            let cursor = held.map(|held| lines::cursor_of(id, held));
+            let cursor = held.map(|held| lines::format_cursor(id, held));
             let native = is_known.then_some(Native::Known);
-            let line = client_line(&notification, memory, id, cursor, native.as_ref());
-            attachment.sent += line.text.len() as u64;
+            let line = client_line(&notification, state, id, cursor, native.as_ref());
+            subscription.sent += line.text.len() as u64;
             self.output.push_back(Output::Send { connection, line });
         }
         if replay.is_done() {
-            attachment.replaying = None;
-            attachment.place = replay.end();
+            subscription.replaying = None;
+            subscription.offset = replay.end();
             let unreadable = replay.unreadable();
             if unreadable > 0 {
-                self.tell(format!("{unreadable} updates of {id} cannot be read and are not replayed"));
+                self.report(format!(
+                    "{unreadable} updates of session {id} cannot be decoded and are not replayed"
+                ));
             }
         } else {
-            attachment.replay = Some(replay);
+            subscription.replay = Some(replay);
         }
-        self.pump(connection, id);
+        self.deliver(connection, id);
     }
 
-    /// A part of the log could not be read for a client, which cannot be told what follows then.
+    /// Closes the connection of a client for which the log cannot be read: a gap must not go unnoticed.
     pub(crate) fn read_failed(&mut self, connection: ConnectionId, id: &SessionId, reason: &str) {
         let client = self.connections.get(&connection);
         // A session that was deleted meanwhile has no log.
-        if client.is_some_and(|client| client.attachments.contains_key(id)) {
-            self.tell(format!("the log of {id} cannot be read: {reason}"));
-            self.cut_off(connection, format!("the log of {id} cannot be read"));
+        if client.is_some_and(|client| client.subscriptions.contains_key(id)) {
+            self.report(format!("cannot read the log of session {id}: {reason}"));
+            self.close_connection(connection, format!("cannot read the log of session {id}"));
         }
     }
 
-    /// A client has seen everything up to when it came: it is told how things stand, gets its answer, and is asked what
-    /// is open.
-    fn caught_up(&mut self, connection: ConnectionId, id: &SessionId) {
+    /// Ends the catch-up of a client: sends the state, the response to its request and the pending questions, in this
+    /// order.
+    fn finish_catch_up(&mut self, connection: ConnectionId, id: &SessionId) {
         let Some(session) = self.sessions.get(id) else { return };
         let Some(client) = self.connections.get_mut(&connection) else { return };
-        let state = session.memory.as_ref().map(Memory::state_update);
-        let asks = client.who.role >= Role::Answer;
-        let questions = session.memory.iter().flat_map(|memory| &memory.questions);
+        let state = session.state.as_ref().map(SessionState::state_update);
+        let asks = client.identity.role >= Role::Answer;
+        let questions = session.state.iter().flat_map(|state| &state.questions);
         let open: Vec<u64> = questions
             .filter(|(_, question)| asks && client.can_answer(question))
-            .map(|(place, _)| *place)
+            .map(|(offset, _)| *offset)
             .collect();
-        let Some(attachment) = client.attachments.get_mut(id) else { return };
-        let place = attachment.place;
-        let Phase::CatchingUp { answer, .. } = std::mem::replace(&mut attachment.phase, Phase::Live) else {
+        let Some(subscription) = client.subscriptions.get_mut(id) else { return };
+        let offset = subscription.offset;
+        let Phase::CatchingUp { answer, .. } = std::mem::replace(&mut subscription.phase, Phase::Live) else {
             return;
         };
-        // A session that has just been opened is idle, and nobody has to be told.
+        // A new session is idle, which the client need not be told.
         if let Some(state) = state
-            && place > 0
+            && offset > 0
         {
-            let text = state_line(id, &state, place - 1, open.len());
-            attachment.sent += text.len() as u64;
-            let line = update_line(text, id, Some(lines::cursor(id, place - 1)));
+            let text = state_line(id, &state, offset - 1, open.len());
+            subscription.sent += text.len() as u64;
+            let line = update_line(text, id, Some(lines::cursor(id, offset - 1)));
             self.output.push_back(Output::Send { connection, line });
         }
         if let Some((request, outcome)) = answer {
@@ -403,61 +416,61 @@ impl Core {
         }
     }
 
-    /// Bytes that were on their way to a client in a session have gone, in all so many.
-    pub(crate) fn has_room(&mut self, connection: ConnectionId, id: &SessionId, gone: u64) {
+    /// Handles an ack of a client: `acked` bytes of the session have left the send window in total.
+    pub(crate) fn acknowledge(&mut self, connection: ConnectionId, id: &SessionId, acked: u64) {
         let Some(client) = self.connections.get_mut(&connection) else { return };
-        let Some(attachment) = client.attachments.get_mut(id) else { return };
-        attachment.gone = gone.min(attachment.sent);
-        self.pump(connection, id);
+        let Some(subscription) = client.subscriptions.get_mut(id) else { return };
+        subscription.acked = acked.min(subscription.sent);
+        self.deliver(connection, id);
     }
 
-    /// A client that was cut off goes on behind the last update that it got.
-    pub(crate) fn continue_at(
+    /// Resumes a session after the cursor of a client whose connection was interrupted.
+    pub(crate) fn resume_at(
         &mut self,
         connection: ConnectionId,
         id: &str,
         cursor: &str,
-    ) -> Result<(), NoSuchPlace> {
-        let Some(client) = self.connections.get(&connection) else { return Err(NoSuchPlace::Session) };
-        let session = self.sessions.get(id).filter(|session| session.is_visible_to(&client.who));
-        let session = session.ok_or(NoSuchPlace::Session)?;
-        let held = lines::held(id, cursor).filter(|held| held.end <= session.next);
-        let held = held.ok_or(NoSuchPlace::Cursor)?;
+    ) -> Result<(), ResumeError> {
+        let Some(client) = self.connections.get(&connection) else { return Err(ResumeError::UnknownSession) };
+        let session = self.sessions.get(id).filter(|session| session.is_visible_to(&client.identity));
+        let session = session.ok_or(ResumeError::UnknownSession)?;
+        let held = lines::parse_cursor(id, cursor).filter(|held| held.end <= session.next);
+        let held = held.ok_or(ResumeError::UnknownCursor)?;
         let id = Arc::clone(session.id());
-        if session.memory.is_none() {
-            // The answers to what it looks at later need no log; where the session stands does.
+        if session.state.is_none() {
+            // Attaching needs no state, but delivery does.
             self.load(&id);
         }
-        // What it was asked is asked again under the same ids.
+        // Pending questions are asked again under the same ids.
         let pending = self.take_answer(connection, &id);
         self.attach(connection, &id, Start::After(held), pending);
         Ok(())
     }
 
-    /// The answer that a client still waits for in a session that it was catching up with.
+    /// Takes the response that a client still waits for while it catches up.
     pub(super) fn take_answer(
         &mut self,
         connection: ConnectionId,
         id: &SessionId,
     ) -> Option<(RequestId<'static>, Outcome)> {
-        let attachment = self.connections.get_mut(&connection)?.attachments.get_mut(id)?;
-        attachment.phase.take_answer()
+        let subscription = self.connections.get_mut(&connection)?.subscriptions.get_mut(id)?;
+        subscription.phase.take_answer()
     }
 }
 
-/// Whether a client that holds this much can be sent the records that follow as they are: they are at hand, and none of
-/// them replaces or clears what another one has said.
-fn has_only_appended(session: &Session, held: Held) -> bool {
+/// Returns whether the records after a cursor can be sent as they are: they are in memory, and none of them replaces or
+/// clears earlier content.
+fn has_only_appended(session: &Session, held: Cursor) -> bool {
     let from = held.key + 1;
-    let is_at_hand = from >= session.next || from >= session.window_start;
+    let is_at_hand = from >= session.next || from >= session.tail_start;
     held.is_live()
         && is_at_hand
         && session
-            .recent_from(from)
+            .tail_from(from)
             .all(|recent| recent.is_question || recent.origin == Origin::Native || only_appends(&recent.text))
 }
 
-/// Whether an update adds something and takes nothing away.
+/// Returns whether an update only adds content.
 fn only_appends(text: &str) -> bool {
     let Ok(Message::Notification(notification)) = Message::decode(text, WireFormat::Any) else {
         return false;
@@ -480,7 +493,7 @@ fn only_appends(text: &str) -> bool {
     )
 }
 
-/// Returns the mark of a record for a client that translates, or for which the hub does, and that may hold it already.
+/// Returns the mark of a record for a client behind a translator, which may already have it.
 fn mark(origin: &Origin, is_held: bool) -> Option<Native> {
     match origin.mark() {
         Some(_) if is_held => Some(Native::Translated),
@@ -489,17 +502,17 @@ fn mark(origin: &Origin, is_held: bool) -> Option<Native> {
     }
 }
 
-/// A notification of the agent as clients get it.
+/// Returns a notification of the agent as clients get it.
 pub(super) fn client_line(
     notification: &Notification<'_>,
-    memory: &Memory,
+    state: &SessionState,
     id: &SessionId,
     cursor: Option<String>,
     native: Option<&Native>,
 ) -> ToClient {
-    let renamed = notification.params.as_ref().and_then(|params| renamed(params, memory, id));
+    let renamed = notification.params.as_ref().and_then(|params| renamed(params, state, id));
     let params = renamed.as_ref().or(notification.params.as_ref());
-    let name = lines::text_of(params, "sessionId").map(|session| memory.name_for_clients(id, &session));
+    let name = lines::text_of(params, "sessionId").map(|session| state.client_session_id(id, &session));
     let rewrite = Rewrite {
         session: name.as_deref(),
         cursor: cursor.as_deref().filter(|_| notification.method == "session/update"),
@@ -509,15 +522,15 @@ pub(super) fn client_line(
     update_line(lines::call(None, &notification.method, params, rewrite).into(), id, cursor)
 }
 
-/// The parameters with the sessions that an update names as clients call them; `None` where it names none.
-fn renamed(params: &Raw<'_>, memory: &Memory, id: &str) -> Option<Raw<'static>> {
-    // Before anything is looked for in it.
+/// Returns the parameters with the session ids that clients use; `None` if an update contains no session ids.
+fn renamed(params: &Raw<'_>, state: &SessionState, id: &str) -> Option<Raw<'static>> {
+    // A cheap check that avoids decoding most updates.
     if !may_name_sessions(params.as_str()) {
         return None;
     }
     let update = params.get("update")?;
     let mut update = v2::SessionUpdate::decode(update.as_str(), WireFormat::Any).ok()?;
-    let rename = &mut |session: &str| Some(memory.name_for_clients(id, session).into_owned());
+    let rename = &mut |session: &str| Some(state.client_session_id(id, session).into_owned());
     let has_changed = rename_sessions(&mut update, rename);
     let update = has_changed.then(|| update.encode(WireFormat::Any))?;
     Raw::parse(lines::merged(Some(params), &[("update", &update)])).ok()
@@ -525,11 +538,11 @@ fn renamed(params: &Raw<'_>, memory: &Memory, id: &str) -> Option<Raw<'static>> 
 
 fn update_line(text: SharedText, id: &SessionId, cursor: Option<String>) -> ToClient {
     let cursor = cursor.map(Into::into);
-    ToClient { text, stream: Some(Arc::clone(id)), cursor, counts: true }
+    ToClient { text, stream: Some(Arc::clone(id)), cursor, is_windowed: true }
 }
 
-/// The update that says what a session is at, under the cursor of what was told before it; and how many questions are asked
-/// next, so that a client which was cut off knows what is asked no more.
+/// Returns the update with the state of a session. It has the cursor of the preceding record, and the number of pending
+/// questions, so that a resuming client can drop those that are no longer pending.
 fn state_line(id: &str, state: &str, sequence: u64, questions: usize) -> SharedText {
     let meta = [CURSOR.entry(lines::cursor(id, sequence)), QUESTIONS.entry(questions as u64)];
     let meta = Meta::from_entries(meta);

@@ -1,32 +1,32 @@
-//! The text of messages: what the hub changes in them on their way, and nothing else.
+//! Text of messages: the few changes that the hub makes to them in transit.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use super::memory::OF_SUBAGENT;
-use super::replay::Held;
+use super::replay::Cursor;
+use super::session_state::SUBAGENT_SEPARATOR;
 use switchboard_acp::extensions::{
     CURSOR, DECIDER, META, MetaValue, NATIVE, Native, REMEMBERED, REQUEST, TURN, is_hub_key,
 };
 use switchboard_acp::rpc::{Message, RequestId, RpcError};
 use switchboard_acp::{Raw, Text, Wire, WireFormat};
 
-/// How many characters of what a client has named are told again: ids and folders are shorter.
+/// Maximum number of characters of a client's value that an error message repeats. Ids and folders are shorter.
 const NAMED: usize = 1024;
 
-/// What changes in the parameters of a message.
+/// Changes to the parameters of a message.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Rewrite<'r> {
     /// The session's id on the other side.
     pub(crate) session: Option<&'r str>,
-    /// The place in the log, for clients.
+    /// The cursor, for clients.
     pub(crate) cursor: Option<&'r str>,
     /// The agent's id of a question, for clients.
     pub(crate) request: Option<&'r RequestId<'r>>,
-    /// The relation to the agent's own lines, for clients that translate.
+    /// The relation to native lines, for clients behind a translator.
     pub(crate) native: Option<&'r Native>,
-    /// Whether what only the hub understands is left out, for agents.
-    pub(crate) drops_own: bool,
+    /// Whether the hub's own metadata is removed, for agents.
+    pub(crate) drops_hub_meta: bool,
 }
 
 impl Rewrite<'_> {
@@ -35,28 +35,28 @@ impl Rewrite<'_> {
     }
 }
 
-/// Appends a text as JSON.
+/// Appends a text as a JSON string.
 pub(crate) fn push_string(out: &mut String, text: &str) {
     if text.bytes().all(|byte| byte >= 0x20 && byte != b'"' && byte != b'\\') {
         out.push('"');
         out.push_str(text);
         out.push('"');
     } else {
-        // A string always becomes JSON.
+        // Encoding a string cannot fail.
         out.push_str(&serde_json::Value::from(text).to_string());
     }
 }
 
-/// Appends an id.
+/// Appends a request id.
 pub(crate) fn push_id(out: &mut String, id: &RequestId<'_>) {
     out.push_str(&id.encode(WireFormat::Any));
 }
 
-/// Appends parameters with what changes in them.
+/// Appends parameters with the changes.
 fn push_params(out: &mut String, params: Option<&Raw<'_>>, rewrite: Rewrite<'_>) {
     let Some(params) = params.filter(|params| params.is_object()) else {
         match params {
-            // What is no object has nothing that could change.
+            // Only objects have members that could change.
             Some(other) => out.push_str(other.as_str()),
             None => out.push_str("{}"),
         }
@@ -77,11 +77,11 @@ fn push_params(out: &mut String, params: Option<&Raw<'_>>, rewrite: Rewrite<'_>)
                 out.push_str(r#""sessionId":"#);
                 push_string(out, session);
             }
-            // What had nothing but the hub's own is as it was before that was added.
-            (META, _) if rewrite.drops_own && !rewrite.adds_meta() && is_own_alone(&value) => {
+            // Metadata that held only the hub's own keys is removed as a whole, as if it had never been added.
+            (META, _) if rewrite.drops_hub_meta && !rewrite.adds_meta() && is_hub_meta_only(&value) => {
                 has_meta = true;
             }
-            (META, _) if rewrite.adds_meta() || rewrite.drops_own => {
+            (META, _) if rewrite.adds_meta() || rewrite.drops_hub_meta => {
                 has_meta = true;
                 separate(out);
                 out.push_str(r#""_meta":"#);
@@ -103,8 +103,8 @@ fn push_params(out: &mut String, params: Option<&Raw<'_>>, rewrite: Rewrite<'_>)
     out.push('}');
 }
 
-/// Whether metadata has keys, and only those that only the hub understands.
-fn is_own_alone(meta: &Raw<'_>) -> bool {
+/// Returns whether metadata has keys, all of which are the hub's own.
+fn is_hub_meta_only(meta: &Raw<'_>) -> bool {
     let mut keys = meta.entries().map(|(key, _)| key).peekable();
     keys.peek().is_some() && keys.all(|key| is_hub_key(&key))
 }
@@ -136,7 +136,7 @@ fn push_meta(out: &mut String, meta: Option<&Raw<'_>>, rewrite: Rewrite<'_>) {
     }
     for (key, value) in meta.into_iter().flat_map(Raw::entries) {
         if [CURSOR.name(), REQUEST.name(), NATIVE.name()].contains(&&*key)
-            || (rewrite.drops_own && is_hub_key(&key))
+            || (rewrite.drops_hub_meta && is_hub_key(&key))
         {
             continue;
         }
@@ -150,12 +150,12 @@ fn push_meta(out: &mut String, meta: Option<&Raw<'_>>, rewrite: Rewrite<'_>) {
     out.push('}');
 }
 
-/// Returns the hub's session that a session belongs to as clients name it: itself, or that of a sub-agent.
+/// Returns the hub's session of a session id that clients use: the id itself, or the session of a sub-agent.
 pub(crate) fn root(session: &str) -> &str {
-    session.split_once(OF_SUBAGENT).map_or(session, |(root, _)| root)
+    session.split_once(SUBAGENT_SEPARATOR).map_or(session, |(root, _)| root)
 }
 
-/// A request or, without an id, a notification.
+/// Returns a request or, without an id, a notification.
 pub(crate) fn call(
     id: Option<&RequestId<'_>>,
     method: &str,
@@ -177,12 +177,12 @@ pub(crate) fn call(
     out
 }
 
-/// The outcome of a request: the member `result` or `error` of its answer.
+/// Outcome of a request: the member `result` or `error` of its response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The text of the result.
+    /// JSON text of the result.
     Result(String),
-    /// The text of the error.
+    /// JSON text of the error.
     Error(String),
 }
 
@@ -200,7 +200,7 @@ impl Outcome {
         Outcome::Error(error.encode(WireFormat::Any))
     }
 
-    /// The answer to a prompt, and how the work on it ended.
+    /// Returns the response to a prompt with the outcome of the turn added.
     pub(crate) fn of_turn(self, ended: Option<&str>) -> Self {
         let Outcome::Result(text) = &self else { return self };
         let Some(result) = Raw::parse(text.as_str()).ok().filter(Raw::is_object) else { return self };
@@ -214,7 +214,7 @@ impl Outcome {
         }
     }
 
-    /// Whether it is an error with this code.
+    /// Returns whether it is an error with this code.
     pub(crate) fn is_error_of(&self, code: i32) -> bool {
         let Outcome::Error(text) = self else { return false };
         let error = Raw::parse(text.as_str()).ok();
@@ -227,7 +227,7 @@ impl Outcome {
     }
 }
 
-/// The answer to a request.
+/// Returns the response to a request.
 pub(crate) fn answer(id: &RequestId<'_>, outcome: &Outcome) -> String {
     let (key, text) = match outcome {
         Outcome::Result(text) => ("result", text),
@@ -240,7 +240,7 @@ pub(crate) fn answer(id: &RequestId<'_>, outcome: &Outcome) -> String {
     out
 }
 
-/// Takes a request of ours back.
+/// Returns the notification that cancels a request of the hub.
 pub(crate) fn cancel(id: &RequestId<'_>) -> String {
     let mut out = String::from(r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"#);
     push_id(&mut out, id);
@@ -248,7 +248,7 @@ pub(crate) fn cancel(id: &RequestId<'_>) -> String {
     out
 }
 
-/// Whether an update is one of those that only clients of `session/attach` get, and in these words.
+/// Returns whether an update is a notice that only clients of `session/attach` get, and in the hub's own spelling.
 pub(crate) fn is_notice(text: &str) -> bool {
     let Ok(Message::Notification(notification)) = Message::decode(text, WireFormat::Any) else {
         return false;
@@ -261,7 +261,7 @@ pub(crate) fn is_notice(text: &str) -> bool {
     )
 }
 
-/// An update that the hub makes itself.
+/// Returns an update that the hub itself creates.
 pub(crate) fn update(session: &str, update: &str) -> String {
     let mut out = String::from(r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"#);
     push_string(&mut out, session);
@@ -269,12 +269,12 @@ pub(crate) fn update(session: &str, update: &str) -> String {
     out
 }
 
-/// An id as it stands in a message.
+/// Returns an id as JSON.
 pub(crate) fn id_text(id: &RequestId<'_>) -> String {
     id.encode(WireFormat::Any)
 }
 
-/// An object with some of its keys set to other values, which are JSON already.
+/// Returns an object with some members set to other values, which are JSON.
 pub(crate) fn merged(object: Option<&Raw<'_>>, set: &[(&str, &str)]) -> String {
     let mut out = String::from("{");
     let mut first = true;
@@ -298,30 +298,30 @@ pub(crate) fn merged(object: Option<&Raw<'_>>, set: &[(&str, &str)]) -> String {
     out
 }
 
-/// An object without one of its members.
+/// Returns an object without one of its members.
 pub(crate) fn without(object: &Raw<'_>, key: &str) -> String {
     let kept: Vec<_> = object.entries().filter(|(name, _)| **name != *key).collect();
     let kept: Vec<(&str, &str)> = kept.iter().map(|(name, value)| (&**name, value.as_str())).collect();
     merged(None, &kept)
 }
 
-/// A text as JSON.
+/// Returns a text as a JSON string.
 pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     push_string(&mut out, text);
     out
 }
 
-/// What a client has named, as it is told again in an error: the beginning, where it is longer than any name.
-pub(crate) fn named(text: &str) -> Cow<'_, str> {
+/// Truncates a value of a client that an error message repeats.
+pub(crate) fn truncated(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(NAMED) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
         None => text.into(),
     }
 }
 
-/// The agent's id of the session that a line prompts; `None` where it is something else than a prompt.
-pub(crate) fn prompted(line: &str) -> Option<String> {
+/// Returns the agent's id of the session that a line prompts; `None` if it is not a prompt.
+pub(crate) fn prompted_session(line: &str) -> Option<String> {
     if !line.contains("session/prompt") {
         return None;
     }
@@ -333,28 +333,28 @@ pub(crate) fn prompted(line: &str) -> Option<String> {
     }
 }
 
-/// A text among the parameters.
+/// Returns a string member of the parameters.
 pub(crate) fn text_of<'r>(params: Option<&'r Raw<'_>>, key: &str) -> Option<Text<'r>> {
     let value = params?.entries().find_map(|(name, value)| (&*name == key).then_some(value))?;
     let text = value.as_text()?.into_owned();
     Some(text.into())
 }
 
-/// A result without what only the hub understands.
-pub(crate) fn without_own(result: &Raw<'_>) -> String {
+/// Returns a result without the hub's own metadata.
+pub(crate) fn without_hub_meta(result: &Raw<'_>) -> String {
     match result.get(META).filter(|meta| meta.get(DECIDER.name()).is_some()) {
         None => result.as_str().to_owned(),
         Some(meta) => merged(Some(result), &[(META, &without(&meta, DECIDER.name()))]),
     }
 }
 
-/// Whether a request is about what the agent itself remembers.
-pub(crate) fn is_about_memory(params: Option<&Raw<'_>>) -> bool {
+/// Returns whether a request concerns the sessions that the agent itself has.
+pub(crate) fn is_about_agent_sessions(params: Option<&Raw<'_>>) -> bool {
     params.is_some_and(|params| REMEMBERED.is_set(params))
 }
 
-/// A key that an object, or the object in its `_meta`, has twice.
-pub(crate) fn duplicate(object: &Raw<'_>) -> Option<String> {
+/// Returns a key that occurs twice in an object or in its `_meta`.
+pub(crate) fn duplicate_key(object: &Raw<'_>) -> Option<String> {
     let first = |object: &Raw<'_>| {
         let mut seen = std::collections::HashSet::new();
         object.entries().map(|(key, _)| key.into_owned()).find(|key| !seen.insert(key.clone()))
@@ -362,41 +362,41 @@ pub(crate) fn duplicate(object: &Raw<'_>) -> Option<String> {
     first(object).or_else(|| first(&object.get(META)?))
 }
 
-/// A position in the log of a session, as clients see it.
+/// Returns the cursor after a record of a session.
 pub(crate) fn cursor(session: &str, sequence: u64) -> String {
     format!("{session}.{sequence}")
 }
 
-/// The cursor of a client that holds a part of a session: `SESSION.SEQUENCE` where it has seen everything up to a record,
-/// `SESSION.KEY-END` in the middle of a replay.
-pub(crate) fn cursor_of(session: &str, held: Held) -> String {
+/// Encodes a cursor: `SESSION.SEQUENCE` for a client that has everything up to a record, `SESSION.KEY-END` in the
+/// middle of a replay.
+pub(crate) fn format_cursor(session: &str, held: Cursor) -> String {
     match held.is_live() {
         true => cursor(session, held.key),
         false => format!("{session}.{}-{}", held.key, held.end),
     }
 }
 
-/// What a client holds that names a cursor; `None` where the cursor is of another session, or malformed.
-pub(crate) fn held(session: &str, cursor: &str) -> Option<Held> {
+/// Parses a cursor; `None` if it belongs to another session or is malformed.
+pub(crate) fn parse_cursor(session: &str, cursor: &str) -> Option<Cursor> {
     let position = cursor.strip_prefix(session)?.strip_prefix('.')?;
-    // Only what `cursor_of` writes is read: no sign, no leading zeros.
+    // Accepts exactly the output of `cursor_of`: no sign, no leading zeros.
     let number = |digits: &str| {
         let number: u64 = digits.parse().ok()?;
         (number.to_string() == digits && number < u64::MAX).then_some(number)
     };
     let held = match position.split_once('-') {
-        Some((key, end)) => Held { key: number(key)?, end: number(end)? },
-        None => Held::live(number(position)?),
+        Some((key, end)) => Cursor { key: number(key)?, end: number(end)? },
+        None => Cursor::live(number(position)?),
     };
-    (held.key < held.end && cursor_of(session, held) == cursor).then_some(held)
+    (held.key < held.end && format_cursor(session, held) == cursor).then_some(held)
 }
 
 #[cfg(test)]
 mod tests {
     use switchboard_acp::Raw;
 
-    use super::super::replay::Held;
-    use super::{NAMED, Rewrite, call, cursor, cursor_of, held, named};
+    use super::super::replay::Cursor;
+    use super::{NAMED, Rewrite, call, cursor, format_cursor, parse_cursor, truncated};
 
     #[test]
     fn only_what_must_changes() {
@@ -417,7 +417,7 @@ mod tests {
         let params =
             Raw::parse(r#"{"sessionId":"h","_meta":{"switchboard/operationId":"o","k":2},"prompt":[]}"#)
                 .unwrap();
-        let rewrite = Rewrite { session: Some("s"), drops_own: true, ..Rewrite::default() };
+        let rewrite = Rewrite { session: Some("s"), drops_hub_meta: true, ..Rewrite::default() };
         let line = call(Some(&3.into()), "session/prompt", Some(&params), rewrite);
         assert_eq!(
             line,
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn metadata_that_is_the_hubs_alone_leaves_nothing_behind() {
         let line = |params: &'static str| {
-            let rewrite = Rewrite { drops_own: true, ..Rewrite::default() };
+            let rewrite = Rewrite { drops_hub_meta: true, ..Rewrite::default() };
             call(None, "_x", Some(&Raw::parse(params).unwrap()), rewrite)
         };
         let expected = |params: &str| format!(r#"{{"jsonrpc":"2.0","method":"_x","params":{params}}}"#);
@@ -438,16 +438,16 @@ mod tests {
 
     #[test]
     fn a_name_is_told_again_as_far_as_names_go() {
-        assert_eq!(named("session"), "session");
+        assert_eq!(truncated("session"), "session");
         let long = "ä".repeat(NAMED + 1);
-        assert_eq!(named(&long), format!("{}…", "ä".repeat(NAMED)));
+        assert_eq!(truncated(&long), format!("{}…", "ä".repeat(NAMED)));
     }
 
     #[test]
     fn a_cursor_names_its_session_and_its_record() {
-        assert_eq!(held("h-1", &cursor("h-1", 12)), Some(Held { key: 12, end: 13 }));
-        let partly = Held { key: 3, end: 40 };
-        assert_eq!(held("h-1", &cursor_of("h-1", partly)), Some(partly));
+        assert_eq!(parse_cursor("h-1", &cursor("h-1", 12)), Some(Cursor { key: 12, end: 13 }));
+        let partly = Cursor { key: 3, end: 40 };
+        assert_eq!(parse_cursor("h-1", &format_cursor("h-1", partly)), Some(partly));
         for bad in [
             "h-1",
             "h-1.",
@@ -467,7 +467,7 @@ mod tests {
             "h-1.5-06",
             "h-1.1-3-5",
         ] {
-            assert_eq!(held("h-1", bad), None, "{bad}");
+            assert_eq!(parse_cursor("h-1", bad), None, "{bad}");
         }
     }
 

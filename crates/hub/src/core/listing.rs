@@ -1,5 +1,4 @@
-//! The sessions of the hub as `session/list` tells them. A session in which nothing was prompted is not listed: editors open
-//! one whenever they start.
+//! `session/list`. Sessions without a prompt are not listed, because editors open one whenever they start.
 
 use std::cmp::Reverse;
 
@@ -11,7 +10,7 @@ use super::lines::{self, Outcome};
 use super::requests::{ClientRequest, Refusal};
 use super::session::Session;
 
-/// How many sessions are listed at once.
+/// Maximum number of sessions in one page.
 const PAGE: usize = 100;
 
 impl Core {
@@ -26,9 +25,9 @@ impl Core {
         };
         let agent = client.is_agent_named.then(|| self.options.agents.get(client.agent)).flatten();
         let after = lines::text_of(params, "cursor");
-        let after = match after.as_deref().map(place) {
+        let after = match after.as_deref().map(position) {
             Some(None) => {
-                let message = "at /params/cursor: no cursor of this list; begin again without one".to_owned();
+                let message = "at /params/cursor: invalid cursor; start again without one".to_owned();
                 return Err((codes::INVALID_PARAMS, message, None));
             }
             after => after.flatten(),
@@ -36,9 +35,9 @@ impl Core {
         let mut sessions: Vec<_> = self
             .sessions
             .values()
-            .filter(|session| session.is_visible_to(&client.who))
-            .filter(|session| folder.as_ref().is_none_or(|folder| session.known.folder == *folder))
-            .filter(|session| agent.is_none_or(|agent| session.known.agent == *agent))
+            .filter(|session| session.is_visible_to(&client.identity))
+            .filter(|session| folder.as_ref().is_none_or(|folder| session.info.folder == *folder))
+            .filter(|session| agent.is_none_or(|agent| session.info.agent == *agent))
             .filter(|session| session.next > 0 && session.title().is_some())
             .filter(|session| after.is_none_or(|after| order(session) < after))
             .collect();
@@ -58,13 +57,14 @@ impl Core {
     }
 }
 
-/// The one that changed last is listed first.
+/// Returns the sort key: the session that changed last is listed first.
 fn order(session: &Session) -> (i64, &str) {
-    (session.known.changed, session.id())
+    (session.info.changed, session.id())
 }
 
-/// A cursor names a place in the order and no session, which may be elsewhere by now or gone.
-fn place(cursor: &str) -> Option<(i64, &str)> {
+/// Parses a page cursor. It contains a position in the order, not a session, which may have moved or been deleted by
+/// then.
+fn position(cursor: &str) -> Option<(i64, &str)> {
     let (changed, id) = cursor.split_once('.')?;
     Some((changed.parse().ok()?, id))
 }

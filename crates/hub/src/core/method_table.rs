@@ -1,26 +1,26 @@
-//! The methods of clients that the hub treats in its own way, with everything that differs between them.
+//! Table of the client methods that the hub handles itself, with all their properties.
 
 use switchboard_acp::extensions::{END_AGENT_METHOD, LOSS_METHOD};
 use switchboard_store::Role;
 
-/// The form in which a method is sent.
+/// Form in which a method is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Request,
     Notification,
 }
 
-/// The properties of a method.
+/// Properties of a method.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Method {
     name: &'static str,
-    /// The form it has; `None` where both are in use.
+    /// The form of the method; `None` if both are in use.
     form: Option<Form>,
-    /// The least role that may send it; `None` where that depends on whether it names a session.
+    /// The least role that may send it; `None` if that depends on whether it names a session.
     pub(super) role: Option<Role>,
-    /// Whether its parameters stay in the hub, so that they cannot hold options of an agent.
+    /// Whether its parameters are not forwarded, so that they cannot contain agent options.
     pub(super) ends_here: bool,
-    /// Whether it leads to records in a log, so that it needs one that can be written.
+    /// Whether it appends to a log, which must be writable then.
     pub(super) is_logged: bool,
 }
 
@@ -44,7 +44,7 @@ const METHODS: [Method; 14] = [
     row("session/resume", REQUEST, Some(Role::View), true, false),
     row("session/attach", REQUEST, Some(Role::View), true, false),
     row("session/detach", REQUEST, Some(Role::View), true, false),
-    // A notification in the draft; clients that send a request get a response.
+    // A notification in the draft. Clients that send a request get a response.
     row("stream/resume", None, Some(Role::View), true, false),
     row("$/cancel_request", NOTIFICATION, Some(Role::View), true, true),
     row(LOSS_METHOD, NOTIFICATION, Some(Role::View), true, true),
@@ -53,16 +53,16 @@ const METHODS: [Method; 14] = [
     row("session/close", REQUEST, None, true, true),
     row("session/delete", REQUEST, None, true, true),
     row(END_AGENT_METHOD, REQUEST, None, true, true),
-    // Older agents have it; no version's list of methods does.
+    // Older agents have this method, but neither protocol version lists it.
     row("session/set_model", REQUEST, None, false, true),
 ];
 
-/// The properties of every other method: the agent gets it.
+/// Properties of every other method: it is forwarded to the agent.
 const FORWARDED: Method = row("", None, None, false, true);
 
 impl Method {
-    /// Returns the properties of a message. A notification that is sent as a request is not what the hub knows by that name:
-    /// the agent gets it as any other request, so it needs the same role.
+    /// Returns the properties of a message. A known notification that is sent as a request is forwarded to the agent
+    /// like an unknown request, so it needs the same role.
     pub(super) fn of(name: &str, form: Form) -> Method {
         let is_it = |known: &&Method| known.name == name && known.form.is_none_or(|known| known == form);
         METHODS.iter().find(is_it).copied().unwrap_or(FORWARDED)

@@ -1,4 +1,4 @@
-//! What clients can ask for, method by method.
+//! Requests of clients, method by method.
 
 use std::sync::Arc;
 
@@ -11,18 +11,18 @@ use switchboard_acp::extensions::{
 use switchboard_acp::rpc::{RequestId, codes};
 use switchboard_store::{Channel, Role};
 
-use super::connection::{ATTACHMENTS, Connection, Start};
-use super::hosting::{Host, Purpose};
+use super::agent_process::{AgentProcess, PendingAgentRequest};
+use super::connection::{Connection, MAX_SUBSCRIPTIONS, Start};
 use super::lines::{self, Outcome};
-use super::memory::Memory;
-use super::requests::{ClientRequest, Named, Refusal, WAITING, client_mut};
+use super::requests::{ClientRequest, Refusal, TargetSession, WAITING, client_mut};
 use super::services::Services;
 use super::session::{Prompt, Session};
+use super::session_state::SessionState;
 use super::{ConnectionId, Core, Output, SessionId};
 
-/// Error of `session/attach`: something of it is not offered.
+/// Error code of `session/attach` for an unsupported parameter.
 const UNSUPPORTED: i32 = -32003;
-/// How many prompts of a session may wait.
+/// Maximum number of queued prompts of one session.
 const PROMPTS: usize = 256;
 
 impl Core {
@@ -33,7 +33,7 @@ impl Core {
         if number.is_none_or(|number| number < 2) {
             let data = json!({"requested": number, "supported": [1, 2]});
             let message =
-                "at /params/protocolVersion: the versions that are spoken here are 1 and 2".to_owned();
+                "at /params/protocolVersion: unsupported version; this hub supports 1 and 2".to_owned();
             return Err((codes::UNSUPPORTED_PROTOCOL_VERSION, message, Some(data)));
         }
         if let Some(info) = params.and_then(|params| params.get("info").map(Raw::into_owned)) {
@@ -51,13 +51,13 @@ impl Core {
         let can = |mode: &str| {
             elicitation.as_ref().is_some_and(|known| known.get(mode).is_some_and(|mode| mode.is_object()))
         };
-        client.is_told_of_turns = params.is_some_and(|params| REPORTS_TURNS.is_set(params));
+        client.wants_turn_end = params.is_some_and(|params| REPORTS_TURNS.is_set(params));
         (client.can_show_forms, client.can_open_addresses) = (can("form"), can("url"));
         let agent = client.agent;
         let Some(description) = self.descriptions.get(agent).cloned().flatten() else {
-            // The agent must say first what it can do; then there is a description.
-            if self.ready_host(agent, connection, line).is_some() {
-                let message = "the agent has not said what it can do".to_owned();
+            // The agent must complete its handshake first, which provides the description.
+            if self.ready_agent(agent, connection, line).is_some() {
+                let message = "the agent has not reported its capabilities".to_owned();
                 return Err((codes::INTERNAL_ERROR, message, None));
             }
             return Ok(());
@@ -65,9 +65,10 @@ impl Core {
         client_mut(self, connection, |client| client.is_initialized = true);
         let answer = super::capabilities::of_hub(&description);
         self.reply(connection, id, Outcome::Result(answer), None);
-        let may_hear = self.connections.get(&connection).is_some_and(Connection::may_hear_agent);
-        let host = self.host_of(agent).filter(|_| may_hear).and_then(|host| self.hosts.get(&host));
-        for line in host.map(Host::announcements).unwrap_or_default() {
+        let may_hear = self.connections.get(&connection).is_some_and(Connection::receives_broadcasts);
+        let process =
+            self.process_of(agent).filter(|_| may_hear).and_then(|process| self.processes.get(&process));
+        for line in process.map(AgentProcess::broadcasts).unwrap_or_default() {
             self.send(connection, line, None);
         }
         Ok(())
@@ -79,69 +80,70 @@ impl Core {
         let (folder, params) = self.folders(params)?;
         let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else { return Ok(()) };
         self.may_attach(connection, None)?;
-        if let Some(host) = self.ready_host_for(agent, connection, line) {
-            self.open_session(host, folder, &params, (connection, id.clone()));
+        if let Some(process) = self.ready_agent_for(agent, connection, line) {
+            self.open_session(process, folder, &params, (connection, id.clone()));
         }
         Ok(())
     }
 
-    /// Takes a session that only the agent remembers into the hub, with its history.
+    /// Adopts a session that only the agent has, with its history.
     pub(super) fn adopt(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
         self.may_begin()?;
         let (folder, resolved) = self.folders(params)?;
         let Some(name) = lines::text_of(params, "sessionId") else {
-            let message = "at /params/sessionId: the id of a session is missing".to_owned();
+            let message = "at /params/sessionId: missing session id".to_owned();
             return Err((codes::INVALID_PARAMS, message, None));
         };
         let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else { return Ok(()) };
         self.may_attach(connection, None)?;
         let agent_name = self.options.agents.get(agent);
-        let is_same = |session: &&Session| {
-            Some(&session.known.agent) == agent_name && session.agent_session_known() == Some(&*name)
+        let constant_time_eq = |session: &&Session| {
+            Some(&session.info.agent) == agent_name && session.agent_session_known() == Some(&*name)
         };
-        if let Some(known) = self.sessions.values().find(is_same) {
-            let message = format!("the hub has this session already, as {}", known.id());
+        if let Some(known) = self.sessions.values().find(constant_time_eq) {
+            let message = format!("the hub already has this session, as {}", known.id());
             return Err((codes::INVALID_PARAMS, message, Some(json!({"sessionId": &**known.id()}))));
         }
-        if let Some(host) = self.ready_host_for(agent, connection, line) {
+        if let Some(process) = self.ready_agent_for(agent, connection, line) {
             let client = (connection, id.clone());
-            self.adopt_session(host, folder, name.into_owned(), &resolved, client);
+            self.adopt_session(process, folder, name.into_owned(), &resolved, client);
         }
         Ok(())
     }
 
-    /// Asks the agent about what it remembers itself.
-    pub(super) fn ask_memory(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
+    /// Forwards a request about the sessions that the agent itself has.
+    pub(super) fn query_agent_sessions(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, method, params, line } = request;
-        // `session/unarchive` gets here with a session that the hub does not have, too.
-        self.needs(connection, Role::Admin)?;
+        // `session/unarchive` also gets here, with a session that the hub does not have.
+        self.require_role(connection, Role::Admin)?;
         self.may_begin()?;
         if !matches!(method, "session/list" | "session/unarchive") {
-            let message = format!("{method} cannot be asked of an agent's own memory");
+            let message = format!("{method} is not supported for the agent's own sessions");
             return Err((codes::INVALID_PARAMS, message, None));
         }
         let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else { return Ok(()) };
-        if let Some(host) = self.ready_host(agent, connection, line) {
-            let purpose = Purpose::Remembered { client: (connection, id.clone()) };
-            self.send_request(host, None, method, params, None, purpose)?;
+        if let Some(process) = self.ready_agent(agent, connection, line) {
+            let purpose = PendingAgentRequest::AgentSessions { client: (connection, id.clone()) };
+            self.send_request(process, None, method, params, None, purpose)?;
         }
         Ok(())
     }
 
     pub(super) fn may_begin(&self) -> Result<(), Refusal> {
         if self.ending {
-            return Err((codes::INTERNAL_ERROR, "the hub is being ended".to_owned(), None));
+            return Err((codes::INTERNAL_ERROR, "the hub is shutting down".to_owned(), None));
         }
         Ok(())
     }
 
     pub(super) fn may_attach(&self, connection: ConnectionId, id: Option<&SessionId>) -> Result<(), Refusal> {
         let Some(client) = self.connections.get(&connection) else { return Ok(()) };
-        let is_attached = id.is_some_and(|id| client.attachments.contains_key(id));
-        if client.attachments.len() >= ATTACHMENTS && !is_attached {
-            let message =
-                format!("a connection looks at {ATTACHMENTS} sessions at most; detach from one first");
+        let is_attached = id.is_some_and(|id| client.subscriptions.contains_key(id));
+        if client.subscriptions.len() >= MAX_SUBSCRIPTIONS && !is_attached {
+            let message = format!(
+                "a connection can be attached to at most {MAX_SUBSCRIPTIONS} sessions; detach from one first"
+            );
             return Err((codes::INTERNAL_ERROR, message, None));
         }
         Ok(())
@@ -149,37 +151,40 @@ impl Core {
 
     pub(super) fn resume(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        let session =
-            self.named(connection, params)?.root("a sub-agent is seen in the session that started it")?;
+        let session = self
+            .target_session(connection, params)?
+            .root("cannot attach to a sub-agent; attach to the session that started it")?;
         self.may_attach(connection, Some(&session))?;
         self.same_folder(&session, params)?;
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
         }
         let Some(known) = self.sessions.get(&session) else { return Ok(()) };
-        let start = match params
-            .map(|params| (CURSOR.of(params), params.get("replayFrom")))
-            .unwrap_or_default()
-        {
-            (Some(cursor), _) => match lines::held(&session, &cursor).filter(|held| held.end <= known.next) {
-                Some(held) => Start::After(held),
-                None => {
-                    let cursor = lines::named(&cursor);
-                    let message = format!("{cursor} is no place in {session}; resume with replayFrom");
-                    let data = json!({"cursor": cursor, "reason": "unknown_cursor"});
-                    return Err((codes::INVALID_PARAMS, message, Some(data)));
+        let start =
+            match params.map(|params| (CURSOR.of(params), params.get("replayFrom"))).unwrap_or_default() {
+                (Some(cursor), _) => match lines::parse_cursor(&session, &cursor)
+                    .filter(|held| held.end <= known.next)
+                {
+                    Some(held) => Start::After(held),
+                    None => {
+                        let cursor = lines::truncated(&cursor);
+                        let message =
+                            format!("unknown cursor {cursor} for session {session}; resume with replayFrom");
+                        let data = json!({"cursor": cursor, "reason": "unknown_cursor"});
+                        return Err((codes::INVALID_PARAMS, message, Some(data)));
+                    }
+                },
+                (None, Some(from)) if from.is_object() => {
+                    let kind =
+                        from.get("type").and_then(|kind| kind.as_text().map(std::borrow::Cow::into_owned));
+                    if kind.as_deref() != Some("start") {
+                        let message = "at /params/replayFrom: expected {\"type\": \"start\"}".to_owned();
+                        return Err((codes::INVALID_PARAMS, message, None));
+                    }
+                    Start::Beginning
                 }
-            },
-            (None, Some(from)) if from.is_object() => {
-                let kind = from.get("type").and_then(|kind| kind.as_text().map(std::borrow::Cow::into_owned));
-                if kind.as_deref() != Some("start") {
-                    let message = "at /params/replayFrom: expected {\"type\": \"start\"}".to_owned();
-                    return Err((codes::INVALID_PARAMS, message, None));
-                }
-                Start::Beginning
-            }
-            _ => Start::Now,
-        };
+                _ => Start::Now,
+            };
         let answer = Outcome::Result(known.opened_result());
         self.attach(connection, &session, start, Some((id.clone(), answer)));
         Ok(())
@@ -187,29 +192,31 @@ impl Core {
 
     pub(super) fn same_folder(&self, id: &SessionId, params: Option<&Raw<'_>>) -> Result<(), Refusal> {
         let Some(session) = self.sessions.get(id) else { return Ok(()) };
-        // The folder of another hub's session need not be here.
-        if !session.is_ours && lines::text_of(params, "cwd").as_deref() == Some(&*session.known.folder) {
+        // The folder of another hub's session need not exist on this machine.
+        if !session.is_owned && lines::text_of(params, "cwd").as_deref() == Some(&*session.info.folder) {
             return Ok(());
         }
         let folder = self.folder(params)?;
-        if session.known.folder != folder {
-            let message = format!("at /params/cwd: the session works in {}", session.known.folder);
-            return Err((codes::INVALID_PARAMS, message, Some(json!({"cwd": session.known.folder}))));
+        if session.info.folder != folder {
+            let message =
+                format!("at /params/cwd: the working folder of the session is {}", session.info.folder);
+            return Err((codes::INVALID_PARAMS, message, Some(json!({"cwd": session.info.folder}))));
         }
         Ok(())
     }
 
     pub(super) fn attach_request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        let session =
-            self.named(connection, params)?.root("a sub-agent is seen in the session that started it")?;
+        let session = self
+            .target_session(connection, params)?
+            .root("cannot attach to a sub-agent; attach to the session that started it")?;
         self.may_attach(connection, Some(&session))?;
         let policy = lines::text_of(params, "historyPolicy");
         let policy = policy.as_deref().unwrap_or("full").to_owned();
         if !matches!(&*policy, "full" | "pending_only" | "none" | "after_message") {
-            let policy = lines::named(&policy);
+            let policy = lines::truncated(&policy);
             let message = format!(
-                "at /params/historyPolicy: {policy} is not offered; full, after_message, pending_only and none are"
+                "at /params/historyPolicy: {policy} is not supported; use full, after_message, pending_only or none"
             );
             return Err((UNSUPPORTED, message, None));
         }
@@ -217,16 +224,16 @@ impl Core {
             return Ok(());
         }
         let start = match &*policy {
-            "after_message" => return self.seek(connection, id, &session, params),
+            "after_message" => return self.find_message(connection, id, &session, params),
             "full" => Start::Beginning,
             _ => Start::Now,
         };
-        self.attach_by_policy(connection, id, &session, start, &policy);
+        self.attach_with_history(connection, id, &session, start, &policy);
         Ok(())
     }
 
-    /// Lets a client look at a session that knows how several do.
-    pub(super) fn attach_by_policy(
+    /// Attaches a client with a history policy of `session/attach`.
+    pub(super) fn attach_with_history(
         &mut self,
         connection: ConnectionId,
         id: &RequestId<'static>,
@@ -235,8 +242,9 @@ impl Core {
         policy: &str,
     ) {
         let Some(known) = self.sessions.get(session) else { return };
-        let others = known.attached.iter().chain([&connection]).collect::<std::collections::BTreeSet<_>>();
-        let clients: Vec<serde_json::Value> = others
+        let cluster =
+            known.subscribers.iter().chain([&connection]).collect::<std::collections::BTreeSet<_>>();
+        let clients: Vec<serde_json::Value> = cluster
             .into_iter()
             .filter_map(|id| self.connections.get(id).map(|client| (id, client)))
             .map(|(id, client)| {
@@ -249,15 +257,15 @@ impl Core {
         });
         self.attach(connection, session, start, Some((id.clone(), Outcome::Result(result.to_string()))));
         client_mut(self, connection, |client| {
-            if let Some(attachment) = client.attachments.get_mut(session) {
-                attachment.knows_notices = true;
+            if let Some(subscription) = client.subscriptions.get_mut(session) {
+                subscription.wants_notices = true;
             }
         });
     }
 
     pub(super) fn detach_request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, .. } = request;
-        let Named { session, .. } = self.named(connection, params)?;
+        let TargetSession { session, .. } = self.target_session(connection, params)?;
         self.detach(connection, &session);
         let result = json!({"sessionId": &*session, "status": "detached"});
         self.reply(connection, id, Outcome::Result(result.to_string()), None);
@@ -267,47 +275,51 @@ impl Core {
     pub(super) fn prompt(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
         self.may_begin()?;
-        let session = self.named(connection, params)?.root("a sub-agent takes no prompts")?;
+        let session = self
+            .target_session(connection, params)?
+            .root("cannot prompt a sub-agent; prompt the session that started it")?;
         self.may_attach(connection, Some(&session))?;
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
         }
-        if !self.is_ours(&session) {
-            self.look_on(connection, &session);
+        if !self.is_owner(&session) {
+            self.attach_prompter(connection, &session);
             self.ask_at_prompt(connection, &session);
-            return self.elsewhere(&session, connection, line);
+            return self.forward_to_owner(&session, connection, line);
         }
         let operation = params.and_then(|params| OPERATION_ID.of(params));
         if let Some(operation) = &operation
-            && self.is_repeated(connection, id, &session, operation)
+            && self.is_duplicate(connection, id, &session, operation)
         {
             return Ok(());
         }
         let Some(known) = self.sessions.get_mut(&session) else { return Ok(()) };
         if known.prompts.len() >= PROMPTS {
-            let message = format!("{PROMPTS} prompts wait in this session already");
+            let message =
+                format!("{PROMPTS} prompts are already queued in this session; wait for a turn to end");
             return Err((codes::INTERNAL_ERROR, message, None));
         }
         let params = params.map_or_else(|| Raw::from(json!({})), Raw::to_shared);
-        let is_held = known.memory.as_ref().is_some_and(Memory::is_busy);
+        let is_held = known.state.as_ref().is_some_and(SessionState::is_busy);
         known.prompts.push_back(Prompt { connection, id: id.clone(), params, operation, redeliveries: 0 });
-        self.states += u64::from(is_held);
-        self.look_on(connection, &session);
+        self.summary_version += u64::from(is_held);
+        self.attach_prompter(connection, &session);
         self.ask_at_prompt(connection, &session);
-        self.run_next(&session);
+        self.run_next_prompt(&session);
         Ok(())
     }
 
-    /// Whoever prompts wants to see what comes of it.
-    fn look_on(&mut self, connection: ConnectionId, session: &SessionId) {
+    /// Attaches the client that prompts, so that it gets the updates of the turn.
+    fn attach_prompter(&mut self, connection: ConnectionId, session: &SessionId) {
         let Some(client) = self.connections.get(&connection) else { return };
-        if !client.attachments.contains_key(session) {
+        if !client.subscriptions.contains_key(session) {
             self.attach(connection, session, Start::Now, None);
         }
     }
 
-    /// Whether a prompt is one that came before: it runs once.
-    pub(super) fn is_repeated(
+    /// Returns whether a prompt is a duplicate of an earlier one with the same idempotency key. A prompt runs once,
+    /// however often it is sent.
+    pub(super) fn is_duplicate(
         &mut self,
         connection: ConnectionId,
         id: &RequestId<'static>,
@@ -315,14 +327,14 @@ impl Core {
         operation: &str,
     ) -> bool {
         let Some(known) = self.sessions.get_mut(session) else { return false };
-        let is_same = |name: &Option<String>| name.as_deref() == Some(operation);
-        if let Some(prompt) = known.prompts.iter_mut().find(|prompt| is_same(&prompt.operation)) {
+        let constant_time_eq = |name: &Option<String>| name.as_deref() == Some(operation);
+        if let Some(prompt) = known.prompts.iter_mut().find(|prompt| constant_time_eq(&prompt.operation)) {
             let before = std::mem::replace(&mut prompt.connection, connection);
             let before = (before, std::mem::replace(&mut prompt.id, id.clone()));
             self.supersede(&before);
             return true;
         }
-        match known.memory.as_ref().and_then(|memory| memory.operation(operation)).cloned() {
+        match known.state.as_ref().and_then(|state| state.operation(operation)).cloned() {
             None => false,
             Some(known) => {
                 match known.outcome {
@@ -330,8 +342,8 @@ impl Core {
                         let outcome = self.of_turn(connection, outcome, known.ended.as_deref());
                         self.reply(connection, id, outcome, None);
                     }
-                    // It is at work: who asked last gets the answer.
-                    None => self.redirect(session, operation, (connection, id.clone())),
+                    // The prompt is running: the client that sent it last gets the response.
+                    None => self.reassign_prompt(session, operation, (connection, id.clone())),
                 }
                 true
             }
@@ -340,9 +352,11 @@ impl Core {
 
     pub(super) fn close(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        let session = self.named(connection, params)?.root("a sub-agent is not closed by itself")?;
-        if !self.is_ours(&session) {
-            return self.elsewhere(&session, connection, line);
+        let session = self
+            .target_session(connection, params)?
+            .root("cannot close a sub-agent; close the session that started it")?;
+        if !self.is_owner(&session) {
+            return self.forward_to_owner(&session, connection, line);
         }
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
@@ -352,121 +366,121 @@ impl Core {
         Ok(())
     }
 
-    /// Ends a session for all.
+    /// Closes a session for all clients.
     pub(super) fn end_session(&mut self, connection: ConnectionId, session: &SessionId) {
         let by = self.author(connection);
         self.cancel_prompts(session);
         self.cancel_questions(session, &by);
         let Some(known) = self.sessions.get(session) else { return };
-        let (host, agent_session) = (known.host, known.agent_session().map(str::to_owned));
-        let is_busy = known.memory.as_ref().is_some_and(Memory::is_busy);
-        self.note(session, &HubRecord::Closed(ActRecord::new().by(by)));
-        if let (Some(host), Some(agent_session)) = (host, &agent_session) {
-            self.tell_host(
-                host,
+        let (process, agent_session) = (known.process, known.agent_session().map(str::to_owned));
+        let is_busy = known.state.as_ref().is_some_and(SessionState::is_busy);
+        self.append_hub_record(session, &HubRecord::Closed(ActRecord::new().by(by)));
+        if let (Some(process), Some(agent_session)) = (process, &agent_session) {
+            self.send_hub_request(
+                process,
                 session,
                 "session/close",
                 &json!({"sessionId": agent_session}),
-                Purpose::Close,
+                PendingAgentRequest::Close,
             );
-            self.leave(host, session);
-            self.leave_unresponsive(host, session, agent_session);
+            self.release_process(process, session);
+            self.leave_unresponsive(process, session, agent_session);
         }
         if let (true, Some(agent_session)) = (is_busy, agent_session) {
             let update = r#"{"sessionUpdate":"state_update","state":"idle","stopReason":"cancelled"}"#;
             let _ = self.append(session, Channel::ToClient, lines::update(&agent_session, update));
         }
         let Some(known) = self.sessions.get_mut(session) else { return };
-        known.host = None;
-        known.is_waking = false;
+        known.process = None;
+        known.is_resuming = false;
         known.cancelled_at = None;
         known.is_unresponsive = false;
-        self.states += 1;
+        self.summary_version += 1;
         let Some(known) = self.sessions.get(session) else { return };
-        let attached: Vec<ConnectionId> = known.attached.iter().copied().collect();
+        let attached: Vec<ConnectionId> = known.subscribers.iter().copied().collect();
         for connection in attached {
-            self.leave_when_seen(connection, session);
+            self.detach_when_delivered(connection, session);
         }
-        self.output.push_back(Output::Rest { session: Arc::clone(session) });
+        self.output.push_back(Output::CloseLog { session: Arc::clone(session) });
     }
 
     pub(super) fn delete(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        let named = self.named(connection, params);
-        let session =
-            match named.and_then(|named| named.root("a sub-agent goes with the session that started it")) {
-                Ok(session) => session,
-                // What is not there is deleted.
-                Err((codes::RESOURCE_NOT_FOUND, ..)) => {
-                    self.reply(connection, id, Outcome::Result("{}".to_owned()), None);
-                    return Ok(());
-                }
-                Err(refusal) => return Err(refusal),
-            };
+        let named = self.target_session(connection, params);
+        let session = match named
+            .and_then(|named| named.root("cannot delete a sub-agent; delete the session that started it"))
+        {
+            Ok(session) => session,
+            // Deleting a session that does not exist succeeds.
+            Err((codes::RESOURCE_NOT_FOUND, ..)) => {
+                self.reply(connection, id, Outcome::Result("{}".to_owned()), None);
+                return Ok(());
+            }
+            Err(refusal) => return Err(refusal),
+        };
         self.may_delete(connection, &session)?;
-        if !self.is_ours(&session) {
-            return self.elsewhere(&session, connection, line);
+        if !self.is_owner(&session) {
+            return self.forward_to_owner(&session, connection, line);
         }
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
         }
         let known = self.sessions.get(&session);
-        let (host, agent_session) =
-            known.map_or((None, None), |known| (known.host, known.agent_session().map(str::to_owned)));
+        let (process, agent_session) =
+            known.map_or((None, None), |known| (known.process, known.agent_session().map(str::to_owned)));
         self.end_session(connection, &session);
-        if let (Some(host), Some(agent_session)) = (host, agent_session) {
-            self.tell_host(
-                host,
+        if let (Some(process), Some(agent_session)) = (process, agent_session) {
+            self.send_hub_request(
+                process,
                 &session,
                 "session/delete",
                 &json!({"sessionId": agent_session}),
-                Purpose::Close,
+                PendingAgentRequest::Close,
             );
         }
         self.reply(connection, id, Outcome::Result("{}".to_owned()), None);
-        self.forget(&session);
+        self.discard_session(&session);
         Ok(())
     }
 
-    /// Checks that a client may delete a session: one that is only shared with it stays.
+    /// Checks that a client may delete a session. A session that is only shared with it may not be deleted.
     fn may_delete(&self, connection: ConnectionId, session: &SessionId) -> Result<(), Refusal> {
         let (Some(client), Some(known)) = (self.connections.get(&connection), self.sessions.get(session))
         else {
             return Ok(());
         };
-        // What another hub passed on was checked there, where the token and its shares are.
-        if client.guest.is_some() || client.who.role >= Role::Admin || known.is_started_by(&client.who) {
+        // A forwarded request was checked by the hub of the client, which has the token and its shares.
+        if client.forwarded_key.is_some()
+            || client.identity.role >= Role::Admin
+            || known.is_started_by(&client.identity)
+        {
             return Ok(());
         }
-        let role = client.who.role.to_string();
+        let role = client.identity.role.to_string();
         let message =
-            format!("a token with the role {role} may delete the sessions that it started, and no others");
+            format!("the role {role} of this token allows it to delete only the sessions that it started");
         Err((super::FORBIDDEN, message, Some(json!({"role": role, "needs": Role::Admin.to_string()}))))
     }
 
-    /// Gives a session another name. An agent that keeps none leaves that to the log.
+    /// Renames a session. If the agent keeps no titles, the title is recorded in the log.
     pub(super) fn set_title(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        let Named { session, child } = self.named(connection, params)?;
-        if !self.is_ours(&session) {
-            return self.elsewhere(&session, connection, line);
+        let TargetSession { session, child } = self.target_session(connection, params)?;
+        if !self.is_owner(&session) {
+            return self.forward_to_owner(&session, connection, line);
         }
         if child.is_some() || self.agent_keeps_titles(&session) {
             return self.forward(request);
         }
         let title = lines::text_of(params, "title").unwrap_or_default().trim().to_owned();
         if title.is_empty() {
-            return Err((
-                codes::INVALID_PARAMS,
-                "a session needs a title that says something".to_owned(),
-                None,
-            ));
+            return Err((codes::INVALID_PARAMS, "the title must not be empty".to_owned(), None));
         }
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
         }
         let Some(own) = self.sessions.get(&session).and_then(Session::agent_session_known) else {
-            let message = "the agent has not opened this session yet".to_owned();
+            let message = "the agent has not opened this session yet; send a prompt first".to_owned();
             return Err((codes::INTERNAL_ERROR, message, None));
         };
         let update = json!({"sessionUpdate": "session_info_update", "title": title}).to_string();
@@ -476,70 +490,70 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the agent of a session says that it gives sessions names itself.
+    /// Returns whether the agent of a session keeps titles itself.
     fn agent_keeps_titles(&self, session: &SessionId) -> bool {
-        let agent = self.sessions.get(session).map(|session| &session.known.agent);
-        let place = self.options.agents.iter().position(|known| Some(known) == agent);
-        let description = place.and_then(|place| self.descriptions.get(place)?.as_deref());
+        let agent = self.sessions.get(session).map(|session| &session.info.agent);
+        let offset = self.options.agents.iter().position(|known| Some(known) == agent);
+        let description = offset.and_then(|offset| self.descriptions.get(offset)?.as_deref());
         description.is_some_and(super::capabilities::has_titles)
     }
 
-    /// Everything else goes to the agent.
+    /// Forwards any other request to the agent.
     pub(super) fn forward(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, method, params, line } = request;
         self.may_begin()?;
-        // Whatever it is: no agent is to be led out of the folders in which sessions may work.
+        // Independent of the method: an agent must not get folders outside those in which sessions may work.
         self.more_folders(params)?;
         let client = (connection, id.clone());
         if lines::text_of(params, "sessionId").is_none() {
             let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else {
                 return Ok(());
             };
-            if let Some(host) = self.ready_host(agent, connection, line) {
-                let purpose = Purpose::Forwarded { session: None, client };
-                self.send_request(host, None, method, params, None, purpose)?;
+            if let Some(process) = self.ready_agent(agent, connection, line) {
+                let purpose = PendingAgentRequest::Forwarded { session: None, client };
+                self.send_request(process, None, method, params, None, purpose)?;
             }
             return Ok(());
         }
-        let Named { session, child } = self.named(connection, params)?;
+        let TargetSession { session, child } = self.target_session(connection, params)?;
         let mut resolved = None;
         if method == "session/fork" {
             self.may_attach(connection, None)?;
             self.same_folder(&session, params)?;
-            if self.is_ours(&session) {
+            if self.is_owner(&session) {
                 resolved = Some(self.folders(params)?.1);
             }
         }
         let params = resolved.as_ref().or(params);
-        if !self.is_ours(&session) {
-            return self.elsewhere(&session, connection, line);
+        if !self.is_owner(&session) {
+            return self.forward_to_owner(&session, connection, line);
         }
         if !self.is_loaded(&session, connection, line)? {
             return Ok(());
         }
-        if !self.awake(&session) {
+        if !self.ensure_agent(&session) {
             if let Some(known) = self.sessions.get_mut(&session)
-                && (known.is_waking || known.host.is_some() || known.parked.is_some())
+                && (known.is_resuming || known.process.is_some() || known.parked.is_some())
                 && known.waiting.len() < WAITING
             {
                 known.waiting.push_back((connection, Arc::clone(line)));
             } else {
-                let message = "this session has no agent that could do this".to_owned();
+                let message = "this session has no running agent".to_owned();
                 return Err((codes::INTERNAL_ERROR, message, None));
             }
             return Ok(());
         }
         let Some(known) = self.sessions.get(&session) else { return Ok(()) };
-        let (Some(host), Some(own)) = (known.host, known.agent_session().map(str::to_owned)) else {
+        let (Some(process), Some(own)) = (known.process, known.agent_session().map(str::to_owned)) else {
             return Ok(());
         };
         let name = child.unwrap_or(own);
         let purpose = match (method, params) {
             ("session/fork", Some(params)) => {
-                Purpose::Fork { params: params.to_shared(), of: Arc::clone(&session), client }
+                PendingAgentRequest::Fork { params: params.to_shared(), of: Arc::clone(&session), client }
             }
-            _ => Purpose::Forwarded { session: Some(Arc::clone(&session)), client },
+            _ => PendingAgentRequest::Forwarded { session: Some(Arc::clone(&session)), client },
         };
-        self.send_request(host, Some(&session), method, params, Some(&name), purpose)
+        self.send_request(process, Some(&session), method, params, Some(&name), purpose)
     }
 }

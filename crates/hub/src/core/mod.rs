@@ -1,39 +1,37 @@
-//! The part that decides: who gets what, who may answer, what is a retry. It does nothing itself: it is told what
-//! happened and says what is to be done, in order. It has no clock and no random numbers, so that every order of events can
-//! be tried.
+//! Routing, authorization and deduplication for hub sessions, as a pure state machine: events in, ordered outputs out.
+//! No I/O, clock or randomness, so tests can explore every interleaving.
 //!
-//! Whoever drives it keeps one promise: nothing that [`Output`] says after an [`Output::Append`] is done before that record
-//! is safe in the log.
+//! The driver must not perform any [`Output`] that follows an [`Output::Append`] until that record is durable.
 
 mod agent_lines;
+mod agent_process;
 mod authorization;
 mod capabilities;
 mod connection;
 mod delivery;
-mod direct;
+mod direct_questions;
 mod dormancy;
-mod hosting;
+mod forwarding;
+mod lifecycle;
 pub(crate) mod lines;
 mod listing;
 pub(crate) mod losses;
-pub(crate) mod memory;
+pub(crate) mod message_lookup;
 mod method_table;
 mod methods;
 pub(crate) mod native;
 mod notices;
 mod notifications;
-mod opening;
-mod passing;
+mod ownership;
 mod questions;
 mod redelivery;
 pub(crate) mod replay;
 mod requests;
-pub(crate) mod seeking;
 pub(crate) mod services;
 mod session;
-mod sharing;
+pub(crate) mod session_state;
 #[cfg(test)]
-// Tests hand `json!` values to small functions; a reference there would only be noise.
+// Tests pass `json!` values to small helpers; references would only add noise.
 #[allow(
     clippy::cloned_ref_to_slice_refs,
     clippy::needless_pass_by_value,
@@ -54,296 +52,302 @@ use switchboard_acp::{Raw, Side};
 use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;
 
-use crate::judge::Judge;
+use crate::policy::Policy;
+pub use agent_process::NO_HANDSHAKE;
+use agent_process::{AgentProcess, Description};
 pub(crate) use capabilities::RESUMABLE;
 use connection::Connection;
-pub(crate) use delivery::NoSuchPlace;
-pub use hosting::NO_HANDSHAKE;
-use hosting::{Description, Host};
+pub(crate) use delivery::ResumeError;
 use lines::Outcome;
-pub(crate) use memory::Memory;
+pub use ownership::HubInfo;
+pub(crate) use ownership::Ownership;
 use session::Session;
-pub use sharing::HubAbout;
-pub(crate) use sharing::Owned;
+pub(crate) use session_state::SessionState;
 
-/// A client's connection.
+/// Id of a client connection.
 pub(crate) type ConnectionId = u64;
-/// An agent's process.
-pub(crate) type HostId = u64;
-/// A session's id, which is that of its log.
+/// Id of an agent process.
+pub(crate) type AgentId = u64;
+/// Id of a session, which is also that of its log.
 pub(crate) type SessionId = Arc<str>;
 
-/// How many logs are read at a time after the hub was cut off.
+/// Maximum number of logs that are read at a time when the hub recovers after a crash.
 const RECOVERIES: usize = 4;
 
-/// Error: the role of a token does not allow it.
+/// Error code: the role of the token does not allow the action.
 pub(crate) const FORBIDDEN: i32 = -32004;
 
-/// Who is at the other end of a connection.
+/// Identity of a client: its token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The name of the token.
+    /// Name of the token.
     pub name: Arc<str>,
-    /// What it may do.
+    /// Role of the token.
     pub role: Role,
-    /// Whether it sees every session, and not only those that are shared with it.
+    /// Whether the token sees every session, not only those shared with it.
     pub all: bool,
     /// Creation time of the token in Unix milliseconds. Distinguishes tokens that reuse a revoked token's name.
     pub made: i64,
 }
 
 impl Identity {
-    /// Whether it sees every session.
+    /// Returns whether the client sees every session.
     pub fn sees_all(&self) -> bool {
         self.all || self.role >= Role::Admin
     }
 
-    /// Names the token among all that there were.
+    /// Returns a key that is unique among all tokens, including revoked ones.
     fn key(&self) -> Arc<str> {
         format!("{} {}", self.made, self.name).into()
     }
 }
 
-/// A session of the log.
+/// Metadata of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct SessionInfo {
     pub(crate) id: SessionId,
-    /// The agent's name.
+    /// Name of the agent.
     pub(crate) agent: String,
-    /// The agent's own id of it, as far as it was written down.
+    /// The agent's id of the session, if it is recorded.
     pub(crate) agent_session: String,
     pub(crate) owner: String,
     pub(crate) folder: String,
     pub(crate) title: Option<String>,
-    /// In milliseconds since 1970.
+    /// Time of the last change in Unix milliseconds.
     pub(crate) changed: i64,
-    /// How many records its log has.
+    /// Number of records in the log.
     pub(crate) length: u64,
 }
 
-/// A record as it is read back from the log.
+/// A record read from the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct LogRecord {
     pub(crate) sequence: u64,
     pub(crate) channel: Channel,
     pub(crate) text: Arc<str>,
 }
 
-/// What a client is sent.
+/// A line to a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ToClient {
     pub(crate) text: SharedText,
-    /// The session whose stream it belongs to, for transports that have one for each.
+    /// The session on whose stream it is sent, for transports with one stream per session.
     pub(crate) stream: Option<SessionId>,
-    /// Its place in the log.
+    /// The cursor after this line.
     pub(crate) cursor: Option<Arc<str>>,
-    /// Whether it counts against what may be on its way to the client in its session.
-    pub(crate) counts: bool,
+    /// Whether its bytes count against the send window of the session.
+    pub(crate) is_windowed: bool,
 }
 
 impl ToClient {
-    /// What stands at no place of a log.
+    /// Returns a line without a cursor.
     fn plain(text: SharedText, stream: Option<SessionId>) -> Self {
-        ToClient { text, stream, cursor: None, counts: false }
+        ToClient { text, stream, cursor: None, is_windowed: false }
     }
 }
 
 /// The token that a new session is shared with because its client started it: name and creation time.
 pub(crate) type Starter = (Arc<str>, i64);
 
-/// What is to be done.
+/// An action that the driver performs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// A record for the log.
+    /// Append a record to the log.
     Append { session: SessionId, sequence: u64, channel: Channel, text: Arc<str> },
-    /// A line for a client.
+    /// Send a line to a client.
     Send { connection: ConnectionId, line: ToClient },
-    /// A connection is to be ended.
+    /// Close a connection.
     Close { connection: ConnectionId, code: u16, reason: String },
-    /// A log is to be begun; [`Core::created`] tells its name.
+    /// Create a log; [`Core::created`] takes the result.
     Create { ticket: u64, agent: String, owner: String, folder: String, starter: Option<Starter> },
-    /// A log of a session that did not come to be is to be removed, or one that is deleted.
+    /// Remove the log of a session that was deleted or could not be created.
     Remove { session: SessionId },
-    /// The log of a session is to be read as a whole; [`Core::loaded`] takes what it amounts to.
+    /// Read the whole log of a session; [`Core::loaded`] takes the folded state.
     Load { session: SessionId },
-    /// A part of a log is to be read for somebody; [`Core::read`] takes it. `end` is how long the log is.
+    /// Read a part of a log for a subscriber; [`Core::read`] takes it. `end` is the length of the log.
     Read { connection: ConnectionId, session: SessionId, from: u64, end: u64 },
-    /// The next portion of a session's history is to be made for a client; [`Core::replayed`] takes it.
+    /// Produce the next portion of a replay; [`Core::replayed`] takes it.
     Replay { connection: ConnectionId, session: SessionId, replay: Box<replay::Replay> },
-    /// The end of a message is to be found in a log for somebody; [`Core::found`] takes it. `end` is how long the log is.
-    Seek { connection: ConnectionId, session: SessionId, message: seeking::Sought, end: u64 },
-    /// Nothing will be written for now.
-    Rest { session: SessionId },
-    /// What is known of a session has changed.
+    /// Find the end of a message in a log; [`Core::message_found`] takes the offset. `end` is the length of the log.
+    FindMessage {
+        connection: ConnectionId,
+        session: SessionId,
+        message: message_lookup::MessageQuery,
+        end: u64,
+    },
+    /// Close the log until the next append.
+    CloseLog { session: SessionId },
+    /// Save the metadata of a session, which has changed.
     Changed { session: SessionId },
-    /// An agent is to be started.
-    StartHost { host: HostId, agent: usize, services: services::Services },
-    /// A line for an agent, and the session that it is about.
-    ToHost { host: HostId, line: String, session: Option<SessionId> },
-    /// An agent is to be ended.
-    EndHost { host: HostId },
-    /// This hub is to write a session, unless another one does; [`Core::owned`] takes what came of it.
-    Own { session: SessionId },
-    /// This hub writes a session no more, and others may.
+    /// Start an agent process.
+    StartAgent { process: AgentId, agent: usize, services: services::Services },
+    /// Send a line to an agent process. `session` is the one that it belongs to.
+    ToAgent { process: AgentId, line: String, session: Option<SessionId> },
+    /// End an agent process.
+    EndAgent { process: AgentId },
+    /// Acquire the ownership of a session, unless another hub has it; [`Core::ownership_known`] takes the result.
+    Acquire { session: SessionId },
+    /// Release the ownership of a session.
     Release { session: SessionId },
-    /// Something that a client wants of a session is for the hub that writes it; [`Core::passed`] takes its answer.
-    PassOn { hub: Arc<str>, ticket: u64, message: Arc<str> },
-    /// An answer to what another hub has passed on.
-    Answer { key: String, session: SessionId, text: String },
-    /// Something for the operator.
-    Tell(String),
+    /// Forward a request to the owner of a session; [`Core::forward_answered`] takes its reply.
+    Forward { hub: Arc<str>, ticket: u64, message: Arc<str> },
+    /// Reply to a request that another hub has forwarded.
+    ForwardReply { key: String, session: SessionId, text: String },
+    /// Report something to the operator.
+    Report(String),
 }
 
-/// Why a folder may not be used.
+/// Reason why sessions may not work in a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FolderRefusal {
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
     /// The folders below which sessions may work.
     pub roots: Vec<String>,
 }
 
-/// Says where a folder really is, if sessions may work there.
+/// Returns the canonical path of a folder, if sessions may work there.
 pub type Folders = Box<dyn Fn(&str) -> Result<String, FolderRefusal> + Send>;
 
-/// What the hub is told at its start.
+/// Configuration of the core.
 pub(crate) struct CoreOptions {
-    /// The names of the agents; the first is the usual one.
+    /// Names of the agents. The first is the default.
     pub(crate) agents: Vec<String>,
     pub(crate) folders: Folders,
-    /// After how many milliseconds without work and without clients an agent is ended.
+    /// Time without work and clients after which an agent process is ended, in milliseconds.
     pub(crate) idle: u64,
-    /// How many milliseconds an agent may take to introduce itself.
+    /// Handshake timeout of an agent in milliseconds.
     pub(crate) handshake: u64,
-    /// Milliseconds that an agent has to stop after a cancellation.
+    /// Time that an agent has to stop after a cancellation, in milliseconds.
     pub(crate) cancel_timeout: u64,
-    /// How many bytes may be on their way to a client in one session.
-    pub(crate) flow: usize,
-    /// Whether the operator is told what agents write to their standard error.
-    pub(crate) tells_standard_error: bool,
-    /// Answers what agents ask, as far as it can.
-    pub(crate) judge: Option<Box<dyn Judge>>,
+    /// Size of the send window: maximum number of unacknowledged bytes to a client in one session.
+    pub(crate) send_window: usize,
+    /// Whether the standard error of agents is reported to the operator.
+    pub(crate) reports_standard_error: bool,
+    /// Permission policy that answers requests of agents before clients are asked.
+    pub(crate) policy: Option<Box<dyn Policy>>,
     /// The least role whose clients may pass MCP servers and agent options; `None`: no client may.
     pub(crate) agent_options: Option<Role>,
-    /// The client that agents see.
+    /// Version of the hub, which agents see as that of their client.
     pub(crate) version: &'static str,
-    /// The name of this hub among those that share the log, where there can be others.
+    /// Name of this hub in its cluster; `None` if the log is not shared.
     pub(crate) name: Option<Arc<str>>,
 }
 
-/// Everything that is decided over.
+/// The state machine of a hub.
 pub(crate) struct Core {
     options: CoreOptions,
-    /// What each agent last said of itself.
+    /// The last description of each agent.
     descriptions: Vec<Option<Arc<Description>>>,
     sessions: HashMap<SessionId, Session>,
     connections: BTreeMap<ConnectionId, Connection>,
-    hosts: BTreeMap<HostId, Host>,
-    last_host: HostId,
-    /// Sessions whose log is being begun.
-    creating: HashMap<u64, opening::Creating>,
-    answers: connection::Answers,
+    processes: BTreeMap<AgentId, AgentProcess>,
+    last_process: AgentId,
+    /// Sessions whose logs are being created.
+    creating: HashMap<u64, lifecycle::PendingCreation>,
+    answers: connection::ReplyCache,
     last_ticket: u64,
-    /// Milliseconds of a clock that only goes on.
+    /// Monotonic time in milliseconds.
     now: u64,
-    /// The time of day, to be shown.
+    /// Wall-clock time in Unix milliseconds, for display.
     time: i64,
-    /// Whether nothing new is begun any more.
+    /// Whether the hub is shutting down.
     ending: bool,
     output: VecDeque<Output>,
-    /// See [`Core::states`].
-    states: u64,
-    /// Why nothing can be written at the moment.
+    /// See [`Core::summary_version`].
+    summary_version: u64,
+    /// Reason why logs cannot be written at the moment.
     log_problem: Option<String>,
-    /// What concerns other hubs.
-    sharing: sharing::Sharing,
-    /// Sessions that may have been at work when the hub was cut off, and those of them whose logs are being read.
+    /// State of the cluster: other hubs and forwarded requests.
+    cluster: ownership::Cluster,
+    /// Sessions that may have been working when the hub crashed, and those of them whose logs are being read.
     to_recover: VecDeque<SessionId>,
     recovering: HashSet<SessionId>,
 }
 
-/// What goes on in a session.
+/// Activity of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SessionState {
-    /// Somebody is asked something.
+pub enum SessionActivity {
+    /// A question waits for an answer.
     Waiting,
-    /// The agent works.
+    /// The agent is working.
     Working,
-    /// The agent has nothing to do.
+    /// The agent is idle.
     Idle,
-    /// It has no agent; the next prompt gives it one.
-    AtRest,
+    /// No agent process; the next prompt starts one.
+    Dormant,
 }
 
-impl SessionState {
-    /// Its name in the answers to `session/list`.
+impl SessionActivity {
+    /// Returns the name in the results of `session/list`.
     pub fn as_str(self) -> &'static str {
         match self {
-            SessionState::Waiting => "waiting",
-            SessionState::Working => "working",
-            SessionState::Idle => "idle",
-            SessionState::AtRest => "rest",
+            SessionActivity::Waiting => "waiting",
+            SessionActivity::Working => "working",
+            SessionActivity::Idle => "idle",
+            SessionActivity::Dormant => "rest",
         }
     }
 }
 
-/// A session of the hub as somebody may see it.
+/// Summary of a session for a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionSummary {
-    /// Its id, which is that of its log in the store.
+    /// Id of the session and of its log in the store.
     pub id: Arc<str>,
-    /// The agent's name.
+    /// Name of the agent.
     pub agent: String,
-    /// Who opened it.
+    /// Name of the token that created it.
     pub owner: String,
-    /// Where it works.
+    /// Working folder.
     pub folder: String,
-    /// What it is about, if the agent says so.
+    /// Title, from the agent or the first prompt.
     pub title: Option<String>,
-    /// When it last changed, in milliseconds since 1970.
+    /// Time of the last change in Unix milliseconds.
     pub changed: i64,
-    /// What goes on in it.
-    pub state: SessionState,
-    /// How many questions wait for an answer.
+    /// Current activity.
+    pub state: SessionActivity,
+    /// Number of pending questions.
     pub questions: usize,
-    /// Why the agent that it had is gone, if it went by itself and none has taken its place.
+    /// Reason why the agent process exited by itself, until another one replaces it.
     pub lost: Option<String>,
     /// Whether the agent did not stop in time after a cancellation and its process still runs.
     pub is_unresponsive: bool,
-    /// The prompts that wait for their turn, in its order.
+    /// Queued prompts, in order.
     pub queued: Vec<QueuedPrompt>,
 }
 
-/// A prompt that waits for its turn.
+/// A prompt in the queue of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueuedPrompt {
-    /// The beginning of what it says.
+    /// The beginning of its text.
     pub text: String,
-    /// What its client calls it ([`OPERATION_ID`](switchboard_acp::extensions::OPERATION_ID)), so that it knows its own among all.
+    /// Idempotency key from its client ([`OPERATION_ID`](switchboard_acp::extensions::OPERATION_ID)), by which the
+    /// client recognizes its own prompts.
     pub operation: Option<String>,
 }
 
-/// How many sessions are in which state, and so on.
+/// Numbers of sessions, processes and clients of a hub.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Sessions in which an agent works.
+    /// Sessions in which an agent is working.
     pub working: usize,
-    /// Sessions in which somebody is asked something.
+    /// Sessions with a pending question.
     pub waiting: usize,
-    /// Sessions with an agent that has nothing to do.
+    /// Sessions with an idle agent.
     pub idle: usize,
-    /// Sessions without an agent.
-    pub at_rest: usize,
-    /// Agents that run.
-    pub hosts: usize,
-    /// Clients that look at a session, each counted as often as it looks.
-    pub attachments: usize,
-    /// Connections of clients.
+    /// Dormant sessions, without an agent process.
+    pub dormant: usize,
+    /// Running agent processes.
+    pub processes: usize,
+    /// Subscribers, counted once per client and session.
+    pub subscriptions: usize,
+    /// Client connections.
     pub connections: usize,
-    /// For how many milliseconds the slowest of them has not got what there is.
+    /// Time in milliseconds for which the slowest subscriber has been behind.
     pub lag: u64,
 }
 
@@ -354,110 +358,115 @@ impl Core {
             options,
             sessions: HashMap::new(),
             connections: BTreeMap::new(),
-            hosts: BTreeMap::new(),
-            last_host: 0,
+            processes: BTreeMap::new(),
+            last_process: 0,
             creating: HashMap::new(),
-            answers: connection::Answers::default(),
+            answers: connection::ReplyCache::default(),
             last_ticket: 0,
             now: 0,
             time: 0,
             ending: false,
             output: VecDeque::new(),
-            states: 0,
+            summary_version: 0,
             log_problem: None,
-            sharing: sharing::Sharing::default(),
+            cluster: ownership::Cluster::default(),
             to_recover: VecDeque::new(),
             recovering: HashSet::new(),
         }
     }
 
-    /// Time goes on: a clock that only goes on, in milliseconds, and the time of day in milliseconds since 1970.
+    /// Sets the monotonic time in milliseconds and the wall-clock time in Unix milliseconds.
     pub(crate) fn at(&mut self, now: u64, time: i64) {
         self.now = self.now.max(now);
         self.time = time;
     }
 
-    /// How much is to be done.
+    /// Returns the number of outputs that are due.
     pub(crate) fn outputs(&self) -> usize {
         self.output.len()
     }
 
-    /// What is to be done next.
+    /// Takes the next output.
     pub(crate) fn next_output(&mut self) -> Option<Output> {
         self.output.pop_front()
     }
 
-    /// A session of an earlier time.
-    pub(crate) fn know(&mut self, known: Known) {
-        let id = Arc::clone(&known.id);
-        let is_ours = self.options.name.is_none();
+    /// Adds a session that exists in the store or at another hub.
+    pub(crate) fn add_session(&mut self, info: SessionInfo) {
+        let id = Arc::clone(&info.id);
+        let is_owned = self.options.name.is_none();
         self.sessions.entry(id).or_insert_with(|| {
-            let mut session = Session::at_rest(known);
-            session.is_ours = is_ours;
+            let mut session = Session::dormant(info);
+            session.is_owned = is_owned;
             session
         });
     }
 
-    /// How much of everything there is.
+    /// Returns the numbers of sessions, processes and clients.
     pub(crate) fn counts(&self) -> Counts {
-        let mut counts =
-            Counts { hosts: self.hosts.len(), connections: self.connections.len(), ..Counts::default() };
+        let mut counts = Counts {
+            processes: self.processes.len(),
+            connections: self.connections.len(),
+            ..Counts::default()
+        };
         for session in self.sessions.values() {
-            let count = match session.state() {
-                SessionState::Waiting => &mut counts.waiting,
-                SessionState::Working => &mut counts.working,
-                SessionState::Idle => &mut counts.idle,
-                SessionState::AtRest => &mut counts.at_rest,
+            let count = match session.activity() {
+                SessionActivity::Waiting => &mut counts.waiting,
+                SessionActivity::Working => &mut counts.working,
+                SessionActivity::Idle => &mut counts.idle,
+                SessionActivity::Dormant => &mut counts.dormant,
             };
             *count += 1;
         }
-        for attachment in self.connections.values().flat_map(|connection| connection.attachments.values()) {
-            counts.attachments += 1;
-            if let Some(since) = attachment.behind_since {
+        for subscription in self.connections.values().flat_map(|connection| connection.subscriptions.values())
+        {
+            counts.subscriptions += 1;
+            if let Some(since) = subscription.lagging_since {
                 counts.lag = counts.lag.max(self.now.saturating_sub(since));
             }
         }
         counts
     }
 
-    /// The sessions that somebody may see, the one that changed last first.
-    pub(crate) fn summaries(&self, who: &Identity) -> Vec<SessionSummary> {
-        let visible = self.sessions.values().filter(|session| session.next > 0 && session.is_visible_to(who));
+    /// Returns the sessions that are visible to a client, the most recently changed first.
+    pub(crate) fn summaries(&self, identity: &Identity) -> Vec<SessionSummary> {
+        let visible =
+            self.sessions.values().filter(|session| session.next > 0 && session.is_visible_to(identity));
         let mut summaries: Vec<SessionSummary> = visible.map(Session::summary).collect();
         summaries.sort_by(|one, other| (other.changed, &other.id).cmp(&(one.changed, &one.id)));
         summaries
     }
 
-    /// A number that is another one when what [`Core::summaries`] gives may be different in more than times.
-    pub(crate) fn states(&self) -> u64 {
-        self.states
+    /// Returns a number that changes whenever [`Core::summaries`] may return something different, apart from times.
+    pub(crate) fn summary_version(&self) -> u64 {
+        self.summary_version
     }
 
-    fn tell(&mut self, what: impl Into<String>) {
-        self.output.push_back(Output::Tell(what.into()));
+    fn report(&mut self, what: impl Into<String>) {
+        self.output.push_back(Output::Report(what.into()));
     }
 
-    /// Writes a record into the log of a session. Those who look on get it as soon as they can take it.
+    /// Appends a record to the log of a session, and delivers it to the subscribers. Returns its sequence number.
     fn append(&mut self, id: &SessionId, channel: Channel, text: impl Into<Arc<str>>) -> Option<u64> {
-        self.append_read(id, channel, text, None)
+        self.append_decoded(id, channel, text, None)
     }
 
-    /// The same with a record that was read already.
-    fn append_read(
+    /// Appends a record whose message is already decoded.
+    fn append_decoded(
         &mut self,
         id: &SessionId,
         channel: Channel,
         text: impl Into<Arc<str>>,
         message: Option<&Message<'_>>,
     ) -> Option<u64> {
-        if !self.is_ours(id) {
+        if !self.is_owner(id) {
             return None;
         }
-        self.take_in(id, channel, text.into(), message)
+        self.apply_record(id, channel, text.into(), message)
     }
 
-    /// Takes a record into account that this hub writes, or another one has written.
-    fn take_in(
+    /// Applies a record that this hub appends, or that another hub has appended.
+    fn apply_record(
         &mut self,
         id: &SessionId,
         channel: Channel,
@@ -465,59 +474,66 @@ impl Core {
         message: Option<&Message<'_>>,
     ) -> Option<u64> {
         let session = self.sessions.get_mut(id)?;
-        let is_ours = session.is_ours;
+        let is_owned = session.is_owned;
         let sequence = session.next;
         session.next += 1;
-        session.known.changed = self.time;
-        let memory = session.memory.get_or_insert_default();
-        let (was_busy, renamed) = (memory.is_busy(), memory.renamed);
-        let asked: Vec<u64> = memory.questions.keys().copied().collect();
-        let seen = match message {
-            Some(message) if channel == Channel::ToClient => memory.agent_said(sequence, message),
-            _ => memory.see(sequence, channel, &text),
+        session.info.changed = self.time;
+        let state = session.state.get_or_insert_default();
+        let (was_busy, renamed) = (state.is_busy(), state.renamed);
+        let asked: Vec<u64> = state.questions.keys().copied().collect();
+        let kind = match message {
+            Some(message) if channel == Channel::ToClient => state.apply_agent_message(sequence, message),
+            _ => state.apply(sequence, channel, &text),
         };
-        let came_to_rest = was_busy && !memory.is_busy();
-        let has_new_title = memory.renamed != renamed;
+        let came_to_rest = was_busy && !state.is_busy();
+        let has_new_title = state.renamed != renamed;
         let is_different =
-            has_new_title || was_busy != memory.is_busy() || asked.len() != memory.questions.len();
-        // Whoever writes a session sees to its questions.
-        let closed: Vec<u64> = match is_ours {
+            has_new_title || was_busy != state.is_busy() || asked.len() != state.questions.len();
+        // The owner cancels its questions itself.
+        let closed: Vec<u64> = match is_owned {
             true => Vec::new(),
-            false => asked.into_iter().filter(|place| !memory.questions.contains_key(place)).collect(),
+            false => asked.into_iter().filter(|offset| !state.questions.contains_key(offset)).collect(),
         };
         let line = match message {
-            Some(Message::Notification(notification)) if !session.attached.is_empty() => {
+            Some(Message::Notification(notification)) if !session.subscribers.is_empty() => {
                 let cursor = Some(lines::cursor(id, sequence));
-                Some(delivery::client_line(notification, memory, id, cursor, None))
+                Some(delivery::client_line(notification, state, id, cursor, None))
             }
             _ => None,
         };
-        if session.known.title.is_none() {
-            // Kept for when the memory is gone.
-            session.known.title = memory.title().map(str::to_owned);
+        if session.info.title.is_none() {
+            // Kept for the time when the state is not loaded.
+            session.info.title = state.title().map(str::to_owned);
         }
-        let origin = memory.origin.clone();
-        session.note(sequence, seen, origin, &text, line);
-        self.states += u64::from(is_different || sequence == 0);
-        if is_ours {
+        let origin = state.origin.clone();
+        session.push_tail(sequence, kind, origin, &text, line);
+        self.summary_version += u64::from(is_different || sequence == 0);
+        if is_owned {
             self.output.push_back(Output::Append { session: Arc::clone(id), sequence, channel, text });
         }
-        for place in closed {
-            self.withdraw(id, place, None);
+        for offset in closed {
+            self.cancel_asked(id, offset, None);
         }
         if has_new_title {
             self.output.push_back(Output::Changed { session: Arc::clone(id) });
         }
-        // Whoever writes a session decides over its questions, by the state that they have made.
-        let judgement = match seen {
-            memory::Seen::Question if is_ours => self.judge(id, sequence),
+        // Only the owner evaluates the policy, on the state that includes this question.
+        let decision = match kind {
+            session_state::RecordKind::Question if is_owned => self.evaluate(id, sequence),
             _ => None,
         };
-        match (seen, judgement) {
-            (memory::Seen::Question, Some(judgement)) => self.judged(id, sequence, &judgement),
-            (memory::Seen::Update | memory::Seen::Native | memory::Seen::Question, _) => self.pump_all(id),
-            (memory::Seen::Withdrawn(place), _) => self.withdraw(id, place, None),
-            (memory::Seen::Nothing, _) => {}
+        match (kind, decision) {
+            (session_state::RecordKind::Question, Some(decision)) => {
+                self.apply_decision(id, sequence, &decision)
+            }
+            (
+                session_state::RecordKind::Update
+                | session_state::RecordKind::Native
+                | session_state::RecordKind::Question,
+                _,
+            ) => self.deliver_all(id),
+            (session_state::RecordKind::Cancelled(offset), _) => self.cancel_asked(id, offset, None),
+            (session_state::RecordKind::Internal, _) => {}
         }
         if came_to_rest {
             self.turn_ended(id);
@@ -525,84 +541,87 @@ impl Core {
         Some(sequence)
     }
 
-    /// The log of a session cannot be written: nothing of it may be told any more.
+    /// Handles a log that cannot be written. Nothing that depends on the failed records may be sent, so the subscribers
+    /// are disconnected.
     pub(crate) fn log_failed(&mut self, id: &SessionId, reason: &str) {
         let Some(session) = self.sessions.get_mut(id) else { return };
-        let attached: Vec<ConnectionId> = session.attached.iter().copied().collect();
-        let host = session.host.take().or(session.parked.take());
+        let attached: Vec<ConnectionId> = session.subscribers.iter().copied().collect();
+        let process = session.process.take().or(session.parked.take());
         let agent_session = session.agent_session().map(str::to_owned);
-        session.is_waking = false;
+        session.is_resuming = false;
         session.is_unresponsive = false;
-        // It is read anew before it is used again.
-        session.memory = None;
-        session.goes_on_at(session.next);
-        self.lose(id);
-        self.tell(format!("the log of {id} cannot be written: {reason}"));
-        if let Some(host) = host {
+        // The log is read again before the session is used: the state may be ahead of it.
+        session.state = None;
+        session.reset_tail(session.next);
+        self.ownership_lost(id);
+        self.report(format!("cannot write the log of session {id}: {reason}"));
+        if let Some(process) = process {
             if let Some(agent_session) = agent_session {
-                // Nobody would hear of what it does.
+                // No record of its work would be written.
                 let params = Raw::from(serde_json::json!({"sessionId": agent_session}));
                 let line = lines::call(None, "session/cancel", Some(&params), lines::Rewrite::default());
-                self.output.push_back(Output::ToHost { host, line, session: None });
+                self.output.push_back(Output::ToAgent { process, line, session: None });
             }
-            self.leave(host, id);
-            self.end_unneeded(host, reason);
+            self.release_process(process, id);
+            self.end_unused_process(process, reason);
         }
         for connection in attached {
-            self.cut_off(connection, format!("the log of {id} cannot be written: {reason}"));
+            self.close_connection(connection, format!("cannot write the log of session {id}: {reason}"));
         }
-        self.not_opened(id, reason);
+        self.creation_failed(id, reason);
     }
 
-    /// Answers the requests that were to open a session whose log cannot be written, as where no more files can be opened.
-    fn not_opened(&mut self, id: &SessionId, reason: &str) {
-        let is_it = |purpose: &hosting::Purpose| matches!(purpose, hosting::Purpose::New { session, .. } | hosting::Purpose::Adopt { session, .. } if session == id);
+    /// Refuses the requests that create a session whose log cannot be written, for example because of the limit of open
+    /// files.
+    fn creation_failed(&mut self, id: &SessionId, reason: &str) {
+        let is_it = |purpose: &agent_process::PendingAgentRequest| matches!(purpose, agent_process::PendingAgentRequest::New { session, .. } | agent_process::PendingAgentRequest::Adopt { session, .. } if session == id);
         let mut opening = Vec::new();
-        for host in self.hosts.values_mut() {
-            opening.extend(host.open.drain_if(|_, _, purpose| is_it(purpose)));
+        for process in self.processes.values_mut() {
+            opening.extend(process.pending.drain_if(|_, _, purpose| is_it(purpose)));
         }
         let is_new = !opening.is_empty();
         for request in opening {
-            if let hosting::Purpose::New { client, .. } | hosting::Purpose::Adopt { client, .. } =
-                request.about
+            if let agent_process::PendingAgentRequest::New { client, .. }
+            | agent_process::PendingAgentRequest::Adopt { client, .. } = request.about
             {
                 let message =
-                    format!("the session cannot be opened, because its log cannot be written: {reason}");
+                    format!("cannot create the session, because its log cannot be written: {reason}");
                 self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
             }
         }
         if is_new {
-            self.forget(id);
+            self.discard_session(id);
         }
     }
 
-    /// Ends the connection of a client that cannot be told something.
-    pub(crate) fn cut_off(&mut self, connection: ConnectionId, reason: String) {
+    /// Closes the connection of a client that would miss something otherwise.
+    pub(crate) fn close_connection(&mut self, connection: ConnectionId, reason: String) {
         if self.connections.contains_key(&connection) {
             self.output.push_back(Output::Close { connection, code: 1011, reason });
             self.disconnected(connection);
         }
     }
 
-    /// Whether the logs can be written; else why not. Until they can, what needs that is refused.
-    pub(crate) fn log_has(&mut self, problem: Option<String>) {
+    /// Sets the reason why logs cannot be written; `None` if they can. Requests that write are refused meanwhile.
+    pub(crate) fn set_log_problem(&mut self, problem: Option<String>) {
         if self.log_problem == problem {
             return;
         }
         match &problem {
-            Some(problem) => self.tell(problem.clone()),
-            None => self.tell("the log can be written again"),
+            Some(problem) => self.report(problem.clone()),
+            None => self.report("the log can be written again"),
         }
         self.log_problem = problem;
         if self.log_problem.is_some() {
             return;
         }
-        // Those that nobody is at work on may have got ahead of what was read of them, or were cut off.
-        let resting = self.sessions.values_mut().filter(|session| session.host.is_none() && session.is_ours);
+        // The state of dormant sessions may be ahead of what was written, so their logs are read again.
+        let resting =
+            self.sessions.values_mut().filter(|session| session.process.is_none() && session.is_owned);
         let mut read_anew = Vec::new();
-        for session in resting.filter(|session| session.memory.is_some()) {
-            session.memory = None;
-            session.goes_on_at(session.next);
+        for session in resting.filter(|session| session.state.is_some()) {
+            session.state = None;
+            session.reset_tail(session.next);
             read_anew.push(Arc::clone(session.id()));
         }
         for id in read_anew {
@@ -610,8 +629,8 @@ impl Core {
         }
     }
 
-    /// A session that may have been at work when the hub ended without a goodbye. Its log is read when its turn comes, or
-    /// before that when a client wants something of it.
+    /// Recovers a session that may have been working when the hub crashed. Its log is read in turn, or earlier if a
+    /// client needs it.
     pub(crate) fn recover(&mut self, id: &str) {
         if let Some(id) = self.sessions.get(id).map(|session| Arc::clone(session.id())) {
             self.to_recover.push_back(id);
@@ -619,14 +638,14 @@ impl Core {
         }
     }
 
-    /// Reads the logs of a few sessions at a time, so that clients of others do not wait for them.
+    /// Reads the logs of a few sessions at a time, so that clients of other sessions do not wait.
     fn recover_next(&mut self, done: Option<&SessionId>) {
         if let Some(done) = done {
             self.recovering.remove(done);
         }
         while self.recovering.len() < RECOVERIES {
             let Some(id) = self.to_recover.pop_front() else { return };
-            let is_unread = |session: &Session| session.memory.is_none() && !session.is_loading;
+            let is_unread = |session: &Session| session.state.is_none() && !session.is_loading;
             if self.sessions.get(&id).is_some_and(is_unread) {
                 self.recovering.insert(Arc::clone(&id));
                 self.load(&id);
@@ -634,29 +653,29 @@ impl Core {
         }
     }
 
-    /// The agent's id of a session.
-    pub(crate) fn agent_session(&self, id: &str) -> Option<(&Known, &str)> {
+    /// Returns the metadata of a session and the agent's id of it.
+    pub(crate) fn agent_session(&self, id: &str) -> Option<(&SessionInfo, &str)> {
         let session = self.sessions.get(id)?;
-        Some((&session.known, session.agent_session()?))
+        Some((&session.info, session.agent_session()?))
     }
 
-    /// Writes down something that only the hub knows.
-    fn note(&mut self, id: &SessionId, record: &HubRecord<'_>) {
+    /// Appends a record of the hub itself.
+    fn append_hub_record(&mut self, id: &SessionId, record: &HubRecord<'_>) {
         let _ = self.append(id, Channel::Hub, record.to_json());
     }
 
-    /// Returns a client as the author of a record; an empty one where it is gone.
+    /// Returns a client as the author of a record; an empty author if it has disconnected.
     fn author(&self, connection: ConnectionId) -> Author<'static> {
-        self.connections.get(&connection).map_or_else(Author::new, Connection::signature)
+        self.connections.get(&connection).map_or_else(Author::new, Connection::author)
     }
 
-    /// Sends a client what stands at no place of a log, in the stream of a session or in none.
+    /// Sends a line without a cursor, on the stream of a session or of the connection.
     fn send(&mut self, connection: ConnectionId, text: impl Into<SharedText>, stream: Option<&SessionId>) {
         let line = ToClient::plain(text.into(), stream.cloned());
         self.output.push_back(Output::Send { connection, line });
     }
 
-    /// Answers a client's request; after everything up to a record of the session's log, where that matters.
+    /// Responds to a request of a client. With `after`, the response follows that record of the session's log.
     fn reply(
         &mut self,
         connection: ConnectionId,
@@ -665,20 +684,20 @@ impl Core {
         after: Option<(&SessionId, u64)>,
     ) {
         let Some(client) = self.connections.get_mut(&connection) else { return };
-        let Some(asked) = client.open.close(Side::Client, id) else { return };
-        if client.guest.is_some() {
-            return self.answer_guest(connection, asked, outcome);
+        let Some(asked) = client.pending.close(Side::Client, id) else { return };
+        if client.forwarded_key.is_some() {
+            return self.answer_received(connection, asked, outcome);
         }
         let line = ToClient::plain(lines::answer(id, &outcome).into(), asked.stream.clone());
         if let Some(operation) = asked.operation {
-            self.answers.keep(&client.who.key(), operation, outcome);
+            self.answers.keep(&client.identity.key(), operation, outcome);
         }
         if let Some((session, sequence)) = after
-            && let Some(attachment) = client.attachments.get_mut(session)
-            && attachment.place <= sequence
+            && let Some(subscription) = client.subscriptions.get_mut(session)
+            && subscription.offset <= sequence
         {
-            attachment.held_back.push_back((sequence, line));
-            self.pump(connection, session);
+            subscription.deferred_replies.push_back((sequence, line));
+            self.deliver(connection, session);
             return;
         }
         self.output.push_back(Output::Send { connection, line });
@@ -694,16 +713,16 @@ impl Core {
     ) {
         let error = Outcome::error(code, message, data);
         match code {
-            // What was taken back stays so.
+            // The response to a cancelled request is final, so it is cached for duplicates.
             codes::REQUEST_CANCELLED => self.reply(connection, id, error, None),
             _ => self.decline(connection, id, error),
         }
     }
 
-    /// Answers a request for which nothing was done: who asks again may get another answer, and not this one again.
+    /// Refuses a request for which nothing was done. The refusal is not cached, so a retry is evaluated again.
     fn decline(&mut self, connection: ConnectionId, id: &RequestId<'static>, error: Outcome) {
         let client = self.connections.get_mut(&connection);
-        if let Some(asked) = client.and_then(|client| client.open.get_mut(Side::Client, id)) {
+        if let Some(asked) = client.and_then(|client| client.pending.get_mut(Side::Client, id)) {
             asked.operation = None;
         }
         self.reply(connection, id, error, None);

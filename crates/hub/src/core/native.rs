@@ -1,5 +1,5 @@
-//! Native lines. An agent of version 1 is translated, and the log has each of its own lines before the records that were
-//! translated from it. A client of version 1 gets these lines instead of a translation of the translation.
+//! Native lines: the original lines of version 1 agents. The log contains each native line before the records that were
+//! translated from it. Version 1 clients get the native lines instead of a translation of the translation.
 
 use switchboard_acp::extensions::Native;
 use switchboard_acp::rpc::Message;
@@ -8,22 +8,22 @@ use switchboard_store::Channel;
 
 use super::lines::text_of;
 
-/// How a record relates to the agent's own lines.
+/// Relation of a record to the agent's native lines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// It is an update in the agent's own words.
+    /// A native update.
     Native,
-    /// It was made of the native update before it.
+    /// A record that was translated from the preceding native update.
     Translated,
-    /// It was made of a request or an answer of the agent, which is this.
+    /// A record that was translated from this request or response of the agent.
     TranslatedFrom(Raw<'static>),
-    /// There is nothing else.
+    /// A record without a native counterpart.
     #[default]
     Original,
 }
 
 impl Origin {
-    /// Returns the mark of a record for a client that translates and wants native lines.
+    /// Returns the mark of a record for a client behind a translator that wants native lines.
     pub(crate) fn mark(&self) -> Option<Native> {
         match self {
             Origin::Native => Some(Native::Own),
@@ -34,24 +34,24 @@ impl Origin {
     }
 }
 
-/// Follows a log and tells the origin of its records.
+/// Determines the origin of each record while following a log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Origins {
-    /// That of the records for clients that follow.
+pub(crate) struct OriginTracker {
+    /// Origin of the next records for clients.
     next: Origin,
     /// Whether the last native line was a message of the user.
     is_user: bool,
     has_native: bool,
-    /// Whether the agent has said something for which there is no native line.
+    /// Whether the agent has sent content without a native line.
     has_original: bool,
 }
 
-impl Origins {
-    /// Takes a record into account.
-    pub(crate) fn see(&mut self, channel: Channel, text: &str) -> Origin {
+impl OriginTracker {
+    /// Takes a record into account and returns its origin.
+    pub(crate) fn apply(&mut self, channel: Channel, text: &str) -> Origin {
         match channel {
             Channel::ToClient => match Message::decode(text, WireFormat::Any) {
-                Ok(message) => self.see_message(&message),
+                Ok(message) => self.apply_message(&message),
                 Err(_) => Origin::Original,
             },
             Channel::OtherToClient => match Message::decode(text, WireFormat::Any) {
@@ -73,19 +73,19 @@ impl Origins {
         }
     }
 
-    /// Takes a message for clients into account.
-    pub(crate) fn see_message(&mut self, message: &Message<'_>) -> Origin {
+    /// Takes a message for clients into account and returns its origin.
+    pub(crate) fn apply_message(&mut self, message: &Message<'_>) -> Origin {
         let is_original = self.next == Origin::Original;
         let kind = if is_original && !self.has_native { None } else { kind(message) };
         let is_kind = |prefix: &str| kind.as_ref().is_some_and(|kind| kind.starts_with(prefix));
-        // The client knows of the commands that it runs.
+        // The client knows about the commands that it runs itself.
         if self.has_native && is_kind("terminal_") {
             return Origin::Translated;
         }
         if is_original {
-            self.has_original |= speaks(message);
+            self.has_original |= has_agent_output(message);
         } else if !self.is_user && is_kind("user_message") {
-            // Earlier versions wrote the prompt behind the first line that the agent said to it.
+            // Earlier versions recorded the prompt after the agent's first line about it.
             self.has_original = true;
             return Origin::Original;
         }
@@ -97,17 +97,17 @@ impl Origins {
         Origin::Original
     }
 
-    /// Continues behind a record of this origin.
-    pub(crate) fn continue_behind(&mut self, origin: &Origin) {
+    /// Continues after a record of this origin.
+    pub(crate) fn continue_after(&mut self, origin: &Origin) {
         self.next = if *origin == Origin::Native { Origin::Translated } else { origin.clone() };
     }
 
-    /// Whether the agent's own words are there for something that it has said.
+    /// Returns whether the log has native lines.
     pub(crate) fn has_native(&self) -> bool {
         self.has_native
     }
 
-    /// Whether everything that the agent has said is there in its own words.
+    /// Returns whether everything that the agent has sent has a native line.
     pub(crate) fn is_all_native(&self) -> bool {
         self.has_native && !self.has_original
     }
@@ -119,12 +119,12 @@ fn kind(message: &Message<'_>) -> Option<String> {
     call.params.as_ref()?.get("update")?.text("sessionUpdate")
 }
 
-/// Whether an update has something that the agent says or does, and not only how the session stands.
-fn speaks(message: &Message<'_>) -> bool {
+/// Returns whether an update carries output of the agent, not only session state.
+fn has_agent_output(message: &Message<'_>) -> bool {
     let Message::Notification(call) = message else { return false };
     let Some(update) = call.params.as_ref().and_then(|params| params.get("update")) else { return false };
     match text_of(Some(&update), "sessionUpdate").as_deref() {
-        // The hub ends calls itself when their agent is gone.
+        // The hub itself ends tool calls when their agent process has exited.
         Some("tool_call_update") => update
             .entries()
             .any(|(key, _)| !matches!(&*key, "sessionUpdate" | "toolCallId" | "status" | "_meta")),
@@ -145,30 +145,30 @@ mod tests {
 
     #[test]
     fn records_behind_a_native_update_are_made_of_it_until_the_agent_is_told_something() {
-        let mut origins = Origins::default();
+        let mut origins = OriginTracker::default();
         let chunk = update(r#"{"sessionUpdate":"agent_message_chunk"}"#);
-        assert_eq!(origins.see(Channel::OtherToClient, &chunk), Origin::Native);
-        assert_eq!(origins.see(Channel::Diagnostic, "{}"), Origin::Original);
-        assert_eq!(origins.see(Channel::ToClient, &chunk), Origin::Translated);
-        assert_eq!(origins.see(Channel::ToClient, &chunk), Origin::Translated);
+        assert_eq!(origins.apply(Channel::OtherToClient, &chunk), Origin::Native);
+        assert_eq!(origins.apply(Channel::Diagnostic, "{}"), Origin::Original);
+        assert_eq!(origins.apply(Channel::ToClient, &chunk), Origin::Translated);
+        assert_eq!(origins.apply(Channel::ToClient, &chunk), Origin::Translated);
         assert!(origins.is_all_native());
-        origins.see(Channel::ToAgent, r#"{"jsonrpc":"2.0","id":1,"method":"session/prompt"}"#);
+        origins.apply(Channel::ToAgent, r#"{"jsonrpc":"2.0","id":1,"method":"session/prompt"}"#);
         let prompt = update(r#"{"sessionUpdate":"user_message"}"#);
-        assert_eq!(origins.see(Channel::ToClient, &prompt), Origin::Original);
+        assert_eq!(origins.apply(Channel::ToClient, &prompt), Origin::Original);
         assert!(origins.is_all_native(), "the agent did not say it");
         let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
-        origins.see(Channel::OtherToClient, answer);
+        origins.apply(Channel::OtherToClient, answer);
         let idle = update(r#"{"sessionUpdate":"state_update","state":"idle"}"#);
         assert_eq!(
-            origins.see(Channel::ToClient, &idle),
+            origins.apply(Channel::ToClient, &idle),
             Origin::TranslatedFrom(Raw::parse(answer.to_owned()).unwrap())
         );
-        origins.see(Channel::Hub, "{}");
+        origins.apply(Channel::Hub, "{}");
         let mut earlier = origins.clone();
-        origins.see(Channel::ToClient, &chunk);
+        origins.apply(Channel::ToClient, &chunk);
         assert!(!origins.is_all_native(), "nobody has the agent's own words for that");
-        earlier.see(Channel::OtherToClient, &chunk);
-        assert_eq!(earlier.see(Channel::ToClient, &prompt), Origin::Original);
+        earlier.apply(Channel::OtherToClient, &chunk);
+        assert_eq!(earlier.apply(Channel::ToClient, &prompt), Origin::Original);
         assert!(!earlier.is_all_native(), "the prompt stands behind the line that answers it");
     }
 }

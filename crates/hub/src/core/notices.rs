@@ -1,5 +1,5 @@
-//! What those clients are told beside the log that know such notices: who prompted, who answered. Where another hub writes the
-//! session it is read from what that wrote down.
+//! Notices for clients of `session/attach`: which client prompted, and which one answered a question. They are not in
+//! the log. For a session of another hub they are derived from the records of that hub.
 
 use std::sync::Arc;
 
@@ -10,19 +10,20 @@ use switchboard_acp::{Raw, Wire, WireFormat};
 use switchboard_store::Channel;
 use switchboard_transport::SharedText;
 
-use super::memory::Question;
+use super::session_state::Question;
 use super::{ConnectionId, Core, SessionId, lines};
 
-/// How much of what clients here have wanted of other hubs is remembered, to tell their own notices from others'.
-const ACTS: usize = 1024;
+/// Maximum number of remembered actions of clients in sessions of other hubs. They distinguish a client's own notices
+/// from those of others.
+const RECENT_ACTIONS: usize = 1024;
 
-/// A prompt has come.
+/// Returns the notice that a prompt was received.
 pub(super) fn received(prompt: Option<&Raw<'_>>, by: &Author<'_>, from: Option<ConnectionId>) -> Value {
     let prompt = prompt.map(Raw::to_value);
     json!({"sessionUpdate": "prompt_received", "prompt": prompt, "sentBy": sender(by, from)})
 }
 
-/// A question has its answer.
+/// Returns the notice that a question was answered.
 pub(super) fn resolved(
     question: &Question,
     outcome: &Value,
@@ -44,92 +45,94 @@ fn sender(by: &Author<'_>, from: Option<ConnectionId>) -> Value {
     json!({"clientId": from.map(|from| from.to_string()), "name": by.client, "version": by.version})
 }
 
-/// A prompt that another hub has written down, and whose text comes next.
+/// A prompt that another hub has announced in a record. Its text is in the next one.
 #[derive(Debug)]
-pub(super) struct Announced {
+pub(super) struct AnnouncedPrompt {
     by: Author<'static>,
     operation: Option<String>,
 }
 
-/// Something that a client here has wanted of another hub.
+/// An action of a client of this hub in a session of another hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Act {
-    /// The prompt of this name.
+pub(super) enum ClientAction {
+    /// A prompt with this idempotency key.
     Prompt(String),
-    /// The answer to the question at this place.
+    /// The answer to the question at this offset.
     Answer(u64),
 }
 
 impl Core {
-    /// Tells something to those clients of a session that know such notices.
+    /// Sends a notice to the clients of a session that understand notices.
     pub(super) fn notice(&mut self, id: &SessionId, update: &Value, except: Option<ConnectionId>) {
         let text: SharedText = lines::update(id, &update.to_string()).into();
-        for connection in self.who_know_notices(id) {
+        for connection in self.notice_subscribers(id) {
             if Some(connection) != except {
                 self.send(connection, text.clone(), Some(id));
             }
         }
     }
 
-    fn who_know_notices(&self, id: &SessionId) -> Vec<ConnectionId> {
-        let attached = self.sessions.get(id).into_iter().flat_map(|session| session.attached.iter().copied());
+    fn notice_subscribers(&self, id: &SessionId) -> Vec<ConnectionId> {
+        let attached =
+            self.sessions.get(id).into_iter().flat_map(|session| session.subscribers.iter().copied());
         let knows = |connection: &ConnectionId| {
-            let attachment = self.connections.get(connection).and_then(|client| client.attachments.get(id));
-            attachment.is_some_and(|attachment| attachment.knows_notices)
+            let subscription =
+                self.connections.get(connection).and_then(|client| client.subscriptions.get(id));
+            subscription.is_some_and(|subscription| subscription.wants_notices)
         };
         attached.filter(knows).collect()
     }
 
-    /// A client here wants something of a session that another hub writes: it is not told of it as of another's.
-    pub(super) fn acted(&mut self, id: &SessionId, act: Act, connection: ConnectionId) {
-        let acts = &mut self.sharing.acts;
-        if acts.len() >= ACTS {
-            acts.pop_front();
+    /// Remembers an action of a client in a session of another hub, which must not be notified about its own action.
+    pub(super) fn record_action(&mut self, id: &SessionId, act: ClientAction, connection: ConnectionId) {
+        let recent_actions = &mut self.cluster.recent_actions;
+        if recent_actions.len() >= RECENT_ACTIONS {
+            recent_actions.pop_front();
         }
-        acts.push_back((Arc::clone(id), act, connection));
+        recent_actions.push_back((Arc::clone(id), act, connection));
     }
 
-    fn whose(&mut self, id: &SessionId, act: &Act) -> Option<ConnectionId> {
-        let acts = &mut self.sharing.acts;
-        let place = acts.iter().position(|(session, known, _)| session == id && known == act)?;
-        acts.remove(place).map(|(.., connection)| connection)
+    fn take_action(&mut self, id: &SessionId, act: &ClientAction) -> Option<ConnectionId> {
+        let recent_actions = &mut self.cluster.recent_actions;
+        let offset = recent_actions.iter().position(|(session, known, _)| session == id && known == act)?;
+        recent_actions.remove(offset).map(|(.., connection)| connection)
     }
 
-    /// What a record that another hub has written says to those who know notices. It is asked before the record counts.
-    pub(super) fn notice_in(
+    /// Returns the notice for a record of another hub. Must be called before the record is applied.
+    pub(super) fn notice_of_record(
         &mut self,
         id: &SessionId,
         channel: Channel,
         text: &str,
     ) -> Option<(Value, Option<ConnectionId>)> {
         let announced = self.sessions.get_mut(id)?.announced.take();
-        if self.who_know_notices(id).is_empty() {
+        if self.notice_subscribers(id).is_empty() {
             return None;
         }
         match channel {
             Channel::Hub => match HubRecord::parse(text)?.into_owned() {
                 HubRecord::Prompt(PromptRecord { by, operation, .. }) => {
                     let by = by.unwrap_or_else(Author::new);
-                    let announced = Announced { by, operation: operation.map(Into::into) };
+                    let announced = AnnouncedPrompt { by, operation: operation.map(Into::into) };
                     self.sessions.get_mut(id)?.announced = Some(announced);
                     None
                 }
-                HubRecord::Answered(QuestionRecord { question: Some(place), outcome, by, .. }) => {
+                HubRecord::Answered(QuestionRecord { question: Some(offset), outcome, by, .. }) => {
                     let outcome = outcome.map(|outcome| outcome.to_value()).unwrap_or_default();
                     let by = by.unwrap_or_else(Author::new);
-                    let update = resolved(self.question(id, place)?, &outcome, &by, None);
-                    Some((update, self.whose(id, &Act::Answer(place))))
+                    let update = resolved(self.question(id, offset)?, &outcome, &by, None);
+                    Some((update, self.take_action(id, &ClientAction::Answer(offset))))
                 }
                 _ => None,
             },
             Channel::ToAgent => {
-                let Announced { by, operation } = announced?;
+                let AnnouncedPrompt { by, operation } = announced?;
                 let Ok(Message::Request(request)) = Message::decode(text, WireFormat::Any) else {
                     return None;
                 };
                 let prompt = request.params.as_ref().and_then(|params| params.get("prompt"));
                 let update = received(prompt.as_ref(), &by, None);
-                let from = operation.and_then(|name| self.whose(id, &Act::Prompt(name)));
+                let from = operation.and_then(|name| self.take_action(id, &ClientAction::Prompt(name)));
                 Some((update, from))
             }
             _ => None,

@@ -1,4 +1,4 @@
-//! What clients say without wanting an answer.
+//! Notifications of clients.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use switchboard_acp::rpc::{Notification, RequestId, codes};
 use switchboard_acp::{Raw, Side};
 use switchboard_store::Channel;
 
-use super::connection::{ATTACHMENTS, Phase};
-use super::delivery::NoSuchPlace;
+use super::connection::{MAX_SUBSCRIPTIONS, Phase};
+use super::delivery::ResumeError;
 use super::lines::{self, Outcome, Rewrite};
-use super::memory::request_named;
 use super::method_table::{Form, Method, is_request};
-use super::requests::{Named, Refusal};
-use super::{ConnectionId, Core, HostId, Output, SessionId};
+use super::requests::{Refusal, TargetSession};
+use super::session_state::referenced_request;
+use super::{AgentId, ConnectionId, Core, Output, SessionId};
 
-/// How often an agent is told to stop what it does.
+/// Maximum number of cancellations that are forwarded to an agent during one turn.
 const CANCELS: usize = 100;
 
 impl Core {
@@ -28,9 +28,14 @@ impl Core {
     ) {
         let params = notification.params.as_ref();
         let method = &*notification.method;
-        // Whatever must be answered is a request: it has its place in the queue of the session, and its checks.
+        // A method that needs a response must be a request, which takes its place in the queue of the session and
+        // passes all checks.
         if is_request(method) {
-            return self.drop_notification(connection, method, "this method is a request and needs an id");
+            return self.drop_notification(
+                connection,
+                method,
+                "this method is a request and must have an id",
+            );
         }
         if let Err((_, reason, _)) =
             self.authorize(connection, Method::of(method, Form::Notification), params)
@@ -42,29 +47,29 @@ impl Core {
             "$/cancel_request" => self.cancel_request(connection, params),
             LOSS_METHOD => self.loss_reported(connection, params),
             "session/cancel" => {
-                let named = match self.named(connection, params) {
+                let named = match self.target_session(connection, params) {
                     Ok(named) => named,
                     Err((_, reason, _)) => return self.drop_notification(connection, method, &reason),
                 };
-                if !self.is_ours(&named.session) {
-                    // Where too much waits, the cancellation is lost as it would be on the way.
-                    if let Err((_, reason, _)) = self.elsewhere(&named.session, connection, line) {
+                if !self.is_owner(&named.session) {
+                    // If too many messages wait, the cancellation is dropped, as if it had been lost in transit.
+                    if let Err((_, reason, _)) = self.forward_to_owner(&named.session, connection, line) {
                         self.drop_notification(connection, method, &reason);
                     }
-                } else if !self.is_heard(connection, params) {
+                } else if !self.is_duplicate_notification(connection, params) {
                     self.cancel(connection, &named);
                 }
             }
             _ => {
-                if let Err(reason) = self.pass_notification(connection, method, params, line) {
+                if let Err(reason) = self.forward_notification(connection, method, params, line) {
                     self.drop_notification(connection, method, &reason);
                 }
             }
         }
     }
 
-    /// Passes a notification that the hub does not know on to the agent, or says why not.
-    fn pass_notification(
+    /// Forwards a notification with an unknown method to the agent. Fails with the reason if it cannot.
+    fn forward_notification(
         &mut self,
         connection: ConnectionId,
         method: &str,
@@ -75,46 +80,55 @@ impl Core {
         self.more_folders(params).map_err(words)?;
         if lines::text_of(params, "sessionId").is_none() {
             let agent = self.connections.get(&connection).map(|client| client.agent);
-            let host = agent.and_then(|agent| self.host_of(agent));
-            let is_ready = |host: &HostId| self.hosts.get(host).is_some_and(|host| host.is_ready);
-            let host = host.filter(is_ready).ok_or("the agent does not run")?;
-            let rewrite = Rewrite { drops_own: true, ..Rewrite::default() };
+            let process = agent.and_then(|agent| self.process_of(agent));
+            let is_ready =
+                |process: &AgentId| self.processes.get(process).is_some_and(|process| process.is_ready);
+            let process = process.filter(is_ready).ok_or("the agent is not running")?;
+            let rewrite = Rewrite { drops_hub_meta: true, ..Rewrite::default() };
             let line = lines::call(None, method, params, rewrite);
-            self.output.push_back(Output::ToHost { host, line, session: None });
+            self.output.push_back(Output::ToAgent { process, line, session: None });
             return Ok(());
         }
-        let Named { session, child } = self.named(connection, params).map_err(words)?;
-        if !self.is_ours(&session) {
-            return self.elsewhere(&session, connection, line).map_err(words);
+        let TargetSession { session, child } = self.target_session(connection, params).map_err(words)?;
+        if !self.is_owner(&session) {
+            return self.forward_to_owner(&session, connection, line).map_err(words);
         }
         let known = self.sessions.get(&session);
-        let target = known.and_then(|known| Some((known.host?, known.agent_session()?.to_owned())));
-        let (host, own) = target.ok_or("the session has no running agent")?;
+        let target = known.and_then(|known| Some((known.process?, known.agent_session()?.to_owned())));
+        let (process, own) = target.ok_or("the session has no running agent")?;
         let name = child.unwrap_or(own);
-        let rewrite = Rewrite { session: Some(&name), drops_own: true, ..Rewrite::default() };
+        let rewrite = Rewrite { session: Some(&name), drops_hub_meta: true, ..Rewrite::default() };
         let text = lines::call(None, method, params, rewrite);
         let _ = self.append(&session, Channel::ToAgent, text.as_str());
-        self.output.push_back(Output::ToHost { host, line: text, session: Some(session) });
+        self.output.push_back(Output::ToAgent { process, line: text, session: Some(session) });
         Ok(())
     }
 
-    /// Whether a client tells something for the second time, because it could not know that it was heard: a cancellation
-    /// that comes late must not end work that began after it.
-    pub(super) fn is_heard(&mut self, connection: ConnectionId, params: Option<&Raw<'_>>) -> bool {
+    /// Returns whether a notification is a duplicate by its idempotency key. A client that reconnects sends it again,
+    /// and a late cancellation must not end work that began after it.
+    pub(super) fn is_duplicate_notification(
+        &mut self,
+        connection: ConnectionId,
+        params: Option<&Raw<'_>>,
+    ) -> bool {
         let Some(client) = self.connections.get(&connection) else { return true };
         let Some(operation) = params.and_then(|params| OPERATION_ID.of(params)) else { return false };
-        let key = client.who.key();
-        let is_heard = self.answers.get(&key, &operation).is_some();
+        let key = client.identity.key();
+        let is_duplicate_notification = self.answers.get(&key, &operation).is_some();
         self.answers.keep(&key, operation, Outcome::Result("{}".to_owned()));
-        is_heard
+        is_duplicate_notification
     }
 
-    /// Cancels the work of a session, or of a sub-agent alone.
-    pub(super) fn cancel(&mut self, connection: ConnectionId, Named { session, child }: &Named) {
+    /// Cancels the work of a session, or of one sub-agent.
+    pub(super) fn cancel(
+        &mut self,
+        connection: ConnectionId,
+        TargetSession { session, child }: &TargetSession,
+    ) {
         let Some(known) = self.sessions.get(session) else { return };
-        // An agent that does not stop hears it often enough: whoever repeats it without end fills neither log nor memory.
-        let is_told = known.memory.as_ref().is_some_and(|memory| memory.cancels >= CANCELS);
-        let (Some(host), Some(own)) = (known.host, known.agent_session().map(str::to_owned)) else {
+        // Repeated cancellations of an agent that does not stop must fill neither the log nor memory.
+        let is_told = known.state.as_ref().is_some_and(|state| state.cancels >= CANCELS);
+        let (Some(process), Some(own)) = (known.process, known.agent_session().map(str::to_owned)) else {
             return self.cancel_prompts(session);
         };
         let by = self.author(connection);
@@ -122,9 +136,9 @@ impl Core {
         let params = Raw::from(json!({"sessionId": name}));
         let line = lines::call(None, "session/cancel", Some(&params), Rewrite::default());
         if !is_told {
-            self.note(session, &HubRecord::Cancelled(ActRecord::new().by(by.clone())));
+            self.append_hub_record(session, &HubRecord::Cancelled(ActRecord::new().by(by.clone())));
             let _ = self.append(session, Channel::ToAgent, line.as_str());
-            self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(session)) });
+            self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(session)) });
         }
         if child.is_none() {
             self.cancel_prompts(session);
@@ -133,32 +147,34 @@ impl Core {
         }
     }
 
-    /// Prompts that the agent has not got are not given to it any more.
+    /// Removes the prompts that have not been sent to the agent from the queue.
     pub(super) fn cancel_prompts(&mut self, session: &SessionId) {
         let Some(known) = self.sessions.get_mut(session) else { return };
         for prompt in std::mem::take(&mut known.prompts) {
-            self.states += 1;
-            let message = "the work of this session was cancelled";
+            self.summary_version += 1;
+            let message = "the turn was cancelled";
             self.refuse(prompt.connection, &prompt.id, codes::REQUEST_CANCELLED, message, None);
         }
     }
 
-    /// A client takes a request back.
+    /// Cancels a request of a client.
     pub(super) fn cancel_request(&mut self, connection: ConnectionId, params: Option<&Raw<'_>>) {
-        let Some(id) = params.and_then(request_named) else { return };
+        let Some(id) = params.and_then(referenced_request) else { return };
         let Some(client) = self.connections.get(&connection) else { return };
-        let Some(asked) = client.open.get(Side::Client, &id).cloned() else { return };
-        if let Some((host, number)) = asked.at_host {
+        let Some(asked) = client.pending.get(Side::Client, &id).cloned() else { return };
+        if let Some((process, number)) = asked.at_agent {
             let line = lines::cancel(&RequestId::Number(number));
-            let prompted =
-                self.hosts.get(&host).and_then(|host| host.session_of_prompt(&number.into()).cloned());
-            self.output.push_back(Output::ToHost { host, line, session: asked.stream });
-            if let Some(session) = prompted {
+            let prompted_session = self
+                .processes
+                .get(&process)
+                .and_then(|process| process.session_of_prompt(&number.into()).cloned());
+            self.output.push_back(Output::ToAgent { process, line, session: asked.stream });
+            if let Some(session) = prompted_session {
                 self.await_stop(&session);
             }
             return;
         }
-        if self.cancel_passed(connection, &id) {
+        if self.cancel_forwarded(connection, &id) {
             return;
         }
         let mut was_waiting = false;
@@ -168,27 +184,27 @@ impl Core {
             was_waiting |= session.prompts.len() < before;
         }
         if was_waiting {
-            // What waits is told with the state.
-            self.states += 1;
-            self.refuse(connection, &id, codes::REQUEST_CANCELLED, "the request was taken back", None);
+            // Summaries contain the queued prompts.
+            self.summary_version += 1;
+            self.refuse(connection, &id, codes::REQUEST_CANCELLED, "the request was cancelled", None);
         }
     }
 
-    /// A client whose socket is another one says what it has got.
+    /// Handles `stream/resume` of a client that has reconnected: resumes each session after its cursor.
     pub(super) fn resume_streams(&mut self, connection: ConnectionId, params: Option<&Raw<'_>>) {
         let Some(client) = self.connections.get_mut(&connection) else { return };
         client.is_paused = false;
-        let mut left: Vec<SessionId> = client.attachments.keys().cloned().collect();
-        self.repeat_direct(connection);
+        let mut left: Vec<SessionId> = client.subscriptions.keys().cloned().collect();
+        self.ask_direct_again(connection);
         let streams = params.and_then(|params| params.get("streams").map(Raw::into_owned));
-        for stream in streams.iter().flat_map(Raw::items).take(ATTACHMENTS) {
+        for stream in streams.iter().flat_map(Raw::items).take(MAX_SUBSCRIPTIONS) {
             let session = lines::text_of(Some(&stream), "sessionId").unwrap_or_default().into_owned();
             let cursor = lines::text_of(Some(&stream), "cursor").unwrap_or_default().into_owned();
             left.retain(|known| **known != *session);
-            if let Err(reason) = self.continue_at(connection, &session, &cursor) {
+            if let Err(reason) = self.resume_at(connection, &session, &cursor) {
                 let reason = match reason {
-                    NoSuchPlace::Session => "unknown_session",
-                    NoSuchPlace::Cursor => "unknown_cursor",
+                    ResumeError::UnknownSession => "unknown_session",
+                    ResumeError::UnknownCursor => "unknown_cursor",
                 };
                 if let Some((id, _)) =
                     self.sessions.get_key_value(&*session).map(|(id, known)| (Arc::clone(id), known))
@@ -201,9 +217,9 @@ impl Core {
             }
         }
         for session in left {
-            // What it asked for and has not got any of is still wanted, from its beginning.
+            // A session without a cursor, whose history was requested but not received, is delivered from its start.
             let client = self.connections.get(&connection);
-            let start = client.and_then(|client| match client.attachments.get(&session)?.phase {
+            let start = client.and_then(|client| match client.subscriptions.get(&session)?.phase {
                 Phase::CatchingUp { start, answer: Some(_), .. } => Some(start),
                 _ => None,
             });

@@ -1,14 +1,14 @@
-//! Replays the history of a session to a client from its folded state: whole messages, tool calls as they stand now, and
-//! the last title, plans, commands, options and usage. Text that was replaced or cleared is not sent again.
+//! Replay of a session's history from its folded state: whole messages, tool calls in their current state, and the last
+//! title, plans, commands, options and usage. Text that was replaced or cleared is not sent again.
 //!
-//! A replay reads the log twice. The first pass builds an index: which entries there are, where each first appears and
-//! where it last changed. The second pass goes through the index in portions, and folds only the entries of one portion,
-//! so that memory is bounded by the largest entry and the index, not by the length of the session.
+//! A replay reads the log twice. The first pass builds an index: all entries, where each first appears and where it
+//! last changed. The second pass goes through the index in portions and folds only the entries of one portion, so
+//! memory is bounded by the largest entry and the index, not by the length of the session.
 //!
-//! Every item has a key, the position in the log by which it is ordered: that of its first record for an entry, so that
-//! the transcript keeps its order, and that of its last record for everything else. A client that has received all items
-//! up to a key, folded at an end, can resume from exactly there: it needs the items with a greater key, and those that
-//! have changed since that end.
+//! Every item has a key, the offset that orders it. The key of an entry is the offset of its first record, so that the
+//! transcript keeps its order. The key of everything else is the offset of its last record. A client that has received
+//! all items up to a key, folded at an end, can resume from exactly there. It needs the items with a greater key, and
+//! those that have changed since that end.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -25,34 +25,34 @@ use switchboard_store::Channel;
 
 use super::lines;
 
-/// Bytes of one portion, as they stand in the log and as they are sent.
+/// Maximum size of one portion in bytes, both in the log and as sent.
 const PORTION: usize = 1024 * 1024;
-/// Items of one portion.
+/// Maximum number of items in one portion.
 const ITEMS: usize = 1024;
-/// A longer update is sent as an empty entry and the chunks that fill it.
+/// Maximum size of an update in bytes. A longer entry is sent as an empty entry followed by chunks.
 const WHOLE: usize = 1024 * 1024;
-/// Bytes of text in one such chunk.
+/// Maximum size of the text in one chunk, in bytes.
 const CHUNK: usize = 256 * 1024;
 
-/// Gives the records of a log in a range, in order, and returns the position behind the last one that is there.
-pub(crate) type Records<'r> =
+/// Reads the records of a log in a range, in order. Returns the offset after the last one that exists.
+pub(crate) type RecordReader<'r> =
     &'r mut dyn FnMut(Range<u64>, &mut dyn FnMut(u64, Channel, &str)) -> Result<u64, String>;
 
-/// What a client holds of a session: all items up to a key, as they were when the log ended at `end`. A client that has
-/// followed the session live up to a record holds everything as it was right after that record.
+/// A decoded cursor: the client has all items up to `key`, folded at the offset `end`. A client that has followed the
+/// session live up to a record has everything as of that record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct Cursor {
     pub(crate) key: u64,
     pub(crate) end: u64,
 }
 
-impl Held {
-    /// Everything up to a record, seen live.
+impl Cursor {
+    /// Returns the cursor after a record that was received live.
     pub(crate) fn live(sequence: u64) -> Self {
-        Held { key: sequence, end: sequence + 1 }
+        Cursor { key: sequence, end: sequence + 1 }
     }
 
-    /// Whether it may have been seen live, and not in a replay.
+    /// Returns whether the cursor may come from live records rather than from a replay.
     pub(crate) fn is_live(self) -> bool {
         self.end == self.key + 1
     }
@@ -61,27 +61,27 @@ impl Held {
 /// A line of a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ReplayLine {
-    /// The notification, with the agent's ids of sessions.
+    /// The notification, with the agent's session ids.
     pub(crate) text: String,
-    /// What the client holds once it has this line; `None` where more belongs to it.
-    pub(crate) held: Option<Held>,
-    /// Whether the client has it already, and only the translator of its connection needs it.
+    /// Cursor of the client after this line; `None` if more lines belong to the same item.
+    pub(crate) held: Option<Cursor>,
+    /// Whether the client already has it, and only the translator of its connection needs it.
     pub(crate) is_known: bool,
 }
 
-/// The history of a session on its way to one client.
+/// A replay for one client, in progress.
 #[derive(Debug, Clone)]
 pub(crate) struct Replay {
-    /// Tells one replay of a client from the next.
+    /// Distinguishes the replays of a client.
     pub(crate) ticket: u64,
     stages: VecDeque<Stage>,
-    /// Lines that are made and not handed out.
+    /// Lines that are produced but not delivered.
     ready: VecDeque<ReplayLine>,
     end: u64,
     unreadable: usize,
 }
 
-/// Replays are told apart by their tickets.
+/// Replays are identified by their tickets.
 impl PartialEq for Replay {
     fn eq(&self, other: &Self) -> bool {
         self.ticket == other.ticket
@@ -92,18 +92,18 @@ impl Eq for Replay {}
 
 #[derive(Debug, Clone)]
 struct Stage {
-    /// What the client holds.
-    held: Option<Held>,
-    /// Whether the stage tells the translator of the client what the client holds, and nothing else.
+    /// The part of the history that the client has.
+    held: Option<Cursor>,
+    /// Whether the stage only primes the translator with history that the client already has.
     is_known: bool,
     end: u64,
     index: Option<Index>,
 }
 
 impl Replay {
-    /// A replay of the first `end` records for a client that holds a part of them, or nothing. A translator has to be told
-    /// what the client holds before it can translate what follows.
-    pub(crate) fn new(ticket: u64, held: Option<Held>, end: u64, is_translated: bool) -> Self {
+    /// Creates a replay of the first `end` records, without the part that the client has. A translator must see that
+    /// part, too, before it can translate the rest.
+    pub(crate) fn new(ticket: u64, held: Option<Cursor>, end: u64, is_translated: bool) -> Self {
         let known = held.filter(|_| is_translated).map(|held| Stage {
             held: Some(held),
             is_known: true,
@@ -115,33 +115,33 @@ impl Replay {
         Replay { ticket, stages, ready: VecDeque::new(), end, unreadable: 0 }
     }
 
-    /// The place behind what the client holds of the log.
+    /// Returns the offset after the part of the log that the client has.
     pub(crate) fn held(&self) -> u64 {
         self.stages.front().and_then(|stage| stage.held).map_or(0, |held| held.key + 1)
     }
 
-    /// Whether no line was made yet.
+    /// Returns whether no line has been produced yet.
     pub(crate) fn is_new(&self) -> bool {
         self.ready.is_empty() && self.stages.front().is_some_and(|stage| stage.index.is_none())
     }
 
-    /// The position in the log from which the client continues live, once all lines are sent.
+    /// Returns the offset from which the client continues live after the replay.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Whether all lines are handed out.
+    /// Returns whether all lines have been delivered.
     pub(crate) fn is_done(&self) -> bool {
         self.stages.is_empty() && self.ready.is_empty()
     }
 
-    /// How many updates could not be read, and are therefore not sent.
+    /// Returns the number of updates that could not be decoded and are not sent.
     pub(crate) fn unreadable(&self) -> usize {
         self.unreadable
     }
 
-    /// Makes the next lines: at least one, unless there are no more.
-    pub(crate) fn next(&mut self, records: Records<'_>) -> Result<Vec<ReplayLine>, String> {
+    /// Produces the next lines: at least one, unless the replay is done.
+    pub(crate) fn next(&mut self, records: RecordReader<'_>) -> Result<Vec<ReplayLine>, String> {
         while self.ready.is_empty() {
             let Some(stage) = self.stages.front_mut() else { return Ok(Vec::new()) };
             let index = match &mut stage.index {
@@ -171,18 +171,17 @@ impl Replay {
     }
 }
 
-/// What a log consists of, without its content.
+/// Index of a log, without its content.
 #[derive(Debug, Clone)]
 struct Index {
-    /// Ordered by their keys.
+    /// Ordered by key.
     items: Vec<IndexItem>,
-    /// The agent's ids of the sessions. The first is the session itself, by the last of the ids that it had; each of these
-    /// is there by itself, too.
+    /// The agent's session ids. The first is the last id of the session itself; its earlier ids are listed separately.
     names: Vec<String>,
     dialect: DialectTracker,
-    /// The end of the log that was read.
+    /// End of the log that was read.
     end: u64,
-    /// The next item to be sent.
+    /// Index of the next item to send.
     position: usize,
     unreadable: usize,
 }
@@ -190,20 +189,20 @@ struct Index {
 #[derive(Debug, Clone)]
 struct IndexItem {
     key: u64,
-    /// The first and the last record that belong to it.
+    /// Offsets of the first and the last record of the item.
     first: u64,
     last: u64,
-    /// Bytes of these records.
+    /// Size of these records in bytes.
     bytes: usize,
     session: usize,
-    what: What,
-    /// The id that clients get, where a later entry has the same one: an agent that has lost a session and opened another
-    /// in its place counts its ids anew.
+    what: ItemKind,
+    /// Id for clients, if a later entry has the same one. An agent that has lost a session and opened a new one may
+    /// reuse ids.
     alias: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum What {
+enum ItemKind {
     Entry(EntryKind, Box<str>),
     /// The last record about a plan.
     Plan {
@@ -211,19 +210,19 @@ enum What {
     },
     /// A record that is sent as it is: an update of an unknown kind, a notice, another notification.
     Record,
-    /// A record that says what the session itself is doing. A client that was cut off needs every one of them, to know
-    /// which work has ended; one that gets the whole history is told the last one behind it.
+    /// A record with the state of the session itself. A resuming client needs all of them, to know which turns have
+    /// ended. A client that gets the whole history gets the last one after it.
     State,
-    /// An update that says how a session stands.
-    Standing(String),
+    /// An update with session state other than the transcript.
+    CurrentState(String),
 }
 
 impl IndexItem {
-    /// Whether a client needs it that holds this much.
-    fn is_wanted(&self, held: Option<Held>, is_known: bool) -> bool {
-        let is_removed = self.what == What::Plan { is_removed: true };
+    /// Returns whether a client needs the item after this cursor.
+    fn is_wanted(&self, held: Option<Cursor>, is_known: bool) -> bool {
+        let is_removed = self.what == ItemKind::Plan { is_removed: true };
         match held {
-            None if self.what == What::State => false,
+            None if self.what == ItemKind::State => false,
             Some(held) if is_known => self.key <= held.key && !is_removed,
             Some(held) if is_removed => self.last >= held.end && self.first <= held.key,
             Some(held) => self.key > held.key || self.last >= held.end,
@@ -232,9 +231,9 @@ impl IndexItem {
     }
 }
 
-/// How a session stands beside its transcript.
+/// Kind of session state other than the transcript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Standing {
+enum StateKind {
     Info,
     Commands,
     Options,
@@ -243,14 +242,14 @@ enum Standing {
 }
 
 struct Builder {
-    /// Folds how the sessions stand.
+    /// Folds the session state.
     conversation: Conversation,
     items: Vec<IndexItem>,
     entries: HashMap<(usize, EntryKind, Box<str>), usize>,
     plans: HashMap<(usize, String), usize>,
-    /// Where the standing of a session last changed.
-    standings: BTreeMap<(usize, Standing), u64>,
-    /// What updates of a session's information amount to, key by key. A key that was cleared stays, as `null`.
+    /// Offset of the last change of each kind of state of a session.
+    states_of: BTreeMap<(usize, StateKind), u64>,
+    /// Merged session information, key by key. A key that was cleared remains with the value `null`.
     information: HashMap<usize, BTreeMap<String, String>>,
     numbers: HashMap<String, usize>,
     names: Vec<String>,
@@ -259,30 +258,30 @@ struct Builder {
 }
 
 impl Builder {
-    fn build(end: u64, records: Records<'_>) -> Result<Index, String> {
+    fn build(end: u64, records: RecordReader<'_>) -> Result<Index, String> {
         let conversation = Conversation::new(WireFormat::Any).without_transcript();
         let mut builder = Builder {
             conversation: conversation.with_session_limit(MAX_SUBAGENTS + 1),
             items: Vec::new(),
             entries: HashMap::new(),
             plans: HashMap::new(),
-            standings: BTreeMap::new(),
+            states_of: BTreeMap::new(),
             information: HashMap::new(),
             numbers: HashMap::new(),
             names: vec![String::new()],
             own: Vec::new(),
             unreadable: 0,
         };
-        let read = records(0..end, &mut |sequence, channel, text| builder.take(sequence, channel, text))?;
+        let read = records(0..end, &mut |sequence, channel, text| builder.add(sequence, channel, text))?;
         Ok(builder.finish(read.min(end)))
     }
 
-    /// The number of a session; the session itself has one, whatever ids it had.
+    /// Returns the number of a session. All ids of the session itself have the same number.
     fn number(&mut self, session: &str) -> usize {
         if self.own.iter().any(|own| own == session) { 0 } else { self.number_of_id(session) }
     }
 
-    /// The number of an id of a session: entries of two ids are different ones, also where they have the same id.
+    /// Returns the number of a session id. Entries with the same id in two session ids are different entries.
     fn number_of_id(&mut self, session: &str) -> usize {
         if let Some(number) = self.numbers.get(session) {
             return *number;
@@ -292,16 +291,16 @@ impl Builder {
         self.names.len() - 1
     }
 
-    fn take(&mut self, sequence: u64, channel: Channel, text: &str) {
+    fn add(&mut self, sequence: u64, channel: Channel, text: &str) {
         let side = match channel {
             Channel::ToClient => Side::Agent,
             Channel::ToAgent => Side::Client,
-            Channel::Hub => return self.note(text),
+            Channel::Hub => return self.add_hub_record(text),
             _ => return,
         };
         let Ok(message) = Message::decode(text, WireFormat::Any) else { return };
         if side == Side::Agent {
-            self.agent_said(sequence, text.len(), &message);
+            self.apply_agent_message(sequence, text.len(), &message);
         }
         let Ok(folded) = self.conversation.apply_message(&message, Some(side), Moment::default()) else {
             return;
@@ -311,14 +310,14 @@ impl Builder {
         let number = self.number(&session);
         for change in step.changes.iter() {
             let standing = match change {
-                Change::Title | Change::Info => Standing::Info,
-                Change::Commands => Standing::Commands,
-                Change::ConfigOptions => Standing::Options,
-                Change::Usage => Standing::Usage,
-                Change::State => Standing::State,
+                Change::Title | Change::Info => StateKind::Info,
+                Change::Commands => StateKind::Commands,
+                Change::ConfigOptions => StateKind::Options,
+                Change::Usage => StateKind::Usage,
+                Change::State => StateKind::State,
                 _ => continue,
             };
-            self.standings.insert((number, standing), sequence);
+            self.states_of.insert((number, standing), sequence);
             if *change == Change::Title && matches!(message, Message::Response(_)) {
                 let title = self.conversation.session(Some(&session)).and_then(|session| session.title());
                 let title = title.map_or_else(|| "null".to_owned(), lines::quoted);
@@ -327,7 +326,7 @@ impl Builder {
         }
     }
 
-    fn note(&mut self, text: &str) {
+    fn add_hub_record(&mut self, text: &str) {
         let Some(HubRecord::AgentSession(record)) = HubRecord::parse(text) else { return };
         let id = record.id.into_owned();
         if let Some(before) = self.own.last().filter(|before| **before != id) {
@@ -337,7 +336,7 @@ impl Builder {
         self.own.push(id);
     }
 
-    fn agent_said(&mut self, sequence: u64, bytes: usize, message: &Message<'_>) {
+    fn apply_agent_message(&mut self, sequence: u64, bytes: usize, message: &Message<'_>) {
         match message {
             Message::Notification(call) if call.method == "session/update" => {
                 let Some(params) = &call.params else { return };
@@ -348,9 +347,9 @@ impl Builder {
                 }
             }
             Message::Notification(call) if call.method != "$/cancel_request" => {
-                self.push(sequence, bytes, 0, What::Record);
+                self.push(sequence, bytes, 0, ItemKind::Record);
             }
-            // A question about a tool call says how that stands, as an update does.
+            // A question updates its tool call, as an update does.
             Message::Request(request) => {
                 if let Some((session, call)) = asked_about(request.params.as_ref()) {
                     let number = self.number_of_id(&session);
@@ -381,7 +380,7 @@ impl Builder {
                 let id = |object: &Raw<'_>| object.text("planId");
                 let plan = update.as_ref().and_then(|update| update.get("plan").and_then(|plan| id(&plan)));
                 let plan = plan.or_else(|| update.as_ref().and_then(id)).unwrap_or_default();
-                let what = What::Plan { is_removed };
+                let what = ItemKind::Plan { is_removed };
                 match self.plans.get(&(number, plan.clone())).and_then(|at| self.items.get_mut(*at)) {
                     Some(item) => {
                         (item.key, item.last, item.bytes, item.what) = (sequence, sequence, bytes, what);
@@ -411,20 +410,20 @@ impl Builder {
                     };
                     known.insert(key.to_string(), value);
                 }
-                self.standings.insert((number, Standing::Info), sequence);
+                self.states_of.insert((number, StateKind::Info), sequence);
             }
             v2::SessionUpdate::StateUpdate(_) if number == 0 => {
-                self.push(sequence, bytes, number, What::State);
+                self.push(sequence, bytes, number, ItemKind::State);
             }
             v2::SessionUpdate::StateUpdate(_)
             | v2::SessionUpdate::AvailableCommandsUpdate(_)
             | v2::SessionUpdate::ConfigOptionUpdate(_)
             | v2::SessionUpdate::UsageUpdate(_) => {}
-            _ => self.push(sequence, bytes, number, What::Record),
+            _ => self.push(sequence, bytes, number, ItemKind::Record),
         }
     }
 
-    fn push(&mut self, sequence: u64, bytes: usize, session: usize, what: What) {
+    fn push(&mut self, sequence: u64, bytes: usize, session: usize, what: ItemKind) {
         let (key, first, last) = (sequence, sequence, sequence);
         self.items.push(IndexItem { key, first, last, bytes, session, what, alias: None });
     }
@@ -438,7 +437,7 @@ impl Builder {
             }
             None => {
                 self.entries.insert(key, self.items.len());
-                self.push(sequence, bytes, session, What::Entry(kind, id.into()));
+                self.push(sequence, bytes, session, ItemKind::Entry(kind, id.into()));
             }
         }
     }
@@ -447,25 +446,25 @@ impl Builder {
         if let (Some(own), Some(name)) = (self.own.last(), self.names.first_mut()) {
             name.clone_from(own);
         }
-        for ((number, standing), sequence) in std::mem::take(&mut self.standings) {
-            // How the session itself stands is said behind its history.
-            if (number, standing) == (0, Standing::State) {
+        for ((number, standing), sequence) in std::mem::take(&mut self.states_of) {
+            // The state of the session itself is sent after its history.
+            if (number, standing) == (0, StateKind::State) {
                 continue;
             }
-            if let Some(update) = self.standing(number, standing) {
-                self.push(sequence, update.len(), number, What::Standing(update));
+            if let Some(update) = self.state_update_of(number, standing) {
+                self.push(sequence, update.len(), number, ItemKind::CurrentState(update));
             }
         }
-        self.tell_apart();
+        self.disambiguate_ids();
         let Builder { conversation, mut items, names, unreadable, .. } = self;
         items.sort_by_key(|item| item.key);
         let dialect = *conversation.dialect();
         Index { items, names, dialect, end, position: 0, unreadable }
     }
 
-    /// Gives messages and tool calls another id whose own one was used again after the agent had lost the session: for
-    /// clients both are in one session.
-    fn tell_apart(&mut self) {
+    /// Assigns other ids to messages and tool calls whose ids were reused after the agent had lost the session. For
+    /// clients, both are in one session.
+    fn disambiguate_ids(&mut self) {
         let own: Vec<Option<usize>> = self.own.iter().map(|own| self.numbers.get(own).copied()).collect();
         let mut later: HashSet<(EntryKind, &str)> = HashSet::new();
         let mut aliases = Vec::new();
@@ -474,7 +473,7 @@ impl Builder {
                 let of_epoch =
                     self.items.iter().enumerate().filter(|(_, item)| Some(item.session) == *number);
                 of_epoch.filter_map(|(at, item)| match &item.what {
-                    What::Entry(kind, id) if id_key(*kind).is_some() => Some((at, *kind, &**id)),
+                    ItemKind::Entry(kind, id) if id_key(*kind).is_some() => Some((at, *kind, &**id)),
                     _ => None,
                 })
             };
@@ -492,9 +491,9 @@ impl Builder {
         }
     }
 
-    /// The update that says how a session stands.
-    fn standing(&self, number: usize, standing: Standing) -> Option<String> {
-        if standing == Standing::Info {
+    /// Returns the update with one kind of session state.
+    fn state_update_of(&self, number: usize, standing: StateKind) -> Option<String> {
+        if standing == StateKind::Info {
             let known = self.information.get(&number)?;
             let set = known.iter().map(|(key, value)| (&**key, &**value));
             let set: Vec<(&str, &str)> =
@@ -503,35 +502,35 @@ impl Builder {
         }
         let session: &Session = self.conversation.session(self.names.get(number).map(String::as_str))?;
         let update = match standing {
-            Standing::Commands => {
+            StateKind::Commands => {
                 let mut update = v2::AvailableCommandsUpdate::new(session.lists().1?.to_vec());
                 if let Some(attached) = session.commands_attached() {
                     (update.meta, update.extra) = (attached.meta.clone(), attached.extra.clone());
                 }
                 v2::SessionUpdate::AvailableCommandsUpdate(update)
             }
-            Standing::Options => {
+            StateKind::Options => {
                 let mut update = v2::ConfigOptionUpdate::new(session.lists().0?.to_vec());
                 if let Some(attached) = session.config_options_attached() {
                     (update.meta, update.extra) = (attached.meta.clone(), attached.extra.clone());
                 }
                 v2::SessionUpdate::ConfigOptionUpdate(update)
             }
-            Standing::Usage => {
+            StateKind::Usage => {
                 let usage = session.usage()?;
                 let mut update = v2::UsageUpdate::new(usage.used, usage.size);
                 update.cost = usage.cost.clone().map_or(Field::Keep, Field::Set);
                 (update.meta, update.extra) = (usage.meta.clone(), usage.extra.clone());
                 v2::SessionUpdate::UsageUpdate(Box::new(update))
             }
-            Standing::State => v2::SessionUpdate::StateUpdate(Box::new(session.state()?.clone())),
-            Standing::Info => return None,
+            StateKind::State => v2::SessionUpdate::StateUpdate(Box::new(session.state()?.clone())),
+            StateKind::Info => return None,
         };
         Some(update.encode(WireFormat::Any))
     }
 }
 
-/// The tool call that a question is about, and its session.
+/// Returns the tool call of a question and its session.
 fn asked_about(params: Option<&Raw<'_>>) -> Option<(String, v2::ToolCallUpdate<'static>)> {
     let params = params?;
     let session = params.text("sessionId")?;
@@ -540,7 +539,7 @@ fn asked_about(params: Option<&Raw<'_>>) -> Option<(String, v2::ToolCallUpdate<'
     Some((session, call.into_owned()))
 }
 
-/// The key of the id of an entry that can have another one.
+/// Returns the key of the id of an entry, if it can be replaced.
 fn id_key(kind: EntryKind) -> Option<&'static str> {
     match kind {
         EntryKind::UserMessage | EntryKind::AgentMessage | EntryKind::AgentThought => Some("messageId"),
@@ -549,23 +548,23 @@ fn id_key(kind: EntryKind) -> Option<&'static str> {
     }
 }
 
-/// What happened to an entry while it was folded.
+/// History of an entry during folding.
 #[derive(Debug, Default)]
-struct Track {
-    /// How many items of its content came together, and not in chunks: their borders are the agent's.
+struct EntryHistory {
+    /// Number of content items that arrived in one update rather than in chunks. Their boundaries are the agent's.
     together: usize,
-    /// Fields that had a value once: where they have none now, a client that has the old one must be told.
+    /// Fields that had a value earlier. If they have none now, a client with the old value must be told.
     cleared: HashSet<EntryField>,
     is_content_cleared: bool,
 }
 
 impl Index {
-    /// Makes the lines of the next items.
+    /// Produces the lines of the next items.
     fn fill(
         &mut self,
-        held: Option<Held>,
+        held: Option<Cursor>,
         is_known: bool,
-        records: Records<'_>,
+        records: RecordReader<'_>,
         ready: &mut VecDeque<ReplayLine>,
     ) -> Result<(), String> {
         let mut chosen: Vec<usize> = Vec::new();
@@ -585,10 +584,11 @@ impl Index {
             let Some(item) = self.items.get(at) else { continue };
             let name = self.names.get(item.session).map_or("", String::as_str);
             let texts: Vec<String> = match &item.what {
-                What::Entry(kind, id) => {
+                ItemKind::Entry(kind, id) => {
                     let entry = fold.session(Some(name)).and_then(|session| session.find(*kind, id));
                     let track = tracks.get(&at);
-                    let updates = entry.map(|entry| updates_of(entry, track.unwrap_or(&Track::default())));
+                    let updates =
+                        entry.map(|entry| updates_of(entry, track.unwrap_or(&EntryHistory::default())));
                     let updates = updates.unwrap_or_default();
                     let named = updates.into_iter().map(|update| match (&item.alias, id_key(*kind)) {
                         (Some(alias), Some(key)) => {
@@ -599,33 +599,33 @@ impl Index {
                     });
                     named.map(|update| lines::update(name, &update)).collect()
                 }
-                What::Standing(update) => vec![lines::update(name, update)],
-                What::Plan { .. } | What::Record | What::State => {
+                ItemKind::CurrentState(update) => vec![lines::update(name, update)],
+                ItemKind::Plan { .. } | ItemKind::Record | ItemKind::State => {
                     kept.get(&item.key).cloned().into_iter().collect()
                 }
             };
-            // A client that holds everything up to a key has all items of that key.
+            // The cursor after a key includes all items with that key.
             let mut later = self.items.get(at + 1..).unwrap_or_default().iter();
             let more = later.find(|later| later.key != item.key || later.is_wanted(held, is_known));
             let has_more = more.is_some_and(|more| more.key == item.key);
             let is_again = held.is_some_and(|held| item.key <= held.key);
             let count = texts.len();
-            for (place, text) in texts.into_iter().enumerate() {
-                let is_last = place + 1 == count && !has_more && !is_again && !is_known;
-                let held = is_last.then_some(Held { key: item.key, end: self.end });
+            for (offset, text) in texts.into_iter().enumerate() {
+                let is_last = offset + 1 == count && !has_more && !is_again && !is_known;
+                let held = is_last.then_some(Cursor { key: item.key, end: self.end });
                 ready.push_back(ReplayLine { text, held, is_known });
             }
         }
         Ok(())
     }
 
-    /// Folds the chosen entries, and keeps the chosen records as they are.
+    /// Folds the selected entries, and keeps the selected records as they are.
     #[allow(clippy::type_complexity)]
     fn fold(
         &self,
         chosen: &[usize],
-        records: Records<'_>,
-    ) -> Result<(Conversation, HashMap<usize, Track>, HashMap<u64, String>), String> {
+        records: RecordReader<'_>,
+    ) -> Result<(Conversation, HashMap<usize, EntryHistory>, HashMap<u64, String>), String> {
         let mut fold = Conversation::new(WireFormat::Any);
         fold.set_dialect(self.dialect);
         let (mut tracks, mut kept) = (HashMap::new(), HashMap::new());
@@ -635,12 +635,12 @@ impl Index {
         for at in chosen {
             let Some(item) = self.items.get(*at) else { continue };
             let from = match &item.what {
-                What::Standing(_) => continue,
-                What::Entry(kind, id) => {
+                ItemKind::CurrentState(_) => continue,
+                ItemKind::Entry(kind, id) => {
                     entries.insert((item.session, *kind, id), *at);
                     item.first
                 }
-                What::Plan { .. } | What::Record | What::State => {
+                ItemKind::Plan { .. } | ItemKind::Record | ItemKind::State => {
                     wanted.insert(item.key);
                     item.key
                 }
@@ -661,7 +661,7 @@ impl Index {
             let changes = folded.step.iter().flat_map(|step| step.changes.iter());
             for change in changes {
                 if let Change::Entry(change) = change {
-                    let track: &mut Track = tracks.entry(*at).or_default();
+                    let track: &mut EntryHistory = tracks.entry(*at).or_default();
                     if let ContentChange::Replaced(count) = change.content {
                         track.together = count;
                         track.is_content_cleared = count == 0;
@@ -702,9 +702,9 @@ impl Index {
     }
 }
 
-/// The updates that make an entry what it is, whatever a client has of it: one, or where that would be too long, one that
-/// empties it and the chunks that fill it.
-fn updates_of(entry: &Entry, track: &Track) -> Vec<String> {
+/// Returns the updates that produce an entry whatever a client has of it: one, or if that is too long, one that clears
+/// it and chunks that fill it.
+fn updates_of(entry: &Entry, track: &EntryHistory) -> Vec<String> {
     let (meta, extra) = (entry.meta(), entry.extra());
     if let Some(message) = entry.as_message() {
         let whole = |content: Vec<v2::ContentBlock<'_>>| {
@@ -753,12 +753,12 @@ fn updates_of(entry: &Entry, track: &Track) -> Vec<String> {
     vec![with_cleared(&entry.to_update().encode(WireFormat::Any), track, content)]
 }
 
-/// A tool call as it stands, in as many updates as keep each of them short enough.
+/// Returns a tool call in its current state, in as many updates as keep each short enough.
 fn whole_call(
     entry: &Entry,
     call: &ToolCall,
     content: Vec<v2::ToolCallContent<'_>>,
-    track: &Track,
+    track: &EntryHistory,
 ) -> Vec<String> {
     let locations = Some(call.locations()).filter(|locations| !locations.is_empty());
     let mut update = v2::ToolCallUpdate {
@@ -790,29 +790,29 @@ fn whole_call(
     std::iter::once(first).chain(rest).collect()
 }
 
-/// A run of text, or another item of content.
+/// A run of text, or another content item.
 enum Piece<'c, B: Block> {
     Text(String),
     Item(Item<'c, B>),
 }
 
-/// Content as one update, or as an empty one and chunks, where it is too long or chunks had metadata of their own.
+/// Returns content as one update; as an empty one and chunks if it is too long or chunks had their own metadata.
 fn whole_or_chunks<'c, B: Block>(
     content: &'c Content<B>,
-    track: &Track,
+    track: &EntryHistory,
     whole: impl Fn(Vec<B::Wire<'_>>) -> Vec<String>,
     chunk: impl Fn(B::Wire<'_>, Option<Meta<'_>>, Extra<'_>) -> String,
 ) -> Vec<String> {
     let mut pieces: Vec<Piece<'c, B>> = Vec::new();
     let mut has_metadata = false;
-    for (place, item) in content.items().enumerate() {
+    for (offset, item) in content.items().enumerate() {
         let has_own =
             item.chunk_meta().is_some() || item.chunk_extra().is_some_and(|extra| !extra.is_empty());
         has_metadata |= has_own;
         let text = item.text().filter(|_| item.structured().is_none() && !has_own);
         match (text, pieces.last_mut()) {
-            // What came in chunks is one text; blocks that came together stay apart.
-            (Some(text), Some(Piece::Text(run))) if place >= track.together => run.push_str(text),
+            // Text that arrived in chunks is joined; blocks that arrived together stay separate.
+            (Some(text), Some(Piece::Text(run))) if offset >= track.together => run.push_str(text),
             (Some(text), _) => pieces.push(Piece::Text(text.to_owned())),
             (None, _) => pieces.push(Piece::Item(item)),
         }
@@ -847,8 +847,8 @@ fn whole_or_chunks<'c, B: Block>(
     updates
 }
 
-/// An update that also says which fields have no value any more.
-fn with_cleared(update: &str, track: &Track, content: Option<(&str, &str)>) -> String {
+/// Returns an update that also clears fields without a value.
+fn with_cleared(update: &str, track: &EntryHistory, content: Option<(&str, &str)>) -> String {
     let Ok(object) = Raw::parse(update) else { return update.to_owned() };
     let content = content.filter(|_| track.is_content_cleared);
     let cleared = track.cleared.iter().map(|field| (field.key(), "null")).chain(content);

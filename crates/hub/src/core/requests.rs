@@ -1,4 +1,4 @@
-//! What clients say.
+//! Connections of clients, and dispatch of their messages.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,51 +9,50 @@ use switchboard_acp::rpc::{Message, RequestId, codes};
 use switchboard_acp::{Raw, Side, Wire, WireFormat};
 use switchboard_store::Moment;
 
-use super::connection::{Asked, Connection, OPEN};
+use super::connection::{Connection, MAX_PENDING, PendingClientRequest};
 use super::lines::{self, Outcome};
-use super::memory::{Memory, OF_SUBAGENT};
 use super::method_table::{Form, Method};
 use super::session::Session;
+use super::session_state::{SUBAGENT_SEPARATOR, SessionState};
 use super::{ConnectionId, Core, Identity, Output, SessionId, Starter};
 
-/// How many messages may wait until a session is there.
+/// Maximum number of messages that wait for a session to be loaded.
 pub(super) const WAITING: usize = 1024;
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClientRequest<'r> {
     pub(super) connection: ConnectionId,
     pub(super) id: &'r RequestId<'static>,
     pub(super) method: &'r str,
     pub(super) params: Option<&'r Raw<'r>>,
-    /// All of it as it came, should it have to wait.
+    /// The whole line, in case it must wait.
     pub(super) line: &'r Arc<str>,
 }
 
 impl Core {
-    /// A client has come, for an agent that it has named or not. Over HTTP a request of the same id is the same
-    /// request, sent again.
+    /// Registers a client connection. With `dedups_by_id` (HTTP), the request id is the idempotency key of a prompt.
     pub(crate) fn connected(
         &mut self,
         connection: ConnectionId,
-        who: Identity,
+        identity: Identity,
         agent: usize,
         is_named: bool,
-        repeats_by_id: bool,
+        dedups_by_id: bool,
     ) {
-        self.connections.insert(connection, Connection::new(who, agent, is_named, repeats_by_id));
+        self.connections.insert(connection, Connection::new(identity, agent, is_named, dedups_by_id));
     }
 
-    /// What a client is told is translated on the way.
+    /// Notes that the lines of a client are translated by the hub.
     pub(crate) fn translated(&mut self, connection: ConnectionId) {
         client_mut(self, connection, |client| client.is_translated = true);
     }
 
-    /// A client is gone. Its sessions stay, and so does its work.
+    /// Removes a client that has disconnected. Its sessions and their work continue.
     pub(crate) fn disconnected(&mut self, connection: ConnectionId) {
         let Some(client) = self.connections.get(&connection) else { return };
         let (name, version) = client.client.clone();
-        let attached: Vec<SessionId> = client.attachments.keys().cloned().collect();
+        let attached: Vec<SessionId> = client.subscriptions.keys().cloned().collect();
         for session in attached {
             self.detach(connection, &session);
             let client = json!({"clientId": connection.to_string(), "name": name, "version": version});
@@ -63,44 +62,44 @@ impl Core {
             });
             self.notice(&session, &left, None);
         }
-        self.abandon_direct(connection);
+        self.cancel_direct_of_client(connection);
         self.connections.remove(&connection);
     }
 
-    /// What a token may do has changed; `None`: nothing any more.
-    pub(crate) fn access_changed(&mut self, connection: ConnectionId, who: Option<Identity>) {
+    /// Applies a change of a client's token; `None` if it was revoked.
+    pub(crate) fn access_changed(&mut self, connection: ConnectionId, identity: Option<Identity>) {
         let Some(client) = self.connections.get_mut(&connection) else { return };
-        let Some(who) = who else {
+        let Some(identity) = identity else {
             let reason = "the token was revoked".to_owned();
             self.output.push_back(Output::Close { connection, code: 4401, reason });
             self.disconnected(connection);
             return;
         };
-        client.who = who;
-        let who = client.who.clone();
-        let attached: Vec<SessionId> = client.attachments.keys().cloned().collect();
+        client.identity = identity;
+        let identity = client.identity.clone();
+        let attached: Vec<SessionId> = client.subscriptions.keys().cloned().collect();
         for id in attached {
-            if self.sessions.get(&id).is_some_and(|session| !session.is_visible_to(&who)) {
+            if self.sessions.get(&id).is_some_and(|session| !session.is_visible_to(&identity)) {
                 self.detach(connection, &id);
             }
         }
     }
 
-    /// Which sessions are shared, with which tokens.
+    /// Sets the tokens that sessions are shared with.
     pub(crate) fn set_shares(&mut self, mut shares: HashMap<String, Vec<Starter>>) {
         for (id, session) in &mut self.sessions {
             session.shared = shares.remove(&**id).unwrap_or_default().into_iter().collect();
         }
     }
 
-    /// Another socket has taken a connection over: nothing is sent in its sessions until it says what it has got.
+    /// Pauses a connection that has moved to a new socket, until the client sends its cursors.
     pub(crate) fn reconnected(&mut self, connection: ConnectionId) {
         if let Some(client) = self.connections.get_mut(&connection) {
             client.is_paused = true;
         }
     }
 
-    /// A message of a client, in version 2.
+    /// Handles a message of a client, in version 2.
     pub(crate) fn client_line(&mut self, connection: ConnectionId, line: &Arc<str>) {
         let Some(client) = self.connections.get_mut(&connection) else { return };
         let message = match Message::decode(line, WireFormat::Any) {
@@ -113,54 +112,59 @@ impl Core {
             }
         };
         if client.is_paused && message.method() != Some("stream/resume") {
-            let reason = "the first message of a connection that is continued is stream/resume".to_owned();
+            let reason = "the first message of a resumed connection must be stream/resume".to_owned();
             self.output.push_back(Output::Close { connection, code: 1002, reason });
             return;
         }
         if let Message::Request(request) = &message {
             let id = request.id.clone().into_owned();
             let params = request.params.as_ref();
-            let is_repeatable = client.repeats_by_id && request.method == "session/prompt";
+            let is_repeatable = client.dedups_by_id && request.method == "session/prompt";
             let operation = params
                 .and_then(|params| OPERATION_ID.of(params))
                 .or_else(|| is_repeatable.then(|| format!("{connection}:{}", lines::id_text(&id))));
-            let known =
-                operation.as_deref().and_then(|operation| self.answers.get(&client.who.key(), operation));
+            let known = operation
+                .as_deref()
+                .and_then(|operation| self.answers.get(&client.identity.key(), operation));
             if let Some(mut outcome) = known.cloned() {
-                // It has been answered, and the answer was lost on the way. The work may be over by now.
+                // A duplicate whose response was lost in transit: the cached reply is sent again. The turn may be over
+                // by now.
                 let session = lines::text_of(params, "sessionId").and_then(|id| self.sessions.get(&*id));
-                let memory = session.and_then(|session| session.memory.as_ref());
-                if let Some(prompt) = operation.as_deref().and_then(|operation| memory?.operation(operation))
-                {
+                let state = session.and_then(|session| session.state.as_ref());
+                if let Some(prompt) = operation.as_deref().and_then(|operation| state?.operation(operation)) {
                     outcome = of_turn(client, outcome, prompt.ended.as_deref());
                 }
-                if !client.open.contains(Side::Client, &id) {
-                    let asked = Asked { stream: None, operation: None, at_host: None };
-                    drop(client.open.open(Side::Client, &id, asked));
+                if !client.pending.contains(Side::Client, &id) {
+                    let asked = PendingClientRequest { stream: None, operation: None, at_agent: None };
+                    drop(client.pending.open(Side::Client, &id, asked));
                 }
                 return self.reply(connection, &id, outcome, None);
             }
-            if client.open.contains(Side::Client, &id) {
-                // A repeated request: the first one is being worked on.
+            if client.pending.contains(Side::Client, &id) {
+                // A duplicate of a request that is still pending.
                 return;
             }
-            let is_full = client.open.len() >= OPEN;
-            // The answer to what opens a session is looked for on the connection's stream.
+            let is_full = client.pending.len() >= MAX_PENDING;
+            // Clients expect the response to a request that opens a session on the stream of the connection.
             let stream = match &*request.method {
                 "session/load" | "session/resume" | "session/new" | "session/fork" => None,
                 _ => lines::text_of(params, "sessionId").and_then(|id| self.sessions.get_key_value(&*id)),
             };
-            let asked = Asked { stream: stream.map(|(id, _)| Arc::clone(id)), operation, at_host: None };
-            drop(client.open.open(Side::Client, &id, asked));
+            let asked = PendingClientRequest {
+                stream: stream.map(|(id, _)| Arc::clone(id)),
+                operation,
+                at_agent: None,
+            };
+            drop(client.pending.open(Side::Client, &id, asked));
             if is_full {
-                let message = format!("{OPEN} requests are open already; wait for their answers");
+                let message = format!("{MAX_PENDING} requests are already pending; wait for their responses");
                 return self.refuse(connection, &id, codes::INTERNAL_ERROR, message, None);
             }
         }
         self.dispatch(connection, line);
     }
 
-    /// Looks at a message, also again, when something is there that it needs.
+    /// Dispatches a message, again if it had to wait.
     pub(super) fn dispatch(&mut self, connection: ConnectionId, line: &Arc<str>) {
         let Some(client) = self.connections.get(&connection) else { return };
         match Message::decode(line, WireFormat::Any) {
@@ -192,9 +196,11 @@ impl Core {
         }
         match method {
             "initialize" => self.initialize(request),
-            "session/resume" if lines::is_about_memory(params) => self.adopt(request),
-            "session/unarchive" if self.named(connection, params).is_err() => self.ask_memory(request),
-            _ if lines::is_about_memory(params) => self.ask_memory(request),
+            "session/resume" if lines::is_about_agent_sessions(params) => self.adopt(request),
+            "session/unarchive" if self.target_session(connection, params).is_err() => {
+                self.query_agent_sessions(request)
+            }
+            _ if lines::is_about_agent_sessions(params) => self.query_agent_sessions(request),
             "session/list" => self.list(request),
             "session/new" => self.new_session(request),
             "session/resume" => self.resume(request),
@@ -205,7 +211,7 @@ impl Core {
             "session/delete" => self.delete(request),
             "session/set_title" => self.set_title(request),
             END_AGENT_METHOD => self.end_agent_request(request),
-            // The draft has it without an answer; who wants one gets it.
+            // A notification in the draft. A client that sends a request gets a response.
             "stream/resume" => {
                 self.resume_streams(connection, params);
                 self.reply(connection, id, Outcome::Result("{}".to_owned()), None);
@@ -215,7 +221,7 @@ impl Core {
         }
     }
 
-    /// The answer to a prompt as a client is told it, with how the work on it ended.
+    /// Returns the response to a prompt, with the outcome of the turn if the client wants it.
     pub(super) fn of_turn(&self, connection: ConnectionId, outcome: Outcome, ended: Option<&str>) -> Outcome {
         match self.connections.get(&connection) {
             Some(client) => of_turn(client, outcome, ended),
@@ -225,39 +231,42 @@ impl Core {
 
     // ----- checks
 
-    /// The session that a request is about, by the hub's id or that of a sub-agent.
-    pub(super) fn named(&self, connection: ConnectionId, params: Option<&Raw<'_>>) -> Result<Named, Refusal> {
+    /// Returns the session that a message names, by the hub's id or that of a sub-agent.
+    pub(super) fn target_session(
+        &self,
+        connection: ConnectionId,
+        params: Option<&Raw<'_>>,
+    ) -> Result<TargetSession, Refusal> {
         let Some(name) = lines::text_of(params, "sessionId") else {
-            return Err((
-                codes::INVALID_PARAMS,
-                "at /params/sessionId: the id of a session is missing".to_owned(),
-                None,
-            ));
+            return Err((codes::INVALID_PARAMS, "at /params/sessionId: missing session id".to_owned(), None));
         };
         let unknown = || {
-            let name = lines::named(&name);
-            let message = format!("there is no session {name} here, or not for this token");
+            let name = lines::truncated(&name);
+            let message = format!("session {name} does not exist or is not visible to this token");
             Err((codes::RESOURCE_NOT_FOUND, message, Some(json!({"sessionId": name}))))
         };
         let Some(client) = self.connections.get(&connection) else { return unknown() };
         if let Some(session) = self.sessions.get(&*name) {
-            if !session.is_visible_to(&client.who) {
+            if !session.is_visible_to(&client.identity) {
                 return unknown();
             }
-            return Ok(Named { session: Arc::clone(session.id()), child: None });
+            return Ok(TargetSession { session: Arc::clone(session.id()), child: None });
         }
-        let Some((parent, child)) = name.split_once(OF_SUBAGENT) else { return unknown() };
+        let Some((parent, child)) = name.split_once(SUBAGENT_SEPARATOR) else { return unknown() };
         let is_child = |session: &&Session| {
-            session.is_visible_to(&client.who)
-                && session.memory.as_ref().is_some_and(|memory| memory.is_child(child))
+            session.is_visible_to(&client.identity)
+                && session.state.as_ref().is_some_and(|state| state.is_child(child))
         };
         match self.sessions.get(parent).filter(is_child) {
-            Some(parent) => Ok(Named { session: Arc::clone(parent.id()), child: Some(child.to_owned()) }),
+            Some(parent) => {
+                Ok(TargetSession { session: Arc::clone(parent.id()), child: Some(child.to_owned()) })
+            }
             None => unknown(),
         }
     }
 
-    /// Whether the log of a session has been read; else it is, and the message is looked at again then.
+    /// Returns whether the log of a session is loaded. Otherwise starts loading it, and dispatches the message again
+    /// afterwards.
     pub(super) fn is_loaded(
         &mut self,
         id: &SessionId,
@@ -265,18 +274,22 @@ impl Core {
         line: &Arc<str>,
     ) -> Result<bool, Refusal> {
         let Some(session) = self.sessions.get_mut(id) else { return Ok(false) };
-        if session.memory.is_some() {
+        if session.state.is_some() {
             return Ok(true);
         }
         if session.waiting.len() >= WAITING {
-            return Err((codes::INTERNAL_ERROR, "too much waits for this session".to_owned(), None));
+            return Err((
+                codes::INTERNAL_ERROR,
+                "too many messages wait for this session; try again later".to_owned(),
+                None,
+            ));
         }
         session.waiting.push_back((connection, Arc::clone(line)));
         self.load(id);
         Ok(false)
     }
 
-    /// Has the log of a session read.
+    /// Starts loading the log of a session.
     pub(super) fn load(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         if !std::mem::replace(&mut session.is_loading, true) {
@@ -284,59 +297,59 @@ impl Core {
         }
     }
 
-    /// The log of a session was read, up to a place.
-    pub(crate) fn loaded(&mut self, id: &str, memory: Result<(Memory, u64), String>) {
+    /// Takes the state of a session that was loaded, with the length of its log.
+    pub(crate) fn loaded(&mut self, id: &str, state: Result<(SessionState, u64), String>) {
         let Some((id, _)) = self.sessions.get_key_value(id) else {
             let done: SessionId = id.into();
             return self.recover_next(Some(&done));
         };
         let id = Arc::clone(id);
-        self.was_loaded(&id, memory);
+        self.was_loaded(&id, state);
         self.recover_next(Some(&id));
     }
 
-    fn was_loaded(&mut self, id: &SessionId, memory: Result<(Memory, u64), String>) {
+    fn was_loaded(&mut self, id: &SessionId, state: Result<(SessionState, u64), String>) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.is_loading = false;
         let id = Arc::clone(session.id());
-        // Another hub went on writing while it was read.
-        let is_behind = |length: u64| session.memory.is_none() && length < session.followed;
-        if memory.as_ref().is_ok_and(|(_, length)| is_behind(*length)) {
+        // Another hub has appended records while the log was read.
+        let is_behind = |length: u64| session.state.is_none() && length < session.followed_length;
+        if state.as_ref().is_ok_and(|(_, length)| is_behind(*length)) {
             return self.load(&id);
         }
         let waiting = std::mem::take(&mut session.waiting);
-        match memory {
-            Ok((memory, length)) => {
-                let gaps = memory.gaps.clone().filter(|_| session.memory.is_none());
-                if session.memory.is_none() {
-                    let mut memory = memory;
-                    if session.host.is_none() && session.parked.is_none() {
-                        memory.forget_calls();
+        match state {
+            Ok((state, length)) => {
+                let gaps = state.gaps.clone().filter(|_| session.state.is_none());
+                if session.state.is_none() {
+                    let mut state = state;
+                    if session.process.is_none() && session.parked.is_none() {
+                        state.clear_calls();
                     }
-                    session.memory = Some(memory);
-                    // It may have less than was to be written, when that has failed.
-                    session.goes_on_at(length);
+                    session.state = Some(state);
+                    // The log may be shorter than the state was, after a failed write.
+                    session.reset_tail(length);
                 }
-                // What was at work when the hub ended is not any more; which waits until it can be written down.
-                if session.host.is_none() && session.is_ours && self.log_problem.is_none() {
-                    self.interrupted(&id, "the hub was ended while the agent was at work", None);
-                    self.output.push_back(Output::Rest { session: Arc::clone(&id) });
+                // Work that ran when the hub ended is interrupted. This is recorded as soon as the log can be written.
+                if session.process.is_none() && session.is_owned && self.log_problem.is_none() {
+                    self.interrupt(&id, "the hub ended while the agent was working", None);
+                    self.output.push_back(Output::CloseLog { session: Arc::clone(&id) });
                 }
                 if let Some((count, first)) = gaps {
-                    self.tell(format!(
+                    self.report(format!(
                         "{count} records of session {id} cannot be read, beginning with {first}"
                     ));
                 }
                 for (connection, line) in waiting {
                     self.dispatch(connection, &line);
                 }
-                self.pump_all(&id);
+                self.deliver_all(&id);
             }
             Err(reason) => {
                 for (connection, line) in waiting {
                     if let Ok(Message::Request(request)) = Message::decode(&line, WireFormat::Any) {
                         let request = request.id.into_owned();
-                        let message = format!("the log of {id} cannot be read: {reason}");
+                        let message = format!("cannot read the log of session {id}: {reason}");
                         self.refuse(connection, &request, codes::INTERNAL_ERROR, message, None);
                     }
                 }
@@ -345,18 +358,18 @@ impl Core {
     }
 }
 
-/// What a client is told instead of a result: code, words, data.
+/// Error response: code, message, data.
 pub(super) type Refusal = (i32, String, Option<serde_json::Value>);
 
-/// What a message is about.
-pub(super) struct Named {
+/// The session that a message names.
+pub(super) struct TargetSession {
     pub(super) session: SessionId,
     /// The agent's id of a sub-agent.
     pub(super) child: Option<String>,
 }
 
-impl Named {
-    /// The session, where it is not a sub-agent that is named; else why that cannot be.
+impl TargetSession {
+    /// Returns the session, unless a sub-agent is named; `refusal` is the error message then.
     pub(super) fn root(self, refusal: &str) -> Result<SessionId, Refusal> {
         match self.child {
             None => Ok(self.session),
@@ -365,9 +378,9 @@ impl Named {
     }
 }
 
-/// The answer to a prompt as a client is told it.
+/// Returns the response to a prompt for a client.
 fn of_turn(client: &Connection, outcome: Outcome, ended: Option<&str>) -> Outcome {
-    if client.is_told_of_turns { outcome.of_turn(ended) } else { outcome }
+    if client.wants_turn_end { outcome.of_turn(ended) } else { outcome }
 }
 
 pub(super) fn client_mut(core: &mut Core, connection: ConnectionId, change: impl FnOnce(&mut Connection)) {

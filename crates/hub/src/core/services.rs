@@ -1,27 +1,27 @@
-//! Files and commands of clients: what a client of version 1 offers to agents of version 1.
+//! Files and terminals of version 1 clients, for version 1 agents.
 //!
-//! An agent is told once, when its process starts, what its client offers. So sessions whose clients offer different things
-//! run in different processes of one agent. A client that runs commands has a process of its own, because only that client
-//! knows the terminals it has made.
+//! An agent learns the capabilities of its client once, when its process starts. Sessions whose clients offer different
+//! capabilities thus run in different processes of one agent. A client with terminals has its own process, because only
+//! that client knows the terminals it has created.
 
 use serde_json::{Value, json};
 use switchboard_acp::Raw;
 use switchboard_acp::extensions::{META, V1_FILES, V1_TERMINALS};
 
 use super::connection::Connection;
-use super::{ConnectionId, Core, HostId, SessionId};
+use super::{AgentId, ConnectionId, Core, SessionId};
 
-/// What a client offers to agents.
+/// Capabilities that a client offers to agents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Services {
     pub(crate) reads_files: bool,
     pub(crate) writes_files: bool,
-    /// The client itself, where it runs commands.
+    /// The client itself, if it offers terminals.
     pub(crate) commands_of: Option<ConnectionId>,
 }
 
 impl Services {
-    /// Reads what a client of version 1 offers from its capabilities, as the bridge translates them.
+    /// Reads the offer of a version 1 client from its capabilities, as translated by the bridge.
     pub(super) fn of(capabilities: &Raw<'_>, connection: ConnectionId) -> Self {
         let files = V1_FILES.of(capabilities);
         let has = |key: &str| {
@@ -38,7 +38,7 @@ impl Services {
         self.reads_files || self.writes_files
     }
 
-    /// Returns the capabilities of the hub as a client of an agent.
+    /// Returns the capabilities of the hub as the client of an agent.
     pub(super) fn capabilities(self) -> Value {
         let mut capabilities = json!({"elicitation": {"form": {}, "url": {}}});
         if self.has_files() {
@@ -53,7 +53,7 @@ impl Services {
 }
 
 impl Connection {
-    /// Whether a request that an agent process makes of its client can be passed on to this one.
+    /// Returns whether a request of an agent process can be forwarded to this client.
     pub(super) fn serves(&self, id: ConnectionId, method: &str, offered: Services) -> bool {
         match method {
             "fs/read_text_file" => self.services.reads_files,
@@ -65,25 +65,25 @@ impl Connection {
 }
 
 impl Core {
-    /// Returns the process of an agent that runs or is being started, whose client offers this.
-    pub(super) fn host_with(&self, agent: usize, services: Services) -> Option<HostId> {
-        self.hosts.iter().find_map(|(id, host)| {
-            let is_it = host.agent == agent && host.services == services && host.takes_sessions();
+    /// Returns the running or starting process of an agent that was offered these capabilities.
+    pub(super) fn process_with(&self, agent: usize, services: Services) -> Option<AgentId> {
+        self.processes.iter().find_map(|(id, process)| {
+            let is_it = process.agent == agent && process.services == services && process.takes_sessions();
             is_it.then_some(*id)
         })
     }
 
-    /// Returns what a client offers.
+    /// Returns the offer of a client.
     pub(super) fn services_at(&self, connection: ConnectionId) -> Services {
         self.connections.get(&connection).map(|client| client.services).unwrap_or_default()
     }
 
-    /// Returns what the clients of a session offer: of several the one that came last.
+    /// Returns the offer of a session's clients: that of the client that attached last.
     pub(super) fn services_of(&self, id: &SessionId) -> Services {
-        let attached = self.sessions.get(id).into_iter().flat_map(|session| &session.attached);
+        let attached = self.sessions.get(id).into_iter().flat_map(|session| &session.subscribers);
         let offers = attached
             .filter_map(|connection| Some((connection, self.connections.get(connection)?)))
-            .filter(|(_, client)| client.guest.is_none() && client.services != Services::default());
+            .filter(|(_, client)| client.forwarded_key.is_none() && client.services != Services::default());
         offers
             .max_by_key(|(connection, _)| **connection)
             .map(|(_, client)| client.services)

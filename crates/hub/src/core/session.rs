@@ -1,4 +1,4 @@
-//! What is known of a session.
+//! State of one session: its metadata, queue, subscribers and the tail of its log.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
@@ -9,231 +9,233 @@ use switchboard_acp::rpc::RequestId;
 use switchboard_acp::{Meta, Raw};
 use switchboard_session::prompt_title;
 
-use super::memory::{Memory, Seen};
 use super::native::Origin;
-use super::notices::Announced;
+use super::notices::AnnouncedPrompt;
+use super::session_state::{RecordKind, SessionState};
 use super::{
-    ConnectionId, HostId, Identity, Known, QueuedPrompt, SessionId, SessionState, SessionSummary, ToClient,
+    AgentId, ConnectionId, Identity, QueuedPrompt, SessionActivity, SessionId, SessionInfo, SessionSummary,
+    ToClient,
 };
 use switchboard_store::Moment;
 
-/// How many records of a session are kept at hand for those who keep up.
-const WINDOW: usize = 2048;
-/// How many bytes they may have together.
-const WINDOW_BYTES: usize = 2 * 1024 * 1024;
+/// Maximum number of records in the tail.
+const TAIL_RECORDS: usize = 2048;
+/// Maximum size of the tail in bytes.
+const TAIL_BYTES: usize = 2 * 1024 * 1024;
 
-/// How much of a prompt that waits is shown.
-const BEGINNING: usize = 200;
+/// Maximum number of characters of a queued prompt in a summary.
+const PREVIEW_CHARS: usize = 200;
 
 #[derive(Debug)]
 pub(super) struct Session {
-    pub(super) known: Known,
-    /// The tokens that it is shared with, by name and creation time: a later token of a name is another one.
+    pub(super) info: SessionInfo,
+    /// Tokens that it is shared with, by name and creation time. A later token with the same name is a different one.
     pub(super) shared: HashSet<(Arc<str>, i64)>,
-    /// `None` until the log was read.
-    pub(super) memory: Option<Memory>,
+    /// `None` until the log has been loaded.
+    pub(super) state: Option<SessionState>,
     pub(super) is_loading: bool,
-    pub(super) host: Option<HostId>,
-    /// Why the agent that it had is gone, if it went by itself.
+    pub(super) process: Option<AgentId>,
+    /// Reason why the agent process exited by itself.
     pub(super) lost: Option<String>,
-    /// Since when it has had no work and no subscribers, by the hub's clock.
+    /// Time since which it has had neither work nor subscribers, by the monotonic clock.
     pub(super) idle_since: Option<u64>,
-    /// The process that still has it while it is dormant.
-    pub(super) parked: Option<HostId>,
-    /// When the turn at work was cancelled, by the hub's clock.
+    /// The process that still has the session while it is dormant.
+    pub(super) parked: Option<AgentId>,
+    /// Time at which the running turn was cancelled, by the monotonic clock.
     pub(super) cancelled_at: Option<u64>,
     /// Whether the agent did not stop after a cancellation, so that the hub has ended the turn itself.
     pub(super) is_unresponsive: bool,
-    /// Whether the agent is being asked to take it up again.
-    pub(super) is_waking: bool,
-    /// The place of the next record.
+    /// Whether the agent is being asked to resume the session.
+    pub(super) is_resuming: bool,
+    /// Sequence number of the next record.
     pub(super) next: u64,
-    window: VecDeque<Recent>,
-    window_bytes: usize,
-    /// The window has everything from here on.
-    pub(super) window_start: u64,
-    pub(super) attached: BTreeSet<ConnectionId>,
-    /// Messages that wait until the log was read, or the agent is there.
+    tail: VecDeque<TailRecord>,
+    tail_bytes: usize,
+    /// The tail contains every record for clients from this offset on.
+    pub(super) tail_start: u64,
+    pub(super) subscribers: BTreeSet<ConnectionId>,
+    /// Messages that wait until the log is loaded or the agent is ready.
     pub(super) waiting: VecDeque<(ConnectionId, Arc<str>)>,
     pub(super) prompts: VecDeque<Prompt>,
-    /// Whether this hub writes it.
-    pub(super) is_ours: bool,
-    /// Whether it is being found out who writes it.
-    pub(super) is_asking: bool,
-    /// When that was last begun.
-    pub(super) asked_at: u64,
-    /// When another hub last wrote to it.
-    pub(super) heard_at: u64,
-    /// Another hub that writes it, as far as is known.
+    /// Whether this hub owns the session and may write its log.
+    pub(super) is_owned: bool,
+    /// Whether this hub is trying to become the owner.
+    pub(super) is_acquiring: bool,
+    /// Start of the last attempt.
+    pub(super) acquire_started_at: u64,
+    /// Time of the last record from another hub.
+    pub(super) last_heard_at: u64,
+    /// The hub that owns the session, if it is another one and known.
     pub(super) hub: Option<Arc<str>>,
-    /// How long its log is for sure, by what other hubs have written.
-    pub(super) followed: u64,
-    /// A prompt that another hub has written down, and whose text comes next.
-    pub(super) announced: Option<Announced>,
+    /// Least length of the log, derived from records of other hubs.
+    pub(super) followed_length: u64,
+    /// A prompt that another hub has announced in a record. Its text is in the next one.
+    pub(super) announced: Option<AnnouncedPrompt>,
 }
 
-/// A record at hand.
+/// A record in the tail.
 #[derive(Debug, Clone)]
-pub(super) struct Recent {
+pub(super) struct TailRecord {
     pub(super) sequence: u64,
     pub(super) is_question: bool,
     pub(super) origin: Origin,
     /// As it is in the log.
     pub(super) text: Arc<str>,
-    /// As clients get it, once somebody has.
+    /// As clients get it, once it has been delivered.
     pub(super) line: Option<ToClient>,
 }
 
-/// A prompt that waits for its turn.
+/// A prompt in the queue.
 #[derive(Debug)]
 pub(super) struct Prompt {
     pub(super) connection: ConnectionId,
     pub(super) id: RequestId<'static>,
     pub(super) params: Raw<'static>,
     pub(super) operation: Option<String>,
-    /// How often it was delivered again.
+    /// Number of redeliveries.
     pub(super) redeliveries: usize,
 }
 
 impl Prompt {
     fn summary(&self) -> QueuedPrompt {
-        QueuedPrompt { text: self.beginning(), operation: self.operation.clone() }
+        QueuedPrompt { text: self.preview(), operation: self.operation.clone() }
     }
 
-    /// The beginning of what it says, for people.
-    fn beginning(&self) -> String {
+    /// Returns the beginning of its text, for display.
+    fn preview(&self) -> String {
         let blocks = self.params.get("prompt");
         let blocks = blocks.iter().flat_map(Raw::items);
         let text = blocks.filter_map(|block| block.get("text")?.as_text().map(std::borrow::Cow::into_owned));
-        text.collect::<Vec<_>>().join(" ").chars().take(BEGINNING).collect()
+        text.collect::<Vec<_>>().join(" ").chars().take(PREVIEW_CHARS).collect()
     }
 }
 
 impl Session {
-    pub(super) fn at_rest(known: Known) -> Self {
+    pub(super) fn dormant(info: SessionInfo) -> Self {
         Session {
-            next: known.length,
-            window_start: known.length,
-            known,
+            next: info.length,
+            tail_start: info.length,
+            info,
             shared: HashSet::new(),
-            memory: None,
+            state: None,
             is_loading: false,
-            host: None,
-            is_waking: false,
+            process: None,
+            is_resuming: false,
             idle_since: None,
             parked: None,
             cancelled_at: None,
             is_unresponsive: false,
             lost: None,
-            window: VecDeque::new(),
-            window_bytes: 0,
-            attached: BTreeSet::new(),
+            tail: VecDeque::new(),
+            tail_bytes: 0,
+            subscribers: BTreeSet::new(),
             waiting: VecDeque::new(),
             prompts: VecDeque::new(),
-            is_ours: true,
+            is_owned: true,
             announced: None,
-            is_asking: false,
-            asked_at: 0,
-            heard_at: 0,
+            is_acquiring: false,
+            acquire_started_at: 0,
+            last_heard_at: 0,
             hub: None,
-            followed: 0,
+            followed_length: 0,
         }
     }
 
-    pub(super) fn is_visible_to(&self, who: &Identity) -> bool {
-        who.sees_all() || self.shared.contains(&(Arc::clone(&who.name), who.made))
+    pub(super) fn is_visible_to(&self, identity: &Identity) -> bool {
+        identity.sees_all() || self.shared.contains(&(Arc::clone(&identity.name), identity.made))
     }
 
-    /// Whether the client of a token started it. The name alone does not tell: it may be that of a later token, which the
-    /// session is not shared with.
-    pub(super) fn is_started_by(&self, who: &Identity) -> bool {
-        *self.known.owner == *who.name && self.shared.contains(&(Arc::clone(&who.name), who.made))
+    /// Returns whether the session was started with this token. The name alone is not sufficient: a later token may
+    /// have the same one.
+    pub(super) fn is_started_by(&self, identity: &Identity) -> bool {
+        *self.info.owner == *identity.name
+            && self.shared.contains(&(Arc::clone(&identity.name), identity.made))
     }
 
-    /// Keeps a record at hand, while somebody looks on.
-    pub(super) fn note(
+    /// Adds a record to the tail, while there are subscribers.
+    pub(super) fn push_tail(
         &mut self,
         sequence: u64,
-        seen: Seen,
+        kind: RecordKind,
         origin: Origin,
         text: &Arc<str>,
         line: Option<ToClient>,
     ) {
-        if self.attached.is_empty() {
-            self.window.clear();
-            self.window_bytes = 0;
-            self.window_start = sequence + 1;
+        if self.subscribers.is_empty() {
+            self.tail.clear();
+            self.tail_bytes = 0;
+            self.tail_start = sequence + 1;
             return;
         }
-        if !matches!(seen, Seen::Update | Seen::Native | Seen::Question) {
+        if !matches!(kind, RecordKind::Update | RecordKind::Native | RecordKind::Question) {
             return;
         }
-        self.window_bytes += text.len();
-        self.window.push_back(Recent {
+        self.tail_bytes += text.len();
+        self.tail.push_back(TailRecord {
             sequence,
-            is_question: seen == Seen::Question,
+            is_question: kind == RecordKind::Question,
             origin,
             text: Arc::clone(text),
             line,
         });
-        while self.window.len() > WINDOW || (self.window_bytes > WINDOW_BYTES && self.window.len() > 1) {
-            let Some(oldest) = self.window.pop_front() else { return };
-            self.window_bytes -= oldest.text.len();
-            self.window_start = oldest.sequence + 1;
+        while self.tail.len() > TAIL_RECORDS || (self.tail_bytes > TAIL_BYTES && self.tail.len() > 1) {
+            let Some(oldest) = self.tail.pop_front() else { return };
+            self.tail_bytes -= oldest.text.len();
+            self.tail_start = oldest.sequence + 1;
         }
     }
 
-    /// The log goes on at a place, and nothing before it is at hand: what was to be written there may not have been.
-    pub(super) fn goes_on_at(&mut self, place: u64) {
-        self.next = place;
-        self.window.clear();
-        self.window_bytes = 0;
-        self.window_start = place;
+    /// Continues the log at an offset with an empty tail. Records after this offset may not have been written.
+    pub(super) fn reset_tail(&mut self, offset: u64) {
+        self.next = offset;
+        self.tail.clear();
+        self.tail_bytes = 0;
+        self.tail_start = offset;
     }
 
-    /// The first record at hand from a place on.
-    pub(super) fn recent(&mut self, place: u64) -> Option<&mut Recent> {
-        // Nearly always it is the last one.
-        let at = match self.window.back() {
-            Some(last) if last.sequence < place => return None,
-            Some(last) if last.sequence == place => self.window.len() - 1,
-            _ => self.window.partition_point(|recent| recent.sequence < place),
+    /// Returns the first record in the tail at or after an offset.
+    pub(super) fn tail_record(&mut self, offset: u64) -> Option<&mut TailRecord> {
+        // Usually it is the last one.
+        let at = match self.tail.back() {
+            Some(last) if last.sequence < offset => return None,
+            Some(last) if last.sequence == offset => self.tail.len() - 1,
+            _ => self.tail.partition_point(|recent| recent.sequence < offset),
         };
-        self.window.get_mut(at)
+        self.tail.get_mut(at)
     }
 
-    /// The records at hand from a position on.
-    pub(super) fn recent_from(&self, place: u64) -> impl Iterator<Item = &Recent> {
-        let at = self.window.partition_point(|recent| recent.sequence < place);
-        self.window.range(at..)
+    /// Returns the records in the tail from an offset on.
+    pub(super) fn tail_from(&self, offset: u64) -> impl Iterator<Item = &TailRecord> {
+        let at = self.tail.partition_point(|recent| recent.sequence < offset);
+        self.tail.range(at..)
     }
 
-    /// The agent's id of the session.
+    /// Returns the agent's id of the session.
     pub(super) fn agent_session(&self) -> Option<&str> {
-        self.memory.as_ref()?.agent_session.as_deref()
+        self.state.as_ref()?.agent_session.as_deref()
     }
 
-    /// The agent's id of the session, also before the log was read.
+    /// Returns the agent's id of the session, even if the log is not loaded.
     pub(super) fn agent_session_known(&self) -> Option<&str> {
-        self.agent_session().or(Some(&*self.known.agent_session)).filter(|id| !id.is_empty())
+        self.agent_session().or(Some(&*self.info.agent_session)).filter(|id| !id.is_empty())
     }
 
-    pub(super) fn state(&self) -> SessionState {
-        // One that another hub has is shown as it is there.
-        let has_agent = self.host.is_some() || self.hub.is_some();
-        match self.memory.as_ref().filter(|_| has_agent) {
-            Some(memory) if !memory.questions.is_empty() => SessionState::Waiting,
-            Some(memory) if memory.is_busy() => SessionState::Working,
-            _ if self.host.is_some() => SessionState::Idle,
-            _ => SessionState::AtRest,
+    pub(super) fn activity(&self) -> SessionActivity {
+        // A session of another hub has the activity that it has there.
+        let has_agent = self.process.is_some() || self.hub.is_some();
+        match self.state.as_ref().filter(|_| has_agent) {
+            Some(state) if !state.questions.is_empty() => SessionActivity::Waiting,
+            Some(state) if state.is_busy() => SessionActivity::Working,
+            _ if self.process.is_some() => SessionActivity::Idle,
+            _ => SessionActivity::Dormant,
         }
     }
 
     pub(super) fn summary(&self) -> SessionSummary {
-        let Known { id, agent, agent_session: _, owner, folder, title, changed, length: _ } =
-            self.known.clone();
+        let SessionInfo { id, agent, agent_session: _, owner, folder, title, changed, length: _ } =
+            self.info.clone();
         let title = self.title().or(title);
-        let questions = self.memory.as_ref().map_or(0, |memory| memory.questions.len());
+        let questions = self.state.as_ref().map_or(0, |state| state.questions.len());
         let lost = self.lost.clone();
         let queued = self.prompts.iter().map(Prompt::summary).collect();
         SessionSummary {
@@ -243,7 +245,7 @@ impl Session {
             folder,
             title,
             changed,
-            state: self.state(),
+            state: self.activity(),
             questions,
             lost,
             is_unresponsive: self.is_unresponsive,
@@ -251,26 +253,26 @@ impl Session {
         }
     }
 
-    /// The title: the agent's, or one made of the first prompt, also of one that waits for its turn. `None`: the session
-    /// is empty.
+    /// Returns the title: the agent's, or one from the first prompt, which may still be queued. `None`: the session is
+    /// empty.
     pub(super) fn title(&self) -> Option<String> {
-        let remembered = self.memory.as_ref().and_then(|memory| memory.title().map(str::to_owned));
+        let remembered = self.state.as_ref().and_then(|state| state.title().map(str::to_owned));
         let queued = || prompt_title(&self.prompts.front()?.params.get("prompt")?);
-        remembered.or_else(|| self.known.title.clone()).or_else(queued)
+        remembered.or_else(|| self.info.title.clone()).or_else(queued)
     }
 
-    /// What `session/list` says of it.
+    /// Returns the entry for `session/list`.
     pub(super) fn information(&self) -> serde_json::Value {
-        let Known { agent, owner, .. } = &self.known;
+        let SessionInfo { agent, owner, .. } = &self.info;
         let mut meta = vec![
             AGENT.entry(agent.as_str()),
-            STATE.entry(self.state().as_str()),
+            STATE.entry(self.activity().as_str()),
             OWNER.entry(owner.as_str()),
         ];
         meta.extend(self.is_unresponsive.then(|| UNRESPONSIVE.entry(true)));
-        let [date, time] = Moment(self.known.changed).date_and_time();
+        let [date, time] = Moment(self.info.changed).date_and_time();
         let mut information = json!({
-            "sessionId": &*self.known.id, "cwd": self.known.folder,
+            "sessionId": &*self.info.id, "cwd": self.info.folder,
             "updatedAt": format!("{date}T{time}Z"),
             "_meta": Meta::from_entries(meta).as_raw(),
         });
@@ -281,10 +283,10 @@ impl Session {
         information
     }
 
-    /// What the answer to opening it says.
+    /// Returns the result of opening the session.
     pub(super) fn opened_result(&self) -> String {
-        let Some(memory) = &self.memory else { return "{}".to_owned() };
-        let lists = memory.lists();
+        let Some(state) = &self.state else { return "{}".to_owned() };
+        let lists = state.lists();
         let known = ["configOptions", "availableCommands"].iter().zip(&lists);
         let known: Vec<(&str, &str)> =
             known.filter_map(|(key, list)| Some((*key, list.as_deref()?))).collect();
@@ -292,6 +294,6 @@ impl Session {
     }
 
     pub(super) fn id(&self) -> &SessionId {
-        &self.known.id
+        &self.info.id
     }
 }

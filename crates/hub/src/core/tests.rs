@@ -1,17 +1,17 @@
 //! Every order of events in a small world around the core.
 
-mod direct;
+mod agent_sessions;
+mod cluster;
+mod direct_questions;
 mod dormancy;
 mod forms;
-mod hubs;
 mod leaving;
 mod listing;
+mod message_lookup;
 mod native;
 mod prompting;
-mod remembered;
-mod replayed;
+mod replay;
 mod roles;
-mod seeking;
 mod unresponsive;
 mod world;
 
@@ -23,9 +23,9 @@ use switchboard_acp::Side;
 use switchboard_acp::rpc::codes;
 use switchboard_store::{Channel, Role};
 
-use self::world::{Client, World, asked_of, shown, who, world};
+use self::world::{Client, World, asked_of, identity, shown, world};
 use super::connection::{Phase, Start};
-use super::{ConnectionId, Identity, Known, Memory, Output};
+use super::{ConnectionId, Identity, Output, SessionInfo, SessionState};
 
 #[derive(Debug, Clone, Copy)]
 enum Action {
@@ -53,36 +53,36 @@ enum Action {
     /// Somebody deletes the session, with the hub or behind its back.
     Delete(usize, usize, bool),
     Close(usize, usize),
-    Later(usize),
+    BoxFuture(usize),
     Room(usize),
     Die,
 }
 
 fn action() -> impl Strategy<Value = Action> {
-    let place = 0..4_usize;
+    let offset = 0..4_usize;
     prop_oneof![
         2 => (0..3_u8).prop_map(Action::Connect),
-        2 => place.clone().prop_map(Action::New),
-        4 => (place.clone(), place.clone()).prop_map(|(a, b)| Action::Attach(a, b)),
-        3 => (place.clone(), place.clone(), 0..40_usize).prop_map(|(a, b, c)| Action::AttachAt(a, b, c)),
-        3 => (place.clone(), place.clone(), 0..20_usize).prop_map(|(a, b, c)| Action::AttachAfter(a, b, c)),
-        1 => (place.clone(), place.clone()).prop_map(|(a, b)| Action::Detach(a, b)),
-        1 => place.clone().prop_map(Action::Disconnect),
-        2 => place.clone().prop_map(Action::Reconnect),
-        5 => (place.clone(), place.clone(), any::<bool>()).prop_map(|(a, b, c)| Action::Prompt(a, b, c)),
-        2 => place.clone().prop_map(Action::Repeat),
-        3 => place.clone().prop_map(Action::WantBack),
-        16 => place.clone().prop_map(Action::Update),
-        4 => place.clone().prop_map(Action::Ask),
-        1 => place.clone().prop_map(Action::TakeBack),
-        4 => (place.clone(), place.clone()).prop_map(|(a, b)| Action::Answer(a, b)),
-        4 => place.clone().prop_map(Action::Rest),
-        1 => (place.clone(), place.clone()).prop_map(|(a, b)| Action::Cancel(a, b)),
-        2 => (place.clone(), place.clone()).prop_map(|(a, b)| Action::Configure(a, b)),
-        1 => (place.clone(), 0..20_usize, any::<bool>()).prop_map(|(a, b, c)| Action::Delete(a, b, c)),
-        1 => (place.clone(), place.clone()).prop_map(|(a, b)| Action::Close(a, b)),
-        12 => place.clone().prop_map(Action::Later),
-        8 => place.prop_map(Action::Room),
+        2 => offset.clone().prop_map(Action::New),
+        4 => (offset.clone(), offset.clone()).prop_map(|(a, b)| Action::Attach(a, b)),
+        3 => (offset.clone(), offset.clone(), 0..40_usize).prop_map(|(a, b, c)| Action::AttachAt(a, b, c)),
+        3 => (offset.clone(), offset.clone(), 0..20_usize).prop_map(|(a, b, c)| Action::AttachAfter(a, b, c)),
+        1 => (offset.clone(), offset.clone()).prop_map(|(a, b)| Action::Detach(a, b)),
+        1 => offset.clone().prop_map(Action::Disconnect),
+        2 => offset.clone().prop_map(Action::Reconnect),
+        5 => (offset.clone(), offset.clone(), any::<bool>()).prop_map(|(a, b, c)| Action::Prompt(a, b, c)),
+        2 => offset.clone().prop_map(Action::Repeat),
+        3 => offset.clone().prop_map(Action::WantBack),
+        16 => offset.clone().prop_map(Action::Update),
+        4 => offset.clone().prop_map(Action::Ask),
+        1 => offset.clone().prop_map(Action::TakeBack),
+        4 => (offset.clone(), offset.clone()).prop_map(|(a, b)| Action::Answer(a, b)),
+        4 => offset.clone().prop_map(Action::Rest),
+        1 => (offset.clone(), offset.clone()).prop_map(|(a, b)| Action::Cancel(a, b)),
+        2 => (offset.clone(), offset.clone()).prop_map(|(a, b)| Action::Configure(a, b)),
+        1 => (offset.clone(), 0..20_usize, any::<bool>()).prop_map(|(a, b, c)| Action::Delete(a, b, c)),
+        1 => (offset.clone(), offset.clone()).prop_map(|(a, b)| Action::Close(a, b)),
+        12 => offset.clone().prop_map(Action::BoxFuture),
+        8 => offset.prop_map(Action::Room),
         1 => Just(Action::Die),
     ]
 }
@@ -125,7 +125,7 @@ fn any_update(number: u64, which: usize, session: &str) -> Value {
 struct Notes {
     number: u64,
     /// Prompts that may be repeated: client, session, params.
-    repeatable: Vec<(ConnectionId, Value)>,
+    with_idempotency_key: Vec<(ConnectionId, Value)>,
     operations: usize,
     /// Prompts that nobody repeats: client, request, text.
     prompts: Vec<(ConnectionId, i64, String)>,
@@ -154,14 +154,14 @@ impl World {
                     self.request(client, "session/resume", params);
                 }
             }
-            Action::AttachAt(which, session, place) => {
+            Action::AttachAt(which, session, offset) => {
                 let (Some(client), Some(session)) = (self.client(which), self.session_of(session)) else {
                     return;
                 };
                 let length = self.log[&*session].len();
-                let place = place % length;
-                self.begin_at(client, &session, place as u64 + 1);
-                let meta = json!({"acp/cursor": format!("{session}.{place}")});
+                let offset = offset % length;
+                self.begin_at(client, &session, offset as u64 + 1);
+                let meta = json!({"acp/cursor": format!("{session}.{offset}")});
                 self.request(
                     client,
                     "session/resume",
@@ -191,7 +191,7 @@ impl World {
                     self.core.disconnected(client);
                     self.perform();
                     self.clients.remove(&client);
-                    notes.repeatable.retain(|(known, _)| *known != client);
+                    notes.with_idempotency_key.retain(|(known, _)| *known != client);
                 }
             }
             Action::Reconnect(which) => self.reconnect(which),
@@ -204,7 +204,7 @@ impl World {
                 let mut params = json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]});
                 if named {
                     params["_meta"] = json!({"switchboard/operationId": text});
-                    notes.repeatable.push((client, params.clone()));
+                    notes.with_idempotency_key.push((client, params.clone()));
                 }
                 let id = self.request(client, "session/prompt", params);
                 if !named {
@@ -218,8 +218,9 @@ impl World {
                 }
             }
             Action::Repeat(which) => {
-                if !notes.repeatable.is_empty() {
-                    let (client, params) = notes.repeatable[which % notes.repeatable.len()].clone();
+                if !notes.with_idempotency_key.is_empty() {
+                    let (client, params) =
+                        notes.with_idempotency_key[which % notes.with_idempotency_key.len()].clone();
                     self.request(client, "session/prompt", params);
                 }
             }
@@ -302,25 +303,25 @@ impl World {
                     self.request(client, "session/close", json!({"sessionId": session}));
                     self.settle();
                     for client in self.clients.keys().copied().collect::<Vec<_>>() {
-                        if !self.core.connections[&client].attachments.contains_key(&*session) {
+                        if !self.core.connections[&client].subscriptions.contains_key(&*session) {
                             self.forget(client, &session);
                         }
                     }
                 }
             }
-            Action::Later(which) => self.do_later(which),
+            Action::BoxFuture(which) => self.do_later(which),
             Action::Room(which) => {
                 if let Some(client) = self.client(which) {
                     self.room(client);
                 }
             }
             Action::Die => {
-                if let Some(host) = self.agent.host.take() {
+                if let Some(process) = self.agent.process.take() {
                     self.agent.at_work.clear();
                     self.agent.sessions.clear();
                     self.agent.questions.clear();
                     self.agent.refuses = !self.agent.refuses;
-                    self.core.host_ended(host, "died", &[]);
+                    self.core.agent_exited(process, "died", &[]);
                     self.perform();
                 }
             }
@@ -328,14 +329,14 @@ impl World {
     }
 
     /// The client begins anew at a place.
-    fn begin_at(&mut self, client: ConnectionId, session: &str, place: u64) {
+    fn begin_at(&mut self, client: ConnectionId, session: &str, offset: u64) {
         if !self.core.connections[&client].is_initialized {
             return;
         }
         let client = self.clients.get_mut(&client).unwrap();
         client.got.insert(session.to_owned(), Vec::new());
         client.mark.remove(session);
-        client.from.insert(session.to_owned(), place);
+        client.from.insert(session.to_owned(), offset);
     }
 
     fn forget(&mut self, id: ConnectionId, session: &str) {
@@ -352,7 +353,8 @@ impl World {
         let Some(id) = self.client(which) else { return };
         self.core.reconnected(id);
         self.perform();
-        let wanted = |session: &String| match &self.core.connections[&id].attachments.get(&**session)?.phase {
+        let wanted = |session: &String| match &self.core.connections[&id].subscriptions.get(&**session)?.phase
+        {
             Phase::CatchingUp { start: Start::Beginning, answer: Some(_), .. } => Some(0),
             _ => None,
         };
@@ -370,7 +372,7 @@ impl World {
                 None => match client.from.get(session) {
                     // It has nothing to name, so it gives the session up, unless it waits for the answer.
                     None | Some(0) => {
-                        still.extend(wanted(session).map(|place| (session.clone(), place)));
+                        still.extend(wanted(session).map(|offset| (session.clone(), offset)));
                         continue;
                     }
                     Some(from) => format!("{session}.{}", from - 1),
@@ -404,9 +406,9 @@ proptest! {
     #[test]
     fn nothing_is_missing_and_nothing_comes_twice(
         actions in proptest::collection::vec(action(), 1..120),
-        flow in prop_oneof![Just(1_usize), Just(600), Just(100_000)],
+        send_window in prop_oneof![Just(1_usize), Just(600), Just(100_000)],
     ) {
-        let mut world = world(flow);
+        let mut world = world(send_window);
         let mut notes = Notes::default();
         let first = world.connect(Role::Admin);
         world.request(first, "session/new", json!({"cwd": "/w/p"}));
@@ -493,7 +495,7 @@ impl World {
                 let count = client.answers.get(id).map_or(0, Vec::len);
                 // Prompts wait for their turn.
                 let waits = client.prompts.contains(id)
-                    && self.core.connections[connection].open.contains(Side::Client, &(*id).into());
+                    && self.core.connections[connection].pending.contains(Side::Client, &(*id).into());
                 assert_eq!(
                     count,
                     usize::from(!waits),
@@ -502,7 +504,7 @@ impl World {
                 );
             }
             for (session, from) in &client.from {
-                let attached = self.core.connections[connection].attachments.contains_key(&**session);
+                let attached = self.core.connections[connection].subscriptions.contains_key(&**session);
                 assert!(attached, "{connection} is not attached to {session}");
                 let all = shown(&self.fold_log(session, usize::MAX));
                 let held = shown(&self.held_by(*connection, session));
@@ -513,9 +515,9 @@ impl World {
                     assert_eq!(translated, all, "the translator of {connection} in {session} from {from}");
                 }
                 let open: Vec<String> = self.core.sessions[&**session]
-                    .memory
+                    .state
                     .iter()
-                    .flat_map(|memory| memory.questions.values())
+                    .flat_map(|state| state.questions.values())
                     .map(|question| question.params.to_value()["title"].as_str().unwrap().to_owned())
                     .collect();
                 for title in open {
@@ -528,12 +530,12 @@ impl World {
         }
         // Whatever happened, the log alone amounts to what the hub believes.
         for (id, session) in &self.core.sessions {
-            let Some(known) = &session.memory else { continue };
-            let mut memory = Memory::default();
-            for (place, (channel, text)) in self.log[id].iter().enumerate() {
-                let _ = memory.see(place as u64, *channel, text);
+            let Some(known) = &session.state else { continue };
+            let mut state = SessionState::default();
+            for (offset, (channel, text)) in self.log[id].iter().enumerate() {
+                let _ = state.apply(offset as u64, *channel, text);
             }
-            assert_eq!(memory.told(), known.told());
+            assert_eq!(state.observable(), known.observable());
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Agents that do not stop after a cancellation. The hub gives such an agent a configured time, then ends the turn itself,
-//! so that neither the client's prompt nor the session waits any longer. The agent's process keeps running until a client
-//! ends it, or the next prompt needs a process that listens.
+//! Agents that do not stop after a cancellation. After a configured time the hub ends the turn itself, so that neither
+//! the client's prompt nor the session waits any longer. The agent process keeps running until a client ends it, or the
+//! next prompt needs a responsive process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,33 +13,33 @@ use switchboard_acp::rpc::{Notification, Request, RequestId, codes};
 use switchboard_acp::{Raw, Side, Text, Wire, WireFormat};
 use switchboard_store::Channel;
 
-use super::hosting::Purpose;
+use super::agent_process::PendingAgentRequest;
 use super::lines::{self, Outcome};
-use super::memory::Memory;
 use super::questions::cancelled;
 use super::requests::{ClientRequest, Refusal};
 use super::session::Session;
-use super::{ConnectionId, Core, HostId, Output, SessionId};
+use super::session_state::SessionState;
+use super::{AgentId, ConnectionId, Core, Output, SessionId};
 
 impl Core {
     /// Starts the time that an agent has to stop after a cancellation. A repeated cancellation does not extend it.
     pub(super) fn await_stop(&mut self, id: &SessionId) {
         let now = self.now;
         let Some(session) = self.sessions.get_mut(id) else { return };
-        if session.host.is_some() && session.is_busy() {
+        if session.process.is_some() && session.is_busy() {
             session.cancelled_at.get_or_insert(now);
         }
     }
 
-    /// Abandons the turns whose agents have had their time to stop.
-    pub(super) fn look_at_cancelled(&mut self) {
+    /// Abandons the turns whose agents did not stop in time.
+    pub(super) fn abandon_overdue_turns(&mut self) {
         let (now, timeout) = (self.now, self.options.cancel_timeout);
         let mut overdue = Vec::new();
         for session in self.sessions.values_mut() {
             let Some(since) = session.cancelled_at else { continue };
-            if session.host.is_none() || !session.is_busy() {
+            if session.process.is_none() || !session.is_busy() {
                 session.cancelled_at = None;
-            } else if now.saturating_sub(since) >= timeout && session.is_ours {
+            } else if now.saturating_sub(since) >= timeout && session.is_owned {
                 overdue.push(Arc::clone(session.id()));
             }
         }
@@ -48,50 +48,56 @@ impl Core {
         }
     }
 
-    /// Ends a turn that the agent did not end: the prompt is answered, and the session is idle and cancelled.
+    /// Ends a turn that the agent did not end: the prompt gets its response, and the session is idle and cancelled.
     fn abandon_turn(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.get_mut(id) else { return };
-        let (Some(host), Some(agent_session)) = (session.host, session.agent_session().map(str::to_owned))
+        let (Some(process), Some(agent_session)) =
+            (session.process, session.agent_session().map(str::to_owned))
         else {
             return;
         };
         session.cancelled_at = None;
-        // Before anything is appended: the end of the turn starts the next prompt, which must not go to this process.
+        // Before any append: the end of the turn starts the next prompt, which must not be sent to this process.
         session.is_unresponsive = true;
-        self.states += 1;
+        self.summary_version += 1;
         let within = Duration::from_millis(self.options.cancel_timeout);
         let title = format!("The agent did not stop within {within:?} after the cancellation.");
         self.cancel_questions(id, &Author::new());
         let open: Vec<RequestId<'static>> =
-            self.hosts.get(&host).map(|host| host.prompts_of(id)).unwrap_or_default();
+            self.processes.get(&process).map(|process| process.prompts_of(id)).unwrap_or_default();
         let record = TurnAbandonedRecord::new().requests(open.len() as u64).reason(title.clone());
-        self.note(id, &HubRecord::TurnAbandoned(record));
+        self.append_hub_record(id, &HubRecord::TurnAbandoned(record));
         for request in open {
-            let purpose =
-                self.hosts.get_mut(&host).and_then(|host| host.open.get_mut(Side::Client, &request));
+            let purpose = self
+                .processes
+                .get_mut(&process)
+                .and_then(|process| process.pending.get_mut(Side::Client, &request));
             let Some(purpose) = purpose else { continue };
-            // The request stays open at the agent, so that a late answer is known for what it is.
-            let abandoned = Purpose::Abandoned { session: Arc::clone(id) };
-            let Purpose::Prompt { client, .. } = std::mem::replace(purpose, abandoned) else { continue };
+            // The request stays pending at the agent, so that a late response is recognized.
+            let abandoned = PendingAgentRequest::Abandoned { session: Arc::clone(id) };
+            let PendingAgentRequest::Prompt { client, .. } = std::mem::replace(purpose, abandoned) else {
+                continue;
+            };
             let accepted = Outcome::Result("{}".to_owned());
-            // Written down as the agent's answer would be, because every reader of the log waits for one.
+            // Recorded like the agent's own response, which every reader of the log waits for.
             let after = self.append(id, Channel::ToClient, lines::answer(&request, &accepted));
             let outcome = self.of_turn(client.0, accepted, None);
             self.reply(client.0, &client.1, outcome, after.map(|after| (id, after)));
         }
-        let description = "What it still does is shown. End the agent process, or send the next prompt, which starts it again.";
+        let description =
+            "Its output is still shown. End the agent process, or send the next prompt, which restarts it.";
         let meta = UNRESPONSIVE.meta(true);
         let meta = meta.as_raw();
         let notice = json!({
             "sessionUpdate": "notice", "severity": "warning", "title": title, "description": description, "_meta": meta,
         });
         let _ = self.append(id, Channel::ToClient, lines::update(&agent_session, &notice.to_string()));
-        self.tell(format!("{id}: {title}"));
+        self.report(format!("{id}: {title}"));
         let idle = json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "cancelled", "_meta": meta});
         let _ = self.append(id, Channel::ToClient, lines::update(&agent_session, &idle.to_string()));
     }
 
-    /// Takes a late word of an agent about a turn that is over. Says whether that is all that is to be done with it.
+    /// Handles a late state update of an agent about an abandoned turn. Returns whether it needs no further handling.
     pub(super) fn is_late_state(
         &mut self,
         id: &SessionId,
@@ -100,7 +106,7 @@ impl Core {
         line: &str,
     ) -> bool {
         let Some(session) = self.sessions.get_mut(id) else { return false };
-        // A sub-agent's state is no part of the abandoned turn's.
+        // The state of a sub-agent does not belong to the abandoned turn.
         if !session.is_unresponsive || session.agent_session() != Some(agent_session) {
             return false;
         }
@@ -110,20 +116,20 @@ impl Core {
         }
         let has_stopped = lines::text_of(update.as_ref(), "state").as_deref() == Some("idle");
         session.is_unresponsive &= !has_stopped;
-        self.states += u64::from(has_stopped);
-        // Everybody has been told that the turn is over; the line itself is kept for who looks closely.
+        self.summary_version += u64::from(has_stopped);
+        // The clients have been told that the turn is over. The line is recorded for diagnostics only.
         let late = json!({"from": Side::Agent, "late": parsed(line)});
         let _ = self.append(id, Channel::Diagnostic, late.to_string());
         if has_stopped {
-            self.run_next(id);
+            self.run_next_prompt(id);
         }
         true
     }
 
-    /// Answers what an agent asks in a turn that is over: nobody is asked, and no policy decides.
+    /// Cancels a question of an agent in an abandoned turn: neither clients nor the policy decide it.
     pub(super) fn is_late_question(
         &mut self,
-        host: HostId,
+        process: AgentId,
         id: &SessionId,
         request: &Request<'_>,
         line: &str,
@@ -134,55 +140,54 @@ impl Core {
         let late = json!({"from": Side::Agent, "late": parsed(line)});
         let _ = self.append(id, Channel::Diagnostic, late.to_string());
         let line = lines::answer(&request.id, &cancelled(&request.method));
-        self.output.push_back(Output::ToHost { host, line, session: Some(Arc::clone(id)) });
+        self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
         true
     }
 
-    /// Gives a session whose agent does not listen another process. The old one is ended first, unless other sessions are at
-    /// work in it: these keep it, and this session leaves it.
+    /// Moves a session with an unresponsive agent to another process. The old process is ended first, unless other
+    /// sessions work in it: they keep it, and this session leaves it.
     pub(super) fn replace_agent(&mut self, id: &SessionId) {
-        let Some(host) = self.sessions.get(id).and_then(|session| session.host) else { return };
-        if self.at_work_beside(host, id).is_empty() {
-            return self.end_agent(host, "was ended, because it did not stop after a cancellation");
+        let Some(process) = self.sessions.get(id).and_then(|session| session.process) else { return };
+        if self.at_work_beside(process, id).is_empty() {
+            return self.end_agent(process, "was ended because it did not stop after a cancellation");
         }
         let Some(session) = self.sessions.get_mut(id) else { return };
         let agent_session = session.agent_session().map(str::to_owned);
-        session.host = None;
+        session.process = None;
         session.is_unresponsive = false;
-        let reason =
-            "the agent did not stop after a cancellation; this session goes on in another process of it";
+        let reason = "the agent did not stop after a cancellation; the session continues in another process of the agent";
         let _ = self.append(id, Channel::Process, reason);
-        self.leave(host, id);
-        if let Some(known) = self.hosts.get_mut(&host) {
+        self.release_process(process, id);
+        if let Some(known) = self.processes.get_mut(&process) {
             known.is_unresponsive = true;
-            known.left.extend(agent_session);
-            known.forget_abandoned(id);
+            known.left_sessions.extend(agent_session);
+            known.drop_abandoned(id);
         }
-        self.run_next(id);
+        self.run_next_prompt(id);
     }
 
-    /// A session is closed: a process that did not stop its work is ended when no other session is at work in it.
-    pub(super) fn leave_unresponsive(&mut self, host: HostId, id: &SessionId, agent_session: &str) {
+    /// Ends an unresponsive process when its session is closed and no other session works in it.
+    pub(super) fn leave_unresponsive(&mut self, process: AgentId, id: &SessionId, agent_session: &str) {
         let is_unresponsive = self.sessions.get(id).is_some_and(|session| session.is_unresponsive);
-        if let (true, Some(known)) = (is_unresponsive, self.hosts.get_mut(&host)) {
+        if let (true, Some(known)) = (is_unresponsive, self.processes.get_mut(&process)) {
             known.is_unresponsive = true;
-            known.left.insert(agent_session.to_owned());
-            known.forget_abandoned(id);
+            known.left_sessions.insert(agent_session.to_owned());
+            known.drop_abandoned(id);
         }
     }
 
-    /// The sessions that would be interrupted if an agent process were ended for another one.
-    fn at_work_beside(&self, host: HostId, id: &SessionId) -> Vec<SessionId> {
-        let mut at_work = self.at_work_in(host);
+    /// Returns the sessions that would be interrupted if an agent process were ended for another one.
+    fn at_work_beside(&self, process: AgentId, id: &SessionId) -> Vec<SessionId> {
+        let mut at_work = self.at_work_in(process);
         at_work.retain(|other| other != id);
         at_work
     }
 
-    /// The sessions that an agent process is at work in, or about to be.
-    pub(super) fn at_work_in(&self, host: HostId) -> Vec<SessionId> {
+    /// Returns the sessions in which an agent process is working or about to.
+    pub(super) fn at_work_in(&self, process: AgentId) -> Vec<SessionId> {
         let is_at_work = |session: &&Session| {
-            session.host == Some(host)
-                && (session.is_waking || (session.is_busy() && !session.is_unresponsive))
+            session.process == Some(process)
+                && (session.is_resuming || (session.is_busy() && !session.is_unresponsive))
         };
         let mut at_work: Vec<SessionId> =
             self.sessions.values().filter(is_at_work).map(|session| Arc::clone(session.id())).collect();
@@ -190,48 +195,50 @@ impl Core {
         at_work
     }
 
-    /// Ends an agent process. Its sessions become dormant when it is gone, and prompts wait until then.
-    pub(super) fn end_agent(&mut self, host: HostId, reason: &str) {
-        let Some(known) = self.hosts.get_mut(&host) else { return };
+    /// Ends an agent process. Its sessions become dormant when it has exited, and prompts wait until then.
+    pub(super) fn end_agent(&mut self, process: AgentId, reason: &str) {
+        let Some(known) = self.processes.get_mut(&process) else { return };
         if !std::mem::replace(&mut known.is_ending, true) {
             known.end_reason = Some(format!("the agent {reason}"));
-            self.output.push_back(Output::EndHost { host });
+            self.output.push_back(Output::EndAgent { process });
         }
     }
 
-    /// A client ends the agent process of a session.
+    /// Handles a request of a client to end the agent process of a session.
     pub(super) fn end_agent_request(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
-        let session = self.named(connection, params)?.root("a sub-agent has no process of its own")?;
-        if !self.is_ours(&session) {
-            return self.elsewhere(&session, connection, line);
+        let session =
+            self.target_session(connection, params)?.root("a sub-agent has no process of its own")?;
+        if !self.is_owner(&session) {
+            return self.forward_to_owner(&session, connection, line);
         }
-        let Some(host) = self.sessions.get(&session).and_then(|session| session.host) else {
-            let message = format!("the session {session} has no agent process; the next prompt starts one");
+        let Some(process) = self.sessions.get(&session).and_then(|session| session.process) else {
+            let message = format!("session {session} has no agent process; the next prompt starts one");
             return Err((codes::INVALID_PARAMS, message, None));
         };
-        let interrupted = self.at_work_beside(host, &session);
-        self.may_interrupt(connection, &interrupted)?;
+        let interrupt = self.at_work_beside(process, &session);
+        self.may_interrupt(connection, &interrupt)?;
         let by = self.author(connection);
-        self.note(&session, &HubRecord::AgentEnded(ActRecord::new().by(by)));
+        self.append_hub_record(&session, &HubRecord::AgentEnded(ActRecord::new().by(by)));
         self.cancel_prompts(&session);
-        self.end_agent(host, "was ended by a client");
-        let interrupted: Vec<Text<'_>> = interrupted.iter().map(|session| (&**session).into()).collect();
-        let result = EndAgentResponse::new(interrupted).encode(WireFormat::Any);
+        self.end_agent(process, "was ended by a client");
+        let interrupt: Vec<Text<'_>> = interrupt.iter().map(|session| (&**session).into()).collect();
+        let result = EndAgentResponse::new(interrupt).encode(WireFormat::Any);
         self.reply(connection, id, Outcome::Result(result), None);
         Ok(())
     }
 
-    /// Whether a client may interrupt the work of other sessions: it must be able to see each of them.
+    /// Checks that a client may interrupt the work of other sessions: all of them must be visible to it.
     fn may_interrupt(&self, connection: ConnectionId, sessions: &[SessionId]) -> Result<(), Refusal> {
         let Some(client) = self.connections.get(&connection) else { return Ok(()) };
         let is_hidden = |id: &&SessionId| {
-            !self.sessions.get(*id).is_some_and(|session| session.is_visible_to(&client.who))
+            !self.sessions.get(*id).is_some_and(|session| session.is_visible_to(&client.identity))
         };
         let hidden = sessions.iter().filter(is_hidden).count();
         if hidden > 0 {
-            let message =
-                format!("the agent process is at work in {hidden} sessions that this token may not control");
+            let message = format!(
+                "the agent process is working in {hidden} sessions that are not visible to this token"
+            );
             return Err((super::FORBIDDEN, message, Some(json!({"sessions": hidden}))));
         }
         Ok(())
@@ -240,11 +247,11 @@ impl Core {
 
 impl Session {
     pub(super) fn is_busy(&self) -> bool {
-        self.memory.as_ref().is_some_and(Memory::is_busy)
+        self.state.as_ref().is_some_and(SessionState::is_busy)
     }
 }
 
-/// A line as a tree, for diagnostics.
+/// Parses a line for diagnostics.
 fn parsed(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_else(|_| line.into())
 }

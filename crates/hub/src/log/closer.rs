@@ -1,5 +1,5 @@
-//! Closes logs beside everything else, by a few threads however many are closed at once. One whose turn has not come can be
-//! taken back.
+//! Closes logs in the background, with a few threads however many are closed at once. A close that has not started can
+//! be cancelled.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -10,17 +10,18 @@ use switchboard_store::Recorder;
 
 use crate::core::SessionId;
 
-/// How many logs are closed at the same time. Each waits for the one writer of the store.
+/// Maximum number of logs that are closed at the same time. Each waits for the single writer of the store.
 const THREADS: usize = 4;
-/// The same when all are closed with the hub: the writer of the store does many at once faster than one after the other.
+/// The same at shutdown: the writer of the store handles many at once faster than one after the other.
 const FAREWELL_THREADS: usize = 32;
-/// How long the logs may take that are closed with the hub. What is not in the store's file by then is in the journals.
+/// Maximum time for closing all logs at shutdown. Everything that is not in the store's file by then is in the
+/// journals.
 const FAREWELL: Duration = Duration::from_millis(1500);
 
 struct Job {
     session: SessionId,
     recorder: Recorder,
-    /// Dropped when it is done.
+    /// Dropped when the job is done.
     _done: SyncSender<()>,
 }
 
@@ -43,9 +44,9 @@ impl Closing {
         matches!(self.0.try_recv(), Err(TryRecvError::Disconnected))
     }
 
-    /// Waits until it is closed.
+    /// Waits until the log is closed.
     pub(super) fn wait(self) {
-        // Nothing is ever sent: it ends with the job.
+        // Nothing is ever sent: the channel closes with the job.
         let _ = self.0.recv();
     }
 }
@@ -55,7 +56,7 @@ fn locked(work: &Mutex<Work>) -> MutexGuard<'_, Work> {
 }
 
 impl Closer {
-    /// Closes a log when its turn comes.
+    /// Queues a log for closing.
     pub(super) fn close(&self, session: &SessionId, recorder: Recorder) -> Closing {
         let (done, closing) = sync_channel(1);
         let mut work = locked(&self.work);
@@ -65,7 +66,7 @@ impl Closer {
             let thread = std::thread::Builder::new().name("log-closer".to_owned());
             match thread.spawn(move || close_all(&shared)) {
                 Ok(_) => work.threads += 1,
-                // The system has no more threads: it is done here, if nobody else does it.
+                // No more threads are available: the caller closes it, unless another thread does.
                 Err(_) if work.threads == 0 => {
                     work.threads += 1;
                     drop(work);
@@ -77,14 +78,14 @@ impl Closer {
         Closing(closing)
     }
 
-    /// Takes a log back whose turn has not come.
-    pub(super) fn take_back(&self, session: &SessionId) -> Option<Recorder> {
+    /// Cancels the closing of a log that has not started.
+    pub(super) fn cancel(&self, session: &SessionId) -> Option<Recorder> {
         let mut work = locked(&self.work);
-        let place = work.waiting.iter().position(|job| job.session == *session)?;
-        work.waiting.remove(place).map(|job| job.recorder)
+        let offset = work.waiting.iter().position(|job| job.session == *session)?;
+        work.waiting.remove(offset).map(|job| job.recorder)
     }
 
-    /// Closes these logs and all that wait, within bounds however many they are.
+    /// Closes these logs and all queued ones, within a time limit.
     pub(super) fn finish(self, recorders: Vec<Recorder>, closing: Vec<Closing>) {
         let deadline = Instant::now() + FAREWELL;
         let waiting = std::mem::take(&mut locked(&self.work).waiting);
@@ -94,13 +95,13 @@ impl Closer {
         let close_next = || {
             let recorder = all.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some(recorder) = recorder else { return false };
-            // What cannot be said here was said when it was written.
+            // Errors were already reported when the records were written.
             drop(recorder.close_within(deadline.saturating_duration_since(Instant::now())));
             true
         };
         std::thread::scope(|scope| {
             for _ in 1..FAREWELL_THREADS {
-                // Where the system has no more threads, this one does it.
+                // If no more threads are available, this one does the work.
                 drop(std::thread::Builder::new().spawn_scoped(scope, || while close_next() {}));
             }
             while close_next() {}

@@ -1,4 +1,4 @@
-//! The logs of the sessions in the store, and nowhere else.
+//! Log that keeps the records in the store only.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -6,25 +6,25 @@ use std::sync::Arc;
 use switchboard_store::{About, Channel, Moment, Record, Recorder, Store, StoreError};
 
 use super::closer::{Closer, Closing};
-use super::{Beginning, Begun, Later, Prepared, SessionLog, blocking, save_started};
-use crate::core::{Known, SessionId};
+use super::{BoxFuture, CreatedLog, NewSession, Prepared, SessionLog, blocking, save_started};
+use crate::core::{SessionId, SessionInfo};
 
-/// Writes the logs into the store.
+/// Writes the logs of sessions to the store.
 pub(crate) struct LocalLog {
     store: Store,
     recorders: HashMap<SessionId, Open>,
-    /// How many may be open at a time: each has files open.
+    /// Maximum number of open recorders: each has open files.
     limit: usize,
     /// Counts up with every use of a recorder.
     clock: u64,
-    /// Those that have something that is not safe yet.
+    /// Sessions with records that are not durable yet.
     unwritten: BTreeSet<SessionId>,
-    /// Recorders that are being closed, which may take a moment.
+    /// Recorders that are being closed.
     closing: HashMap<SessionId, Closing>,
     closer: Closer,
 }
 
-/// A recorder, and when it was last used.
+/// A recorder, and the time of its last use.
 struct Open {
     recorder: Recorder,
     used: u64,
@@ -43,14 +43,14 @@ impl LocalLog {
         }
     }
 
-    /// Keeps at most so many logs open. Of more, those that were used last are: the others are opened again when something
-    /// is written to them.
+    /// Limits the number of open logs. Above the limit, the least recently used ones are closed and reopened for the
+    /// next append.
     pub(crate) fn with_limit(mut self, limit: usize) -> Self {
         self.limit = limit.max(1);
         self
     }
 
-    /// Closes the log that was used least recently, if there is no room for another one.
+    /// Closes the least recently used log, if the limit is reached.
     fn make_room(&mut self) {
         if self.recorders.len() < self.limit {
             return;
@@ -59,7 +59,7 @@ impl LocalLog {
         if let Some(session) =
             written.min_by_key(|(_, open)| open.used).map(|(session, _)| Arc::clone(session))
         {
-            self.rest(&session);
+            self.close_session(&session);
         }
     }
 
@@ -68,7 +68,7 @@ impl LocalLog {
         self.recorders.insert(Arc::clone(session), Open { recorder, used: self.clock });
     }
 
-    /// Writes everything, and closes all logs so far that anybody can go on with them.
+    /// Writes everything and closes all logs, so that another process can continue them.
     #[cfg(feature = "jetstream")]
     pub(super) fn complete(&mut self) -> Result<(), String> {
         if let Some((_, reason)) = self.write().pop() {
@@ -85,7 +85,7 @@ impl LocalLog {
         &self.store
     }
 
-    /// A recorder that has failed stays so. What comes later gets another one, which may find room.
+    /// Drops a recorder that has failed. The next append gets a new one, which may succeed.
     fn give_up(&mut self, session: &SessionId) {
         self.unwritten.remove(session);
         self.recorders.remove(session);
@@ -93,7 +93,7 @@ impl LocalLog {
 
     fn recorder(&mut self, session: &SessionId) -> Result<&mut Recorder, StoreError> {
         if let Some(closing) = self.closing.remove(session) {
-            match self.closer.take_back(session) {
+            match self.closer.cancel(session) {
                 Some(recorder) => self.insert(session, recorder),
                 None => closing.wait(),
             }
@@ -113,14 +113,14 @@ impl LocalLog {
         }
     }
 
-    /// Takes a record, which is to be the one of this number.
+    /// Adds a record with this sequence number.
     pub(super) fn put(&mut self, session: &SessionId, sequence: u64, record: Record) -> Result<(), String> {
         let recorder = self.recorder(session).map_err(|error| error.to_string())?;
         let length = recorder.length();
         let put = if length == sequence {
             recorder.put(record).map_err(|error| error.to_string())
         } else {
-            Err(format!("record {sequence} does not follow: the log has {length}"))
+            Err(format!("record {sequence} is out of sequence: the log has {length}"))
         };
         match &put {
             Ok(()) => drop(self.unwritten.insert(Arc::clone(session))),
@@ -129,7 +129,7 @@ impl LocalLog {
         put
     }
 
-    /// Takes those records of a session that it does not have.
+    /// Adds those records of a session that the store does not have.
     #[cfg(feature = "jetstream")]
     pub(super) fn take(&mut self, session: &SessionId, records: &[Record]) -> Result<(), String> {
         for record in records {
@@ -140,13 +140,13 @@ impl LocalLog {
         Ok(())
     }
 
-    /// How many records a session has, with those that are not safe yet.
+    /// Returns the number of records of a session, including those that are not durable yet.
     #[cfg(feature = "jetstream")]
     pub(super) fn length(&mut self, session: &SessionId) -> Result<u64, String> {
         self.recorder(session).map(|recorder| recorder.length()).map_err(|error| error.to_string())
     }
 
-    /// Makes everything safe. Gives the sessions whose log cannot be written, and why.
+    /// Makes all records durable. Returns the sessions whose log cannot be written, with the reasons.
     pub(super) fn write(&mut self) -> Vec<(SessionId, String)> {
         let mut failed = Vec::new();
         for session in std::mem::take(&mut self.unwritten) {
@@ -158,19 +158,19 @@ impl LocalLog {
         failed
     }
 
-    /// Whether it is this hub that writes the log of a session, or has just done so.
-    fn is_ours(&self, session: &SessionId) -> bool {
+    /// Returns whether this hub has the log of a session open, or is closing it.
+    fn is_writing(&self, session: &SessionId) -> bool {
         self.recorders.contains_key(session) || self.closing.contains_key(session)
     }
 }
 
 impl SessionLog for LocalLog {
-    fn begin(&self, beginning: Beginning) -> Later<'static, Result<Begun, String>> {
+    fn create(&self, new: NewSession) -> BoxFuture<'static, Result<CreatedLog, String>> {
         let store = self.store.clone();
-        Box::pin(blocking(move || begin(&store, beginning)))
+        Box::pin(blocking(move || begin(&store, new)))
     }
 
-    fn begun(&mut self, Begun { known, recorder }: Begun) -> Known {
+    fn open_created(&mut self, CreatedLog { known, recorder }: CreatedLog) -> SessionInfo {
         self.make_room();
         self.insert(&known.id, recorder);
         known
@@ -190,21 +190,22 @@ impl SessionLog for LocalLog {
         self.store.shortage().map(|error| error.to_string())
     }
 
-    fn commit(&mut self) -> Later<'_, Vec<(SessionId, String)>> {
+    fn commit(&mut self) -> BoxFuture<'_, Vec<(SessionId, String)>> {
         Box::pin(std::future::ready(self.write()))
     }
 
-    fn prepare(&mut self, session: &SessionId) -> Later<'static, Result<Prepared, String>> {
-        let (store, session, is_ours) = (self.store.clone(), Arc::clone(session), self.is_ours(session));
-        Box::pin(blocking(move || match !is_ours && store.is_recording(&session).unwrap_or_default() {
+    fn prepare(&mut self, session: &SessionId) -> BoxFuture<'static, Result<Prepared, String>> {
+        let (store, session, is_writing) =
+            (self.store.clone(), Arc::clone(session), self.is_writing(session));
+        Box::pin(blocking(move || match !is_writing && store.is_recording(&session).unwrap_or_default() {
             true => Err(format!(
-                "{session} is open in another program that uses this store; use it there, or end it there first"
+                "session {session} is open in another program that uses this store; use it there, or close it there first"
             )),
-            false => Ok(Prepared::Here),
+            false => Ok(Prepared::Owned),
         }))
     }
 
-    fn rest(&mut self, session: &SessionId) {
+    fn close_session(&mut self, session: &SessionId) {
         self.closing.retain(|_, closing| !closing.is_done());
         if let Some(Open { recorder, .. }) = self.recorders.remove(session) {
             self.unwritten.remove(session);
@@ -213,8 +214,8 @@ impl SessionLog for LocalLog {
         }
     }
 
-    fn remove(&mut self, session: &SessionId) -> Later<'static, ()> {
-        self.rest(session);
+    fn remove(&mut self, session: &SessionId) -> BoxFuture<'static, ()> {
+        self.close_session(session);
         let closing = self.closing.remove(session);
         let (store, session) = (self.store.clone(), Arc::clone(session));
         let removed = blocking(move || {
@@ -223,11 +224,11 @@ impl SessionLog for LocalLog {
             }
             store.delete(&session).map_err(|error| error.to_string())
         });
-        // What cannot be deleted now is in the list of sessions, where the user can.
+        // A session that cannot be deleted now stays in the list of sessions, where the user can delete it.
         Box::pin(async move { drop(removed.await) })
     }
 
-    fn close(self: Box<Self>) -> Later<'static, ()> {
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
         let LocalLog { recorders, closing, closer, .. } = *self;
         let recorders = recorders.into_values().map(|open| open.recorder).collect();
         Box::pin(async move {
@@ -237,9 +238,9 @@ impl SessionLog for LocalLog {
     }
 }
 
-/// Begins the log of a session.
-fn begin(store: &Store, beginning: Beginning) -> Result<Begun, String> {
-    let Beginning { agent, owner, folder, starter } = beginning;
+/// Creates the log of a session.
+fn begin(store: &Store, beginning: NewSession) -> Result<CreatedLog, String> {
+    let NewSession { agent, owner, folder, starter } = beginning;
     let about = About {
         agent: Some(agent.clone()),
         client: Some(owner.clone()),
@@ -247,7 +248,7 @@ fn begin(store: &Store, beginning: Beginning) -> Result<Begun, String> {
         title: None,
     };
     let recorder = store.begin(&about).map_err(|error| error.to_string())?;
-    let known = Known {
+    let known = SessionInfo {
         id: recorder.id().into(),
         agent,
         agent_session: String::new(),
@@ -258,7 +259,7 @@ fn begin(store: &Store, beginning: Beginning) -> Result<Begun, String> {
         length: 0,
     };
     save_started(store, &known, starter.as_ref()).map_err(|error| error.to_string())?;
-    Ok(Begun { known, recorder })
+    Ok(CreatedLog { known, recorder })
 }
 
 #[cfg(test)]
@@ -273,14 +274,14 @@ mod tests {
         let mut log = LocalLog::new(store.clone()).with_limit(2);
         let mut ids = Vec::new();
         for _ in 0..6 {
-            let beginning = Beginning {
+            let beginning = NewSession {
                 agent: "a".to_owned(),
                 owner: "o".to_owned(),
                 folder: "/w".to_owned(),
                 starter: None,
             };
-            let begun = log.begin(beginning).await.unwrap();
-            ids.push(log.begun(begun).id);
+            let begun = log.create(beginning).await.unwrap();
+            ids.push(log.open_created(begun).id);
         }
         for round in 0..3 {
             for id in &ids {

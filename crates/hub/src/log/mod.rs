@@ -1,17 +1,16 @@
-//! The logs of the sessions: the truth from which clients are told. [`SessionLog`] writes them, wherever they are kept.
-//! Whoever keeps them, this hub's store has a copy at hand, from which everything is read: by [`read`], [`load`], and what
-//! searches and folds sessions.
+//! Logs of sessions: the source of truth for everything that clients get. [`SessionLog`] writes them. Wherever a log is
+//! kept, the store of this hub has a copy, from which everything is read: by [`read`], [`load`], replay and search.
 
-#[cfg(not(feature = "jetstream"))]
-mod absent;
 mod closer;
-#[cfg(feature = "jetstream")]
-mod jetstream;
-mod local;
-mod servers;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod suite;
+mod contract;
+#[cfg(feature = "jetstream")]
+mod jetstream;
+#[cfg(not(feature = "jetstream"))]
+mod jetstream_disabled;
+mod jetstream_options;
+mod local;
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -21,26 +20,26 @@ use switchboard_store::{Channel, Filter, Hosted, Item, Moment, Record, Recorder,
 use switchboard_transport::ProcessLease;
 use tokio::sync::mpsc;
 
+use crate::core::message_lookup::{MessageMatch, MessageQuery};
 use crate::core::replay::{Replay, ReplayLine};
-use crate::core::seeking::{Found, Sought};
-use crate::core::{HubAbout, Kept, Known, Memory, SessionId, Starter};
+use crate::core::{HubInfo, LogRecord, SessionId, SessionInfo, SessionState, Starter};
 use crate::service::Event;
-#[cfg(not(feature = "jetstream"))]
-pub use absent::JetStream;
 #[cfg(feature = "jetstream")]
 pub use jetstream::JetStream;
+#[cfg(not(feature = "jetstream"))]
+pub use jetstream_disabled::JetStream;
+pub use jetstream_options::{JetStreamOptions, LogError};
 pub(crate) use local::LocalLog;
-pub use servers::{JetStreamOptions, LogError};
 
-/// How many bytes are read for a client at once.
+/// Maximum number of bytes that are read for a client at once.
 const PORTION: usize = 128 * 1024;
-/// How many records are read for a client at once.
+/// Maximum number of records that are read for a client at once.
 const RECORDS: usize = 1024;
 
-/// Something that takes its time.
-pub(crate) type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// A boxed future.
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Logs that are kept elsewhere than in the hub's own store.
+/// A log outside the hub's own store, shared by several hubs.
 pub struct SharedLog(pub(crate) Box<dyn SessionLog>);
 
 impl std::fmt::Debug for SharedLog {
@@ -49,54 +48,54 @@ impl std::fmt::Debug for SharedLog {
     }
 }
 
-/// Whose a new session is.
+/// Metadata of a session to be created.
 #[derive(Debug, Clone)]
-pub(crate) struct Beginning {
+pub(crate) struct NewSession {
     pub(crate) agent: String,
     pub(crate) owner: String,
     pub(crate) folder: String,
-    /// The token that the session is shared with from its beginning.
+    /// The token that the session is shared with from the start.
     pub(crate) starter: Option<Starter>,
 }
 
-/// A log that has just been begun; [`SessionLog::begun`] takes it.
-pub(crate) struct Begun {
-    pub(crate) known: Known,
+/// A log that was just created; [`SessionLog::open_created`] takes it.
+pub(crate) struct CreatedLog {
+    pub(crate) known: SessionInfo,
     recorder: Recorder,
 }
 
-/// Who writes a session.
+/// Result of preparing a session for writing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Prepared {
-    /// This hub, from now on.
-    Here,
-    /// The hub of this name.
-    There(Arc<str>),
+    /// This hub is the owner from now on.
+    Owned,
+    /// The hub with this name is the owner.
+    OwnedBy(Arc<str>),
 }
 
-/// What other hubs of a shared log do.
+/// An event of another hub of the cluster.
 #[derive(Debug)]
-pub(crate) enum News {
-    /// One has written to a session, or is about to.
-    Records { session: SessionId, hub: Arc<str>, records: Vec<Record> },
-    /// One has begun a session.
-    Began(Known),
-    /// One passes something on, under a name of its own; the answer goes to a place.
-    Asked { key: String, inbox: String, message: String },
+pub(crate) enum ClusterEvent {
+    /// A hub has appended records, or is about to.
+    RecordReader { session: SessionId, hub: Arc<str>, records: Vec<Record> },
+    /// A hub has created a session.
+    SessionCreated(SessionInfo),
+    /// A hub has forwarded a request. `key` is its idempotency key; the reply goes to `inbox`.
+    Request { key: String, inbox: String, message: String },
 }
 
-/// Writes the logs of sessions, and sees to it that the store has what is in them.
+/// Writer of session logs, which also keeps the copy in the store.
 ///
-/// Whoever implements it promises: a record is safe, and in the store, when [`commit`](SessionLog::commit) does not name its
-/// session; the numbers of a session's records have no gaps; of two who write one session, one is refused.
+/// Guarantees of an implementation: a record is durable, and in the store, if [`commit`](SessionLog::commit) does not
+/// return its session; the sequence numbers of a session have no gaps; of two writers of one session, one is refused.
 pub(crate) trait SessionLog: Send {
-    /// Begins the log of a session.
-    fn begin(&self, beginning: Beginning) -> Later<'static, Result<Begun, String>>;
+    /// Creates the log of a session.
+    fn create(&self, new: NewSession) -> BoxFuture<'static, Result<CreatedLog, String>>;
 
-    /// Takes a log that was begun, to write it.
-    fn begun(&mut self, begun: Begun) -> Known;
+    /// Takes over a log that was created, to write it.
+    fn open_created(&mut self, begun: CreatedLog) -> SessionInfo;
 
-    /// Takes a record, which is to be the one of this number; it is safe after [`commit`](SessionLog::commit).
+    /// Adds a record with this sequence number; it is durable after [`commit`](SessionLog::commit).
     fn append(
         &mut self,
         session: &SessionId,
@@ -105,91 +104,92 @@ pub(crate) trait SessionLog: Send {
         text: &str,
     ) -> Result<(), String>;
 
-    /// Makes everything safe. Gives the sessions whose log cannot be written, and why.
-    fn commit(&mut self) -> Later<'_, Vec<(SessionId, String)>>;
+    /// Makes all records durable. Returns the sessions whose log cannot be written, with the reasons.
+    fn commit(&mut self) -> BoxFuture<'_, Vec<(SessionId, String)>>;
 
-    /// Prepares a session that this hub is about to write, unless another one does: what is in its log is in the store
-    /// afterwards. It is an error if somebody else is at work on it who is no hub of this log.
-    fn prepare(&mut self, session: &SessionId) -> Later<'static, Result<Prepared, String>>;
+    /// Prepares a session for writing: makes this hub the owner, unless another one is, and updates the copy in the
+    /// store. Fails if a process that is not a hub of this log is writing it.
+    fn prepare(&mut self, session: &SessionId) -> BoxFuture<'static, Result<Prepared, String>>;
 
-    /// Nothing will be written for now.
-    fn rest(&mut self, session: &SessionId);
+    /// Closes the log of a session until the next append.
+    fn close_session(&mut self, session: &SessionId);
 
     /// Removes a log.
-    fn remove(&mut self, session: &SessionId) -> Later<'static, ()>;
+    fn remove(&mut self, session: &SessionId) -> BoxFuture<'static, ()>;
 
-    /// Why nothing can be written at the moment.
+    /// Returns the reason why nothing can be written at the moment.
     fn problem(&self) -> Option<String> {
         None
     }
 
-    /// The name of this hub, where others can share the log.
+    /// Returns the name of this hub, if the log can be shared.
     fn name(&self) -> Option<Arc<str>> {
         None
     }
 
-    /// The time for which agents may run without another hub being able to start them as well, where there can be others.
+    /// Returns the lease for agent processes, if the log can be shared. Processes end before another hub can start
+    /// them.
     fn process_lease(&self) -> Option<ProcessLease> {
         None
     }
 
-    /// Tells from now on what other hubs do, and tells them about this one.
-    fn follow(&mut self, about: HubAbout, events: mpsc::Sender<Event>) {
-        drop((about, events));
+    /// Starts to report events of other hubs, and announces this hub to them.
+    fn follow(&mut self, info: HubInfo, events: mpsc::Sender<Event>) {
+        drop((info, events));
     }
 
-    /// The other hubs that are there.
-    fn hubs(&self) -> Vec<(Arc<str>, HubAbout)> {
+    /// Returns the other hubs that are alive.
+    fn hubs(&self) -> Vec<(Arc<str>, HubInfo)> {
         Vec::new()
     }
 
-    /// The sessions that this hub does not write any more though it did not let go of them, and why.
-    fn lost(&mut self) -> Vec<(SessionId, String)> {
+    /// Returns the sessions whose ownership this hub has lost without releasing it, with the reasons.
+    fn take_lost(&mut self) -> Vec<(SessionId, String)> {
         Vec::new()
     }
 
-    /// This hub writes a session no more, and others may.
-    fn release(&mut self, session: &SessionId) -> Later<'static, ()> {
-        self.rest(session);
+    /// Releases the ownership of a session.
+    fn release(&mut self, session: &SessionId) -> BoxFuture<'static, ()> {
+        self.close_session(session);
         Box::pin(std::future::ready(()))
     }
 
-    /// Passes something on to another hub, and gives what that answers, if it does in time.
-    fn pass_on(&self, hub: &str, ticket: u64, message: &str) -> Later<'static, Option<String>> {
+    /// Forwards a request to another hub. Returns its reply, or `None` after a timeout.
+    fn forward(&self, hub: &str, ticket: u64, message: &str) -> BoxFuture<'static, Option<String>> {
         let _ = (hub, ticket, message);
         Box::pin(std::future::ready(None))
     }
 
-    /// Answers another hub.
-    fn answer(&self, inbox: String, text: String) -> Later<'static, ()> {
+    /// Replies to another hub.
+    fn answer(&self, inbox: String, text: String) -> BoxFuture<'static, ()> {
         drop((inbox, text));
         Box::pin(std::future::ready(()))
     }
 
     /// Closes all logs.
-    fn close(self: Box<Self>) -> Later<'static, ()>;
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()>;
 }
 
-/// Does something that waits for the disk.
+/// Runs blocking work on a separate thread.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err("the hub has ended".to_owned()))
 }
 
-/// Writes down whose a session is.
-pub(crate) fn save(store: &Store, known: &Known, agent_session: &str) -> Result<(), StoreError> {
+/// Saves the metadata of a session.
+pub(crate) fn save(store: &Store, known: &SessionInfo, agent_session: &str) -> Result<(), StoreError> {
     store.host(&hosted(known, agent_session))
 }
 
-/// Writes down whose a new session is, and shares it with the token that started it.
-fn save_started(store: &Store, known: &Known, starter: Option<&Starter>) -> Result<(), StoreError> {
+/// Saves the metadata of a new session, and shares it with the token that started it.
+fn save_started(store: &Store, known: &SessionInfo, starter: Option<&Starter>) -> Result<(), StoreError> {
     let starter = starter.map(|(name, made)| (&**name, Moment(*made)));
     store.host_started(&hosted(known, ""), starter)
 }
 
-fn hosted(known: &Known, agent_session: &str) -> Hosted {
-    let Known { id, agent, agent_session: _, owner, folder, title: _, changed: _, length: _ } = known;
+fn hosted(known: &SessionInfo, agent_session: &str) -> Hosted {
+    let SessionInfo { id, agent, agent_session: _, owner, folder, title: _, changed: _, length: _ } = known;
     Hosted {
         id: id.to_string(),
         agent: agent.clone(),
@@ -200,14 +200,14 @@ fn hosted(known: &Known, agent_session: &str) -> Hosted {
     }
 }
 
-/// The sessions of earlier times.
-pub(crate) fn known(store: &Store) -> Result<Vec<Known>, StoreError> {
+/// Returns the sessions of the store.
+pub(crate) fn stored_sessions(store: &Store) -> Result<Vec<SessionInfo>, StoreError> {
     let hosted: HashMap<String, Hosted> =
         store.all_hosted()?.into_iter().map(|hosted| (hosted.id.clone(), hosted)).collect();
     let summaries = store.sessions(&Filter::default())?;
     let known = summaries.into_iter().filter_map(|summary| {
         let hosted = hosted.get(&summary.id)?;
-        Some(Known {
+        Some(SessionInfo {
             id: summary.id.into(),
             agent: hosted.agent.clone(),
             agent_session: hosted.agent_session.clone(),
@@ -221,29 +221,34 @@ pub(crate) fn known(store: &Store) -> Result<Vec<Known>, StoreError> {
     Ok(known.collect())
 }
 
-/// What the log of a session amounts to, and how long it is.
-pub(crate) fn load(store: &Store, session: &str) -> Result<(Memory, u64), String> {
-    let mut memory = Memory::default();
+/// Loads a whole log. Returns the folded state and the length.
+pub(crate) fn load(store: &Store, session: &str) -> Result<(SessionState, u64), String> {
+    let mut state = SessionState::default();
     let mut length = 0;
     for item in store.read(session, 0).map_err(|error| error.to_string())? {
         match item.map_err(|error| error.to_string())? {
             Item::Record(record) => {
                 length = record.sequence + 1;
                 if let Ok(text) = std::str::from_utf8(&record.bytes) {
-                    let _ = memory.see(record.sequence, record.channel, text);
+                    let _ = state.apply(record.sequence, record.channel, text);
                 }
             }
             Item::Gap { from, to, reason } => {
                 length = to;
-                memory.note_gap(from, to, &reason);
+                state.record_gap(from, to, &reason);
             }
         }
     }
-    Ok((memory, length))
+    Ok((state, length))
 }
 
-/// A part of a log up to its end, and the place behind it.
-pub(crate) fn read(store: &Store, session: &str, from: u64, end: u64) -> Result<(Vec<Kept>, u64), String> {
+/// Reads a part of a log, up to `end`. Returns the records and the offset after them.
+pub(crate) fn read(
+    store: &Store,
+    session: &str,
+    from: u64,
+    end: u64,
+) -> Result<(Vec<LogRecord>, u64), String> {
     let mut part = Vec::new();
     let (mut to, mut bytes) = (from, 0);
     for item in store.read_part(session, from..end).map_err(|error| error.to_string())? {
@@ -253,7 +258,11 @@ pub(crate) fn read(store: &Store, session: &str, from: u64, end: u64) -> Result<
                 bytes += record.bytes.len();
                 let has_message = record.channel.message().is_some() || record.channel == Channel::Hub;
                 if has_message && let Ok(text) = String::from_utf8(record.bytes) {
-                    part.push(Kept { sequence: record.sequence, channel: record.channel, text: text.into() });
+                    part.push(LogRecord {
+                        sequence: record.sequence,
+                        channel: record.channel,
+                        text: text.into(),
+                    });
                 }
             }
             Item::Gap { to: end, .. } => to = end,
@@ -265,7 +274,7 @@ pub(crate) fn read(store: &Store, session: &str, from: u64, end: u64) -> Result<
     Ok((part, to))
 }
 
-/// The next portion of the history of a session.
+/// Produces the next portion of a replay.
 pub(crate) fn replay(store: &Store, session: &str, replay: &mut Replay) -> Result<Vec<ReplayLine>, String> {
     replay.next(&mut |range, take| {
         let mut to = range.start;
@@ -284,9 +293,14 @@ pub(crate) fn replay(store: &Store, session: &str, replay: &mut Replay) -> Resul
     })
 }
 
-/// The place of the last record of a log that belongs to a message. Of the log, one record is in memory at a time.
-pub(crate) fn seek(store: &Store, session: &str, message: &Sought, end: u64) -> Result<Option<u64>, String> {
-    let mut found = Found::default();
+/// Returns the offset of the last record of a message. Holds one record in memory at a time.
+pub(crate) fn find_message(
+    store: &Store,
+    session: &str,
+    message: &MessageQuery,
+    end: u64,
+) -> Result<Option<u64>, String> {
+    let mut found = MessageMatch::default();
     for item in store.read_part(session, 0..end).map_err(|error| error.to_string())? {
         if let Item::Record(record) = item.map_err(|error| error.to_string())?
             && let Ok(text) = std::str::from_utf8(&record.bytes)
@@ -294,5 +308,5 @@ pub(crate) fn seek(store: &Store, session: &str, message: &Sought, end: u64) -> 
             message.look(&mut found, record.sequence, record.channel, text);
         }
     }
-    Ok(found.place())
+    Ok(found.offset())
 }

@@ -1,24 +1,26 @@
-//! Doing what the core says: records are safe before anything that follows from them. Servers that keep a log may take their
-//! time; what has nothing to do with what is being written does not wait for them.
+//! Performing the outputs of the core in order: a record is durable before anything that depends on it is performed.
+//!
+//! A remote log may take its time. Events are still handled meanwhile, and outputs that are independent of the pending
+//! records are performed without waiting for them.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Instant;
 
 use super::{BURST, Event, Events, Service};
 use crate::core::{ConnectionId, Output, SessionId};
-use crate::log::{Later, SessionLog};
+use crate::log::{BoxFuture, SessionLog};
 
-/// A session whose log cannot be written, and why.
+/// A session whose log cannot be written, with the reason.
 type Failure = (SessionId, String);
 
-/// What waits until records are safe: nothing may overtake it.
+/// Sessions and connections with outputs that wait for records to become durable. No later output may overtake these.
 #[derive(Default)]
-struct Waiting {
+struct PendingWrites {
     sessions: HashSet<SessionId>,
     connections: HashSet<ConnectionId>,
 }
 
-impl Waiting {
+impl PendingWrites {
     fn add(&mut self, output: &Output) {
         match output {
             Output::Send { connection, line } => {
@@ -28,42 +30,43 @@ impl Waiting {
             Output::Close { connection, .. } => {
                 self.connections.insert(*connection);
             }
-            Output::ToHost { session, .. } => self.sessions.extend(session.clone()),
+            Output::ToAgent { session, .. } => self.sessions.extend(session.clone()),
             Output::Append { session, .. }
             | Output::Remove { session }
             | Output::Load { session }
             | Output::Read { session, .. }
             | Output::Replay { session, .. }
-            | Output::Seek { session, .. }
-            | Output::Rest { session }
+            | Output::FindMessage { session, .. }
+            | Output::CloseLog { session }
             | Output::Changed { session }
-            | Output::Own { session }
+            | Output::Acquire { session }
             | Output::Release { session }
-            | Output::Answer { session, .. } => {
+            | Output::ForwardReply { session, .. } => {
                 self.sessions.insert(SessionId::clone(session));
             }
             Output::Create { .. }
-            | Output::StartHost { .. }
-            | Output::EndHost { .. }
-            | Output::PassOn { .. }
-            | Output::Tell(_) => {}
+            | Output::StartAgent { .. }
+            | Output::EndAgent { .. }
+            | Output::Forward { .. }
+            | Output::Report(_) => {}
         }
     }
 
-    /// Whether nothing that has happened can be looked at before records are safe: it needs the log, or everything to be done
-    /// that was said before.
-    fn stops(&self, event: &Event) -> bool {
+    /// Returns whether an event must wait until the records are durable, because it needs the log or all earlier
+    /// outputs.
+    fn blocks(&self, event: &Event) -> bool {
         match event {
-            Event::Continue { connection, .. } | Event::Reconnected { connection } => {
+            Event::Resume { connection, .. } | Event::Reconnected { connection } => {
                 self.connections.contains(connection)
             }
-            Event::Created { .. } | Event::JudgeAgain { .. } | Event::End { .. } => true,
+            Event::Created { .. } | Event::ReevaluatePolicy { .. } | Event::End { .. } => true,
             _ => false,
         }
     }
 
-    /// Whether something can be done at once: it changes nothing, and has nothing to do with what waits.
-    fn lets_through(&self, output: &Output) -> bool {
+    /// Returns whether an output can be performed at once: it changes nothing and is independent of everything that
+    /// waits.
+    fn is_independent(&self, output: &Output) -> bool {
         match output {
             Output::Send { connection, line } => {
                 let is_free = line.stream.as_ref().is_none_or(|session| !self.sessions.contains(session));
@@ -72,31 +75,31 @@ impl Waiting {
             Output::Load { session }
             | Output::Read { session, .. }
             | Output::Replay { session, .. }
-            | Output::Seek { session, .. } => !self.sessions.contains(session),
+            | Output::FindMessage { session, .. } => !self.sessions.contains(session),
             _ => false,
         }
     }
 }
 
-/// The session whose records must be safe before something is done.
-fn about(output: &Output) -> Option<&SessionId> {
+/// Returns the session whose records must be durable before an output is performed.
+fn required_session(output: &Output) -> Option<&SessionId> {
     match output {
-        Output::Append { session, .. } | Output::Answer { session, .. } => Some(session),
+        Output::Append { session, .. } | Output::ForwardReply { session, .. } => Some(session),
         Output::Send { line, .. } => line.stream.as_ref(),
-        Output::ToHost { session, .. } => session.as_ref(),
+        Output::ToAgent { session, .. } => session.as_ref(),
         _ => None,
     }
 }
 
 impl Service {
-    /// Does what the core says. Where events are given, what happens meanwhile is heard while records are being made safe.
+    /// Performs all outputs of the core. With `events`, events are handled while records become durable.
     pub(super) async fn perform(&mut self, log: &mut dyn SessionLog, mut events: Option<&mut Events>) {
         loop {
             let mut rest = Vec::new();
             let mut failed: Vec<Failure> = Vec::new();
-            let mut waiting = Waiting::default();
+            let mut waiting = PendingWrites::default();
             let mut has_records = false;
-            while let Some(output) = self.held.pop_front().or_else(|| self.core.next_output()) {
+            while let Some(output) = self.deferred.pop_front().or_else(|| self.core.next_output()) {
                 waiting.add(&output);
                 match output {
                     Output::Append { session, sequence, channel, text } => {
@@ -105,7 +108,7 @@ impl Service {
                         if !is_broken && let Err(reason) = log.append(&session, sequence, channel, &text) {
                             failed.push((session, reason));
                         } else if let Some(listener) = &mut self.listener {
-                            listener.written(&session, channel, &text);
+                            listener.record_appended(&session, channel, &text);
                         }
                     }
                     output => rest.push(output),
@@ -113,33 +116,37 @@ impl Service {
             }
             if has_records {
                 let begun = Instant::now();
-                failed.extend(self.made_safe(log.commit(), waiting, events.as_deref_mut()).await);
+                failed.extend(self.wait_durable(log.commit(), waiting, events.as_deref_mut()).await);
                 self.metrics.appended(begun.elapsed());
             }
-            if rest.is_empty() && failed.is_empty() && self.held.is_empty() {
-                let states = self.core.states();
-                if std::mem::replace(&mut self.told, states) != states {
+            if rest.is_empty() && failed.is_empty() && self.deferred.is_empty() {
+                let version = self.core.summary_version();
+                if std::mem::replace(&mut self.summary_version, version) != version {
                     self.changed.send_modify(|count| *count += 1);
                 }
                 return;
             }
-            // What came of a log meanwhile that cannot be written is as what came before.
+            // Outputs that were deferred meanwhile and depend on a failed log are treated like earlier ones.
             let is_lost = |output: &Output| {
-                about(output).is_some_and(|session| failed.iter().any(|(failed, _)| failed == session))
+                required_session(output)
+                    .is_some_and(|session| failed.iter().any(|(failed, _)| failed == session))
             };
-            let held = std::mem::take(&mut self.held);
-            let (lost, held): (VecDeque<Output>, VecDeque<Output>) = held.into_iter().partition(is_lost);
+            let deferred = std::mem::take(&mut self.deferred);
+            let (lost, deferred): (VecDeque<Output>, VecDeque<Output>) =
+                deferred.into_iter().partition(is_lost);
             rest.extend(lost);
-            self.held = held;
-            let mut untold = Vec::new();
+            self.deferred = deferred;
+            let mut unanswered = Vec::new();
             for output in rest {
-                let reason =
-                    about(&output).and_then(|session| failed.iter().find(|(failed, _)| failed == session));
+                let reason = required_session(&output)
+                    .and_then(|session| failed.iter().find(|(failed, _)| failed == session));
                 match (output, reason) {
-                    (output, None) => self.act(output, log),
+                    (output, None) => self.perform_one(output, log),
                     (Output::Send { connection, .. }, Some((session, reason))) => {
-                        untold
-                            .push((connection, format!("the log of {session} cannot be written: {reason}")));
+                        unanswered.push((
+                            connection,
+                            format!("cannot write the log of session {session}: {reason}"),
+                        ));
                     }
                     (_, Some(_)) => {}
                 }
@@ -147,51 +154,51 @@ impl Service {
             for (session, reason) in failed {
                 self.core.log_failed(&session, &reason);
             }
-            // Who waits for an answer of it need not look at the session.
-            for (connection, reason) in untold {
-                self.core.cut_off(connection, reason);
+            // A client that waits for a response need not be a subscriber of the session.
+            for (connection, reason) in unanswered {
+                self.core.close_connection(connection, reason);
             }
         }
     }
 
-    /// Waits until records are safe. What happens meanwhile is told to the core as if it had happened before, and what comes of
-    /// it is done afterwards, but for what only shows what others have to do with.
-    async fn made_safe(
+    /// Waits until records are durable. Events that arrive meanwhile are handled at once, but their outputs are
+    /// deferred unless they are independent of the pending records.
+    async fn wait_durable(
         &mut self,
-        mut commit: Later<'_, Vec<Failure>>,
-        mut waiting: Waiting,
+        mut commit: BoxFuture<'_, Vec<Failure>>,
+        mut waiting: PendingWrites,
         events: Option<&mut Events>,
     ) -> Vec<Failure> {
         let Some(events) = events else { return commit.await };
         loop {
-            let hears = self.held.len() < BURST && events.next.is_none();
+            let hears = self.deferred.len() < BURST && events.next.is_none();
             let event = tokio::select! {
                 biased;
                 failed = &mut commit => return failed,
                 event = events.coming.recv(), if hears => event,
             };
             match event {
-                Some(event) if waiting.stops(&event) => events.next = Some(event),
+                Some(event) if waiting.blocks(&event) => events.next = Some(event),
                 Some(event) => {
-                    self.look_at_clock();
-                    self.tell_core(event);
-                    self.sort_out(&mut waiting);
+                    self.update_clock();
+                    self.handle_in_core(event);
+                    self.perform_or_defer(&mut waiting);
                 }
                 None => return commit.await,
             }
         }
     }
 
-    /// Does what comes of an event at once, if nothing of it has to wait.
-    fn sort_out(&mut self, waiting: &mut Waiting) {
+    /// Performs the outputs of an event at once if all of them are independent; otherwise defers all of them.
+    fn perform_or_defer(&mut self, waiting: &mut PendingWrites) {
         let outputs: Vec<Output> = std::iter::from_fn(|| self.core.next_output()).collect();
-        let is_free = outputs.iter().all(|output| waiting.lets_through(output));
+        let is_free = outputs.iter().all(|output| waiting.is_independent(output));
         for output in outputs {
             if is_free {
-                self.act_without_log(output);
+                self.perform_without_log(output);
             } else {
                 waiting.add(&output);
-                self.held.push_back(output);
+                self.deferred.push_back(output);
             }
         }
     }

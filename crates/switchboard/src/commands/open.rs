@@ -164,9 +164,9 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
         idle: Duration::MAX,
         cancel_timeout: HubSettings::read_cancel_timeout(),
         handshake_timeout: arguments.handshake.handshake_timeout,
-        tell: Arc::new(|what| standard_error::say(format!("switchboard: {what}"))),
+        report: Arc::new(|what| standard_error::say(format!("switchboard: {what}"))),
         local_names: vec![Arc::clone(&who.name)],
-        judge: Some(Box::new(HubJudge::new(rules.clone()))),
+        policy: Some(Box::new(HubJudge::new(rules.clone()))),
         ..HubOptions::new(store.clone(), agents, Box::new(|folder| usable_folder(Path::new(folder))))
     })
     .map_err(store_file::store_error)?;

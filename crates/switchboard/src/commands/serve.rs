@@ -14,7 +14,7 @@ use axum::extract::{ConnectInfo, Request};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use switchboard_hub::{FolderRefusal, Folders, Hub, HubAbout, HubOptions, Listener};
+use switchboard_hub::{FolderRefusal, Folders, Hub, HubInfo, HubOptions, Listener};
 use switchboard_transport::server::{self, ListenerLimits, ServerLimits, Service, Tls};
 use switchboard_transport::{Grace, Program, Remote};
 use tokio::net::TcpListener;
@@ -285,7 +285,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         Some(Err(Refused { roots, .. })) => roots.first().map_or(folder, PathBuf::from),
         _ => folder,
     };
-    let about = HubAbout {
+    let info = HubInfo {
         address: links_first(origins.clone(), arguments.behind_proxy.is_some()).swap_remove(0),
         roots: roots.names(),
     };
@@ -298,12 +298,12 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         cancel_timeout: settings.cancel_timeout,
         open_logs: open_logs(open_files),
         handshake_timeout: arguments.handshake.handshake_timeout,
-        tell: Arc::new(move |what| tell.say(what)),
-        tells_standard_error: true,
+        report: Arc::new(move |what| tell.say(what)),
+        reports_standard_error: true,
         local_names: vec![gate.launch_name()],
-        judge: Some(Box::new(HubJudge::new(rules.clone()))),
+        policy: Some(Box::new(HubJudge::new(rules.clone()))),
         listener: telemetry.clone().map(|telemetry| Box::new(telemetry) as Box<dyn Listener>),
-        about,
+        info,
         agent_options: settings.agent_options,
         ..HubOptions::new(store.clone(), agents, folders)
     })

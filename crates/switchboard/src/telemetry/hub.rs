@@ -45,7 +45,7 @@ impl HubTelemetry {
 }
 
 impl Listener for HubTelemetry {
-    fn written(&mut self, session: &str, channel: Channel, text: &str) {
+    fn record_appended(&mut self, session: &str, channel: Channel, text: &str) {
         match (channel, channel.message()) {
             (_, Some((from, false))) => self.with(session, |connection| connection.message(from, 2, text)),
             (Channel::Hub, _) => self.with(session, |connection| connection.note(text)),
@@ -58,7 +58,7 @@ impl Listener for HubTelemetry {
         }
     }
 
-    fn said(&mut self, line: &str) -> Option<String> {
+    fn client_message(&mut self, line: &str) -> Option<String> {
         let session = session_of_prompt(line)?;
         // Clients may name any session; what counts is what the hub has written of one.
         self.sessions().get_mut(&session)?.mark_prompt(line)

@@ -76,11 +76,11 @@ impl HubTelemetry {
 }
 
 impl switchboard_hub::Listener for HubTelemetry {
-    fn written(&mut self, _session: &str, _channel: switchboard_store::Channel, _text: &str) {
+    fn record_appended(&mut self, _session: &str, _channel: switchboard_store::Channel, _text: &str) {
         match *self {}
     }
 
-    fn said(&mut self, _line: &str) -> Option<String> {
+    fn client_message(&mut self, _line: &str) -> Option<String> {
         match *self {}
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use switchboard_hub::{Identity, SessionState, SessionSummary};
+use switchboard_hub::{Identity, SessionActivity, SessionSummary};
 use switchboard_store::{Filter, Moment, Role};
 use tokio::sync::{Semaphore, watch};
 
@@ -167,7 +167,7 @@ impl Desk {
     /// A choice for always holds while the same agent runs.
     fn forget_choices(&self, sessions: &[SessionSummary]) {
         let lives = locked(&self.lives);
-        for session in sessions.iter().filter(|session| session.state == SessionState::AtRest) {
+        for session in sessions.iter().filter(|session| session.state == SessionActivity::Dormant) {
             if let Some(live) = lives.get(&*session.id).and_then(Weak::upgrade) {
                 live.remembered.forget();
             }
@@ -219,7 +219,7 @@ impl Desk {
     pub(crate) fn usual(&self) -> Option<String> {
         let sessions = self.sessions();
         let waits = sessions.iter().find(|session| session.questions > 0);
-        let is_awake = |session: &&SessionSummary| session.state != SessionState::AtRest;
+        let is_awake = |session: &&SessionSummary| session.state != SessionActivity::Dormant;
         waits.or_else(|| sessions.iter().find(is_awake)).map(|session| session.id.to_string())
     }
 

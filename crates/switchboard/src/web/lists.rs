@@ -7,7 +7,7 @@ use std::time::Duration;
 use maud::{Markup, html};
 use switchboard_acp::extensions::REMEMBERED;
 use switchboard_acp::{Raw, v2};
-use switchboard_hub::{SessionState, SessionSummary};
+use switchboard_hub::{SessionActivity, SessionSummary};
 use switchboard_store::{Filter, Item, Role, Search, Summary};
 use tokio::time::timeout;
 
@@ -270,7 +270,7 @@ pub(crate) fn of_hub(desk: &Desk, looked_at: Option<&str>) -> Markup {
 
 /// One in which nothing was ever said is nothing to come back to.
 fn is_worth_it(session: &SessionSummary) -> bool {
-    session.title.is_some() || session.state != SessionState::AtRest
+    session.title.is_some() || session.state != SessionActivity::Dormant
 }
 
 /// The sessions that are listed at all times.
@@ -302,11 +302,11 @@ fn hub_session(desk: &Desk, session: &SessionSummary, looked_at: Option<&str>) -
     let SessionSummary { id, agent, owner, state, questions, .. } = session;
     let is_here = (Some(&**id) == looked_at).then_some("true");
     let (class, words) = match state {
-        SessionState::Waiting if desk.may(Role::Answer) => ("st st-wait", "waits for you"),
-        SessionState::Waiting => ("st st-wait", "waits for an answer"),
-        SessionState::Working => ("st st-run", "working"),
-        SessionState::Idle => ("st st-good", "done"),
-        SessionState::AtRest => ("st st-off", "at rest"),
+        SessionActivity::Waiting if desk.may(Role::Answer) => ("st st-wait", "waits for you"),
+        SessionActivity::Waiting => ("st st-wait", "waits for an answer"),
+        SessionActivity::Working => ("st st-run", "working"),
+        SessionActivity::Idle => ("st st-good", "done"),
+        SessionActivity::Dormant => ("st st-off", "at rest"),
     };
     html! {
         li data-state=(state.as_str()) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use maud::{Markup, html};
 use serde_json::json;
 use switchboard_acp::{Wire, WireFormat, v2};
-use switchboard_hub::{SessionState, SessionSummary};
+use switchboard_hub::{SessionActivity, SessionSummary};
 use switchboard_session::{Activity, Conversation, Snapshot};
 use switchboard_store::Role;
 
@@ -329,7 +329,7 @@ fn starting(desk: &Desk) -> Markup {
 /// What was said and waits for its turn.
 fn queue(subject: &Subject<'_>) -> Markup {
     let hosted = subject.hosted().filter(|_| subject.is_now);
-    let is_starting = hosted.as_ref().is_some_and(|session| session.state == SessionState::AtRest);
+    let is_starting = hosted.as_ref().is_some_and(|session| session.state == SessionActivity::Dormant);
     let queued = hosted.map(|session| session.queued).unwrap_or_default();
     let until = match (is_starting, queued.len()) {
         (true, 1) => "1 message waits until the agent has started".to_owned(),
@@ -496,7 +496,7 @@ fn at_rest(subject: &Subject<'_>, known: &SessionSummary) -> Markup {
         @if let Some(reason) = subject.refusal {
             p { "Nothing can be done in this session: " (render::visible(reason)) }
             button type="button" data-action="attach" { "Try again" }
-        } @else if known.state == SessionState::AtRest && subject.desk.may(Role::Use) {
+        } @else if known.state == SessionActivity::Dormant && subject.desk.may(Role::Use) {
             @if is_possible {
                 p class="meta" { "This session is at rest." }
                 button type="button" data-action="attach" { "Go on with this session" }

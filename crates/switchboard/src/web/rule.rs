@@ -197,7 +197,7 @@ pub(crate) async fn save(
         Ok::<_, Failure>((extended.save()?, obstacle))
     });
     let (file, obstacle) = saved.await.map_err(|_| "the rule cannot be saved".to_owned())??;
-    let answered = desk.app.hub.judge_again().await;
+    let answered = desk.app.hub.reevaluate_policy().await;
     let is_this = |(session, request): &(Arc<str>, RequestId<'_>)| {
         **session == *live.room.id && request.encode(WireFormat::Any) == id
     };

@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
 use serde::Serialize;
 use serde_json::{Value, json};
-use switchboard_hub::SessionState;
+use switchboard_hub::SessionActivity;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::block_in_place;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, timeout};
@@ -175,7 +175,7 @@ impl Tab {
             return;
         }
         let known = self.view.room.as_ref().and_then(|room| self.desk.session(&room.id));
-        if known.is_some_and(|session| session.state != SessionState::AtRest) {
+        if known.is_some_and(|session| session.state != SessionActivity::Dormant) {
             self.attach();
         }
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use switchboard_hub::SessionState;
+use switchboard_hub::SessionActivity;
 use switchboard_session::{Conversation, Session, Snapshot};
 
 use super::desk::{Desk, Lobby};
@@ -213,7 +213,7 @@ impl View {
         }
         let is_live = live.as_ref().is_some_and(|live| live.ended().is_none()) && is_now;
         let known = self.room.as_ref().and_then(|room| desk.session(&room.id));
-        let is_over = is_now && known.is_some_and(|known| known.state == SessionState::AtRest);
+        let is_over = is_now && known.is_some_and(|known| known.state == SessionActivity::Dormant);
         let past = self.at.as_ref().map(|(_, conversation)| conversation);
         let sight = self.room.as_deref().map(|room| Sight { room, past });
         let entries = match (&shown, sight) {

@@ -11,7 +11,7 @@ use crate::agent_program::Place;
 use crate::program::Run;
 
 const METRICS: &str = "\
-# HELP switchboard_sessions Sessions by what they are at.
+# HELP switchboard_sessions Sessions by activity.
 # TYPE switchboard_sessions gauge
 switchboard_sessions{state=\"working\"} 2
 switchboard_sessions{state=\"waiting\"} 1

@@ -12,7 +12,7 @@ impl World {
         outputs
             .into_iter()
             .map(|output| match output {
-                Output::Rest { session } => session.to_string(),
+                Output::CloseLog { session } => session.to_string(),
                 other => panic!("{other:?}"),
             })
             .collect()
@@ -41,8 +41,8 @@ fn a_session_goes_dormant_by_its_own_idleness_while_its_agent_works_for_others()
     assert_eq!(world.idle(1), [""; 0]);
     assert_eq!(world.idle(999), [""; 0]);
     assert_eq!(world.idle(1), ["h1"], "its log is closed");
-    assert_eq!(world.core.sessions["h1"].state(), super::super::SessionState::AtRest);
-    assert_eq!(world.core.sessions["h2"].state(), super::super::SessionState::Working);
+    assert_eq!(world.core.sessions["h1"].activity(), super::super::SessionActivity::Dormant);
+    assert_eq!(world.core.sessions["h2"].activity(), super::super::SessionActivity::Working);
     assert_eq!(world.idle(5000), [""; 0]);
     // The process still has it: nothing has to be resumed.
     let before = world.log["h1"].len();
@@ -67,13 +67,13 @@ fn what_an_agent_says_of_a_dormant_session_is_kept_and_the_session_goes_dormant_
         "content": {"type": "text", "text": "by the way"}}),
     );
     assert!(world.log["h1"].last().unwrap().1.contains("by the way"));
-    assert_eq!(world.core.sessions["h1"].state(), super::super::SessionState::Idle);
+    assert_eq!(world.core.sessions["h1"].activity(), super::super::SessionActivity::Idle);
     world.idle(1);
     assert_eq!(world.idle(1000), ["h1"]);
     // When the process is gone, the next prompt has the session resumed.
-    let host = world.agent.host.take().unwrap();
+    let process = world.agent.process.take().unwrap();
     world.agent.at_work.clear();
-    world.core.host_ended(host, "died", &[]);
+    world.core.agent_exited(process, "died", &[]);
     world.perform();
     let prompt = json!({"sessionId": "h1", "prompt": [{"type": "text", "text": "again"}]});
     world.request(client, "session/prompt", prompt);
@@ -89,7 +89,7 @@ fn a_session_that_cannot_be_written_is_refused_and_leaves_nothing() {
     let client = world.connect(Role::Admin);
     let line = json!({"jsonrpc": "2.0", "id": 7, "method": "session/new", "params": {"cwd": "/w/p"}});
     world.core.client_line(client, &line.to_string().into());
-    let known = Known {
+    let known = SessionInfo {
         id: "h1".into(),
         agent: "one".to_owned(),
         agent_session: String::new(),
@@ -114,7 +114,7 @@ fn a_hub_that_was_cut_off_reads_a_few_logs_at_a_time_and_what_is_asked_for_at_on
     let mut world = world(1 << 20);
     for number in 0..50 {
         let id = format!("h{number}");
-        world.core.know(Known {
+        world.core.add_session(SessionInfo {
             id: id.as_str().into(),
             agent: "one".to_owned(),
             agent_session: "a".to_owned(),

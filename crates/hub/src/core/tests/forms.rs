@@ -13,7 +13,7 @@ fn asked() -> (World, ConnectionId) {
     world.next_connection += 1;
     let client = world.next_connection;
     world.clients.insert(client, Client::default());
-    world.core.connected(client, who("anna", Role::Admin), 0, false, false);
+    world.core.connected(client, identity("anna", Role::Admin), 0, false, false);
     let can = json!({"elicitation": {"form": {}}});
     let info = json!({"name": "c", "version": "1"});
     world.request(client, "initialize", json!({"protocolVersion": 2, "info": info, "capabilities": can}));

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use switchboard_store::Role;
 
 use super::world::{World, world};
-use crate::core::{ConnectionId, Known};
+use crate::core::{ConnectionId, SessionInfo};
 
 /// The ways of leaving that a client has.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -98,10 +98,10 @@ fn a_question_stays_open_whoever_leaves_and_however() {
                     continue;
                 }
                 let (mut world, owner, session) = asked();
-                let guest = world.connect_translated(role, is_translated);
-                attach(&mut world, guest, &session);
-                assert_eq!(is_asked(&world, guest), role != Role::View);
-                leave(&mut world, guest, &session, how);
+                let forwarded_key = world.connect_translated(role, is_translated);
+                attach(&mut world, forwarded_key, &session);
+                assert_eq!(is_asked(&world, forwarded_key), role != Role::View);
+                leave(&mut world, forwarded_key, &session, how);
                 let words = format!("{role} {how:?} {is_translated}");
                 assert_eq!(world.agent.answered.get(&77), None, "{words}");
                 assert!(is_asked(&world, owner), "{words}: the owner is asked no more");
@@ -203,7 +203,7 @@ fn after_the_hub_was_killed_no_tool_call_is_at_work_and_no_question_is_open() {
     let length = before.log[&*session].len();
     world.log = before.log;
     let (agent, folder, owner_name) = ("one".to_owned(), "/w/p".to_owned(), format!("own-{owner}"));
-    world.core.know(Known {
+    world.core.add_session(SessionInfo {
         id: (*session).into(),
         agent,
         agent_session: before.agent.sessions[0].clone(),
@@ -249,8 +249,8 @@ fn after_the_agent_died_no_tool_call_is_at_work_and_no_question_is_open() {
     world.begin_at(late, &session, 0);
     attach(&mut world, late, &session);
     assert!(is_asked(&world, late));
-    let host = world.agent.host.take().unwrap();
-    world.core.host_ended(host, "died", &[]);
+    let process = world.agent.process.take().unwrap();
+    world.core.agent_exited(process, "died", &[]);
     world.perform();
     world.settle();
     for client in [owner, late] {

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn known(number: usize) -> Known {
-    Known {
+fn known(number: usize) -> SessionInfo {
+    SessionInfo {
         id: format!("s{number:03}").into(),
         agent: "one".to_owned(),
         agent_session: String::new(),
@@ -29,12 +29,12 @@ fn pages_go_on_where_the_last_one_ended_whatever_becomes_of_its_last_session() {
     let mut world = world(100_000);
     let client = world.connect(Role::Admin);
     for number in 0..250 {
-        world.core.know(known(number));
+        world.core.add_session(known(number));
     }
     let (first, cursor) = page(&mut world, client, None);
     assert_eq!((first.len(), &*first[0], &*first[99]), (100, "s249", "s150"));
     // The session at the end of the page is used, and moves to the beginning.
-    world.core.sessions.get_mut("s150").unwrap().known.changed = 1000;
+    world.core.sessions.get_mut("s150").unwrap().info.changed = 1000;
     let (second, cursor) = page(&mut world, client, cursor.as_deref());
     assert_eq!((second.len(), &*second[0], &*second[99]), (100, "s149", "s050"));
     // And the next one is deleted.
@@ -61,7 +61,7 @@ fn a_session_is_listed_by_its_first_prompt_as_soon_as_it_has_one_and_never_befor
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
     assert_eq!(listed(&mut world, client), [] as [Value; 0], "it is empty");
-    world.core.know(Known { title: None, ..known(7) });
+    world.core.add_session(SessionInfo { title: None, ..known(7) });
     assert_eq!(listed(&mut world, client), [] as [Value; 0], "so is one of an earlier time");
 
     world.agent.is_slow = true;
@@ -74,11 +74,11 @@ fn a_session_is_listed_by_its_first_prompt_as_soon_as_it_has_one_and_never_befor
         assert_eq!((listed.len(), &listed[0]["title"]), (1, &json!("Fix the build")), "{listed:?}");
     }
     // The log says the same to whoever reads it later.
-    let mut memory = Memory::default();
-    for (place, (channel, text)) in world.log[&*session].iter().enumerate() {
-        memory.see(place as u64, *channel, text);
+    let mut state = SessionState::default();
+    for (offset, (channel, text)) in world.log[&*session].iter().enumerate() {
+        state.apply(offset as u64, *channel, text);
     }
-    assert_eq!(memory.title(), Some("Fix the build"));
+    assert_eq!(state.title(), Some("Fix the build"));
     // It keeps its name while its log is read anew.
     world.core.log_failed(&std::sync::Arc::from(&*session), "no room");
     world.perform();

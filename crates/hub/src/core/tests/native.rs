@@ -1,12 +1,12 @@
 //! The own lines of an agent of version 1, for clients of version 1.
 
 use super::*;
-use crate::host::About;
+use crate::agent_task::LineSession;
 
 /// The agent says something in its own version. What is translated from it follows.
 fn say(world: &mut World, agent: &str, own: &Value, translated: &[Value]) {
-    let host = world.agent.host.unwrap();
-    world.core.other_line(host, &About::Agents(agent.to_owned()), Side::Agent, &own.to_string());
+    let process = world.agent.process.unwrap();
+    world.core.wire_line(process, &LineSession::Agent(agent.to_owned()), Side::Agent, &own.to_string());
     world.perform();
     for line in translated {
         world.say(line.clone());
@@ -14,8 +14,8 @@ fn say(world: &mut World, agent: &str, own: &Value, translated: &[Value]) {
 }
 
 /// A session of a client that wants native lines, with another client that does not; its id at the hub and at the agent.
-fn opened(flow: usize) -> (World, [ConnectionId; 2], String, String) {
-    let mut world = world(flow);
+fn opened(send_window: usize) -> (World, [ConnectionId; 2], String, String) {
+    let mut world = world(send_window);
     let first = world.connect_native(Role::Admin, false);
     world.request(first, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
@@ -44,14 +44,14 @@ fn told(world: &World, client: ConnectionId, session: &str) -> Vec<(u64, bool, S
     let got = got.into_iter().flatten().filter(|got| !got.is_known);
     // How the session stands is told at a place that was told before.
     let got = got.filter(|got| got.is_own || got.update["sessionUpdate"] != "state_update");
-    let place = |cursor: &str| cursor.rsplit_once('.').unwrap().1.parse().unwrap();
-    got.map(|got| (place(got.cursor.as_ref().unwrap()), got.is_own, got.update.to_string())).collect()
+    let offset = |cursor: &str| cursor.rsplit_once('.').unwrap().1.parse().unwrap();
+    got.map(|got| (offset(got.cursor.as_ref().unwrap()), got.is_own, got.update.to_string())).collect()
 }
 
 #[test]
 fn the_agents_own_lines_are_told_once_wherever_a_client_continues() {
-    for flow in [1, 100_000] {
-        let (mut world, [first, other], session, agent) = opened(flow);
+    for send_window in [1, 100_000] {
+        let (mut world, [first, other], session, agent) = opened(send_window);
         for number in 0..3 {
             let translated = [chunk(number, Some("m")), json!({"sessionUpdate": "_made", "number": number})];
             let translated = translated.map(|made| update(&agent, &made));
@@ -78,17 +78,17 @@ fn the_agents_own_lines_are_told_once_wherever_a_client_continues() {
         assert!(!world.clients[&other].got[&session].iter().any(|got| got.is_own));
         let length = world.log[&*session].len() as u64;
         for is_translated in [false, true] {
-            for place in 0..length - 1 {
+            for offset in 0..length - 1 {
                 let client = world.connect_native(Role::View, is_translated);
-                let meta = json!({"acp/cursor": format!("{session}.{place}")});
+                let meta = json!({"acp/cursor": format!("{session}.{offset}")});
                 world.request(
                     client,
                     "session/resume",
                     json!({"sessionId": session, "cwd": "/w/p", "_meta": meta}),
                 );
                 world.settle();
-                let rest: Vec<_> = all.iter().filter(|(at, ..)| *at > place).cloned().collect();
-                assert_eq!(told(&world, client, &session), rest, "after {place}");
+                let rest: Vec<_> = all.iter().filter(|(at, ..)| *at > offset).cloned().collect();
+                assert_eq!(told(&world, client, &session), rest, "after {offset}");
             }
             let client = world.connect_native(Role::View, is_translated);
             let start = json!({"type": "start"});

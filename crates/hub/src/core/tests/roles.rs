@@ -13,11 +13,11 @@ fn token(name: &str, role: Role, made: i64) -> Identity {
 }
 
 impl World {
-    fn connect_as(&mut self, who: Identity) -> ConnectionId {
+    fn connect_as(&mut self, identity: Identity) -> ConnectionId {
         self.next_connection += 1;
         let id = self.next_connection;
         self.clients.insert(id, Client::default());
-        self.core.connected(id, who, 0, false, false);
+        self.core.connected(id, identity, 0, false, false);
         self.request(id, "initialize", json!({"protocolVersion": 2, "info": {"name": "c", "version": "1"}}));
         id
     }
@@ -36,9 +36,9 @@ impl World {
 
     /// The sessions that a client sees, also those in which nothing was said.
     fn listed(&mut self, client: ConnectionId) -> Vec<String> {
-        let who = self.core.connections[&client].who.clone();
+        let identity = self.core.connections[&client].identity.clone();
         let mut ids: Vec<String> =
-            self.core.summaries(&who).iter().map(|session| session.id.to_string()).collect();
+            self.core.summaries(&identity).iter().map(|session| session.id.to_string()).collect();
         ids.sort();
         ids
     }
@@ -97,7 +97,7 @@ fn each_role_may_do_what_is_listed_for_it_and_no_more() {
         }
         code(&world.ask(client, method, params)) == Some(FORBIDDEN.into())
     };
-    let memory = json!({"_meta": {"switchboard/remembered": true}});
+    let state = json!({"_meta": {"switchboard/remembered": true}});
     let cases = [
         ("session/list", json!({}), Role::View),
         ("session/resume", json!({"sessionId": "S", "cwd": "/w/p"}), Role::View),
@@ -110,7 +110,7 @@ fn each_role_may_do_what_is_listed_for_it_and_no_more() {
         ("session/fork", json!({"sessionId": "S", "cwd": "/w/p"}), Role::Use),
         ("_x/anything", json!({"sessionId": "S"}), Role::Use),
         ("session/delete", json!({"sessionId": "S"}), Role::Admin),
-        ("session/list", memory, Role::Admin),
+        ("session/list", state, Role::Admin),
         ("session/unarchive", json!({"sessionId": "elsewhere"}), Role::Admin),
         ("auth/login", json!({"methodId": "m"}), Role::Admin),
         ("auth/logout", json!({}), Role::Admin),

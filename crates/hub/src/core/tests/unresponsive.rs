@@ -31,10 +31,10 @@ impl World {
     }
 
     fn end_agent(&mut self) {
-        let host = self.agent.host.take().unwrap();
+        let process = self.agent.process.take().unwrap();
         self.agent.at_work.clear();
         self.agent.sessions.clear();
-        self.core.host_ended(host, "ended", &[]);
+        self.core.agent_exited(process, "ended", &[]);
         self.perform();
         self.settle();
     }
@@ -53,12 +53,12 @@ fn a_turn_that_the_agent_does_not_cancel_is_cancelled_by_the_hub_in_time_and_mar
     let mut world = world(1 << 20);
     let (client, prompt) = cancelled_in_vain(&mut world);
     world.wait(29_999);
-    assert_eq!(world.summary().state, super::super::SessionState::Working);
+    assert_eq!(world.summary().state, super::super::SessionActivity::Working);
     // Who cancels again waits no longer for it.
     world.notify(client, "session/cancel", json!({"sessionId": "h1"}));
     world.wait(1);
     let summary = world.summary();
-    assert_eq!((summary.state, summary.is_unresponsive), (super::super::SessionState::Idle, true));
+    assert_eq!((summary.state, summary.is_unresponsive), (super::super::SessionActivity::Idle, true));
     assert_eq!(world.logged(r#""stopReason":"cancelled""#), [Channel::ToClient]);
     assert_eq!(
         world.logged(r#""switchboard/unresponsive":true"#).len(),
@@ -102,14 +102,14 @@ fn a_prompt_that_the_agent_never_answered_is_answered_when_the_turn_is_cancelled
 fn the_next_prompt_ends_an_agent_that_did_not_stop_and_goes_to_the_next_one() {
     let mut world = world(1 << 20);
     let (client, _) = cancelled_in_vain(&mut world);
-    let host = world.agent.host;
+    let process = world.agent.process;
     let next = prompt(&mut world, client, "h1", "two");
     world.wait(30_000);
     assert_eq!(world.agent.prompts, ["one"], "the old process is being ended");
-    assert!(world.core.hosts[&host.unwrap()].is_ending);
+    assert!(world.core.processes[&process.unwrap()].is_ending);
     world.end_agent();
     assert_eq!(world.agent.prompts, ["one", "two"]);
-    assert_ne!(world.agent.host, host);
+    assert_ne!(world.agent.process, process);
     assert!(!world.summary().is_unresponsive);
     assert_eq!(world.clients[&client].answers[&next][0]["error"], Value::Null);
     world.check();
@@ -129,7 +129,7 @@ fn an_agent_that_stops_late_keeps_its_session() {
     );
     world.update(&session, json!({"sessionUpdate": "state_update", "state": "running"}));
     assert_eq!(world.logged("late words"), [Channel::ToClient]);
-    assert_eq!(world.summary().state, super::super::SessionState::Idle);
+    assert_eq!(world.summary().state, super::super::SessionActivity::Idle);
     // What it asks is cancelled, whatever a policy would say.
     world.say(json!({"jsonrpc": "2.0", "id": 900, "method": "session/request_permission", "params": {
         "sessionId": session, "title": "late", "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}}));
@@ -138,9 +138,9 @@ fn an_agent_that_stops_late_keeps_its_session() {
     world.agent.rest(&session);
     world.perform();
     assert!(!world.summary().is_unresponsive);
-    let host = world.agent.host;
+    let process = world.agent.process;
     prompt(&mut world, client, "h1", "two");
-    assert_eq!((world.agent.prompts.len(), world.agent.host), (2, host));
+    assert_eq!((world.agent.prompts.len(), world.agent.process), (2, process));
     world.check();
 }
 
@@ -156,7 +156,7 @@ fn a_client_ends_the_agent_of_a_session_and_the_next_prompt_starts_it_again() {
     assert_eq!(world.clients[&client].answers[&ended][0]["result"], json!({"interrupted": []}));
     world.end_agent();
     assert!(!world.logged("was ended by a client").is_empty());
-    assert_eq!(world.summary().state, super::super::SessionState::AtRest);
+    assert_eq!(world.summary().state, super::super::SessionActivity::Dormant);
     let again = world.request(client, switchboard_acp::extensions::END_AGENT_METHOD, end);
     assert_eq!(world.clients[&client].answers[&again][0]["error"]["code"], codes::INVALID_PARAMS);
     prompt(&mut world, client, "h1", "two");
@@ -173,27 +173,27 @@ fn the_work_of_other_sessions_is_not_interrupted_by_the_prompt_of_one_whose_agen
     prompt(&mut world, client, "h2", "theirs");
     world.wait(30_000);
     let (old, old_session) =
-        (world.agent.host.unwrap(), world.core.sessions["h1"].agent_session().unwrap().to_owned());
+        (world.agent.process.unwrap(), world.core.sessions["h1"].agent_session().unwrap().to_owned());
     world.agent.at_work.clear();
     prompt(&mut world, client, "h1", "two");
     assert_eq!(world.agent.prompts, ["one", "theirs", "two"]);
-    assert_ne!(world.core.sessions["h1"].host, Some(old), "it has a process of its own");
-    assert_eq!(world.core.sessions["h2"].host, Some(old));
-    assert!(!world.core.hosts[&old].is_ending);
+    assert_ne!(world.core.sessions["h1"].process, Some(old), "it has a process of its own");
+    assert_eq!(world.core.sessions["h2"].process, Some(old));
+    assert!(!world.core.processes[&old].is_ending);
     // What the old process still says of the session that left it is in no log.
     let late = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": old_session,
         "update": {"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"type": "text", "text": "ghost"}}}});
     let (h1, h2) = (world.log["h1"].len(), world.log["h2"].len());
-    world.core.host_line(old, &late.to_string());
+    world.core.agent_line(old, &late.to_string());
     world.perform();
     assert_eq!((world.log["h1"].len(), world.log["h2"].len()), (h1, h2));
     // When nobody is at work in it any more, it is ended.
     let session = world.core.sessions["h2"].agent_session().unwrap().to_owned();
     let idle = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session,
         "update": {"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"}}});
-    world.core.host_line(old, &idle.to_string());
+    world.core.agent_line(old, &idle.to_string());
     world.wait(1);
-    assert!(world.core.hosts[&old].is_ending);
+    assert!(world.core.processes[&old].is_ending);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn an_agent_that_is_being_ended_gets_no_prompt() {
     world.request(client, "session/detach", json!({"sessionId": "h1"}));
     world.wait(1);
     world.wait(1000);
-    assert!(world.core.hosts[&world.agent.host.unwrap()].is_ending);
+    assert!(world.core.processes[&world.agent.process.unwrap()].is_ending);
     let id = prompt(&mut world, client, "h1", "one");
     let option = json!({"sessionId": "h1", "configId": "c", "value": "v"});
     let option = world.request(client, "session/set_config_option", option);
@@ -229,12 +229,12 @@ fn a_prompt_that_never_reached_its_agent_goes_to_the_next_one_and_is_answered_on
     // It was written down, and then the agent's input turned out to be closed.
     world.agent.prompts.clear();
     world.agent.is_slow = false;
-    world.core.undelivered(world.agent.host.unwrap(), &[agent_session]);
+    world.core.undelivered(world.agent.process.unwrap(), &[agent_session]);
     world.end_agent();
     assert_eq!(world.agent.prompts, ["one"]);
     assert_eq!(world.clients[&client].answers[&id].len(), 1);
     assert_eq!(world.clients[&client].answers[&id][0]["error"], Value::Null);
-    assert_eq!(world.summary().state, super::super::SessionState::Working);
+    assert_eq!(world.summary().state, super::super::SessionActivity::Working);
     world.check();
 }
 
@@ -249,7 +249,7 @@ fn a_prompt_is_not_delivered_for_ever() {
     for _ in 0..3 {
         assert!(!world.clients[&client].answers.contains_key(&id));
         let agent_session = world.agent.at_work[0].clone();
-        world.core.undelivered(world.agent.host.unwrap(), &[agent_session]);
+        world.core.undelivered(world.agent.process.unwrap(), &[agent_session]);
         world.end_agent();
     }
     assert_eq!(world.clients[&client].answers[&id][0]["error"]["message"], "ended");
@@ -262,14 +262,14 @@ fn a_prompt_that_is_still_to_be_sent_when_its_agent_ends_goes_to_the_next_one() 
     let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
-    let host = world.agent.host.take().unwrap();
+    let process = world.agent.process.take().unwrap();
     let line = json!({"jsonrpc": "2.0", "id": 77, "method": "session/prompt", "params": {"sessionId": "h1",
         "prompt": [{"type": "text", "text": "one"}]}});
     world.clients.get_mut(&client).unwrap().prompts.insert(77);
     world.core.client_line(client, &line.to_string().into());
     // Nothing was done of what the core said by then.
     world.agent.sessions.clear();
-    world.core.host_ended(host, "died", &[]);
+    world.core.agent_exited(process, "died", &[]);
     world.perform();
     world.settle();
     assert_eq!(world.agent.prompts, ["one"]);
@@ -290,7 +290,7 @@ fn a_prompt_for_an_agent_that_cannot_start_fails_instead_of_starting_it_for_ever
     let started = |world: &mut World| {
         let outputs: Vec<Output> = std::iter::from_fn(|| world.core.next_output()).collect();
         outputs.into_iter().find_map(|output| match output {
-            Output::StartHost { host, .. } => Some(host),
+            Output::StartAgent { process, .. } => Some(process),
             Output::Send { connection, line } => {
                 world.receive(connection, &line);
                 None
@@ -302,8 +302,8 @@ fn a_prompt_for_an_agent_that_cannot_start_fails_instead_of_starting_it_for_ever
             _ => None,
         })
     };
-    let host = started(&mut world).expect("the prompt starts the agent");
-    world.core.host_ended(host, "it cannot be started", &[]);
+    let process = started(&mut world).expect("the prompt starts the agent");
+    world.core.agent_exited(process, "it cannot be started", &[]);
     assert_eq!(started(&mut world), None);
     assert_eq!(world.clients[&client].answers[&77][0]["error"]["message"], "it cannot be started");
 }
@@ -313,8 +313,8 @@ fn an_agent_that_does_not_stop_its_work_in_a_session_that_is_closed_is_ended() {
     let mut world = world(1 << 20);
     let (client, _) = cancelled_in_vain(&mut world);
     world.wait(30_000);
-    let host = world.agent.host.unwrap();
+    let process = world.agent.process.unwrap();
     world.request(client, "session/close", json!({"sessionId": "h1"}));
     world.wait(1);
-    assert!(world.core.hosts[&host].is_ending);
+    assert!(world.core.processes[&process].is_ending);
 }

@@ -12,10 +12,10 @@ use switchboard_store::{Channel, Role};
 
 use super::super::connection::Connection;
 use super::super::lines;
-use super::super::seeking::Found;
+use super::super::message_lookup::MessageMatch;
 use super::super::{
-    ConnectionId, Core, CoreOptions, FolderRefusal, HostId, Identity, Kept, Known, Memory, Output, SessionId,
-    ToClient,
+    AgentId, ConnectionId, Core, CoreOptions, FolderRefusal, Identity, LogRecord, Output, SessionId,
+    SessionInfo, SessionState, ToClient,
 };
 
 /// What a client has got.
@@ -70,7 +70,7 @@ pub(super) struct World {
 /// An agent that does what the test says.
 #[derive(Default)]
 pub(super) struct Agent {
-    pub(super) host: Option<HostId>,
+    pub(super) process: Option<AgentId>,
     pub(super) sessions: Vec<String>,
     /// Prompts that it has got, by their text.
     pub(super) prompts: Vec<String>,
@@ -95,17 +95,17 @@ pub(super) struct Agent {
 
 /// The ids of what a client was asked.
 pub(super) fn asked_of(client: &Connection) -> impl Iterator<Item = i64> {
-    client.asked.iter().filter_map(|(_, id, _)| match id {
+    client.questions.iter().filter_map(|(_, id, _)| match id {
         RequestId::Number(number) => Some(*number),
         _ => None,
     })
 }
 
-pub(super) fn who(name: &str, role: Role) -> Identity {
+pub(super) fn identity(name: &str, role: Role) -> Identity {
     Identity { name: name.into(), role, all: true, made: 0 }
 }
 
-pub(super) fn world(flow: usize) -> World {
+pub(super) fn world(send_window: usize) -> World {
     let core = Core::new(CoreOptions {
         agents: vec!["one".to_owned()],
         folders: Box::new(|folder| {
@@ -119,9 +119,9 @@ pub(super) fn world(flow: usize) -> World {
         idle: 1000,
         handshake: 1000,
         cancel_timeout: 30_000,
-        flow,
-        tells_standard_error: true,
-        judge: None,
+        send_window,
+        reports_standard_error: true,
+        policy: None,
         agent_options: Some(Role::Admin),
         version: "0",
         name: None,
@@ -145,7 +145,7 @@ impl World {
         self.next_connection += 1;
         let id = self.next_connection;
         self.clients.insert(id, Client::default());
-        self.core.connected(id, who(&format!("{role}-{id}"), role), 0, false, false);
+        self.core.connected(id, identity(&format!("{role}-{id}"), role), 0, false, false);
         if is_translated {
             self.core.translated(id);
         }
@@ -182,8 +182,8 @@ impl World {
     }
 
     pub(super) fn say(&mut self, line: Value) {
-        if let Some(host) = self.agent.host {
-            self.core.host_line(host, &line.to_string());
+        if let Some(process) = self.agent.process {
+            self.core.agent_line(process, &line.to_string());
             self.perform();
         }
     }
@@ -207,27 +207,27 @@ impl World {
                         client.is_closed = true;
                     }
                 }
-                Output::ToHost { line, .. } => self.agent.hear(&line),
-                Output::StartHost { host, .. } => {
-                    self.agent.host = Some(host);
+                Output::ToAgent { line, .. } => self.agent.hear(&line),
+                Output::StartAgent { process, .. } => {
+                    self.agent.process = Some(process);
                     self.agent.sessions.clear();
                 }
-                Output::EndHost { .. } => {}
+                Output::EndAgent { .. } => {}
                 Output::Remove { session } => {
                     self.log.remove(&session);
                 }
-                Output::Rest { .. } | Output::Changed { .. } | Output::Tell(_) => {}
-                Output::Own { .. }
+                Output::CloseLog { .. } | Output::Changed { .. } | Output::Report(_) => {}
+                Output::Acquire { .. }
                 | Output::Release { .. }
-                | Output::PassOn { .. }
-                | Output::Answer { .. } => {
+                | Output::Forward { .. }
+                | Output::ForwardReply { .. } => {
                     panic!("there are no other hubs")
                 }
                 later @ (Output::Create { .. }
                 | Output::Load { .. }
                 | Output::Read { .. }
                 | Output::Replay { .. }
-                | Output::Seek { .. }) => self.later.push_back(later),
+                | Output::FindMessage { .. }) => self.later.push_back(later),
             }
         }
         for line in std::mem::take(&mut self.agent_out()) {
@@ -250,7 +250,7 @@ impl World {
             Some(Output::Create { ticket, agent, owner, folder, starter: _ }) => {
                 let id: SessionId = format!("h{ticket}").into();
                 self.log.insert(Arc::clone(&id), Vec::new());
-                let known = Known {
+                let known = SessionInfo {
                     id,
                     agent,
                     agent_session: String::new(),
@@ -263,22 +263,22 @@ impl World {
                 self.core.created(ticket, Ok(known));
             }
             Some(Output::Load { session }) => {
-                let mut memory = Memory::default();
+                let mut state = SessionState::default();
                 let log = self.log.get(&session).cloned().unwrap_or_default();
-                for (place, (channel, text)) in log.iter().enumerate() {
-                    let _ = memory.see(place as u64, *channel, text);
+                for (offset, (channel, text)) in log.iter().enumerate() {
+                    let _ = state.apply(offset as u64, *channel, text);
                 }
-                self.core.loaded(&session, Ok((memory, log.len() as u64)));
+                self.core.loaded(&session, Ok((state, log.len() as u64)));
             }
             Some(Output::Read { connection, session, from, end: _ }) => {
                 let log = self.log.get(&session).cloned().unwrap_or_default();
-                let part: Vec<Kept> = log
+                let part: Vec<LogRecord> = log
                     .iter()
                     .enumerate()
                     .skip(from as usize)
                     .take(3)
-                    .map(|(place, (channel, text))| Kept {
-                        sequence: place as u64,
+                    .map(|(offset, (channel, text))| LogRecord {
+                        sequence: offset as u64,
                         channel: *channel,
                         text: Arc::clone(text),
                     })
@@ -291,16 +291,16 @@ impl World {
                 let lines = replay.next(&mut read(&log)).unwrap();
                 self.core.replayed(connection, &session, replay, lines);
             }
-            Some(Output::Seek { connection, session, message, end }) => {
-                let mut found = Found::default();
+            Some(Output::FindMessage { connection, session, message, end }) => {
+                let mut found = MessageMatch::default();
                 let log = self.log.get(&session).cloned().unwrap_or_default();
-                for (place, (channel, text)) in log.iter().enumerate().take(end as usize) {
-                    message.look(&mut found, place as u64, *channel, text);
+                for (offset, (channel, text)) in log.iter().enumerate().take(end as usize) {
+                    message.look(&mut found, offset as u64, *channel, text);
                 }
-                if let Some(place) = found.place().filter(|_| self.clients.contains_key(&connection)) {
-                    self.begin_at(connection, &session, place + 1);
+                if let Some(offset) = found.offset().filter(|_| self.clients.contains_key(&connection)) {
+                    self.begin_at(connection, &session, offset + 1);
                 }
-                self.core.found(connection, Ok(found.place()));
+                self.core.message_found(connection, Ok(found.offset()));
             }
             _ => {}
         }
@@ -328,8 +328,8 @@ impl World {
     pub(super) fn room(&mut self, connection: ConnectionId) -> bool {
         let Some(client) = self.clients.get(&connection) else { return false };
         let before = client.bytes.values().sum::<u64>();
-        for (session, gone) in client.bytes.clone() {
-            self.core.has_room(connection, &session.into(), gone);
+        for (session, acked) in client.bytes.clone() {
+            self.core.acknowledge(connection, &session.into(), acked);
         }
         self.perform();
         self.clients.get(&connection).is_some_and(|client| client.bytes.values().sum::<u64>() != before)
@@ -338,7 +338,7 @@ impl World {
     pub(super) fn receive(&mut self, connection: ConnectionId, line: &ToClient) {
         let Some(client) = self.clients.get_mut(&connection) else { return };
         let message: Value = serde_json::from_str(&line.text).unwrap();
-        if line.counts {
+        if line.is_windowed {
             let session = line.stream.as_ref().unwrap().to_string();
             *client.bytes.entry(session).or_default() += line.text.len() as u64;
         }
@@ -348,13 +348,13 @@ impl World {
                 client.answers.entry(id).or_default().push(message.clone());
             }
             // A notice, which is in no log.
-            (Some("session/update"), None) if !line.counts => {}
+            (Some("session/update"), None) if !line.is_windowed => {}
             (Some("session/update"), None) => {
                 let session = line.stream.as_ref().unwrap().to_string();
                 let cursor = message["params"]["_meta"]["acp/cursor"].as_str().map(str::to_owned);
                 assert_eq!(cursor.as_deref(), line.cursor.as_deref());
                 if let Some(cursor) = &cursor {
-                    let held = lines::held(&session, cursor).expect("a cursor that the hub reads");
+                    let held = lines::parse_cursor(&session, cursor).expect("a cursor that the hub reads");
                     // It is in the log before anybody sees it.
                     assert!(self.log[&*session].len() as u64 >= held.end);
                 }
@@ -399,14 +399,14 @@ impl World {
 
     /// What the first records of a log amount to, with the sessions as clients call them.
     pub(super) fn fold_log(&self, session: &str, length: usize) -> Conversation {
-        let mut memory = Memory::default();
+        let mut state = SessionState::default();
         let mut fold = Conversation::new(WireFormat::Any);
-        for (place, (channel, text)) in self.log[session].iter().take(length).enumerate() {
-            let _ = memory.see(place as u64, *channel, text);
+        for (offset, (channel, text)) in self.log[session].iter().take(length).enumerate() {
+            let _ = state.apply(offset as u64, *channel, text);
             let message: Value = serde_json::from_str(text).unwrap_or_default();
             if *channel == Channel::ToClient && message["method"] == "session/update" {
                 let about = message["params"]["sessionId"].as_str().unwrap();
-                let about = memory.name_for_clients(session, about).into_owned();
+                let about = state.client_session_id(session, about).into_owned();
                 apply(&mut fold, &about, &message["params"]["update"]);
             }
         }
@@ -459,9 +459,9 @@ pub(super) fn read(
 ) -> impl FnMut(Range<u64>, &mut dyn FnMut(u64, Channel, &str)) -> Result<u64, String> + '_ {
     |range, take| {
         let end = range.end.min(log.len() as u64);
-        for place in range.start..end {
-            let (channel, text) = &log[place as usize];
-            take(place, *channel, text);
+        for offset in range.start..end {
+            let (channel, text) = &log[offset as usize];
+            take(offset, *channel, text);
         }
         Ok(end)
     }

@@ -1,4 +1,4 @@
-//! How a hub gets in at NATS servers, and what is said where it does not.
+//! Connecting and authenticating to NATS servers.
 
 use std::error::Error;
 use std::path::Path;
@@ -8,15 +8,16 @@ use async_nats::rustls::pki_types::CertificateDer;
 use async_nats::rustls::pki_types::pem::PemObject;
 use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, ServerError};
 
-use super::server::{REQUEST, in_words, locked};
-use crate::log::servers::{JetStreamOptions, LogError};
+use super::server::{REQUEST_TIMEOUT, error_text, locked};
+use crate::log::jetstream_options::{JetStreamOptions, LogError};
 
-/// The oldest version that is known to work.
+/// The oldest supported server version.
 const OLDEST: (u64, u64) = (2, 9);
-/// How servers begin to say that somebody may not do something.
+/// Beginning of the servers' message about missing permissions.
 const VIOLATION: &str = "Permissions Violation";
 
-/// What the servers do not let this hub do. They say so beside what was asked for, which gets no answer.
+/// Permissions that the servers refused. They report refusals as separate events; the refused operation itself gets no
+/// response.
 #[derive(Clone, Default)]
 pub(super) struct Refusals(Arc<Mutex<Option<String>>>);
 
@@ -29,27 +30,28 @@ impl Refusals {
         }
     }
 
-    /// What they refused since this was last asked, in their words.
-    pub(super) fn news(&self) -> Option<String> {
+    /// Takes the last refusal, in the words of the server.
+    pub(super) fn take_refusal(&self) -> Option<String> {
         locked(&self.0).take()
     }
 
-    /// The same for who starts a hub.
+    /// Takes the last refusal as an error for the operator.
     pub(super) fn error(&self) -> Option<LogError> {
-        let problem = format!("the NATS server does not let the hub do what it needs: {}", self.news()?);
-        Some(LogError::new(problem, "give its user the permissions that docs/cluster.md lists"))
+        let problem =
+            format!("the NATS server refuses a permission that the hub needs: {}", self.take_refusal()?);
+        Some(LogError::new(problem, "grant its user the permissions in docs/cluster.md"))
     }
 }
 
-/// Connects to the servers. What they do not let this hub do is known afterwards.
+/// Connects to the servers. Refusals are collected from then on.
 pub(super) async fn connect(options: &JetStreamOptions) -> Result<(Client, Refusals), LogError> {
     let servers = addresses(&options.servers)?;
     let refusals = Refusals::default();
     let known = refusals.clone();
     let connect = with_credentials(ConnectOptions::new(), options.credentials.as_deref())?
         .name("switchboard")
-        .connection_timeout(REQUEST)
-        .request_timeout(Some(REQUEST))
+        .connection_timeout(REQUEST_TIMEOUT)
+        .request_timeout(Some(REQUEST_TIMEOUT))
         .event_callback(move |event| {
             known.take(event);
             std::future::ready(())
@@ -69,12 +71,12 @@ fn not_connected(servers: &str, error: &ConnectError) -> LogError {
     match error.kind() {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => LogError::new(
             format!("the NATS server at {servers} refuses the credentials"),
-            "give others with --log-credentials FILE or in SWITCHBOARD_LOG_CREDENTIALS: a credentials file, USER:PASSWORD, or a token",
+            "set --log-credentials FILE or SWITCHBOARD_LOG_CREDENTIALS: a credentials file, USER:PASSWORD, or a token",
         ),
-        ConnectErrorKind::Tls => not_secure(servers, &in_words(error)),
-        _ if is_of_tls(error) => not_secure(servers, &in_words(error)),
+        ConnectErrorKind::Tls => not_secure(servers, &error_text(error)),
+        _ if is_of_tls(error) => not_secure(servers, &error_text(error)),
         _ => LogError::new(
-            format!("no NATS server answers at {servers}: {}", in_words(error)),
+            format!("no NATS server answers at {servers}: {}", error_text(error)),
             "start one with `nats-server --jetstream`, or give another address with --log nats://HOST:PORT",
         ),
     }
@@ -83,18 +85,18 @@ fn not_connected(servers: &str, error: &ConnectError) -> LogError {
 fn not_secure(servers: &str, reason: &str) -> LogError {
     LogError::new(
         format!("no secure connection to the NATS server at {servers}: {reason}"),
-        "name who signed its certificate with --log-ca FILE; a server without one is nats:// and not tls://",
+        "pass the certificate of its authority with --log-ca FILE; for a server without TLS use nats://",
     )
 }
 
-/// Whether something is wrong with what makes a connection secure; the client takes it for one that broke.
+/// Returns whether an error concerns TLS. The client library reports such an error as a broken connection.
 fn is_of_tls(error: &(dyn Error + 'static)) -> bool {
     let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
     let inner = inner.and_then(|inner| inner.downcast_ref::<async_nats::rustls::Error>());
     inner.is_some() || error.source().is_some_and(is_of_tls)
 }
 
-/// A file without certificates would be one that trusts nobody.
+/// Checks that a file contains certificates. Without any, no server would be trusted.
 fn check_certificates(file: &Path) -> Result<(), LogError> {
     let found = CertificateDer::pem_file_iter(file).map(|mut certificates| certificates.next());
     let reason = match found {
@@ -103,28 +105,28 @@ fn check_certificates(file: &Path) -> Result<(), LogError> {
         Ok(Some(Err(error))) | Err(error) => error.to_string(),
     };
     Err(LogError::new(
-        format!("{} has no certificates that can be read: {reason}", file.display()),
-        "--log-ca FILE wants the certificates of who signed the servers', in PEM",
+        format!("cannot read certificates from {}: {reason}", file.display()),
+        "--log-ca FILE needs PEM certificates of the authority that signed the servers' certificates",
     ))
 }
 
 fn addresses(text: &str) -> Result<Vec<ServerAddr>, LogError> {
-    let hint = "such as nats://127.0.0.1:4222, or tls://one:4222,tls://two:4222,tls://three:4222";
+    let hint = "use for example nats://127.0.0.1:4222 or tls://one:4222,tls://two:4222,tls://three:4222";
     let parsed = text.split(',').map(|address| {
         let address = address.trim();
         let bad =
-            |reason: &str| LogError::new(format!("{address} is no address of a NATS server: {reason}"), hint);
+            |reason: &str| LogError::new(format!("invalid NATS server address {address}: {reason}"), hint);
         if !["nats://", "tls://"].iter().any(|scheme| address.starts_with(scheme)) {
-            return Err(bad("it does not begin with nats:// or tls://"));
+            return Err(bad("it must start with nats:// or tls://"));
         }
         let parsed: ServerAddr = address.parse().map_err(|error: std::io::Error| bad(&error.to_string()))?;
         if parsed.host().is_empty() {
-            return Err(bad("it names no host"));
+            return Err(bad("it has no host name"));
         }
         if parsed.has_user_pass() {
-            // Others can read the command line.
-            let hint = "give them with --log-credentials FILE or in SWITCHBOARD_LOG_CREDENTIALS";
-            return Err(LogError::new("the address of a NATS server has credentials in it", hint));
+            // The command line is visible to other users.
+            let hint = "pass them with --log-credentials FILE or SWITCHBOARD_LOG_CREDENTIALS";
+            return Err(LogError::new("the address of a NATS server must not contain credentials", hint));
         }
         Ok(parsed)
     });
@@ -134,11 +136,11 @@ fn addresses(text: &str) -> Result<Vec<ServerAddr>, LogError> {
 fn with_credentials(options: ConnectOptions, credentials: Option<&str>) -> Result<ConnectOptions, LogError> {
     let Some(text) = credentials.map(str::trim).filter(|text| !text.is_empty()) else { return Ok(options) };
     if text.contains("BEGIN NATS USER JWT") {
-        // The client wants an end of line behind the last one, too.
+        // The client library requires a line break after the last line.
         return options.credentials(&format!("{text}\n")).map_err(|error| {
             LogError::new(
-                format!("the NATS credentials cannot be read: {error}"),
-                "give a file that `nsc generate creds` has made with --log-credentials FILE, or its text in SWITCHBOARD_LOG_CREDENTIALS",
+                format!("cannot parse the NATS credentials: {error}"),
+                "pass a file from `nsc generate creds` with --log-credentials FILE, or its text in SWITCHBOARD_LOG_CREDENTIALS",
             )
         });
     }

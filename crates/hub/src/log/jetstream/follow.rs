@@ -1,5 +1,5 @@
-//! What other hubs do: the records that they write come into the store and are told, as are sessions that they begin or delete,
-//! and what they pass on to this one.
+//! Following other hubs: copies their records to the store and reports them, together with created and deleted sessions
+//! and forwarded requests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -13,24 +13,24 @@ use switchboard_store::{Record, Store};
 use tokio::sync::mpsc;
 
 use super::message::{Assembler, hub};
-use super::reading::Reading;
+use super::mirror::{self, MirrorPosition};
 use super::server::{Server, locked, session_of};
-use super::view::{self, Place};
+use super::stream_reader::StreamReader;
 use super::{LocalLog, Writers};
 use crate::core::SessionId;
-use crate::log::{News, SessionLog};
+use crate::log::{ClusterEvent, SessionLog};
 use crate::service::Event;
 
-/// How many messages are taken at once.
+/// Maximum number of messages that are handled at once.
 const PORTION: usize = 256;
-/// After how long without records the recorder of a session that another hub writes is closed.
+/// Time without records after which the recorder of another hub's session is closed.
 const QUIET: Duration = Duration::from_secs(30);
-/// How often it is written down how far the store is.
+/// Interval at which the position of the copy is saved.
 const NOTE: Duration = Duration::from_secs(2);
-/// How long to wait before what has failed is tried again.
+/// Pause before a failed operation is retried.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Who takes what other hubs do.
+/// Task that follows other hubs.
 pub(super) struct Follower {
     pub(super) name: Arc<str>,
     pub(super) server: Arc<Server>,
@@ -40,18 +40,18 @@ pub(super) struct Follower {
     pub(super) events: mpsc::Sender<Event>,
 }
 
-/// Whoever is told has ended.
-struct Ended;
+/// The hub has ended.
+struct Stopped;
 
 impl Follower {
-    /// Follows what is written, until the hub ends.
+    /// Follows the records until the hub ends.
     pub(super) async fn records(self: Arc<Self>) {
-        let Some(mut place) = Place::read(&self.store) else { return };
+        let Some(mut position) = MirrorPosition::read(&self.store) else { return };
         let mut known: HashMap<SessionId, (Assembler, Instant)> = HashMap::new();
         let mut noted = Instant::now();
         loop {
-            let from = DeliverPolicy::ByStartSequence { start_sequence: place.sequence + 1 };
-            let opened = Reading::open(&self.server.stream, super::server::subject("*"), from).await;
+            let from = DeliverPolicy::ByStartSequence { start_sequence: position.sequence + 1 };
+            let opened = StreamReader::open(&self.server.stream, super::server::subject("*"), from).await;
             let Ok(mut messages) = opened else {
                 tokio::time::sleep(PAUSE).await;
                 continue;
@@ -73,14 +73,14 @@ impl Follower {
                         Err(_) => is_broken = true,
                     }
                 }
-                if self.take(&portion, &mut place, &mut known).await.is_err() {
+                if self.take(&portion, &mut position, &mut known).await.is_err() {
                     return;
                 }
                 if noted.elapsed() >= NOTE {
                     noted = Instant::now();
-                    // The next start reads more than it needs to, where this fails.
-                    let _ = place.write(&self.store);
-                    if self.look_at_unsure().await.is_err() {
+                    // If this fails, the next start reads more than necessary.
+                    let _ = position.write(&self.store);
+                    if self.copy_uncertain().await.is_err() {
                         return;
                     }
                     self.close_quiet(&mut known);
@@ -90,19 +90,19 @@ impl Follower {
         }
     }
 
-    /// Takes messages: first into the store, then they are told. What cannot be kept now is copied later.
+    /// Copies messages to the store, then reports them. Records that cannot be stored now are copied later.
     async fn take(
         &self,
         portion: &[Message],
-        place: &mut Place,
+        position: &mut MirrorPosition,
         known: &mut HashMap<SessionId, (Assembler, Instant)>,
-    ) -> Result<(), Ended> {
-        let mut news: Vec<(SessionId, Arc<str>, Vec<Record>)> = Vec::new();
+    ) -> Result<(), Stopped> {
+        let mut take_refusal: Vec<(SessionId, Arc<str>, Vec<Record>)> = Vec::new();
         for message in portion {
             let Ok(sequence) = message.info().map(|info| info.stream_sequence) else { continue };
-            place.sequence = sequence;
+            position.sequence = sequence;
             let Some(session) = session_of(&message.subject).map(SessionId::from) else { continue };
-            if !known.contains_key(&session) && !self.knows(&session).await? {
+            if !known.contains_key(&session) && !self.ensure_session(&session).await? {
                 continue;
             }
             let no_headers = HeaderMap::new();
@@ -110,91 +110,91 @@ impl Follower {
             let (assembler, at) =
                 known.entry(Arc::clone(&session)).or_insert_with(|| (Assembler::default(), Instant::now()));
             *at = Instant::now();
-            if locked(&self.writers).see(&self.name, &session, sequence, headers) {
-                assembler.pass_over(headers, &message.payload);
+            if locked(&self.writers).observe(&self.name, &session, sequence, headers) {
+                assembler.skip(headers, &message.payload);
                 continue;
             }
             let records = assembler.take(headers, &message.payload).unwrap_or_default();
             let by = hub(headers).unwrap_or_default();
             let kept = locked(&self.local).take(&session, &records);
-            if kept.is_err() && view::copy(&self.server, &self.local, &session, sequence).await.is_err() {
-                locked(&self.writers).unsure.insert(session);
+            if kept.is_err() && mirror::copy(&self.server, &self.local, &session, sequence).await.is_err() {
+                locked(&self.writers).uncertain.insert(session);
                 continue;
             }
             let hub: Arc<str> = by.into();
-            match news.last_mut() {
+            match take_refusal.last_mut() {
                 Some((of, by, more)) if *of == session && *by == hub => more.extend(records),
-                _ => news.push((session, hub, records)),
+                _ => take_refusal.push((session, hub, records)),
             }
         }
-        if news.is_empty() {
+        if take_refusal.is_empty() {
             return Ok(());
         }
         let failed = locked(&self.local).write();
-        news.retain(|(session, ..)| failed.iter().all(|(failed, _)| failed != session));
-        locked(&self.writers).unsure.extend(failed.into_iter().map(|(session, _)| session));
-        for (session, hub, records) in news {
-            self.tell(News::Records { session, hub, records }).await?;
+        take_refusal.retain(|(session, ..)| failed.iter().all(|(failed, _)| failed != session));
+        locked(&self.writers).uncertain.extend(failed.into_iter().map(|(session, _)| session));
+        for (session, hub, records) in take_refusal {
+            self.emit(ClusterEvent::RecordReader { session, hub, records }).await?;
         }
         Ok(())
     }
 
-    /// Copies what the store may not have: what this hub may have written without hearing so, and passed over when it came
-    /// back as its own, and what could not be kept when it came.
-    async fn look_at_unsure(&self) -> Result<(), Ended> {
-        let unsure: Vec<SessionId> = locked(&self.writers).unsure.iter().cloned().collect();
-        for session in unsure {
-            if !self.knows(&session).await? {
+    /// Copies records that the store may lack: those that this hub may have written without an acknowledgement and
+    /// skipped as its own, and those that could not be stored when they arrived.
+    async fn copy_uncertain(&self) -> Result<(), Stopped> {
+        let uncertain: Vec<SessionId> = locked(&self.writers).uncertain.iter().cloned().collect();
+        for session in uncertain {
+            if !self.ensure_session(&session).await? {
                 continue;
             }
-            // Taking it over has copied it.
-            let is_written = locked(&self.writers).known.contains_key(&session);
-            let copied = if is_written { Ok(None) } else { self.copy_all(&session).await };
+            // Acquiring the session has copied it.
+            let is_owned = locked(&self.writers).sessions.contains_key(&session);
+            let copied = if is_owned { Ok(None) } else { self.copy_session(&session).await };
             let copied = match copied {
                 Ok(copied) => copied,
-                // The servers are away: later.
+                // The servers cannot be reached: retried later.
                 Err(_) if self.server.problem().is_some() => return Ok(()),
                 Err(_) => continue,
             };
-            locked(&self.writers).unsure.remove(&session);
+            locked(&self.writers).uncertain.remove(&session);
             if let Some((hub, record)) = copied {
-                self.tell(News::Records { session, hub, records: vec![record] }).await?;
+                self.emit(ClusterEvent::RecordReader { session, hub, records: vec![record] }).await?;
             }
         }
         Ok(())
     }
 
-    /// Copies all that there is of a session. Gives its last record, and the hub that has written to it last.
-    async fn copy_all(&self, session: &SessionId) -> Result<Option<(Arc<str>, Record)>, String> {
+    /// Copies all records of a session. Returns the last one, and the hub that wrote it.
+    async fn copy_session(&self, session: &SessionId) -> Result<Option<(Arc<str>, Record)>, String> {
         let Some(last) = self.server.last(session).await? else { return Ok(None) };
         let by: Arc<str> = hub(&last.headers).unwrap_or_default().into();
-        let copied = view::copy(&self.server, &self.local, session, last.sequence).await?;
+        let copied = mirror::copy(&self.server, &self.local, session, last.sequence).await?;
         Ok(copied.last.map(|record| (by, record)))
     }
 
-    async fn tell(&self, news: News) -> Result<(), Ended> {
-        self.events.send(Event::News(news)).await.map_err(|_| Ended)
+    async fn emit(&self, take_refusal: ClusterEvent) -> Result<(), Stopped> {
+        self.events.send(Event::Cluster(take_refusal)).await.map_err(|_| Stopped)
     }
 
-    /// Whether there is such a session; one that another hub has just begun comes into the store. Where that cannot be found
-    /// out it is looked at later.
-    async fn knows(&self, session: &SessionId) -> Result<bool, Ended> {
+    /// Returns whether a session exists. A session that another hub has just created is added to the store. If this
+    /// cannot be determined, it is checked later.
+    async fn ensure_session(&self, session: &SessionId) -> Result<bool, Stopped> {
         if self.store.hosted(session).is_ok_and(|hosted| hosted.is_some()) {
             return Ok(true);
         }
         let Ok(text) = self.server.sessions.get(&**session).await else {
-            locked(&self.writers).unsure.insert(Arc::clone(session));
+            locked(&self.writers).uncertain.insert(Arc::clone(session));
             return Ok(false);
         };
         let Some(known) = text.and_then(|text| super::description(session, &text)) else {
-            locked(&self.writers).unsure.remove(session);
+            locked(&self.writers).uncertain.remove(session);
             return Ok(false);
         };
-        if view::mirror(&self.store, session, &known).is_err() {
-            locked(&self.writers).unsure.insert(Arc::clone(session));
+        if mirror::add_session(&self.store, session, &known).is_err() {
+            locked(&self.writers).uncertain.insert(Arc::clone(session));
             return Ok(false);
         }
-        self.tell(News::Began(known)).await?;
+        self.emit(ClusterEvent::SessionCreated(known)).await?;
         Ok(true)
     }
 
@@ -203,23 +203,24 @@ impl Follower {
         let mut local = locked(&self.local);
         known.retain(|session, (_, at)| {
             let is_quiet = at.elapsed() >= QUIET;
-            if is_quiet && !writers.known.contains_key(session) {
-                local.rest(session);
+            if is_quiet && !writers.sessions.contains_key(session) {
+                local.close_session(session);
             }
             !is_quiet
         });
     }
 
-    /// Follows which sessions are deleted, until the hub ends.
+    /// Follows the deletion of sessions until the hub ends.
     pub(super) async fn deletions(self: Arc<Self>) {
         while !self.events.is_closed() {
             let (stream, filter) = self.server.descriptions_from();
-            if let Ok(mut messages) = Reading::open(stream, filter, DeliverPolicy::LastPerSubject).await {
+            if let Ok(mut messages) = StreamReader::open(stream, filter, DeliverPolicy::LastPerSubject).await
+            {
                 while let Ok((message, _)) = messages.next().await {
                     let Some(id) = self.server.deleted(&message) else { continue };
                     if self.store.hosted(id).is_ok_and(|hosted| hosted.is_some()) {
                         let id = SessionId::from(id);
-                        locked(&self.writers).known.remove(&id);
+                        locked(&self.writers).sessions.remove(&id);
                         let removed = locked(&self.local).remove(&id);
                         removed.await;
                     }
@@ -229,7 +230,7 @@ impl Follower {
         }
     }
 
-    /// Takes what other hubs pass on to this one, until the hub ends.
+    /// Receives forwarded requests until the hub ends.
     pub(super) async fn requests(self: Arc<Self>) {
         while !self.events.is_closed() {
             let Ok(mut requests) = self.server.requests(&self.name).await else {
@@ -240,8 +241,8 @@ impl Follower {
                 let key = request.headers.as_ref().and_then(|headers| headers.get(super::server::TICKET));
                 let (Some(key), Some(inbox)) = (key, &request.reply) else { continue };
                 let Ok(message) = String::from_utf8(request.payload.to_vec()) else { continue };
-                let asked = News::Asked { key: key.to_string(), inbox: inbox.to_string(), message };
-                if self.tell(asked).await.is_err() {
+                let asked = ClusterEvent::Request { key: key.to_string(), inbox: inbox.to_string(), message };
+                if self.emit(asked).await.is_err() {
                     return;
                 }
             }

@@ -1,5 +1,5 @@
-//! Records as messages of a stream. A message has one record or more, one behind the other, each as a line with its channel,
-//! its time and how many bytes follow, the bytes, and a line's end. A record that is larger than what a server takes is cut
+//! Encoding of records as messages of a stream. A message contains one or more records. Each has a header line with
+//! channel, time and length, followed by its bytes and a line break. A record above the maximum message size is split
 //! into several messages.
 
 use std::fmt::Write as _;
@@ -8,19 +8,19 @@ use async_nats::HeaderMap;
 use bytes::Bytes;
 use switchboard_store::{Channel, MAX_MESSAGE, Moment, Record};
 
-/// The number of the first record of a message.
+/// Sequence number of the first record of a message.
 const FIRST: &str = "Switchboard-First";
-/// How many records end with a message.
+/// Number of records that end with a message.
 const COUNT: &str = "Switchboard-Count";
-/// Which part of a record that was cut it is, counted from 1.
+/// Number of this part of a split record, starting at 1.
 const PART: &str = "Switchboard-Part";
-/// Into how many parts it was cut.
+/// Number of parts of a split record.
 const PARTS: &str = "Switchboard-Parts";
-/// The hub that writes it.
+/// The hub that writes the message.
 const HUB: &str = "Switchboard-Hub";
-/// The number under which that hub has got the right to write the session: it only grows from one hub to the next.
+/// Fencing token of that hub for the session. It grows with each change of the owner.
 const FENCE: &str = "Switchboard-Fence";
-/// How much longer than its bytes a record may be in its message.
+/// Maximum overhead of a record in a message, in bytes.
 const FRAME: usize = 64;
 
 /// A message to be published.
@@ -34,9 +34,9 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    /// The message with which a hub begins to write a session that has so many records: there are none in it, but who wrote
-    /// before is refused from here on.
-    pub(super) fn taking_over(next: u64) -> Self {
+    /// Returns the message with which a hub starts to write a session with this many records. It contains no records,
+    /// but fences off the previous owner.
+    pub(super) fn takeover(next: u64) -> Self {
         Outgoing { first: next, count: 0, part: 1, parts: 1, payload: Bytes::new() }
     }
 
@@ -53,7 +53,7 @@ impl Outgoing {
         headers
     }
 
-    /// A name that no other message of the session has, except the same sent again.
+    /// Returns the deduplication id: unique within the session, except for a repetition of the same message.
     pub(super) fn name(&self, session: &str, fence: u64) -> String {
         let what = if self.count == 0 && self.parts == 1 { 0 } else { self.part };
         format!("{session}.{}.{what}.{fence}", self.first)
@@ -69,12 +69,12 @@ fn frame(record: &Record, text: &mut Vec<u8>) {
     text.push(b'\n');
 }
 
-/// Puts records, the first of which has the number `first`, into messages of at most `limit` bytes.
+/// Encodes records, the first of which has the number `first`, into messages of at most `limit` bytes.
 pub(super) fn messages(first: u64, records: &[Record], limit: usize) -> Vec<Outgoing> {
     let limit = limit.max(1);
     let mut messages: Vec<Outgoing> = Vec::new();
     let mut payload = Vec::new();
-    // The number of the first record that is in the payload.
+    // Number of the first record in the payload.
     let mut begin = first;
     let whole = |first: u64, end: u64, payload: Vec<u8>| Outgoing {
         first,
@@ -114,22 +114,22 @@ pub(super) fn messages(first: u64, records: &[Record], limit: usize) -> Vec<Outg
     messages
 }
 
-/// The number of the first record behind a message.
+/// Returns the number of the first record after a message.
 pub(super) fn end(headers: &HeaderMap) -> Option<u64> {
     number(headers, FIRST)?.checked_add(number(headers, COUNT)?)
 }
 
-/// How many records end with a message.
+/// Returns the number of records that end with a message.
 pub(super) fn count(headers: &HeaderMap) -> Option<u64> {
     number(headers, COUNT)
 }
 
-/// The hub that has written a message.
+/// Returns the hub that has written a message.
 pub(super) fn hub(headers: &HeaderMap) -> Option<&str> {
     headers.get(HUB).map(async_nats::HeaderValue::as_str)
 }
 
-/// The number under which it did.
+/// Returns the fencing token of a message.
 pub(super) fn fence(headers: &HeaderMap) -> Option<u64> {
     number(headers, FENCE)
 }
@@ -138,21 +138,21 @@ fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.as_str().parse().ok()
 }
 
-/// Puts the messages of one session together again.
+/// Reassembles the records of one session.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
-    /// The parts that are there of a record that was cut, how many these are, and its number.
+    /// The parts of an incomplete record so far, their number, and the number of the record.
     begun: Vec<u8>,
     parts: u64,
     sequence: u64,
 }
 
 impl Assembler {
-    /// The records that are complete with a message, with their numbers; `None` for what no hub has written.
+    /// Returns the records that a message completes; `None` if it was not written by a hub.
     pub(super) fn take(&mut self, headers: &HeaderMap, payload: &[u8]) -> Option<Vec<Record>> {
         let (first, count) = (number(headers, FIRST)?, number(headers, COUNT)?);
         let Some(parts) = number(headers, PARTS) else {
-            // Whoever began a record before, and did not get to its end, has not written it.
+            // An incomplete record of a previous writer was never completed, so it does not exist.
             self.begun.clear();
             return records(first, count, payload);
         };
@@ -172,8 +172,8 @@ impl Assembler {
         records(first, count, &std::mem::take(&mut self.begun))
     }
 
-    /// Takes a message whose records are at hand. Of one that is cut, the rest may come when they are not any more.
-    pub(super) fn pass_over(&mut self, headers: &HeaderMap, payload: &[u8]) {
+    /// Skips a message whose records are already known. It may contain the first part of a record whose rest is not.
+    pub(super) fn skip(&mut self, headers: &HeaderMap, payload: &[u8]) {
         if number(headers, PARTS).is_none() {
             self.begun.clear();
         } else {
@@ -227,9 +227,9 @@ mod tests {
             let mut found = Vec::new();
             for (number, message) in messages.iter().enumerate() {
                 prop_assert!(message.payload.len() <= limit);
-                // Whoever has lost a session goes on reading in the middle of a record.
+                // A reader that has lost a session may continue in the middle of a record.
                 if number < at_hand {
-                    assembler.pass_over(&message.headers("hub", 1), &message.payload);
+                    assembler.skip(&message.headers("hub", 1), &message.payload);
                     next = end(&message.headers("hub", 1)).unwrap();
                     found.extend(records[found.len()..(next - first) as usize].iter().cloned());
                     continue;
@@ -266,7 +266,7 @@ mod tests {
             assert_eq!(assembler.take(&message.headers("hub", 1), &message.payload), Some(vec![]));
             assert_eq!(end(&message.headers("hub", 1)), Some(3));
         }
-        // Another writer does not know of it.
+        // Another writer does not know about it.
         let other = messages(3, &[record("y", 3)], 100).remove(0);
         assert_eq!(assembler.take(&other.headers("hub", 1), &other.payload), Some(vec![record("y", 3)]));
         assert_eq!(assembler.take(&last.headers("hub", 1), &last.payload), None);

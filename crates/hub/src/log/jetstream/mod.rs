@@ -1,22 +1,22 @@
-//! The logs of the sessions in a stream of NATS JetStream, which several hubs share. A record is safe when the servers have
-//! acknowledged it. Each message carries the number of the one before it in its session, so that of two hubs that write one
-//! session the servers refuse the second. The store has a copy of everything, from which is read, searched and folded; it can
-//! be made anew at any time.
+//! Log in a NATS JetStream stream that several hubs share. A record is durable when the servers have acknowledged it.
+//! Each message carries the expected sequence of its predecessor in the session, so the servers refuse the second of
+//! two concurrent writers. The store has a copy of everything for reading, search and folding; it can be rebuilt at any
+//! time.
 
 mod access;
-mod echo;
-mod follow;
-mod lease;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod measure;
+mod bench;
+mod follow;
+mod lease;
 mod message;
-mod reading;
+mod mirror;
+mod read_back;
 mod server;
+mod stream_reader;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
-mod view;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -29,18 +29,19 @@ use switchboard_transport::ProcessLease;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use self::echo::Echo;
 use self::follow::Follower;
-use self::lease::{Lease, Taken};
+use self::lease::{Lease, LeaseOutcome};
 use self::message::{Outgoing, messages};
-use self::server::{NotWritten, Server, in_words, locked};
+use self::read_back::ReadBack;
+use self::server::{PublishFailure, Server, error_text, locked};
 use super::{
-    Beginning, Begun, JetStreamOptions, Later, LocalLog, LogError, Prepared, SessionLog, SharedLog, blocking,
+    BoxFuture, CreatedLog, JetStreamOptions, LocalLog, LogError, NewSession, Prepared, SessionLog, SharedLog,
+    blocking,
 };
-use crate::core::{HubAbout, Known, SessionId};
+use crate::core::{HubInfo, SessionId, SessionInfo};
 use crate::service::Event;
 
-/// How often another id is tried for a session, should there be one of that name.
+/// Maximum number of attempts to find an unused session id.
 const TRIES: usize = 8;
 
 /// NATS servers that keep the logs of hubs.
@@ -68,87 +69,88 @@ impl std::fmt::Debug for JetStream {
 }
 
 impl JetStream {
-    /// Connects to the servers, and sees to it that they have what is needed.
+    /// Connects to the servers and creates the stream and the buckets if necessary. Fails with a hint if the servers
+    /// cannot be used.
     pub async fn connect(options: &JetStreamOptions) -> Result<Self, LogError> {
         Ok(JetStream { server: Arc::new(Server::connect(options).await?) })
     }
 
-    /// Brings a store up to what the servers have. Progress is told as how many messages were read, of how many.
+    /// Updates a store from the servers. `progress` gets the number of messages read and the total.
     pub async fn catch_up(
         &self,
         store: &Store,
         progress: impl FnMut(u64, u64) + Send,
     ) -> Result<(), LogError> {
-        view::catch_up(&self.server, store, progress).await.map_err(|error| self.server.explain(error))
+        mirror::catch_up(&self.server, store, progress).await.map_err(|error| self.server.explain(error))
     }
 
-    /// What a hub writes its logs with. Its store is one that has [caught up](JetStream::catch_up).
+    /// Returns the log of a hub. The store must be [up to date](JetStream::catch_up).
     pub fn open(self, store: Store) -> SharedLog {
         SharedLog(Box::new(JetStreamLog::new(self.server, store)))
     }
 
-    /// Makes the copy in a store anew from what the servers have. No hub may use the store meanwhile.
+    /// Rebuilds the copy in a store from the servers. No hub may use the store meanwhile.
     pub async fn rebuild(
         &self,
         store: &Store,
         progress: impl FnMut(u64, u64) + Send,
     ) -> Result<(), LogError> {
-        view::forget(&self.server, store).await?;
+        mirror::clear(&self.server, store).await?;
         self.catch_up(store, progress).await
     }
 
-    /// Deletes a session, at the servers and in the store, unless a hub writes it. Gives whether it is gone.
+    /// Deletes a session on the servers and in the store, unless a hub owns it. Returns whether it was deleted.
     pub async fn delete_unwritten(&self, store: &Store, session: &str) -> Result<bool, LogError> {
         let failed = |reason: String| {
             let reason = self.server.refused().unwrap_or(reason);
-            LogError::new(format!("{session} cannot be deleted: {reason}"), "try again later")
+            LogError::new(format!("cannot delete session {session}: {reason}"), "try again later")
         };
-        if self.server.is_written(session).await.map_err(failed)? {
+        if self.server.is_owned(session).await.map_err(failed)? {
             return Ok(false);
         }
         self.server.remove(session).await.map_err(failed)?;
         let (store, id) = (store.clone(), session.to_owned());
         let deleted = blocking(move || store.delete(&id).map_err(|error| error.to_string())).await;
-        deleted.map(|()| true).map_err(|reason| LogError::new(reason, "it goes with the next start"))
+        deleted.map(|()| true).map_err(|reason| LogError::new(reason, "the next start removes it"))
     }
 }
 
-/// Writes the logs into the stream, and what is safe there into the store.
+/// Writes the logs to the stream, and durable records to the store.
 struct JetStreamLog {
     server: Arc<Server>,
     local: Arc<Mutex<LocalLog>>,
-    /// The sessions that this hub writes.
+    /// The sessions that this hub owns.
     writers: Arc<Mutex<Writers>>,
-    /// What is not safe yet.
+    /// Records that are not durable yet.
     unwritten: BTreeMap<SessionId, Vec<Record>>,
-    /// The right to write them, and the name of this launch.
+    /// The lease of this hub.
     lease: Arc<Lease>,
-    /// What has come back of what was written.
-    echo: Echo,
-    /// What follows the other hubs.
+    /// Reads this hub's own messages back.
+    read_back: ReadBack,
+    /// Tasks that follow the other hubs.
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// The sessions that this hub writes.
+/// The sessions that this hub owns.
 #[derive(Debug, Default)]
 struct Writers {
-    known: HashMap<SessionId, Writer>,
-    /// Those that it does not write any more, though nobody has told the hub so yet, and why.
+    sessions: HashMap<SessionId, Writer>,
+    /// Sessions that this hub has lost, with the reasons, until the hub has been told.
     lost: Vec<(SessionId, String)>,
-    /// Those of which its last message may have been taken by the servers though it was told otherwise, or nothing.
-    unsure: HashSet<SessionId>,
+    /// Sessions whose last message the servers may have accepted without an acknowledgement.
+    uncertain: HashSet<SessionId>,
 }
 
-/// Where a session is continued.
+/// Write position of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Writer {
-    /// The number of its next record.
+    /// Number of the next record.
     next: u64,
-    /// The number of its last message in the stream; 0 where there is none.
+    /// Stream sequence of the last message; 0 if there is none.
     last: u64,
-    /// The number of the message with which this hub has taken it; 0 where it has begun it.
+    /// Stream sequence of the message with which this hub took over; 0 if it has created the session.
     taken: u64,
-    /// The number under which this hub has taken it.
+    /// Fencing token of this hub for the session.
     fence: u64,
 }
 
@@ -157,43 +159,43 @@ impl JetStreamLog {
         server.watch();
         let writers = Arc::<Mutex<Writers>>::default();
         let name: Arc<str> = server.unique_name().into();
-        let from = view::Place::read(&store).map_or(0, |place| place.sequence);
+        let from = mirror::MirrorPosition::read(&store).map_or(0, |position| position.sequence);
         JetStreamLog {
-            echo: Echo::begin(Arc::clone(&server), Arc::clone(&name), Arc::clone(&writers), from),
+            read_back: ReadBack::start(Arc::clone(&server), Arc::clone(&name), Arc::clone(&writers), from),
             local: Arc::new(Mutex::new(LocalLog::new(store))),
             unwritten: BTreeMap::new(),
-            lease: Lease::begin(Arc::clone(&server), name, Arc::clone(&writers)),
+            lease: Lease::start(Arc::clone(&server), name, Arc::clone(&writers)),
             writers,
             server,
             tasks: Vec::new(),
         }
     }
 
-    /// Why this hub does not write a session.
-    fn why_not(&self, session: &SessionId) -> String {
+    /// Returns the reason why this hub does not own a session.
+    fn not_owned_reason(&self, session: &SessionId) -> String {
         let mut writers = locked(&self.writers);
         let lost = writers.lost.iter().position(|(lost, _)| lost == session);
-        let lost = lost.map(|place| writers.lost.swap_remove(place).1);
-        lost.or_else(|| self.server.problem()).unwrap_or_else(|| "the log was not read yet".to_owned())
+        let lost = lost.map(|position| writers.lost.swap_remove(position).1);
+        lost.or_else(|| self.server.problem()).unwrap_or_else(|| "the log has not been read yet".to_owned())
     }
 
-    /// This hub writes a session no more.
-    fn forget(&mut self, session: &SessionId) {
+    /// Ends the ownership of a session.
+    fn disown(&mut self, session: &SessionId) {
         self.unwritten.remove(session);
-        if let Some(writer) = locked(&self.writers).known.remove(session) {
+        if let Some(writer) = locked(&self.writers).sessions.remove(session) {
             self.lease.release(session, writer.fence);
         }
     }
 
-    /// Something is wrong with a session: what is known of it is found out anew before it is written again.
+    /// Gives up a session after an error. Its state is determined again before the next write.
     fn give_up(&mut self, session: &SessionId) {
-        self.forget(session);
-        locked(&self.local).rest(session);
+        self.disown(session);
+        locked(&self.local).close_session(session);
     }
 }
 
 impl SessionLog for JetStreamLog {
-    fn begin(&self, beginning: Beginning) -> Later<'static, Result<Begun, String>> {
+    fn create(&self, new: NewSession) -> BoxFuture<'static, Result<CreatedLog, String>> {
         let server = Arc::clone(&self.server);
         let local = Arc::clone(&self.local);
         let (lease, writers) = (Arc::clone(&self.lease), Arc::clone(&self.writers));
@@ -202,37 +204,39 @@ impl SessionLog for JetStreamLog {
                 return Err(problem);
             }
             let description = |began: i64| {
-                let Beginning { agent, owner, folder, starter: _ } = &beginning;
+                let NewSession { agent, owner, folder, starter: _ } = &new;
                 json!({"agent": agent, "owner": owner, "folder": folder, "began": began}).to_string()
             };
             for _ in 0..TRIES {
-                let begun = locked(&local).begin(beginning.clone());
+                let begun = locked(&local).create(new.clone());
                 let begun = begun.await?;
                 let id = Arc::clone(&begun.known.id);
                 let made = server.sessions.create(&*id, description(begun.known.changed).into()).await;
                 let taken = match &made {
-                    Ok(_) => lease.take(&id).await,
+                    Ok(_) => lease.acquire(&id).await,
                     Err(error) if error.kind() == CreateErrorKind::AlreadyExists => {
-                        Ok(Taken::There("".into()))
+                        Ok(LeaseOutcome::HeldBy("".into()))
                     }
-                    Err(error) => Err(format!("no session can be begun: {}", server.fault(&in_words(error)))),
+                    Err(error) => {
+                        Err(format!("cannot create a session: {}", server.record_failure(&error_text(error))))
+                    }
                 };
-                if let Ok(Taken::Here(fence)) = taken {
-                    locked(&writers).known.insert(id, Writer { next: 0, last: 0, taken: 0, fence });
+                if let Ok(LeaseOutcome::Acquired(fence)) = taken {
+                    locked(&writers).sessions.insert(id, Writer { next: 0, last: 0, taken: 0, fence });
                     return Ok(begun);
                 }
-                // It stays nowhere.
-                locked(&local).begun(begun);
+                // The incomplete session is removed.
+                locked(&local).open_created(begun);
                 let removed = locked(&local).remove(&id);
                 removed.await;
                 taken?;
             }
-            Err("no id is free for a session".to_owned())
+            Err("found no unused session id".to_owned())
         })
     }
 
-    fn begun(&mut self, begun: Begun) -> Known {
-        locked(&self.local).begun(begun)
+    fn open_created(&mut self, begun: CreatedLog) -> SessionInfo {
+        locked(&self.local).open_created(begun)
     }
 
     fn append(
@@ -242,12 +246,12 @@ impl SessionLog for JetStreamLog {
         channel: Channel,
         text: &str,
     ) -> Result<(), String> {
-        let writer = locked(&self.writers).known.get(session).copied();
+        let writer = locked(&self.writers).sessions.get(session).copied();
         let unwritten = self.unwritten.get(session).map_or(0, |records| records.len() as u64);
         let refused = match writer {
-            None => Some(self.why_not(session)),
+            None => Some(self.not_owned_reason(session)),
             Some(writer) if writer.next + unwritten != sequence => {
-                Some(format!("record {sequence} does not follow: the log has {}", writer.next + unwritten))
+                Some(format!("record {sequence} is out of sequence: the log has {}", writer.next + unwritten))
             }
             Some(_) => None,
         };
@@ -260,11 +264,11 @@ impl SessionLog for JetStreamLog {
         Ok(())
     }
 
-    fn commit(&mut self) -> Later<'_, Vec<(SessionId, String)>> {
+    fn commit(&mut self) -> BoxFuture<'_, Vec<(SessionId, String)>> {
         let unwritten = std::mem::take(&mut self.unwritten);
         let (server, name) = (Arc::clone(&self.server), Arc::clone(&self.lease.name));
         Box::pin(async move {
-            if let Err(reason) = self.lease.hold().await {
+            if let Err(reason) = self.lease.wait_valid().await {
                 let failed: Vec<_> = unwritten.into_keys().map(|session| (session, reason.clone())).collect();
                 for (session, _) in &failed {
                     self.give_up(session);
@@ -273,12 +277,12 @@ impl SessionLog for JetStreamLog {
             }
             let limit = server.limit();
             let written = unwritten.into_iter().map(|(session, records)| {
-                let writer = locked(&self.writers).known.get(&session).copied();
-                let why_not = writer.is_none().then(|| self.why_not(&session));
-                let (server, name, echo, writers) = (&server, &name, &self.echo, &self.writers);
+                let writer = locked(&self.writers).sessions.get(&session).copied();
+                let not_owned_reason = writer.is_none().then(|| self.not_owned_reason(&session));
+                let (server, name, read_back, writers) = (&server, &name, &self.read_back, &self.writers);
                 async move {
                     let Some(Writer { next, mut last, taken, fence }) = writer else {
-                        let reason = why_not.clone().unwrap_or_default();
+                        let reason = not_owned_reason.clone().unwrap_or_default();
                         return (session, records, Err(reason));
                     };
                     let mut written = Vec::new();
@@ -288,21 +292,21 @@ impl SessionLog for JetStreamLog {
                                 written.push((last, sequence));
                                 last = sequence;
                             }
-                            Err(NotWritten::Overtaken) => {
-                                let reason = "another hub has gone on with it".to_owned();
+                            Err(PublishFailure::Conflict) => {
+                                let reason = "another hub has taken over the session".to_owned();
                                 return (session, records, Err(reason));
                             }
-                            Err(NotWritten::Unknown(reason)) => return (session, records, Err(reason)),
+                            Err(PublishFailure::Unknown(reason)) => return (session, records, Err(reason)),
                         }
                     }
                     if server.is_replicated()
-                        && let Err(reason) = echo.has(server, &session, &written).await
+                        && let Err(reason) = read_back.wait_for(server, &session, &written).await
                     {
                         return (session, records, Err(reason));
                     }
-                    // What has come back may have shown that another one was faster.
-                    if locked(writers).known.get(&session).is_none_or(|known| known.fence != fence) {
-                        return (session, records, Err("another hub has gone on with it".to_owned()));
+                    // Reading back may have shown that another hub was faster.
+                    if locked(writers).sessions.get(&session).is_none_or(|known| known.fence != fence) {
+                        return (session, records, Err("another hub has taken over the session".to_owned()));
                     }
                     let next = next + records.len() as u64;
                     (session, records, Ok(Writer { next, last, taken, fence }))
@@ -320,16 +324,16 @@ impl SessionLog for JetStreamLog {
                 });
                 match kept {
                     Ok(writer) => {
-                        // It may have been lost meanwhile.
+                        // The ownership may have been lost meanwhile.
                         let mut writers = locked(&self.writers);
-                        let known = writers.known.get_mut(&session);
+                        let known = writers.sessions.get_mut(&session);
                         if let Some(known) = known.filter(|known| known.fence == writer.fence) {
                             *known = writer;
                         }
                     }
                     Err(reason) => {
                         self.give_up(&session);
-                        locked(&self.writers).unsure.insert(Arc::clone(&session));
+                        locked(&self.writers).uncertain.insert(Arc::clone(&session));
                         failed.push((session, reason));
                     }
                 }
@@ -343,28 +347,28 @@ impl SessionLog for JetStreamLog {
         })
     }
 
-    fn prepare(&mut self, session: &SessionId) -> Later<'static, Result<Prepared, String>> {
+    fn prepare(&mut self, session: &SessionId) -> BoxFuture<'static, Result<Prepared, String>> {
         let (server, lease) = (Arc::clone(&self.server), Arc::clone(&self.lease));
         let (local, writers) = (Arc::clone(&self.local), Arc::clone(&self.writers));
         let session = Arc::clone(session);
         Box::pin(async move {
-            if locked(&writers).known.contains_key(&session) {
-                return Ok(Prepared::Here);
+            if locked(&writers).sessions.contains_key(&session) {
+                return Ok(Prepared::Owned);
             }
             if let Some(problem) = server.problem() {
                 return Err(problem);
             }
-            let fence = match lease.take(&session).await? {
-                Taken::There(hub) => return Ok(Prepared::There(hub)),
-                Taken::Here(fence) => fence,
+            let fence = match lease.acquire(&session).await? {
+                LeaseOutcome::HeldBy(hub) => return Ok(Prepared::OwnedBy(hub)),
+                LeaseOutcome::Acquired(fence) => fence,
             };
             let taken = take_over(&server, &local, &session, (&lease.name, fence)).await;
             match taken {
                 Ok(writer) => {
                     let mut writers = locked(&writers);
                     writers.lost.retain(|(lost, _)| *lost != session);
-                    writers.known.insert(session, writer);
-                    Ok(Prepared::Here)
+                    writers.sessions.insert(session, writer);
+                    Ok(Prepared::Owned)
                 }
                 Err(reason) => {
                     lease.release(&session, fence);
@@ -374,19 +378,19 @@ impl SessionLog for JetStreamLog {
         })
     }
 
-    fn rest(&mut self, session: &SessionId) {
-        locked(&self.local).rest(session);
+    fn close_session(&mut self, session: &SessionId) {
+        locked(&self.local).close_session(session);
     }
 
-    fn remove(&mut self, session: &SessionId) -> Later<'static, ()> {
-        self.forget(session);
+    fn remove(&mut self, session: &SessionId) -> BoxFuture<'static, ()> {
+        self.disown(session);
         let removed = locked(&self.local).remove(session);
         let (server, session) = (Arc::clone(&self.server), Arc::clone(session));
         Box::pin(async move {
             removed.await;
-            // One that cannot be deleted now comes back with the next start, where the user can.
+            // A session that cannot be deleted now reappears with the next start, where the user can delete it.
             if let Err(reason) = server.remove(&session).await {
-                server.fault(&reason);
+                server.record_failure(&reason);
             }
         })
     }
@@ -403,8 +407,8 @@ impl SessionLog for JetStreamLog {
         Some(self.lease.processes.clone())
     }
 
-    fn follow(&mut self, about: HubAbout, events: mpsc::Sender<Event>) {
-        self.lease.tell(about);
+    fn follow(&mut self, info: HubInfo, events: mpsc::Sender<Event>) {
+        self.lease.set_info(info);
         let follower = Arc::new(Follower {
             name: Arc::clone(&self.lease.name),
             server: Arc::clone(&self.server),
@@ -418,11 +422,11 @@ impl SessionLog for JetStreamLog {
         self.tasks.push(tokio::spawn(follower.requests()));
     }
 
-    fn hubs(&self) -> Vec<(Arc<str>, HubAbout)> {
+    fn hubs(&self) -> Vec<(Arc<str>, HubInfo)> {
         self.lease.hubs()
     }
 
-    fn lost(&mut self) -> Vec<(SessionId, String)> {
+    fn take_lost(&mut self) -> Vec<(SessionId, String)> {
         let lost = std::mem::take(&mut locked(&self.writers).lost);
         for (session, _) in &lost {
             self.give_up(session);
@@ -430,24 +434,24 @@ impl SessionLog for JetStreamLog {
         lost
     }
 
-    fn release(&mut self, session: &SessionId) -> Later<'static, ()> {
+    fn release(&mut self, session: &SessionId) -> BoxFuture<'static, ()> {
         self.give_up(session);
         let lease = Arc::clone(&self.lease);
-        Box::pin(async move { lease.let_go().await })
+        Box::pin(async move { lease.flush_releases().await })
     }
 
-    fn pass_on(&self, hub: &str, ticket: u64, message: &str) -> Later<'static, Option<String>> {
+    fn forward(&self, hub: &str, ticket: u64, message: &str) -> BoxFuture<'static, Option<String>> {
         let (server, hub, message) = (Arc::clone(&self.server), hub.to_owned(), message.to_owned());
         let key = format!("{}.{ticket}", self.lease.name);
-        Box::pin(async move { server.pass_on(&hub, key, message).await })
+        Box::pin(async move { server.forward(&hub, key, message).await })
     }
 
-    fn answer(&self, inbox: String, text: String) -> Later<'static, ()> {
+    fn answer(&self, inbox: String, text: String) -> BoxFuture<'static, ()> {
         let server = Arc::clone(&self.server);
         Box::pin(async move { server.answer(inbox, text).await })
     }
 
-    fn close(self: Box<Self>) -> Later<'static, ()> {
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             for task in &self.tasks {
                 task.abort();
@@ -463,37 +467,38 @@ impl SessionLog for JetStreamLog {
     }
 }
 
-/// Begins to write a session that this hub has taken: whoever wrote it before is refused from here on, and the store has
-/// everything that there is until here.
+/// Takes over a session that this hub has acquired: fences off the previous owner, and updates the copy in the store up
+/// to that point.
 async fn take_over(
     server: &Server,
     local: &Arc<Mutex<LocalLog>>,
     session: &SessionId,
     (hub, fence): (&str, u64),
 ) -> Result<Writer, String> {
-    // What is known of it, should somebody have written at the same moment.
+    // Number of records that are known to exist, in case another hub wrote at the same moment.
     let mut known = 0;
     for _ in 0..TRIES {
-        let last = server.last(session).await.map_err(|reason| server.fault(&reason))?;
+        let last = server.last(session).await.map_err(|reason| server.record_failure(&reason))?;
         let (next, last) = match &last {
             None => (0, 0),
             Some(message) => {
-                let end = message::end(&message.headers)
-                    .ok_or_else(|| format!("message {} of the stream is not of a hub", message.sequence))?;
-                // This hub was slow: whoever came after it must not be written behind.
+                let end = message::end(&message.headers).ok_or_else(|| {
+                    format!("message {} of the stream was not written by a hub", message.sequence)
+                })?;
+                // This hub was slow: a later owner exists, and must not be overtaken.
                 if message::fence(&message.headers).is_some_and(|last| last > fence) {
-                    return Err("another hub has gone on with it; try again later".to_owned());
+                    return Err("another hub has taken over the session; try again later".to_owned());
                 }
                 (end.max(known), message.sequence)
             }
         };
-        let taken = match server.publish(session, &Outgoing::taking_over(next), (hub, fence), last).await {
+        let taken = match server.publish(session, &Outgoing::takeover(next), (hub, fence), last).await {
             Ok(taken) => taken,
-            // Who wrote before has just done so once more.
-            Err(NotWritten::Overtaken) => continue,
-            Err(NotWritten::Unknown(reason)) => return Err(reason),
+            // The previous owner has written once more.
+            Err(PublishFailure::Conflict) => continue,
+            Err(PublishFailure::Unknown(reason)) => return Err(reason),
         };
-        // Servers of a cluster may let two through that come at once.
+        // Servers of a cluster may accept two concurrent messages.
         known = server.end_between(session, last, taken).await?.max(next);
         if known > next {
             continue;
@@ -501,11 +506,11 @@ async fn take_over(
         let mut next = next;
         let mut length = locked(local).length(session)?;
         if length != next {
-            // Where two wrote at once the last message need not be the one that goes furthest.
-            next = view::copy(server, local, session, taken).await?.end.max(next);
+            // After concurrent writes, the last message need not be the one with the most records.
+            next = mirror::copy(server, local, session, taken).await?.end.max(next);
             length = locked(local).length(session)?;
         }
-        // What came from others may not be written yet.
+        // Records of other hubs may not be written yet.
         let _ = locked(local).write();
         if length != next {
             return Err(format!(
@@ -514,14 +519,14 @@ async fn take_over(
         }
         return Ok(Writer { next, last: taken, taken, fence });
     }
-    Err("another hub goes on writing it; try again later".to_owned())
+    Err("another hub keeps writing the session; try again later".to_owned())
 }
 
-/// Whose a session is, as the bucket has it.
-fn description(id: &str, text: &[u8]) -> Option<Known> {
+/// Parses the metadata of a session from the bucket.
+fn description(id: &str, text: &[u8]) -> Option<SessionInfo> {
     let value: Value = serde_json::from_slice(text).ok()?;
     let word = |key: &str| value.get(key)?.as_str().map(str::to_owned);
-    Some(Known {
+    Some(SessionInfo {
         id: id.into(),
         agent: word("agent")?,
         agent_session: String::new(),

@@ -1,4 +1,4 @@
-//! The NATS servers that keep the logs: how they are reached, and that they are what is needed.
+//! NATS servers of the logs: connection, stream, buckets and their requirements.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,50 +18,50 @@ use futures_util::future::join_all;
 
 use super::access::{self, Refusals, check_version};
 use super::message::Outgoing;
-use super::reading::Reading;
-use crate::log::servers::{JetStreamOptions, LogError};
+use super::stream_reader::StreamReader;
+use crate::log::jetstream_options::{JetStreamOptions, LogError};
 
 /// The stream with the records of all sessions.
 pub(super) const STREAM: &str = "SWITCHBOARD";
-/// Before the id of a session: the subject of its records.
+/// Subject prefix of records; the session id follows.
 const SUBJECT: &str = "switchboard.log.";
-/// The bucket that says which sessions there are, and whose.
+/// The bucket with the metadata of sessions.
 const SESSIONS: &str = "switchboard-sessions";
-/// The bucket that says which hub writes a session.
+/// The bucket with the owners of sessions.
 const OWNERS: &str = "switchboard-owners";
-/// The bucket that says which hubs are there.
+/// The bucket with the live hubs.
 const HUBS: &str = "switchboard-hubs";
-/// After how long the servers forget a hub that says nothing.
-pub(super) const LEASE: Duration = Duration::from_secs(6);
-/// Before the name of a hub: the subject of what others pass on to it.
-const PASSED_ON: &str = "switchboard.hub.";
-/// The name of what is passed on.
+/// Lease duration: time after which the servers expire a hub that does not renew its key.
+pub(super) const LEASE_DURATION: Duration = Duration::from_secs(6);
+/// Subject prefix of forwarded requests; the name of a hub follows.
+const FORWARD_SUBJECT: &str = "switchboard.hub.";
+/// Header with the idempotency key of a forwarded request.
 pub(super) const TICKET: &str = "Switchboard-Ticket";
-/// How long another hub may take to answer before it is asked again.
-const ANSWER: Duration = Duration::from_secs(2);
-/// How many servers keep each record, where there are several.
+/// Time for a reply of another hub before the request is sent again.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Number of replicas of each record in a cluster.
 const REPLICAS: usize = 3;
-/// How long one request may take.
-pub(super) const REQUEST: Duration = Duration::from_secs(5);
-/// How long it is tried to make a message safe. Servers that elect a new leader need some of it.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is tried, after a failure, whether the servers take something again.
-const PROBE: Duration = Duration::from_secs(1);
-/// The key that is written for that.
-const PROBED: &str = "_probe";
-/// How long a connection may be away before what needs it is refused.
-const AWAY: Duration = Duration::from_secs(2);
-/// The header of what is no value of a bucket any more.
+/// Timeout of one request.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum time to make a message durable. Includes the election of a new leader.
+pub(super) const DURABLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval at which the servers are probed after a failure.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// The key that a probe writes.
+const PROBE_KEY: &str = "_probe";
+/// Time without a connection after which writes are refused.
+const DISCONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// Header of deleted values in a bucket.
 const OPERATION: &str = "KV-Operation";
-/// What headers may take of the largest message.
+/// Maximum size of headers, subtracted from the maximum message size.
 const HEADERS: usize = 1024;
 
-/// Why a message is not in the stream.
+/// Reason why a message is not in the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum NotWritten {
-    /// Somebody else has written to the session.
-    Overtaken,
-    /// It may be there, or not.
+pub(super) enum PublishFailure {
+    /// Another hub has written to the session.
+    Conflict,
+    /// The message may or may not be in the stream.
     Unknown(String),
 }
 
@@ -73,10 +73,10 @@ pub(super) struct Server {
     pub(super) sessions: kv::Store,
     pub(super) owners: kv::Store,
     pub(super) hubs: kv::Store,
-    /// What was wrong when something was last tried.
-    trouble: Mutex<Option<String>>,
-    /// Since when there is no connection.
-    away: Mutex<Option<Instant>>,
+    /// The last error.
+    last_error: Mutex<Option<String>>,
+    /// Time since which there is no connection.
+    disconnected_since: Mutex<Option<Instant>>,
     is_replicated: AtomicBool,
     refusals: Refusals,
 }
@@ -85,7 +85,7 @@ pub(super) fn subject(session: &str) -> String {
     format!("{SUBJECT}{session}")
 }
 
-/// The session of a subject.
+/// Returns the session of a subject.
 pub(super) fn session_of(subject: &str) -> Option<&str> {
     subject.strip_prefix(SUBJECT)
 }
@@ -101,15 +101,15 @@ impl Server {
             .map_err(|error| refusals.error().unwrap_or(error))
     }
 
-    /// Sees to it that the servers have what is needed.
+    /// Creates the stream and the buckets if necessary, and checks their settings.
     async fn prepare(client: Client, servers: String, refusals: Refusals) -> Result<Self, LogError> {
         let info = client.server_info();
-        let context = ContextBuilder::new().timeout(REQUEST).build(client);
+        let context = ContextBuilder::new().timeout(REQUEST_TIMEOUT).build(client);
         let replicas = if info.cluster.is_some() { REPLICAS } else { 1 };
         let stream = stream(&context, replicas).await?;
         let sessions = bucket(&context, SESSIONS, Duration::ZERO, replicas).await?;
         let owners = bucket(&context, OWNERS, Duration::ZERO, replicas).await?;
-        let hubs = bucket(&context, HUBS, LEASE, replicas).await?;
+        let hubs = bucket(&context, HUBS, LEASE_DURATION, replicas).await?;
         let is_replicated = AtomicBool::new(stream.cached_info().config.num_replicas > 1);
         let server = Server {
             servers,
@@ -118,8 +118,8 @@ impl Server {
             sessions,
             owners,
             hubs,
-            trouble: Mutex::default(),
-            away: Mutex::default(),
+            last_error: Mutex::default(),
+            disconnected_since: Mutex::default(),
             is_replicated,
             refusals,
         };
@@ -127,13 +127,13 @@ impl Server {
         Ok(server)
     }
 
-    /// Sees to it that the servers let this hub write, and hear what others pass on to it. What they do not let it they leave
-    /// without an answer.
+    /// Checks the permissions to write, and to receive forwarded requests. Servers do not respond to operations that
+    /// are not permitted.
     async fn check_permissions(&self) -> Result<(), LogError> {
-        let buckets = [SESSIONS, OWNERS, HUBS].map(|bucket| format!("$KV.{bucket}.{PROBED}"));
-        let writing = join_all([subject(PROBED)].into_iter().chain(buckets).map(|subject| async {
-            // Nothing comes of it: it is for a stream that is not there.
-            let nothing = PublishMessage::build().expected_stream(PROBED);
+        let buckets = [SESSIONS, OWNERS, HUBS].map(|bucket| format!("$KV.{bucket}.{PROBE_KEY}"));
+        let writing = join_all([subject(PROBE_KEY)].into_iter().chain(buckets).map(|subject| async {
+            // Has no effect, because it expects a stream that does not exist.
+            let nothing = PublishMessage::build().expected_stream(PROBE_KEY);
             if let Ok(answer) = self.context.send_publish(subject, nothing).await {
                 let _ = answer.await;
             }
@@ -141,67 +141,66 @@ impl Server {
         let hearing = async {
             let name = self.unique_name();
             let Ok(mut requests) = self.requests(&name).await else { return };
-            let echo = async {
+            let read_back = async {
                 if let Some(inbox) = requests.next().await.and_then(|request| request.reply) {
                     self.answer(inbox.to_string(), String::new()).await;
                 }
             };
-            // What matters is what the servers say to it.
+            // Only refusals matter, not the results.
             let _ = tokio::join!(
-                self.pass_on(&name, String::new(), String::new()),
-                tokio::time::timeout(ANSWER, echo)
+                self.forward(&name, String::new(), String::new()),
+                tokio::time::timeout(REPLY_TIMEOUT, read_back)
             );
         };
         tokio::join!(writing, hearing);
         self.refusals.error().map_or(Ok(()), Err)
     }
 
-    /// A name that nobody else has.
+    /// Returns a unique name.
     pub(super) fn unique_name(&self) -> String {
         let inbox = self.context.client().new_inbox();
         inbox.rsplit_once('.').map_or_else(|| inbox.clone(), |(_, name)| name.to_owned())
     }
 
-    /// The largest payload that the server takes.
+    /// Returns the maximum payload of a message.
     pub(super) fn limit(&self) -> usize {
         self.context.client().max_payload().saturating_sub(HEADERS).max(HEADERS)
     }
 
-    /// Since when there is no connection.
-    fn away(&self) -> Option<Instant> {
-        let mut away = locked(&self.away);
+    /// Returns the time since which there is no connection.
+    fn disconnected_since(&self) -> Option<Instant> {
+        let mut disconnected_since = locked(&self.disconnected_since);
         if self.context.client().connection_state() == State::Connected {
-            *away = None;
+            *disconnected_since = None;
         } else {
-            away.get_or_insert_with(Instant::now);
+            disconnected_since.get_or_insert_with(Instant::now);
         }
-        *away
+        *disconnected_since
     }
 
-    /// Why nothing can be written at the moment.
+    /// Returns the reason why nothing can be written at the moment.
     pub(super) fn problem(&self) -> Option<String> {
-        if self.away().is_some_and(|since| since.elapsed() >= AWAY) {
-            return Some(format!("the log at {} cannot be reached", self.servers));
+        if self.disconnected_since().is_some_and(|since| since.elapsed() >= DISCONNECT_LIMIT) {
+            return Some(format!("cannot reach the log at {}", self.servers));
         }
-        locked(&self.trouble).clone()
+        locked(&self.last_error).clone()
     }
 
-    /// Whether several servers have to agree on the order of messages, or one decides by itself.
+    /// Returns whether several servers have to agree on the order of messages.
     pub(super) fn is_replicated(&self) -> bool {
         self.is_replicated.load(Ordering::Relaxed)
     }
 
-    /// Finds out when the servers take something again, for as long as somebody uses this, and whether somebody has changed how
-    /// many keep the stream.
+    /// Probes the servers after a failure, and watches the number of replicas, for as long as the connection is used.
     pub(super) fn watch(self: &Arc<Self>) {
         let server = Arc::downgrade(self);
         tokio::spawn(async move {
             loop {
-                tokio::time::sleep(PROBE).await;
+                tokio::time::sleep(PROBE_INTERVAL).await;
                 let Some(server) = server.upgrade() else { return };
-                let is_well = locked(&server.trouble).is_none();
-                if !is_well && server.sessions.put(PROBED, Vec::new().into()).await.is_ok() {
-                    *locked(&server.trouble) = None;
+                let is_well = locked(&server.last_error).is_none();
+                if !is_well && server.sessions.put(PROBE_KEY, Vec::new().into()).await.is_ok() {
+                    *locked(&server.last_error) = None;
                 }
                 if let Ok(info) = server.stream.get_info().await {
                     server.is_replicated.store(info.config.num_replicas > 1, Ordering::Relaxed);
@@ -210,35 +209,35 @@ impl Server {
         });
     }
 
-    /// Something did not succeed: nothing is begun until the servers take something again. Gives it in words.
-    pub(super) fn fault(&self, reason: &str) -> String {
+    /// Records a failure: writes are refused until a probe succeeds. Returns the text of the error.
+    pub(super) fn record_failure(&self, reason: &str) -> String {
         let reason = self.refused().unwrap_or_else(|| reason.to_owned());
-        let reason = format!("the log at {} does not take it: {reason}", self.servers);
-        *locked(&self.trouble) = Some(reason.clone());
+        let reason = format!("the log at {} refuses writes: {reason}", self.servers);
+        *locked(&self.last_error) = Some(reason.clone());
         reason
     }
 
-    /// What is behind an error, where the servers have said it beside.
+    /// Replaces an error by the refusal that caused it, if the servers have reported one.
     pub(super) fn explain(&self, error: LogError) -> LogError {
         self.refusals.error().unwrap_or(error)
     }
 
-    /// What the servers do not let this hub do, where that was just found out.
+    /// Takes the last refusal of the servers.
     pub(super) fn refused(&self) -> Option<String> {
-        self.refusals.news()
+        self.refusals.take_refusal()
     }
 
-    /// Publishes a message, which is to be the one behind that of this number in the stream. Gives its own number.
+    /// Publishes a message with the expected last sequence of its session. Returns its own sequence.
     pub(super) async fn publish(
         &self,
         session: &str,
         message: &Outgoing,
         (hub, fence): (&str, u64),
         last: u64,
-    ) -> Result<u64, NotWritten> {
+    ) -> Result<u64, PublishFailure> {
         let name = message.name(session, fence);
-        // Once for each time that the servers are away, however much there is to write.
-        let begun = self.away().unwrap_or_else(Instant::now);
+        // Waits once per outage, however many messages there are.
+        let begun = self.disconnected_since().unwrap_or_else(Instant::now);
         loop {
             let publish = PublishMessage::build()
                 .payload(message.payload.clone())
@@ -250,7 +249,7 @@ impl Server {
             if let Ok(ack) = &published
                 && !ack.duplicate
             {
-                *locked(&self.trouble) = None;
+                *locked(&self.last_error) = None;
                 return Ok(ack.sequence);
             }
             let is_overtaken = published.as_ref().is_err_and(|error| {
@@ -260,21 +259,21 @@ impl Server {
                 )
             });
             let reason = match published {
-                // Perhaps by the same message, of which no answer came.
+                // The conflict may be caused by the same message, whose acknowledgement was lost.
                 Err(_) if is_overtaken => match self.last(session).await {
-                    Ok(Some(found)) if is_named(&found, &name) => return Ok(found.sequence),
-                    Ok(_) => return Err(NotWritten::Overtaken),
+                    Ok(Some(found)) if has_message_id(&found, &name) => return Ok(found.sequence),
+                    Ok(_) => return Err(PublishFailure::Conflict),
                     Err(reason) => reason,
                 },
-                // A server knows a message from the moment in which it first sees it, also where it then does not keep it.
+                // A server deduplicates by id from the first time it sees a message, even if it then did not store it.
                 Ok(ack) => match self.stream.get_raw_message(ack.sequence).await {
-                    Ok(found) if is_named(&found, &name) => return Ok(found.sequence),
+                    Ok(found) if has_message_id(&found, &name) => return Ok(found.sequence),
                     _ => match self.last(session).await {
-                        Ok(Some(found)) if is_named(&found, &name) => return Ok(found.sequence),
+                        Ok(Some(found)) if has_message_id(&found, &name) => return Ok(found.sequence),
                         Ok(Some(found)) if super::message::fence(&found.headers) > Some(fence) => {
-                            return Err(NotWritten::Overtaken);
+                            return Err(PublishFailure::Conflict);
                         }
-                        Ok(_) => "the servers have seen it, and have not kept it".to_owned(),
+                        Ok(_) => "the servers have received the message but not stored it".to_owned(),
                         Err(reason) => reason,
                     },
                 },
@@ -285,57 +284,57 @@ impl Server {
                             | PublishErrorKind::BrokenPipe
                             | PublishErrorKind::StreamNotFound
                     );
-                    let mut reason = in_words(&error);
-                    if is_without_room(&error) {
-                        reason += "; it needs more room, by `jetstream { max_file }` of the NATS server and on the disk of its `store_dir`";
+                    let mut reason = error_text(&error);
+                    if is_storage_full(&error) {
+                        reason += "; increase `jetstream { max_file }` of the NATS server, and check the free space of its `store_dir`";
                     }
                     if !is_passing {
-                        return Err(NotWritten::Unknown(self.fault(&reason)));
+                        return Err(PublishFailure::Unknown(self.record_failure(&reason)));
                     }
                     reason
                 }
             };
-            if begun.elapsed() >= PATIENCE {
-                return Err(NotWritten::Unknown(self.fault(&reason)));
+            if begun.elapsed() >= DURABLE_TIMEOUT {
+                return Err(PublishFailure::Unknown(self.record_failure(&reason)));
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
-    /// The last message of a session.
+    /// Returns the last message of a session.
     pub(super) async fn last(&self, session: &str) -> Result<Option<StreamMessage>, String> {
         match self.stream.get_last_raw_message_by_subject(&subject(session)).await {
             Ok(message) => Ok(Some(message)),
             Err(error) if matches!(error.kind(), LastRawMessageErrorKind::NoMessageFound) => Ok(None),
-            Err(error) => Err(in_words(&error)),
+            Err(error) => Err(error_text(&error)),
         }
     }
 
-    /// Whether a hub that is there writes a session.
-    pub(super) async fn is_written(&self, session: &str) -> Result<bool, String> {
-        let Some(hub) = self.owners.get(session).await.map_err(|error| in_words(&error))? else {
+    /// Returns whether a live hub owns a session.
+    pub(super) async fn is_owned(&self, session: &str) -> Result<bool, String> {
+        let Some(hub) = self.owners.get(session).await.map_err(|error| error_text(&error))? else {
             return Ok(false);
         };
         let hub = String::from_utf8_lossy(&hub);
-        let found = self.hubs.get(&*hub).await.map_err(|error| in_words(&error))?;
+        let found = self.hubs.get(&*hub).await.map_err(|error| error_text(&error))?;
         Ok(found.is_some())
     }
 
-    /// Removes the records of a session, and what says that there is one.
+    /// Removes the records of a session and its metadata.
     pub(super) async fn remove(&self, session: &str) -> Result<(), String> {
-        // First what takes room, since without any nothing can be said about the session.
-        self.stream.purge().filter(subject(session)).await.map_err(|error| in_words(&error))?;
-        self.sessions.delete(session).await.map_err(|error| in_words(&error))
+        // First the records, which free space: without space, nothing can be written about the session.
+        self.stream.purge().filter(subject(session)).await.map_err(|error| error_text(&error))?;
+        self.sessions.delete(session).await.map_err(|error| error_text(&error))
     }
 
-    /// The number of the last message of the stream.
-    pub(super) async fn last_of_all(&self) -> Result<u64, String> {
-        let info = self.stream.get_info().await.map_err(|error| in_words(&error))?;
+    /// Returns the sequence of the last message of the stream.
+    pub(super) async fn last_sequence(&self) -> Result<u64, String> {
+        let info = self.stream.get_info().await.map_err(|error| error_text(&error))?;
         Ok(info.state.last_sequence)
     }
 
-    /// The records of a session, or of all, from one number in the stream to another; what others write meanwhile would
-    /// have no end.
+    /// Reads the records of a session, or of all, between two sequences. The upper limit is necessary because others
+    /// keep writing.
     pub(super) async fn read(
         &self,
         session: Option<&str>,
@@ -355,13 +354,13 @@ impl Server {
                     return Err(reason);
                 }
                 (next, progressed) = (sequence + 1, Instant::now());
-                Ok(if sequence < to { Flow::On } else { Flow::Enough })
+                Ok(if sequence < to { ReadControl::Continue } else { ReadControl::Stop })
             })
             .await;
             if let Some(reason) = refusal {
                 return Err(reason);
             }
-            // Whoever told that there is no more may be behind the others; the leader is not.
+            // The server that reported the end may be behind the leader.
             let reason = match read {
                 Ok(()) => match self.next_of(&filter, next).await {
                     Ok(more) if more.as_ref().is_none_or(|more| more.sequence > to) => return Ok(()),
@@ -370,7 +369,7 @@ impl Server {
                 },
                 Err(reason) => reason,
             };
-            if progressed.elapsed() >= PATIENCE {
+            if progressed.elapsed() >= DURABLE_TIMEOUT {
                 return Err(reason);
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -378,18 +377,18 @@ impl Server {
         Ok(())
     }
 
-    /// The first message from a number on.
+    /// Returns the first message from a sequence on.
     async fn next_of(&self, filter: &str, from: u64) -> Result<Option<StreamMessage>, String> {
         match self.stream.raw_message_builder().sequence(from).next_by_subject(filter).send().await {
             Ok(message) => Ok(Some(message)),
             Err(error) if matches!(error.kind(), LastRawMessageErrorKind::NoMessageFound) => Ok(None),
-            Err(error) => Err(in_words(&error)),
+            Err(error) => Err(error_text(&error)),
         }
     }
 
-    /// Whether each of these messages of a session comes next behind the one that it is to follow: nobody else has written between
-    /// them.
-    pub(super) async fn follow_each_other(
+    /// Returns whether each of these messages of a session directly follows its expected predecessor, so that no other
+    /// hub has written in between.
+    pub(super) async fn are_consecutive(
         &self,
         session: &str,
         written: &[(u64, u64)],
@@ -399,68 +398,69 @@ impl Server {
             match self.next_of(&filter, before + 1).await? {
                 Some(next) if next.sequence == *sequence => {}
                 Some(_) => return Ok(false),
-                // It was taken, so whoever answers is behind, or it was deleted.
-                None => return Err("the server does not have it".to_owned()),
+                // The message was acknowledged, so the server is behind, or it was deleted.
+                None => return Err("the server does not have the message".to_owned()),
             }
         }
         Ok(true)
     }
 
-    /// How many records a session has by the messages between two numbers; 0 where there are none.
+    /// Returns the number of records of a session according to the messages between two sequences; 0 if there are none.
     pub(super) async fn end_between(&self, session: &str, from: u64, to: u64) -> Result<u64, String> {
-        let (filter, mut place, mut end) = (subject(session), from + 1, 0);
-        while let Some(message) = self.next_of(&filter, place).await?.filter(|found| found.sequence < to) {
+        let (filter, mut position, mut end) = (subject(session), from + 1, 0);
+        while let Some(message) = self.next_of(&filter, position).await?.filter(|found| found.sequence < to) {
             end = end.max(super::message::end(&message.headers).unwrap_or_default());
-            place = message.sequence + 1;
+            position = message.sequence + 1;
         }
         Ok(end)
     }
 
-    /// The sessions that there are.
+    /// Passes the metadata of all sessions to `take`.
     pub(super) async fn descriptions(&self, take: impl FnMut(&str, &[u8])) -> Result<(), String> {
         entries(&self.sessions, take).await
     }
 
-    /// The hubs that are there.
+    /// Passes the entries of all live hubs to `take`.
     pub(super) async fn hub_entries(&self, take: impl FnMut(&str, &[u8])) -> Result<(), String> {
         entries(&self.hubs, take).await
     }
 
-    /// Where it stands which sessions there are, and which are deleted.
+    /// Returns the stream and the filter for changes of the sessions bucket.
     pub(super) fn descriptions_from(&self) -> (&Stream, String) {
         (&self.sessions.stream, format!("$KV.{SESSIONS}.>"))
     }
 
-    /// The session that a message from there says is deleted.
+    /// Returns the session that such a message deletes.
     pub(super) fn deleted<'m>(&self, message: &'m Message) -> Option<&'m str> {
         let is_gone = message.headers.as_ref().is_some_and(|headers| headers.get(OPERATION).is_some());
         message.subject.strip_prefix(&self.sessions.prefix).filter(|_| is_gone)
     }
 
-    /// What other hubs pass on to the hub of this name.
+    /// Subscribes to the requests that are forwarded to this hub.
     pub(super) async fn requests(&self, name: &str) -> Result<async_nats::Subscriber, String> {
-        let subscribed = self.context.client().subscribe(format!("{PASSED_ON}{name}")).await;
-        subscribed.map_err(|error| in_words(&error))
+        let subscribed = self.context.client().subscribe(format!("{FORWARD_SUBJECT}{name}")).await;
+        subscribed.map_err(|error| error_text(&error))
     }
 
-    /// Passes something on to another hub, and gives what it answers in time.
-    pub(super) async fn pass_on(&self, hub: &str, key: String, message: String) -> Option<String> {
+    /// Forwards a request to another hub. Returns its reply, or `None` after a timeout.
+    pub(super) async fn forward(&self, hub: &str, key: String, message: String) -> Option<String> {
         let mut headers = async_nats::HeaderMap::new();
         headers.insert(TICKET, key);
         let request =
-            async_nats::Request::new().headers(headers).payload(message.into()).timeout(Some(ANSWER));
-        let answer = self.context.client().send_request(format!("{PASSED_ON}{hub}"), request).await.ok()?;
+            async_nats::Request::new().headers(headers).payload(message.into()).timeout(Some(REPLY_TIMEOUT));
+        let answer =
+            self.context.client().send_request(format!("{FORWARD_SUBJECT}{hub}"), request).await.ok()?;
         String::from_utf8(answer.payload.to_vec()).ok()
     }
 
-    /// Answers another hub.
+    /// Replies to another hub.
     pub(super) async fn answer(&self, inbox: String, text: String) {
-        // Who did not get it asks again.
+        // A hub without a reply sends its request again.
         let _ = self.context.client().publish(inbox, text.into()).await;
     }
 }
 
-/// What a bucket has at this moment.
+/// Passes the current entries of a bucket to `take`.
 async fn entries(bucket: &kv::Store, mut take: impl FnMut(&str, &[u8])) -> Result<(), String> {
     let prefix = &bucket.prefix;
     drain(&bucket.stream, format!("{prefix}>"), DeliverPolicy::LastPerSubject, |message, _| {
@@ -468,40 +468,42 @@ async fn entries(bucket: &kv::Store, mut take: impl FnMut(&str, &[u8])) -> Resul
         if let Some(id) = message.subject.strip_prefix(prefix.as_str()).filter(|_| !is_gone) {
             take(id, &message.payload);
         }
-        Ok(Flow::On)
+        Ok(ReadControl::Continue)
     })
     .await
 }
 
-/// Whether more is wanted of a stream.
-enum Flow {
-    On,
-    Enough,
+/// Whether to continue reading a stream.
+enum ReadControl {
+    Continue,
+    Stop,
 }
 
-/// Reads what a stream has at this moment, each message with how many follow.
+/// Passes the current messages of a stream to `take`, each with the number of messages after it.
 async fn drain(
     stream: &Stream,
     filter: String,
     policy: DeliverPolicy,
-    mut take: impl FnMut(Message, u64) -> Result<Flow, String>,
+    mut take: impl FnMut(Message, u64) -> Result<ReadControl, String>,
 ) -> Result<(), String> {
-    let mut reading = Reading::open(stream, filter, policy).await?;
-    // What is forgotten or replaced before it is told still counts as to come: nobody may wait for it.
-    let mut left = reading.pending;
+    let mut reader = StreamReader::open(stream, filter, policy).await?;
+    // Messages that expire or are replaced before they are delivered still count as pending, so the end is not waited
+    // for.
+    let mut left = reader.pending;
     while left > 0 {
-        let next = tokio::time::timeout(REQUEST, reading.next()).await;
-        let (message, pending) = next.map_err(|_| "the server does not tell what it has".to_owned())??;
+        let next = tokio::time::timeout(REQUEST_TIMEOUT, reader.next()).await;
+        let (message, pending) =
+            next.map_err(|_| "the server does not respond with its entries".to_owned())??;
         left = match take(message, pending)? {
-            Flow::On => pending.min(left - 1),
-            Flow::Enough => 0,
+            ReadControl::Continue => pending.min(left - 1),
+            ReadControl::Stop => 0,
         };
     }
     Ok(())
 }
 
-/// Whether servers do not take something because they are full.
-fn is_without_room(error: &PublishError) -> bool {
+/// Returns whether the servers refuse a message because they are full.
+fn is_storage_full(error: &PublishError) -> bool {
     let codes = [
         ErrorCode::INSUFFICIENT_RESOURCES,
         ErrorCode::STORAGE_RESOURCES_EXCEEDED,
@@ -512,12 +514,12 @@ fn is_without_room(error: &PublishError) -> bool {
     told.is_some_and(|told| codes.contains(&told.error_code()))
 }
 
-pub(super) fn is_named(message: &StreamMessage, name: &str) -> bool {
+pub(super) fn has_message_id(message: &StreamMessage, name: &str) -> bool {
     message.headers.get(async_nats::header::NATS_MESSAGE_ID).is_some_and(|found| found.as_str() == name)
 }
 
-/// What an error says, with what it is made of.
-pub(super) fn in_words(error: &dyn std::error::Error) -> String {
+/// Returns the text of an error and its causes.
+pub(super) fn error_text(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -534,15 +536,15 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-const NOT_ENABLED: &str = "JetStream is not enabled at the NATS server";
+const NOT_ENABLED: &str = "JetStream is not enabled on the NATS server";
 const ENABLE: &str =
     "start it with `nats-server --jetstream`, or set `jetstream {}` in its configuration and for the account";
 
-const NO_ANSWER: &str = "JetStream at the NATS server does not answer";
+const NO_ANSWER: &str = "JetStream on the NATS server does not respond";
 const MAJORITY: &str =
-    "most servers of a cluster must run and reach each other at their `cluster { listen }`";
+    "a majority of the cluster's servers must run and reach each other at `cluster { listen }`";
 
-/// The stream for the records, which is made where it is not there.
+/// Opens or creates the stream of records.
 async fn stream(context: &Context, replicas: usize) -> Result<Stream, LogError> {
     let wanted = Config {
         name: STREAM.to_owned(),
@@ -558,9 +560,10 @@ async fn stream(context: &Context, replicas: usize) -> Result<Stream, LogError> 
         context.get_or_create_stream(wanted.clone()).await.map_err(|error| match error.kind() {
             CreateStreamErrorKind::JetStreamUnavailable => LogError::new(NOT_ENABLED, ENABLE),
             CreateStreamErrorKind::TimedOut => LogError::new(NO_ANSWER, MAJORITY),
-            _ => not_made(&format!("the stream {STREAM}"), &in_words(&error), replicas),
+            _ => setup_error(&format!("the stream {STREAM}"), &error_text(&error), replicas),
         })?;
-    let found = &stream.info().await.map_err(|error| not_made(STREAM, &in_words(&error), replicas))?.config;
+    let found =
+        &stream.info().await.map_err(|error| setup_error(STREAM, &error_text(&error), replicas))?.config;
     let differs = [
         ("subjects", format!("{:?}", wanted.subjects), format!("{:?}", found.subjects)),
         ("retention", format!("{:?}", wanted.retention), format!("{:?}", found.retention)),
@@ -578,13 +581,13 @@ async fn stream(context: &Context, replicas: usize) -> Result<Stream, LogError> 
         None => Ok(stream),
         Some((setting, wanted, found)) => Err(LogError::new(
             format!("the stream {STREAM} has the setting {setting} {found} instead of {wanted}"),
-            format!("change it with `nats stream edit {STREAM}`; records could be lost with it"),
+            format!("change it with `nats stream edit {STREAM}`; records could be lost otherwise"),
         )),
     }
 }
 
-/// A bucket, which is made where it is not there. Not as the client would: that asks servers of version 2.9 something that it
-/// does not understand the answer of, and reads from servers that may be behind.
+/// Opens or creates a bucket. The client library's own function is not used: it sends servers of version 2.9 a request
+/// whose response it does not understand, and reads from servers that may be behind.
 async fn bucket(
     context: &Context,
     name: &str,
@@ -603,19 +606,21 @@ async fn bucket(
         deny_delete: true,
         ..Config::default()
     };
-    let failed = |reason: &str| not_made(&format!("the bucket {name}"), reason, replicas);
-    context.get_or_create_stream(wanted).await.map_err(|error| failed(&in_words(&error)))?;
-    context.get_key_value(name).await.map_err(|error| failed(&in_words(&error)))
+    let failed = |reason: &str| setup_error(&format!("the bucket {name}"), reason, replicas);
+    context.get_or_create_stream(wanted).await.map_err(|error| failed(&error_text(&error)))?;
+    context.get_key_value(name).await.map_err(|error| failed(&error_text(&error)))
 }
 
-fn not_made(what: &str, reason: &str, replicas: usize) -> LogError {
-    let problem = format!("{what} cannot be made at the NATS server: {reason}");
+fn setup_error(what: &str, reason: &str, replicas: usize) -> LogError {
+    let problem = format!("cannot create {what} on the NATS server: {reason}");
     let hint = if reason.contains("not enabled") {
         ENABLE.to_owned()
     } else if replicas > 1 {
-        format!("a cluster needs {replicas} servers with JetStream, and room in `jetstream {{ store_dir }}`")
+        format!(
+            "a cluster needs {replicas} servers with JetStream, and free space in `jetstream {{ store_dir }}`"
+        )
     } else {
-        "see that the account may use JetStream and that there is room in `jetstream { store_dir }`"
+        "check that the account may use JetStream and that `jetstream { store_dir }` has free space"
             .to_owned()
     };
     LogError::new(problem, hint)

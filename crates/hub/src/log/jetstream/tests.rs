@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use super::message::messages;
 use super::{JetStream, JetStreamOptions, LogError};
 use crate::core::SessionId;
-use crate::log::suite::{self, Place};
-use crate::log::{Beginning, Later, Prepared, SessionLog, SharedLog, known, load};
+use crate::log::contract::{self, LogBackend};
+use crate::log::{BoxFuture, NewSession, Prepared, SessionLog, SharedLog, load, stored_sessions};
 
 /// A server, and hubs whose stores are new each time: what they know they know from the server.
 pub(super) struct Servers {
@@ -53,8 +53,8 @@ pub(super) fn new_store() -> (Store, TempDir) {
     (Store::open(folder.path().join("sessions.sqlite3")).unwrap(), folder)
 }
 
-impl Place for Servers {
-    fn open(&self) -> Later<'_, (Box<dyn SessionLog>, Store)> {
+impl LogBackend for Servers {
+    fn open(&self) -> BoxFuture<'_, (Box<dyn SessionLog>, Store)> {
         Box::pin(async move {
             let (store, folder) = new_store();
             self.folders.lock().unwrap().push(folder);
@@ -64,14 +64,14 @@ impl Place for Servers {
 }
 
 pub(super) async fn begin(log: &mut Box<dyn SessionLog>) -> SessionId {
-    let beginning = Beginning {
+    let beginning = NewSession {
         agent: "robot".to_owned(),
         owner: "me".to_owned(),
         folder: "/tmp".to_owned(),
         starter: None,
     };
-    let begun = log.begin(beginning).await.unwrap();
-    log.begun(begun).id
+    let begun = log.create(beginning).await.unwrap();
+    log.open_created(begun).id
 }
 
 async fn append(log: &mut Box<dyn SessionLog>, id: &SessionId, sequence: u64, text: &str) {
@@ -82,7 +82,7 @@ async fn append(log: &mut Box<dyn SessionLog>, id: &SessionId, sequence: u64, te
 #[tokio::test]
 async fn a_stream_is_a_log() {
     if Servers::start(&["--jetstream"]).is_some() {
-        suite::all(|| Box::pin(async { Servers::start(&["--jetstream"]).unwrap() })).await;
+        contract::all(|| Box::pin(async { Servers::start(&["--jetstream"]).unwrap() })).await;
     }
 }
 
@@ -107,7 +107,7 @@ async fn a_copy_is_continued_and_made_anew() {
     assert_eq!(read, 2, "the first message was read before, and one is gone");
     let ids = |store: &Store| {
         let mut ids: Vec<_> =
-            known(store).unwrap().into_iter().map(|known| (known.id, known.length)).collect();
+            stored_sessions(store).unwrap().into_iter().map(|known| (known.id, known.length)).collect();
         ids.sort();
         ids
     };
@@ -132,7 +132,7 @@ async fn a_store_that_is_no_copy_is_left_alone() {
     log.close().await;
     let connected = servers.connect().await.unwrap();
     let refused = connected.catch_up(&store, |_, _| {}).await.unwrap_err();
-    assert!(refused.problem.contains("sessions of a hub of its own"), "{refused}");
+    assert!(refused.problem.contains("sessions of its own"), "{refused}");
     let refused = connected.rebuild(&store, |_, _| {}).await.unwrap_err();
     assert!(refused.problem.contains("would be lost"), "{refused}");
     assert_eq!(load(&store, &id).unwrap().1, 1);
@@ -149,7 +149,7 @@ async fn a_store_that_is_no_copy_is_left_alone() {
 async fn servers_that_cannot_keep_logs_are_refused_in_words() {
     let Some(plain) = Servers::start(&[]) else { return };
     let refused = plain.connect().await.unwrap_err();
-    assert_eq!(refused.problem, "JetStream is not enabled at the NATS server");
+    assert_eq!(refused.problem, "JetStream is not enabled on the NATS server");
     assert_eq!(
         refused.hint,
         "start it with `nats-server --jetstream`, or set `jetstream {}` in its configuration and for the account"
@@ -191,11 +191,14 @@ async fn a_stream_with_other_settings_is_refused() {
         refused.problem,
         "the stream SWITCHBOARD has the setting max_msgs_per_subject 5 instead of -1"
     );
-    assert_eq!(refused.hint, "change it with `nats stream edit SWITCHBOARD`; records could be lost with it");
+    assert_eq!(
+        refused.hint,
+        "change it with `nats stream edit SWITCHBOARD`; records could be lost otherwise"
+    );
 }
 
 /// How long servers may take for something, on a machine that has much else to do.
-const PATIENCE: Duration = Duration::from_secs(120);
+const DURABLE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Waits until the log can be written.
 async fn until_well(log: &dyn SessionLog) {
@@ -204,7 +207,7 @@ async fn until_well(log: &dyn SessionLog) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, well).await.unwrap();
+    tokio::time::timeout(DURABLE_TIMEOUT, well).await.unwrap();
 }
 
 /// Writes the records of a session up to a number, each with its number, whatever happens to the servers. A hub does the
@@ -213,7 +216,7 @@ async fn write_up_to(log: &mut Box<dyn SessionLog>, store: &Store, id: &SessionI
     let begun = Instant::now();
     let mut next = load(store, id).unwrap().1;
     while next < end {
-        assert!(begun.elapsed() < PATIENCE, "record {next} cannot be written: {:?}", log.problem());
+        assert!(begun.elapsed() < DURABLE_TIMEOUT, "record {next} cannot be written: {:?}", log.problem());
         let written = log.append(id, next, Channel::ToClient, &next.to_string());
         if written.is_err() || !log.commit().await.is_empty() {
             until_well(&**log).await;
@@ -271,8 +274,8 @@ async fn a_server_without_room_is_told_of_and_goes_on_with_more() {
         sequence += 1;
     };
     let reason = format!(
-        "the log at {} does not take it: publish failed: insufficient resources (code 503, error code 10023); it needs more \
-         room, by `jetstream {{ max_file }}` of the NATS server and on the disk of its `store_dir`",
+        "the log at {} refuses writes: publish failed: insufficient resources (code 503, error code 10023); increase \
+         `jetstream {{ max_file }}` of the NATS server, and check the free space of its `store_dir`",
         servers.server.address()
     );
     assert_eq!(failed, [(Arc::clone(&removed), reason)]);
@@ -292,7 +295,7 @@ async fn connect_to_cluster(options: &JetStreamOptions) -> JetStream {
     loop {
         match JetStream::connect(options).await {
             Ok(connected) => return connected,
-            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}: {}", error.hint),
+            Err(error) => assert!(begun.elapsed() < DURABLE_TIMEOUT, "{error}: {}", error.hint),
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -324,7 +327,7 @@ async fn one_server_of_three_may_be_gone() {
     let begun = Instant::now();
     // The server that has just come back may be the one that is asked.
     while let Err(error) = again.catch_up(&new, |_, _| {}).await {
-        assert!(begun.elapsed() < PATIENCE, "{error}: {}", error.hint);
+        assert!(begun.elapsed() < DURABLE_TIMEOUT, "{error}: {}", error.hint);
     }
     assert_eq!(numbers(&new, &id), (0..60).map(|number| number.to_string()).collect::<Vec<_>>());
 }
@@ -349,18 +352,18 @@ async fn a_session_has_one_writer_and_another_one_when_that_lets_go() {
     let id = begin(&mut first).await;
     append(&mut first, &id, 0, "0").await;
     let name = first.name().unwrap();
-    assert_eq!(second.prepare(&id).await, Ok(Prepared::There(name)));
+    assert_eq!(second.prepare(&id).await, Ok(Prepared::OwnedBy(name)));
     first.release(&id).await;
     // Who has let go of it does not write it.
     assert!(first.append(&id, 1, Channel::ToClient, "1").is_err());
     let (again, _again) = new_store();
     let mut third = servers.open_with(&again).await;
-    assert_eq!(third.prepare(&id).await, Ok(Prepared::Here));
+    assert_eq!(third.prepare(&id).await, Ok(Prepared::Owned));
     append(&mut third, &id, 1, "1").await;
-    assert_eq!(first.prepare(&id).await, Ok(Prepared::There(third.name().unwrap())));
+    assert_eq!(first.prepare(&id).await, Ok(Prepared::OwnedBy(third.name().unwrap())));
     // One that ends need not be waited for.
     third.close().await;
-    assert_eq!(first.prepare(&id).await, Ok(Prepared::Here));
+    assert_eq!(first.prepare(&id).await, Ok(Prepared::Owned));
     assert_eq!(load(&mine, &id).unwrap().1, 2);
     append(&mut first, &id, 2, "2").await;
     let fences = fences(&servers, &id).await;
@@ -378,12 +381,12 @@ async fn a_hub_that_was_slow_to_take_a_session_does_not_write_behind_who_came_af
     append(&mut first, &id, 0, "0").await;
     first.release(&id).await;
     let mut second = servers.open_with(&other).await;
-    assert_eq!(second.prepare(&id).await, Ok(Prepared::Here));
+    assert_eq!(second.prepare(&id).await, Ok(Prepared::Owned));
     let connected = servers.connect().await.unwrap();
     let local = Arc::new(Mutex::new(crate::log::LocalLog::new(mine.clone())));
     let fences_before = fences(&servers, &id).await;
     let late = super::take_over(&connected.server, &local, &id, ("late", 1)).await;
-    assert!(late.unwrap_err().contains("another hub has gone on"), "it has an older number");
+    assert!(late.unwrap_err().contains("another hub has taken over"), "it has an older number");
     assert_eq!(fences(&servers, &id).await, fences_before);
     append(&mut second, &id, 1, "1").await;
     first.close().await;
@@ -403,9 +406,9 @@ async fn what_was_written_at_the_same_moment_is_seen_by_who_takes_a_session() {
     let last = server.last(&id).await.unwrap().unwrap().sequence;
     assert_eq!(server.end_between(&id, last - 2, last).await, Ok(2));
     assert_eq!(server.end_between(&id, last - 1, last).await, Ok(0), "nobody wrote between them");
-    assert_eq!(server.follow_each_other(&id, &[(last - 2, last - 1), (last - 1, last)]).await, Ok(true));
-    assert_eq!(server.follow_each_other(&id, &[(last - 2, last)]).await, Ok(false), "somebody wrote between");
-    assert!(server.follow_each_other(&id, &[(last, last + 1)]).await.is_err(), "it is not there");
+    assert_eq!(server.are_consecutive(&id, &[(last - 2, last - 1), (last - 1, last)]).await, Ok(true));
+    assert_eq!(server.are_consecutive(&id, &[(last - 2, last)]).await, Ok(false), "somebody wrote between");
+    assert!(server.are_consecutive(&id, &[(last, last + 1)]).await.is_err(), "it is not there");
     log.close().await;
 }
 
@@ -427,7 +430,7 @@ async fn a_start_comes_to_its_end_while_others_write() {
         }
     };
     tokio::select! {
-        started = tokio::time::timeout(PATIENCE, starting) => started.unwrap(),
+        started = tokio::time::timeout(DURABLE_TIMEOUT, starting) => started.unwrap(),
         () = writing => {}
     }
     assert!(load(&other, &id).unwrap().1 >= 1);
@@ -437,17 +440,17 @@ async fn a_start_comes_to_its_end_while_others_write() {
 async fn a_key_that_a_hub_got_without_hearing_so_is_let_go() {
     let Some(servers) = Servers::start(&["--jetstream"]) else { return };
     let server = servers.connect().await.unwrap().server;
-    let lease = super::Lease::begin(Arc::clone(&server), "mine".into(), Arc::default());
+    let lease = super::Lease::start(Arc::clone(&server), "mine".into(), Arc::default());
     server.owners.put("taken", "mine".into()).await.unwrap();
     server.owners.put("theirs", "other".into()).await.unwrap();
-    lease.doubt(&"taken".into());
-    lease.doubt(&"theirs".into());
+    lease.mark_uncertain(&"taken".into());
+    lease.mark_uncertain(&"theirs".into());
     let gone = async {
         while server.owners.get("taken").await.unwrap().is_some() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, gone).await.unwrap();
+    tokio::time::timeout(DURABLE_TIMEOUT, gone).await.unwrap();
     assert_eq!(server.owners.get("theirs").await.unwrap().as_deref(), Some(&b"other"[..]));
     lease.end().await;
 }
@@ -456,19 +459,21 @@ async fn a_key_that_a_hub_got_without_hearing_so_is_let_go() {
 async fn a_key_that_is_to_be_let_go_of_goes_though_it_could_not_be_taken_again() {
     let Some(mut servers) = Servers::start(&["--jetstream"]) else { return };
     let server = servers.connect().await.unwrap().server;
-    let lease = super::Lease::begin(Arc::clone(&server), "mine".into(), Arc::default());
+    let lease = super::Lease::start(Arc::clone(&server), "mine".into(), Arc::default());
     let id: SessionId = "s".into();
-    let Ok(super::Taken::Here(fence)) = lease.take(&id).await else { panic!("it is not taken") };
+    let Ok(super::LeaseOutcome::Acquired(fence)) = lease.acquire(&id).await else {
+        panic!("it is not taken")
+    };
     servers.server.kill();
     lease.release(&id, fence);
-    assert!(lease.take(&id).await.is_err());
+    assert!(lease.acquire(&id).await.is_err());
     servers.server.restart();
     let gone = async {
         while !matches!(server.owners.get("s").await, Ok(None)) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(2 * PATIENCE, gone).await.unwrap();
+    tokio::time::timeout(2 * DURABLE_TIMEOUT, gone).await.unwrap();
     lease.end().await;
 }
 
@@ -476,26 +481,26 @@ async fn a_key_that_is_to_be_let_go_of_goes_though_it_could_not_be_taken_again()
 async fn a_message_that_the_servers_know_and_have_not_kept_is_not_written() {
     let Some(servers) = Servers::start(&["--jetstream"]) else { return };
     let server = servers.connect().await.unwrap().server;
-    let message = super::Outgoing::taking_over(0);
+    let message = super::Outgoing::takeover(0);
     let first = server.publish("s", &message, ("hub", 1), 0).await.unwrap();
     // It is known from before, and is there.
     assert_eq!(server.publish("s", &message, ("hub", 1), 0).await, Ok(first));
     server.stream.delete_message(first).await.unwrap();
     let again = server.publish("s", &message, ("hub", 1), 0).await;
-    assert!(matches!(again, Err(super::NotWritten::Unknown(_))), "{again:?}");
+    assert!(matches!(again, Err(super::PublishFailure::Unknown(_))), "{again:?}");
 }
 
 #[tokio::test]
 async fn a_message_that_is_sent_again_after_others_wrote_is_found_or_refused() {
     let Some(servers) = Servers::start(&["--jetstream"]) else { return };
     let server = servers.connect().await.unwrap().server;
-    let message = super::Outgoing::taking_over(0);
+    let message = super::Outgoing::takeover(0);
     let first = server.publish("s", &message, ("hub", 1), 0).await.unwrap();
     server.publish("s", &message, ("other", 2), first).await.unwrap();
     assert_eq!(server.publish("s", &message, ("hub", 1), 0).await, Ok(first), "it is there");
     server.stream.delete_message(first).await.unwrap();
     let again = server.publish("s", &message, ("hub", 1), 0).await;
-    assert_eq!(again, Err(super::NotWritten::Overtaken));
+    assert_eq!(again, Err(super::PublishFailure::Conflict));
 }
 
 #[test]
@@ -504,11 +509,11 @@ fn a_hub_sees_who_else_writes_its_session() {
     let mine = super::Writer { next: 3, last: 20, taken: 10, fence: 5 };
     let sees = |hub: &str, fence: u64, sequence: u64, records: &[Record]| {
         let mut writers = super::Writers::default();
-        writers.known.insert(Arc::clone(&id), mine);
-        let taking_over = super::Outgoing::taking_over(3);
-        let message = messages(3, records, 1000).pop().unwrap_or(taking_over);
-        let is_at_hand = writers.see("me", &id, sequence, &message.headers(hub, fence));
-        assert_eq!(is_at_hand, writers.known.contains_key(&id));
+        writers.sessions.insert(Arc::clone(&id), mine);
+        let takeover = super::Outgoing::takeover(3);
+        let message = messages(3, records, 1000).pop().unwrap_or(takeover);
+        let is_at_hand = writers.observe("me", &id, sequence, &message.headers(hub, fence));
+        assert_eq!(is_at_hand, writers.sessions.contains_key(&id));
         assert_eq!(is_at_hand, writers.lost.is_empty());
         is_at_hand
     };

@@ -1,7 +1,7 @@
 //! Rules in a hub: they answer before anybody is asked.
 
 use switchboard_acp::{Wire, WireFormat, v2};
-use switchboard_hub::{Judge, Judgement, PermissionRequest};
+use switchboard_hub::{PermissionRequest, Policy, PolicyDecision};
 use switchboard_policy::{Answer, Scene, Subject};
 
 use super::in_few_words;
@@ -18,8 +18,8 @@ impl HubJudge {
     }
 }
 
-impl Judge for HubJudge {
-    fn evaluate(&mut self, request: &PermissionRequest<'_>) -> Option<Judgement> {
+impl Policy for HubJudge {
+    fn evaluate(&mut self, request: &PermissionRequest<'_>) -> Option<PolicyDecision> {
         // The hub has refused what cannot be read.
         let read = v2::RequestPermissionRequest::decode_tolerant(request.params.as_str(), WireFormat::Any);
         let (asked, left_out) = read.ok()?;
@@ -37,7 +37,7 @@ impl Judge for HubJudge {
             Answer::Select(option) => Some(option.as_str()),
             Answer::Cancel | Answer::Ask => None,
         };
-        Some(Judgement {
+        Some(PolicyDecision {
             by: judged.to_json(option),
             result: result(&answer).map(|result| result.encode(WireFormat::Any)),
             notice: format!("{}: {}", judged.in_words(), in_few_words(&subject)),

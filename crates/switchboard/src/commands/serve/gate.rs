@@ -8,7 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use switchboard_hub::{Hub, Identity, WrongTokens, bearer, is_same};
+use switchboard_hub::{Hub, Identity, LoginRateLimit, bearer_token, constant_time_eq};
 use switchboard_store::{Role, Store};
 use switchboard_transport::server::{Refusal, ServerConnection, Service};
 
@@ -36,7 +36,7 @@ pub(super) struct Gate {
     logger: Logger,
     launch: String,
     name: Arc<str>,
-    wrong: WrongTokens,
+    wrong: LoginRateLimit,
     told: Mutex<Told>,
     hub: Option<Hub>,
 }
@@ -52,7 +52,7 @@ impl Gate {
         getrandom::fill(&mut random)?;
         let launch = format!("sb_{}", URL_SAFE_NO_PAD.encode(random));
         let name = LAUNCH.into();
-        let wrong = WrongTokens::default();
+        let wrong = LoginRateLimit::default();
         let told = Mutex::new(Told { since: Instant::now(), count: 0 });
         Ok(Gate { store, origins, has_certificate, logger, launch, name, wrong, told, hub: None })
     }
@@ -112,12 +112,12 @@ impl Service for Gate {
             let message = "pages of other servers may not use this one";
             return Err(self.refuse(from, Refusal::new(StatusCode::FORBIDDEN, message)));
         }
-        let Some(token) = bearer(&head.headers) else {
+        let Some(token) = bearer_token(&head.headers) else {
             let message =
                 "a token is needed: Authorization: Bearer TOKEN; `switchboard tokens add` makes one";
             return Err(self.refuse(from, Refusal::new(StatusCode::UNAUTHORIZED, message)));
         };
-        if is_same(token, &self.launch) {
+        if constant_time_eq(token, &self.launch) {
             return Ok(self.launch_identity());
         }
         match self.store.find_token(token) {
@@ -125,7 +125,7 @@ impl Service for Gate {
                 Ok(Identity { name: token.name.into(), role: token.role, all: token.all, made: token.made.0 })
             }
             Ok(None) => {
-                let refusal = match self.wrong.count(from.ip(), Instant::now()) {
+                let refusal = match self.wrong.record_failure(from.ip(), Instant::now()) {
                     Ok(()) => {
                         Refusal::new(StatusCode::UNAUTHORIZED, "this token is unknown here, or was revoked")
                     }

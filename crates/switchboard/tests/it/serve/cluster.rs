@@ -209,7 +209,7 @@ fn a_hub_that_stood_still_writes_nothing_more() {
         at_other.until_idle().await;
         one.signal("CONT");
         let reason = at_one.ended().await;
-        assert!(reason.contains("cannot be written"), "{reason}");
+        assert!(reason.contains("cannot write the log"), "{reason}");
         let mut beside = other.client(2).await;
         let there = attach(&mut beside, &session, &place).await;
         let begun = Instant::now();
@@ -287,7 +287,7 @@ fn a_session_goes_on_only_where_its_folder_is() {
             assert_eq!(named, addresses, "{refused}");
             let message = refused["error"]["message"].as_str().unwrap();
             let folder = folder.to_str().unwrap();
-            assert!(message.starts_with(&format!("the session cannot go on here: {folder}: ")), "{message}");
+            assert!(message.starts_with(&format!("cannot resume the session in {folder}: ")), "{message}");
             assert!(message.contains("; these hubs have the folder: http://127.0.0.1:"), "{message}");
             assert_eq!(refused["error"]["data"]["roots"], json!([of_a]), "{refused}");
             // Nothing keeps it from going on where it is.

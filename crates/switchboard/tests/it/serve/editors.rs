@@ -65,7 +65,7 @@ fn an_editor_that_drops_a_question_at_load_is_told_that_its_prompt_waits_and_ask
             editor.seen.iter().find_map(|message| message["params"]["update"]["content"]["text"].as_str());
         let title = asked["params"]["toolCall"]["title"].as_str().unwrap();
         let notice = notice.unwrap_or_else(|| panic!("{:?}", editor.seen));
-        assert!(notice.contains("This prompt waits") && notice.contains(title), "{notice}");
+        assert!(notice.contains("This prompt is queued") && notice.contains(title), "{notice}");
         let cancelled = editor.seen.iter().find(|message| message["method"] == "$/cancel_request");
         assert_eq!(cancelled.map(|message| &message["params"]["requestId"]), Some(&dropped["id"]));
         let (asked, dropped) = (&asked["params"]["toolCall"], &dropped["params"]["toolCall"]);

@@ -76,7 +76,7 @@ fn a_secure_connection_needs_who_signed_the_certificate() {
             refused(&place, &address, &[]),
             format!(
                 "switchboard: no secure connection to the NATS server at {address}: IO error: invalid peer certificate: UnknownIssuer\n\
-                 \x20 hint: name who signed its certificate with --log-ca FILE; a server without one is nats:// and not tls://\n"
+                 \x20 hint: pass the certificate of its authority with --log-ca FILE; for a server without TLS use nats://\n"
             )
         );
     }
@@ -87,8 +87,8 @@ fn a_secure_connection_needs_who_signed_the_certificate() {
     assert_eq!(
         refused(&place, &secure, &["--log-ca", &key]),
         format!(
-            "switchboard: {key} has no certificates that can be read: it has none\n\
-             \x20 hint: --log-ca FILE wants the certificates of who signed the servers', in PEM\n"
+            "switchboard: cannot read certificates from {key}: it has none\n\
+             \x20 hint: --log-ca FILE needs PEM certificates of the authority that signed the servers' certificates\n"
         )
     );
     let missing = place.run_command(command(&place, &secure, &["--log-ca", "/nowhere/file"]));
@@ -103,7 +103,7 @@ fn a_server_without_a_certificate_is_no_secure_one() {
         text.starts_with("switchboard: no secure connection to the NATS server at tls://127.0.0.1:"),
         "{text}"
     );
-    assert!(text.contains("nats:// and not tls://"), "{text}");
+    assert!(text.contains("for a server without TLS use nats://"), "{text}");
 }
 
 /// Somebody in a NATS account, as `nsc` would make them.
@@ -188,7 +188,7 @@ fn a_credentials_file_lets_in() {
 
     let refusal = format!(
         "switchboard: the NATS server at {address} refuses the credentials\n\
-         \x20 hint: give others with --log-credentials FILE or in SWITCHBOARD_LOG_CREDENTIALS: a credentials file, USER:PASSWORD, or a token\n"
+         \x20 hint: set --log-credentials FILE or SWITCHBOARD_LOG_CREDENTIALS: a credentials file, USER:PASSWORD, or a token\n"
     );
     let stranger = account.user(&KeyPair::new_account());
     for text in [&*stranger, "me:secret", "token"] {
@@ -198,7 +198,7 @@ fn a_credentials_file_lets_in() {
     assert_eq!(refused(&place, &address, &[]), refusal);
     let broken = file(&place, "broken.creds", "-----BEGIN NATS USER JWT-----\nnonsense\n");
     let text = refused(&place, &address, &["--log-credentials", &broken]);
-    assert!(text.starts_with("switchboard: the NATS credentials cannot be read: "), "{text}");
+    assert!(text.starts_with("switchboard: cannot parse the NATS credentials: "), "{text}");
     assert!(text.contains("--log-credentials") && !text.contains("nonsense"), "{text}");
 }
 
@@ -283,10 +283,10 @@ fn what_a_hub_may_not_do_is_said_with_its_subject() {
         let credentials = file(&place, "credentials", "hub:secret");
         let text = refused(&place, &server.address(), &["--log-credentials", &credentials]);
         let problem =
-            "switchboard: the NATS server does not let the hub do what it needs: Permissions Violation for ";
+            "switchboard: the NATS server refuses a permission that the hub needs: Permissions Violation for ";
         assert!(text.starts_with(&format!("{problem}{named}")), "{without}: {text}");
         assert!(
-            text.ends_with("\n  hint: give its user the permissions that docs/cluster.md lists\n"),
+            text.ends_with("\n  hint: grant its user the permissions in docs/cluster.md\n"),
             "{text}"
         );
     }

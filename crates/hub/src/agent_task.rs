@@ -1,4 +1,4 @@
-//! An agent's process, in version 2 whatever it speaks.
+//! Task of one agent process. Translates to version 2 if the agent speaks version 1.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -15,147 +15,157 @@ use tokio::sync::mpsc;
 
 use crate::core::lines;
 use crate::core::services::Services;
-use crate::core::{HostId, SessionId};
+use crate::core::{AgentId, SessionId};
 use crate::files::FilesOnDisk;
 use crate::service::Event;
 
-/// How many lines are handled before the hub gets them.
-const TURN: usize = 256;
-/// How many bytes may wait for an agent that reads nothing.
-const UNREAD: usize = 64 * 1024 * 1024;
-/// How long the standard error of an agent that has ended is waited for.
-const LAST_WORDS: Duration = Duration::from_millis(100);
-/// What is said of an agent that was killed, and more of one that had a lease: its watchdog cannot say why it did so.
+/// Maximum number of lines that are handled before the hub gets them.
+const BATCH: usize = 256;
+/// Maximum number of bytes queued for an agent that does not read its input.
+const MAX_QUEUED_BYTES: usize = 64 * 1024 * 1024;
+/// Maximum wait for the remaining standard error of an agent that has exited.
+const STDERR_DRAIN: Duration = Duration::from_millis(100);
+/// Part of the exit description of a killed process, and the explanation that is added if it had a lease: the watchdog
+/// cannot say why it killed the process.
 const KILLED: &str = "signal 9";
 const LEASE_OVER: &str = "; agents are killed when their hub cannot renew its lease in time, so that no other hub starts a second one";
-/// Of how many requests it is known which session they are about.
-const ASKED: usize = 4096;
+/// Maximum number of requests whose session is remembered.
+const MAX_REQUESTS: usize = 4096;
 
-/// Something that an agent said or was told.
+/// Output of an agent process, or a line that was sent to it.
 #[derive(Debug)]
-pub(crate) enum Said {
-    /// A line of version 2.
+pub(crate) enum AgentEvent {
+    /// A line in version 2.
     Line(SharedText),
-    /// A line as it was on the other side of a translation, and the session that it is about.
-    Other { from: Side, text: String, about: About },
-    /// What could not be carried over.
+    /// A line as it was on the wire, on the agent's side of a translation, and the session that it belongs to.
+    WireLine { from: Side, text: String, about: LineSession },
+    /// A loss of the translation.
     Loss(Loss),
-    /// On standard error.
-    Error(String),
-    /// Something on standard output that is no message.
-    Noise(String),
-    /// Which version it speaks itself.
+    /// A line on standard error.
+    StandardError(String),
+    /// A line on standard output that is not a JSON-RPC message.
+    InvalidLine(String),
+    /// The protocol version that the agent speaks.
     Version(Version),
 }
 
-/// Which session a line is about.
+/// The session that a line belongs to.
 #[derive(Debug, Clone)]
-pub(crate) enum About {
+pub(crate) enum LineSession {
     /// By the hub's id.
-    Session(SessionId),
-    /// By the agent's.
-    Agents(String),
-    /// None: it belongs to the agent's introduction.
-    Introduction,
+    Hub(SessionId),
+    /// By the agent's id.
+    Agent(String),
+    /// None: the line belongs to the handshake.
+    Handshake,
 }
 
 /// A line for an agent.
-pub(crate) struct ForAgent {
+pub(crate) struct AgentInput {
     pub(crate) line: String,
     pub(crate) session: Option<SessionId>,
 }
 
-/// Starts an agent. It ends when the sender of its lines is dropped.
+/// Starts an agent process. It is ended when the returned sender is dropped.
 pub(crate) fn start(
-    id: HostId,
+    id: AgentId,
     name: &str,
     program: &Program,
     services: Services,
     events: mpsc::Sender<Event>,
-    hurry: Arc<OnceLock<Grace>>,
-) -> mpsc::UnboundedSender<ForAgent> {
-    // The task takes what there is, turn by turn, and gives an agent up for which too much waits.
+    shutdown_grace: Arc<OnceLock<Grace>>,
+) -> mpsc::UnboundedSender<AgentInput> {
+    // Unbounded, because the task queues everything itself and gives up on an agent above `MAX_QUEUED_BYTES`.
     #[allow(clippy::disallowed_methods)]
     let (sender, lines) = mpsc::unbounded_channel();
     let (spawned, has_lease) = (program.spawn(), program.has_lease());
     let options = BridgeOptions {
         client_version: Some(Version::V2),
         agent_name: name.to_owned(),
-        // While no client is there whose files they are.
+        // Served from disk while no client that offers files is attached.
         serve_files: services.has_files(),
-        // An agent that is restarted continues sessions whose log has the ids of before.
+        // Unique, because a restarted agent continues sessions whose logs contain the ids of the previous process.
         id_salt: unique_salt(),
         ..BridgeOptions::default()
     };
     tokio::spawn(async move {
         let ended = match spawned {
             Ok(spawned) => {
-                let host =
-                    Host::new(id, Driver::with_host(options, Box::new(FilesOnDisk)), events.clone(), hurry);
-                let mut ended = host.run(spawned, lines).await;
+                let process = AgentTask::new(
+                    id,
+                    Driver::with_host(options, Box::new(FilesOnDisk)),
+                    events.clone(),
+                    shutdown_grace,
+                );
+                let mut ended = process.run(spawned, lines).await;
                 if has_lease && ended.reason.contains(KILLED) {
                     ended.reason.push_str(LEASE_OVER);
                 }
                 ended
             }
-            Err(error) => Ended { reason: error.to_string(), ..Ended::default() },
+            Err(error) => AgentExit { reason: error.to_string(), ..AgentExit::default() },
         };
-        // The hub is gone only when everything is.
-        let _ = events.send(Event::HostEnded { host: id, ended }).await;
+        // The receiver exists until every task has ended.
+        let _ = events.send(Event::AgentExited { process: id, ended }).await;
     });
     sender
 }
 
-/// How an agent ended.
+/// Exit of an agent process.
 #[derive(Debug, Default)]
-pub(crate) struct Ended {
+pub(crate) struct AgentExit {
     pub(crate) reason: String,
-    /// The last lines of its standard error.
+    /// The last lines of standard error.
     pub(crate) last_lines: Vec<String>,
-    /// The agent's ids of the sessions whose prompts it has not got.
+    /// The agent's ids of the sessions whose prompts it has not received.
     pub(crate) undelivered: Vec<String>,
 }
 
-struct Host {
-    id: HostId,
+struct AgentTask {
+    id: AgentId,
     driver: Driver,
     events: mpsc::Sender<Event>,
-    said: Vec<Said>,
-    /// The line of the agent that is being translated.
-    native: Option<Said>,
+    output: Vec<AgentEvent>,
+    /// The agent's line that is being translated.
+    native: Option<AgentEvent>,
     waiting: VecDeque<String>,
     waiting_bytes: usize,
-    /// How many bytes the outbox has accepted.
+    /// Number of bytes that the outbox has accepted.
     accepted: u64,
-    /// Prompts that it has accepted and may not have written: where each ends, and the agent's id of its session.
+    /// Prompts that the outbox has accepted but may not have written: end position, and the agent's id of the session.
     unwritten: VecDeque<(u64, String)>,
-    /// Which sessions open requests to the agent are about, by their ids on the agent's side.
-    asked: Correlator<SessionId>,
+    /// Sessions of the pending requests to the agent, by the ids on the agent's side.
+    requests: Correlator<SessionId>,
     has_version: bool,
-    /// How long it may take to end with the hub.
-    hurry: Arc<OnceLock<Grace>>,
+    /// Grace period for the exit when the hub shuts down.
+    shutdown_grace: Arc<OnceLock<Grace>>,
 }
 
-impl Host {
-    fn new(id: HostId, driver: Driver, events: mpsc::Sender<Event>, hurry: Arc<OnceLock<Grace>>) -> Self {
-        Host {
+impl AgentTask {
+    fn new(
+        id: AgentId,
+        driver: Driver,
+        events: mpsc::Sender<Event>,
+        shutdown_grace: Arc<OnceLock<Grace>>,
+    ) -> Self {
+        AgentTask {
             id,
             driver,
             events,
-            said: Vec::new(),
+            output: Vec::new(),
             native: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             accepted: 0,
             unwritten: VecDeque::new(),
-            asked: Correlator::new(ASKED),
+            requests: Correlator::new(MAX_REQUESTS),
             has_version: false,
-            hurry,
+            shutdown_grace,
         }
     }
 
-    /// Carries lines until one side ends.
-    async fn run(mut self, spawned: Spawned, mut lines: mpsc::UnboundedReceiver<ForAgent>) -> Ended {
+    /// Transfers lines until one side ends.
+    async fn run(mut self, spawned: Spawned, mut lines: mpsc::UnboundedReceiver<AgentInput>) -> AgentExit {
         let Spawned { child, input, output } = spawned;
         let outbox = Outbox::to_child(input, OutboxOptions::default());
         let mut reader = LineReader::new(output, DEFAULT_MESSAGE_LIMIT);
@@ -163,34 +173,34 @@ impl Host {
         let mut has_errors = true;
         let mut has_input = true;
         let did = loop {
-            if !self.said.is_empty() {
-                let said = std::mem::take(&mut self.said);
-                if self.events.send(Event::HostSaid { host: self.id, said }).await.is_err() {
+            if !self.output.is_empty() {
+                let output = std::mem::take(&mut self.output);
+                if self.events.send(Event::AgentOutput { process: self.id, outputs: output }).await.is_err() {
                     break None;
                 }
             }
-            if self.waiting_bytes > UNREAD {
-                break Some("reads nothing of what it is told".to_owned());
+            if self.waiting_bytes > MAX_QUEUED_BYTES {
+                break Some("does not read its input".to_owned());
             }
             let due = self.driver.next_deadline();
             tokio::select! {
                 frame = reader.next() => match frame {
                     Ok(Some(frame)) => {
                         self.frame(frame);
-                        for _ in 0..TURN {
+                        for _ in 0..BATCH {
                             let Some(frame) = reader.ready() else { break };
                             self.frame(frame);
                         }
                     }
                     Ok(None) => break Some("closed its output".to_owned()),
-                    Err(error) => break Some(format!("cannot be read from: {error}")),
+                    Err(error) => break Some(format!("closed its output with an error: {error}")),
                 },
                 line = lines.recv() => match line {
                     Some(line) => {
-                        self.pass_on(line);
-                        for _ in 0..TURN {
+                        self.forward_line(line);
+                        for _ in 0..BATCH {
                             let Ok(line) = lines.try_recv() else { break };
-                            self.pass_on(line);
+                            self.forward_line(line);
                         }
                     }
                     None => break None,
@@ -201,7 +211,8 @@ impl Host {
                     }
                     self.accepted(&outbox);
                 }
-                // An agent may read no more and still have something to say; but what it was told last must have got there.
+                // An agent may close its input and still send output. That is an error only if accepted lines were not
+                // written.
                 _ = outbox.closed(), if has_input && self.accepted > outbox.written() => {
                     has_input = false;
                     if self.accepted > outbox.written() {
@@ -209,7 +220,7 @@ impl Host {
                     }
                 }
                 line = errors.next(), if has_errors => match line {
-                    Some(line) => self.complain(line),
+                    Some(line) => self.stderr_line(line),
                     None => has_errors = false,
                 },
                 () = until(due) => {
@@ -219,17 +230,21 @@ impl Host {
             }
         };
         let Some(did) = did else {
-            // It was told to end. Its input is closed while it is waited for.
-            let hurry = self.hurry.get().copied();
+            // The hub ends the process. Its input is closed during the wait for its exit.
+            let shutdown_grace = self.shutdown_grace.get().copied();
             let ended = async {
-                match hurry {
+                match shutdown_grace {
                     Some(grace) => drop(child.shut_down_within(grace).await),
                     None => drop(child.shut_down().await),
                 }
             };
             tokio::join!(outbox.close(), ended);
-            let reason = "was ended, because nobody needed it".to_owned();
-            return Ended { reason, undelivered: self.undelivered(&outbox, &mut lines), ..Ended::default() };
+            let reason = "was ended because it was no longer used".to_owned();
+            return AgentExit {
+                reason,
+                undelivered: self.undelivered(&outbox, &mut lines),
+                ..AgentExit::default()
+            };
         };
         let ((), known) = tokio::join!(outbox.close(), child.describe_end());
         let reason = match (known.relayed_reason(), known.exit) {
@@ -239,18 +254,18 @@ impl Host {
         };
         let last_lines = known.shown_lines();
         child.shut_down().await;
-        // What it has written is there; what its own children still write is not waited for.
-        while let Ok(Some(line)) = tokio::time::timeout(LAST_WORDS, errors.next()).await {
-            self.complain(line);
+        // Everything that the process itself wrote is available. Output of its own children is not waited for.
+        while let Ok(Some(line)) = tokio::time::timeout(STDERR_DRAIN, errors.next()).await {
+            self.stderr_line(line);
         }
-        if !self.said.is_empty() {
-            let said = std::mem::take(&mut self.said);
-            let _ = self.events.send(Event::HostSaid { host: self.id, said }).await;
+        if !self.output.is_empty() {
+            let output = std::mem::take(&mut self.output);
+            let _ = self.events.send(Event::AgentOutput { process: self.id, outputs: output }).await;
         }
-        Ended { reason, last_lines, undelivered: self.undelivered(&outbox, &mut lines) }
+        AgentExit { reason, last_lines, undelivered: self.undelivered(&outbox, &mut lines) }
     }
 
-    /// The outbox has accepted the line that waited longest.
+    /// Handles the acceptance of the oldest queued line by the outbox.
     fn accepted(&mut self, outbox: &Outbox) {
         let Some(line) = self.waiting.pop_front() else { return };
         self.waiting_bytes -= line.len();
@@ -259,32 +274,32 @@ impl Host {
         while self.unwritten.front().is_some_and(|(end, _)| *end <= written) {
             self.unwritten.pop_front();
         }
-        if let Some(session) = lines::prompted(&line) {
+        if let Some(session) = lines::prompted_session(&line) {
             self.unwritten.push_back((self.accepted, session));
         }
     }
 
-    /// The agent's ids of the sessions whose prompts were never written to it. No line is taken any more.
+    /// Returns the agent's ids of the sessions whose prompts were never written to the process. Accepts no more lines.
     fn undelivered(
         &mut self,
         outbox: &Outbox,
-        coming: &mut mpsc::UnboundedReceiver<ForAgent>,
+        coming: &mut mpsc::UnboundedReceiver<AgentInput>,
     ) -> Vec<String> {
         coming.close();
         let written = outbox.written();
         let accepted = self.unwritten.drain(..).filter(|(end, _)| *end > written).map(|(_, session)| session);
         let mut undelivered: Vec<String> = accepted.collect();
-        undelivered.extend(self.waiting.iter().filter_map(|line| lines::prompted(line)));
-        while let Ok(ForAgent { line, .. }) = coming.try_recv() {
-            undelivered.extend(lines::prompted(&line));
+        undelivered.extend(self.waiting.iter().filter_map(|line| lines::prompted_session(line)));
+        while let Ok(AgentInput { line, .. }) = coming.try_recv() {
+            undelivered.extend(lines::prompted_session(&line));
         }
         undelivered
     }
 
-    fn complain(&mut self, line: StandardErrorLine) {
-        self.said.push(Said::Error(match line {
+    fn stderr_line(&mut self, line: StandardErrorLine) {
+        self.output.push(AgentEvent::StandardError(match line {
             StandardErrorLine::Line(line) => line.to_string(),
-            StandardErrorLine::Missed(count) => format!("({count} lines were missed)"),
+            StandardErrorLine::Missed(count) => format!("({count} lines skipped)"),
         }));
     }
 
@@ -295,59 +310,61 @@ impl Host {
     fn frame(&mut self, frame: Frame) {
         match frame {
             Frame::Message(line) => {
-                // Each message of a batch is one of its own.
+                // Each message of a batch is handled separately.
                 for message in messages(&line) {
-                    self.agent_said(&line.part(message));
+                    self.agent_line(&line.part(message));
                 }
             }
             Frame::TooLong(too_long) => match too_long.substitute() {
-                Some(Substitute::Answer(line)) => self.agent_said(&line.into()),
+                Some(Substitute::Answer(line)) => self.agent_line(&line.into()),
                 Some(Substitute::Refusal(line)) => self.send(line),
-                None => self.said.push(Said::Noise("a message was too long and is dropped".to_owned())),
+                None => self.output.push(AgentEvent::InvalidLine(
+                    "dropped a message that exceeds the maximum length".to_owned(),
+                )),
             },
             Frame::Noise(noise) | Frame::Unfinished(noise) => {
                 if !noise.is_blank() {
-                    self.said.push(Said::Noise(noise.to_string()));
+                    self.output.push(AgentEvent::InvalidLine(noise.to_string()));
                 }
             }
         }
     }
 
-    fn agent_said(&mut self, line: &SharedText) {
+    fn agent_line(&mut self, line: &SharedText) {
         if self.driver.bridge().is_passthrough(Side::Agent, line.as_bytes()) {
-            return self.said.push(Said::Line(line.clone()));
+            return self.output.push(AgentEvent::Line(line.clone()));
         }
         let outputs = self.driver.receive(Side::Agent, line);
         if !self.has_version
             && let Some((_, version)) = self.driver.bridge().versions()
         {
             self.has_version = true;
-            self.said.push(Said::Version(version));
+            self.output.push(AgentEvent::Version(version));
         }
         if self.is_translated()
-            && let Some(about) = self.about(line)
+            && let Some(about) = self.session_of_line(line)
         {
-            self.native = Some(Said::Other { from: Side::Agent, text: line.to_string(), about });
+            self.native = Some(AgentEvent::WireLine { from: Side::Agent, text: line.to_string(), about });
         }
         let handled = self.deliver(outputs, None);
-        self.said.extend(self.native.take());
+        self.output.extend(self.native.take());
         if handled == Handled::Forward {
-            self.said.push(Said::Line(line.clone()));
+            self.output.push(AgentEvent::Line(line.clone()));
         }
     }
 
-    /// Takes a line that the translation has for clients. The agent's own line comes before what is translated from it, and
-    /// behind the beginning of a turn that is told when the agent first speaks in it.
-    fn translated(&mut self, line: String) {
-        if let Some(Said::Other { text, .. }) = &self.native
+    /// Takes a translated line for clients. The native line precedes its translation, but follows the beginning of a
+    /// turn, which is sent when the agent first responds in it.
+    fn push_translated(&mut self, line: String) {
+        if let Some(AgentEvent::WireLine { text, .. }) = &self.native
             && !begins_turn(&line, text)
         {
-            self.said.extend(self.native.take());
+            self.output.extend(self.native.take());
         }
-        self.said.push(Said::Line(line.into()));
+        self.output.push(AgentEvent::Line(line.into()));
     }
 
-    fn pass_on(&mut self, ForAgent { line, session }: ForAgent) {
+    fn forward_line(&mut self, AgentInput { line, session }: AgentInput) {
         let outputs = self.driver.receive(Side::Client, &line);
         if self.deliver(outputs, session.as_ref()) == Handled::Forward {
             self.send(line);
@@ -359,60 +376,60 @@ impl Host {
         self.waiting.push_back(line);
     }
 
-    /// Delivers what the bridge has for either side.
+    /// Delivers the output of the bridge to either side.
     fn deliver(&mut self, outputs: Outputs, session: Option<&SessionId>) -> Handled {
-        outputs.deliver(&mut HostPort { host: self, session })
+        outputs.deliver(&mut AgentPort { process: self, session })
     }
 
-    /// Remembers which session a request is about.
-    fn note(&mut self, line: &str, session: &SessionId) {
+    /// Remembers the session of a request.
+    fn track_request(&mut self, line: &str, session: &SessionId) {
         if let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) {
-            // The answer to one too many is taken for what the agent says of itself.
-            drop(self.asked.open(Side::Client, &request.id, session.clone()));
+            // Without an entry, the response is attributed to the handshake.
+            drop(self.requests.open(Side::Client, &request.id, session.clone()));
         }
     }
 
-    /// Which session a line of the agent is about.
-    fn about(&mut self, line: &str) -> Option<About> {
+    /// Returns the session that a line of the agent belongs to.
+    fn session_of_line(&mut self, line: &str) -> Option<LineSession> {
         let params = match Message::decode(line, WireFormat::Any).ok()? {
             Message::Response(response) => {
-                let session = self.asked.answered(Side::Agent, &response.id);
-                return Some(session.map_or(About::Introduction, About::Session));
+                let session = self.requests.answered(Side::Agent, &response.id);
+                return Some(session.map_or(LineSession::Handshake, LineSession::Hub));
             }
             Message::Request(request) => request.params,
             Message::Notification(notification) => notification.params,
         };
-        params?.text("sessionId").map(About::Agents)
+        params?.text("sessionId").map(LineSession::Agent)
     }
 }
 
-/// Where the output of an agent's bridge goes, for a line about a session.
-struct HostPort<'a> {
-    host: &'a mut Host,
+/// Destination of the bridge's output for a line of one session.
+struct AgentPort<'a> {
+    process: &'a mut AgentTask,
     session: Option<&'a SessionId>,
 }
 
-impl Port for HostPort<'_> {
+impl Port for AgentPort<'_> {
     fn send(&mut self, to: Side, line: String) {
-        let Self { host, session } = self;
+        let Self { process, session } = self;
         if to == Side::Client {
-            return host.translated(line);
+            return process.push_translated(line);
         }
         if let Some(session) = session {
-            host.note(&line, session);
+            process.track_request(&line, session);
         }
-        let about = session.map_or(About::Introduction, |session| About::Session(session.clone()));
-        host.said.push(Said::Other { from: Side::Client, text: line.clone(), about });
-        host.send(line);
+        let about = session.map_or(LineSession::Handshake, |session| LineSession::Hub(session.clone()));
+        process.output.push(AgentEvent::WireLine { from: Side::Client, text: line.clone(), about });
+        process.send(line);
     }
 
     fn lose(&mut self, loss: Loss) {
-        self.host.said.push(Said::Loss(loss));
+        self.process.output.push(AgentEvent::Loss(loss));
     }
 }
 
-/// Returns whether a translated line tells that a prompt was accepted or what it was, and is not translated from the agent's
-/// own line.
+/// Returns whether a translated line only reports the acceptance or the text of a prompt, and is thus not a translation
+/// of the native line.
 fn begins_turn(line: &str, native: &str) -> bool {
     let params = match Message::decode(line, WireFormat::Any) {
         Ok(Message::Response(_)) => return true,

@@ -1,4 +1,4 @@
-//! What every log has to do, wherever it is kept.
+//! Contract tests that every log implementation must pass.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 use switchboard_store::{Channel, Store};
 use tempfile::TempDir;
 
-use super::{Beginning, Later, LocalLog, Prepared, SessionLog, known, load, read};
-use crate::core::{Known, SessionId};
+use super::{BoxFuture, LocalLog, NewSession, Prepared, SessionLog, load, read, stored_sessions};
+use crate::core::{SessionId, SessionInfo};
 
-/// Where logs are kept.
-pub(super) trait Place {
-    /// A hub that begins: its log, and its store. Another hub may be at work at the same place.
-    fn open(&self) -> Later<'_, (Box<dyn SessionLog>, Store)>;
+/// A storage for logs.
+pub(super) trait LogBackend {
+    /// Opens a log with its store, as a hub that starts. Another hub may use the same storage at the same time.
+    fn open(&self) -> BoxFuture<'_, (Box<dyn SessionLog>, Store)>;
 }
 
 /// The store of one machine.
 struct OneMachine(TempDir);
 
-impl Place for OneMachine {
-    fn open(&self) -> Later<'_, (Box<dyn SessionLog>, Store)> {
+impl LogBackend for OneMachine {
+    fn open(&self) -> BoxFuture<'_, (Box<dyn SessionLog>, Store)> {
         let store = Store::open(self.0.path().join("sessions.sqlite3")).unwrap();
         Box::pin(std::future::ready((Box::new(LocalLog::new(store.clone())) as Box<dyn SessionLog>, store)))
     }
@@ -30,25 +30,25 @@ async fn the_store_of_one_machine_is_a_log() {
     all(|| Box::pin(async { OneMachine(TempDir::new().unwrap()) })).await;
 }
 
-/// Everything that a log has to do, each at a place of its own.
-pub(super) async fn all<P: Place>(place: impl Fn() -> Later<'static, P>) {
-    records_are_read_from_any_place_in_their_order(&place().await).await;
-    a_record_that_does_not_follow_is_refused(&place().await).await;
-    of_two_writers_one_is_refused(&place().await).await;
-    records_may_be_large(&place().await).await;
-    a_log_goes_on_after_a_restart(&place().await).await;
-    a_removed_log_is_gone(&place().await).await;
+/// Runs all contract tests, each with its own storage.
+pub(super) async fn all<P: LogBackend>(backend: impl Fn() -> BoxFuture<'static, P>) {
+    records_are_read_from_any_place_in_their_order(&backend().await).await;
+    a_record_that_does_not_follow_is_refused(&backend().await).await;
+    of_two_writers_one_is_refused(&backend().await).await;
+    records_may_be_large(&backend().await).await;
+    a_log_goes_on_after_a_restart(&backend().await).await;
+    a_removed_log_is_gone(&backend().await).await;
 }
 
-async fn begin(log: &mut Box<dyn SessionLog>) -> Known {
-    let beginning = Beginning {
+async fn begin(log: &mut Box<dyn SessionLog>) -> SessionInfo {
+    let beginning = NewSession {
         agent: "robot".to_owned(),
         owner: "me".to_owned(),
         folder: "/tmp".to_owned(),
         starter: None,
     };
-    let begun = log.begin(beginning).await.unwrap();
-    log.begun(begun)
+    let begun = log.create(beginning).await.unwrap();
+    log.open_created(begun)
 }
 
 async fn append(log: &mut Box<dyn SessionLog>, id: &SessionId, from: u64, texts: &[&str]) {
@@ -58,38 +58,38 @@ async fn append(log: &mut Box<dyn SessionLog>, id: &SessionId, from: u64, texts:
     assert_eq!(log.commit().await, []);
 }
 
-/// Prepares a session that was closed, which the store may still be at work on.
+/// Prepares a session that was closed, while the store may still be closing it.
 async fn prepare(log: &mut Box<dyn SessionLog>, id: &SessionId) {
     let begun = Instant::now();
     loop {
         match log.prepare(id).await {
-            Ok(Prepared::Here) => return,
+            Ok(Prepared::Owned) => return,
             other => assert!(begun.elapsed() < Duration::from_secs(120), "{other:?}"),
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// All records from a place on, as clients get them, portion by portion.
+/// Returns all records from an offset on, as clients get them, portion by portion.
 fn texts(store: &Store, id: &str, from: u64) -> Vec<(u64, String)> {
     let (_, end) = load(store, id).unwrap();
     let mut texts = Vec::new();
-    let mut place = from;
-    while place < end {
-        let (part, to) = read(store, id, place, end).unwrap();
+    let mut offset = from;
+    while offset < end {
+        let (part, to) = read(store, id, offset, end).unwrap();
         texts.extend(
             part.into_iter()
                 .filter(|kept| kept.channel == Channel::ToClient)
                 .map(|kept| (kept.sequence, kept.text.to_string())),
         );
-        assert!(to > place, "reading stands still at {place} of {end}");
-        place = to;
+        assert!(to > offset, "reading makes no progress at {offset} of {end}");
+        offset = to;
     }
     texts
 }
 
-async fn records_are_read_from_any_place_in_their_order(place: &impl Place) {
-    let (mut log, store) = place.open().await;
+async fn records_are_read_from_any_place_in_their_order(backend: &impl LogBackend) {
+    let (mut log, store) = backend.open().await;
     let (one, other) = (begin(&mut log).await.id, begin(&mut log).await.id);
     let written: Vec<String> = (0..50).map(|number| format!(r#"{{"number":{number}}}"#)).collect();
     for (sequence, text) in (0..).zip(&written) {
@@ -105,23 +105,23 @@ async fn records_are_read_from_any_place_in_their_order(place: &impl Place) {
         let expected = numbered.get(from..).unwrap();
         assert_eq!(texts(&store, &one, from as u64), expected, "from {from}");
     }
-    // What only the hub knows is counted, and told to nobody.
+    // Records of the hub count, but are not for clients.
     assert_eq!((texts(&store, &other, 0), load(&store, &other).unwrap().1), (vec![], 50));
     log.close().await;
-    let (mut log, store) = place.open().await;
+    let (mut log, store) = backend.open().await;
     prepare(&mut log, &one).await;
     assert_eq!(texts(&store, &one, 0), numbered);
     log.close().await;
 }
 
-async fn a_record_that_does_not_follow_is_refused(place: &impl Place) {
-    let (mut log, store) = place.open().await;
+async fn a_record_that_does_not_follow_is_refused(backend: &impl LogBackend) {
+    let (mut log, store) = backend.open().await;
     let id = begin(&mut log).await.id;
     append(&mut log, &id, 0, &["0", "1"]).await;
     for wrong in [0, 1, 3] {
         prepare(&mut log, &id).await;
         let refused = log.append(&id, wrong, Channel::ToClient, "wrong");
-        assert!(refused.is_err_and(|reason| reason.contains("does not follow")), "{wrong}");
+        assert!(refused.is_err_and(|reason| reason.contains("out of sequence")), "{wrong}");
         assert_eq!(log.commit().await, []);
     }
     prepare(&mut log, &id).await;
@@ -130,15 +130,15 @@ async fn a_record_that_does_not_follow_is_refused(place: &impl Place) {
     log.close().await;
 }
 
-async fn of_two_writers_one_is_refused(place: &impl Place) {
-    let (mut first, store) = place.open().await;
+async fn of_two_writers_one_is_refused(backend: &impl LogBackend) {
+    let (mut first, store) = backend.open().await;
     let id = begin(&mut first).await.id;
     append(&mut first, &id, 0, &["0"]).await;
-    let (mut second, _other) = place.open().await;
-    // It may be told so at any step.
+    let (mut second, _other) = backend.open().await;
+    // It may be refused at any step.
     let refused = match second.prepare(&id).await {
-        Err(_) | Ok(Prepared::There(_)) => true,
-        Ok(Prepared::Here) => {
+        Err(_) | Ok(Prepared::OwnedBy(_)) => true,
+        Ok(Prepared::Owned) => {
             append(&mut first, &id, 1, &["1"]).await;
             second.append(&id, 1, Channel::ToClient, "another 1").is_err() || second.commit().await.len() == 1
         }
@@ -151,10 +151,10 @@ async fn of_two_writers_one_is_refused(place: &impl Place) {
     first.close().await;
 }
 
-async fn records_may_be_large(place: &impl Place) {
-    let (mut log, store) = place.open().await;
+async fn records_may_be_large(backend: &impl LogBackend) {
+    let (mut log, store) = backend.open().await;
     let id = begin(&mut log).await.id;
-    // Larger than what servers take at once, with something at its ends that would show a wrong cut.
+    // Larger than the maximum message of a server, with markers at both ends that would show a wrong cut.
     let large = |letter: &str| format!("<{}>", letter.repeat(3 * 1024 * 1024 + 1));
     let written =
         ["small".to_owned(), large("ä"), "between".to_owned(), large("b"), large("c"), String::new()];
@@ -164,42 +164,43 @@ async fn records_may_be_large(place: &impl Place) {
     let numbered: Vec<(u64, String)> = (0..).zip(written.into_iter().chain(["behind".to_owned()])).collect();
     assert!(texts(&store, &id, 0) == numbered);
     log.close().await;
-    let (mut log, store) = place.open().await;
+    let (mut log, store) = backend.open().await;
     prepare(&mut log, &id).await;
     assert!(texts(&store, &id, 0) == numbered);
     log.close().await;
 }
 
-async fn a_log_goes_on_after_a_restart(place: &impl Place) {
-    let (mut log, _) = place.open().await;
+async fn a_log_goes_on_after_a_restart(backend: &impl LogBackend) {
+    let (mut log, _) = backend.open().await;
     let id = begin(&mut log).await.id;
     append(&mut log, &id, 0, &["0"]).await;
     log.close().await;
-    let (mut log, store) = place.open().await;
-    let sessions = known(&store).unwrap();
+    let (mut log, store) = backend.open().await;
+    let sessions = stored_sessions(&store).unwrap();
     let found = sessions.iter().find(|known| known.id == id).unwrap();
     assert_eq!((&*found.agent, &*found.owner, &*found.folder, found.length), ("robot", "me", "/tmp", 1));
     prepare(&mut log, &id).await;
     append(&mut log, &id, 1, &["1"]).await;
-    log.rest(&id);
-    // It need not be prepared again by the one that had it.
+    log.close_session(&id);
+    // The previous owner need not prepare it again.
     append(&mut log, &id, 2, &["2"]).await;
     let all: Vec<(u64, String)> = (0..3).map(|number| (number, number.to_string())).collect();
     assert_eq!(texts(&store, &id, 0), all);
     log.close().await;
 }
 
-async fn a_removed_log_is_gone(place: &impl Place) {
-    let (mut log, store) = place.open().await;
+async fn a_removed_log_is_gone(backend: &impl LogBackend) {
+    let (mut log, store) = backend.open().await;
     let (kept, removed) = (begin(&mut log).await.id, begin(&mut log).await.id);
     for id in [&kept, &removed] {
         append(&mut log, id, 0, &["0"]).await;
     }
     log.remove(&removed).await;
-    let ids = |store: &Store| known(store).unwrap().into_iter().map(|known| known.id).collect::<Vec<_>>();
+    let ids =
+        |store: &Store| stored_sessions(store).unwrap().into_iter().map(|known| known.id).collect::<Vec<_>>();
     assert_eq!(ids(&store), [Arc::clone(&kept)]);
     log.close().await;
-    let (log, store) = place.open().await;
+    let (log, store) = backend.open().await;
     assert_eq!(ids(&store), [kept]);
     log.close().await;
 }

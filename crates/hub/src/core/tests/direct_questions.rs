@@ -23,7 +23,7 @@ fn login(can: Value) -> Login {
     world.next_connection += 1;
     let client = world.next_connection;
     world.clients.insert(client, Client::default());
-    world.core.connected(client, who("anna", Role::Admin), 0, false, false);
+    world.core.connected(client, identity("anna", Role::Admin), 0, false, false);
     let info = json!({"name": "c", "version": "1"});
     world.request(client, "initialize", json!({"protocolVersion": 2, "info": info, "capabilities": can}));
     world.request(client, "session/new", json!({"cwd": "/w/a"}));
@@ -86,7 +86,7 @@ fn the_agent_does_not_wait_for_a_client_that_is_gone() {
 fn the_agent_does_not_wait_for_a_client_that_may_not_answer_any_more() {
     for content in [json!({"name": 5}), json!({"name": "Anna"})] {
         let mut login = asked();
-        login.world.core.access_changed(login.client, Some(who("anna", Role::View)));
+        login.world.core.access_changed(login.client, Some(identity("anna", Role::View)));
         login.world.answer_last(login.client, json!({"action": "accept", "content": content}));
         assert_eq!(login.agent_has_got(), [json!({"action": "cancel"})]);
         assert_eq!(login.questions(), 0);
@@ -104,7 +104,7 @@ fn what_the_agent_takes_back_is_taken_back_from_the_client_and_has_an_answer() {
 #[test]
 fn what_an_agent_asked_that_is_gone_is_taken_back() {
     let mut login = asked();
-    login.world.core.host_ended(login.world.agent.host.unwrap(), "it is gone", &[]);
+    login.world.core.agent_exited(login.world.agent.process.unwrap(), "it is gone", &[]);
     login.world.perform();
     assert_eq!(login.questions(), 0);
 }
@@ -132,8 +132,8 @@ fn an_agent_that_nobody_can_answer_is_told_so() {
     };
     let forms = || json!({"elicitation": {"form": {}}});
     for (can, question, words) in [
-        (json!({}), ask as fn(i64, i64) -> Value, "nobody is there"),
-        (forms(), |id, _| ask(id, 999), "nobody is there"),
+        (json!({}), ask as fn(i64, i64) -> Value, "no connected client"),
+        (forms(), |id, _| ask(id, 999), "no connected client"),
     ] {
         let mut login = login(can);
         login.world.say(question(50, login.at_agent));
@@ -153,7 +153,7 @@ fn an_agent_that_nobody_can_answer_is_told_so() {
 fn an_agent_cannot_ask_without_end() {
     let mut login = asked();
     login.world.say(ask(50, login.at_agent));
-    assert!(login.agent_has_got()[0].to_string().contains("the id is in use"));
+    assert!(login.agent_has_got()[0].to_string().contains("already in use"));
     for id in 100..200 {
         login.world.say(ask(id, login.at_agent));
     }

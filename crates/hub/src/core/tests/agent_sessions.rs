@@ -63,11 +63,11 @@ fn two_who_take_over_the_same_session_get_one() {
 fn the_memory_of_an_agent_is_its_owners() {
     let mut world = world(1 << 20);
     let owner = world.connect(Role::Admin);
-    let guest = world.connect(Role::Answer);
-    assert_eq!(adopt(&mut world, guest, "old")["error"]["code"], -32004);
+    let other = world.connect(Role::Answer);
+    assert_eq!(adopt(&mut world, other, "old")["error"]["code"], -32004);
     for method in ["session/list", "session/delete"] {
-        let id = world.request(guest, method, json!({"sessionId": "old", "_meta": about_memory()}));
-        assert_eq!(world.clients[&guest].answers[&id][0]["error"]["code"], -32004);
+        let id = world.request(other, method, json!({"sessionId": "old", "_meta": about_memory()}));
+        assert_eq!(world.clients[&other].answers[&id][0]["error"]["code"], -32004);
     }
     let id = world.request(owner, "session/delete", json!({"sessionId": "old", "_meta": about_memory()}));
     assert_eq!(world.clients[&owner].answers[&id][0]["error"]["code"], -32602);
@@ -86,17 +86,17 @@ fn an_agent_that_counts_anew_does_not_get_an_old_id() {
     let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/a"}));
     world.settle();
-    let host = world.agent.host.unwrap();
-    world.core.host_ended(host, "it died", &["last words".to_owned()]);
+    let process = world.agent.process.unwrap();
+    world.core.agent_exited(process, "it died", &["last words".to_owned()]);
     world.perform();
-    let lost = world.core.summaries(&who("x", Role::Admin))[0].lost.clone();
+    let lost = world.core.summaries(&identity("x", Role::Admin))[0].lost.clone();
     assert_eq!(lost.as_deref(), Some("it died\nlast words"));
     (world.agent.next, world.agent.refuses) = (0, true);
     let prompt = json!({"sessionId": "h1", "prompt": [{"type": "text", "text": "go"}]});
     world.request(client, "session/prompt", prompt);
     world.settle();
     assert_eq!(world.agent.at_work, ["a2"], "the first one was a1, as the old one was");
-    assert_eq!(world.core.summaries(&who("x", Role::Admin))[0].lost, None);
+    assert_eq!(world.core.summaries(&identity("x", Role::Admin))[0].lost, None);
 }
 
 #[test]
@@ -106,11 +106,11 @@ fn noise_is_kept_and_told_within_bounds() {
     world.request(client, "session/new", json!({"cwd": "/w/a"}));
     world.settle();
     let before = world.log["h1"].len();
-    let host = world.agent.host.unwrap();
+    let process = world.agent.process.unwrap();
     let mut told = 0;
     for line in 0..20_000 {
-        world.core.rambled(host, &format!("log line {line}"));
-        told += world.core.output.iter().filter(|output| matches!(output, Output::Tell(_))).count();
+        world.core.invalid_line(process, &format!("log line {line}"));
+        told += world.core.output.iter().filter(|output| matches!(output, Output::Report(_))).count();
         world.perform();
     }
     let kept: Vec<&str> = world.log["h1"][before..].iter().map(|(_, text)| &**text).collect();
@@ -208,9 +208,9 @@ fn a_session_that_its_agent_has_lost_goes_on_in_one_transcript_with_a_divider() 
     world.update("a1", said("before"));
     // Twice: each time the agent counts its sessions and messages anew.
     for text in ["after", "at last"] {
-        let host = world.agent.host.take().unwrap();
+        let process = world.agent.process.take().unwrap();
         world.agent.at_work.clear();
-        world.core.host_ended(host, "it died", &[]);
+        world.core.agent_exited(process, "it died", &[]);
         world.perform();
         (world.agent.next, world.agent.refuses) = (0, true);
         let prompt = json!({"sessionId": "h1", "prompt": [{"type": "text", "text": text}]});
@@ -256,13 +256,13 @@ fn records_of_a_log_that_cannot_be_read_are_told_when_it_is_read() {
     let id: std::sync::Arc<str> = "h1".into();
     world.core.log_failed(&id, "no room");
     world.core.output.clear();
-    let mut memory = Memory::default();
-    memory.note_gap(3, 5, "the journal is damaged here");
-    memory.note_gap(9, 10, "the journal is damaged here");
+    let mut state = SessionState::default();
+    state.record_gap(3, 5, "the journal is damaged here");
+    state.record_gap(9, 10, "the journal is damaged here");
     let length = world.log["h1"].len() as u64;
-    world.core.loaded("h1", Ok((memory, length)));
+    world.core.loaded("h1", Ok((state, length)));
     let told = world.core.output.iter().find_map(|output| match output {
-        Output::Tell(told) => Some(told.clone()),
+        Output::Report(told) => Some(told.clone()),
         _ => None,
     });
     let expected =

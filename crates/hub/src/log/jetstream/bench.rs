@@ -1,5 +1,5 @@
-//! What a stream as a log costs, against what the server itself takes and against the store alone. It prints figures, and nothing
-//! fails for being slow; `cargo xtask bench-log` runs it.
+//! Benchmark of a stream as a log, compared with the server alone and the store alone. It prints figures and asserts no
+//! times; `cargo xtask bench-log` runs it.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use super::tests::{Servers, begin, new_store};
 use crate::core::SessionId;
 use crate::log::{LocalLog, SessionLog};
 
-/// An update as agents send them.
+/// A typical update of an agent.
 const UPDATE: &str = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s-1","update":{"sessionUpdate":"agent_message_chunk","messageId":"m-1","content":{"type":"text","text":"The quick brown fox jumps over the lazy dog, and nobody minds. "}}}}"#;
-/// How often each is measured; the best counts.
+/// Number of rounds; the best one counts.
 const ROUNDS: usize = 5;
 
-/// Writes records in batches, and gives how long that took.
+/// Appends records in batches and returns the duration.
 async fn append(
     log: &mut Box<dyn SessionLog>,
     id: &SessionId,
@@ -93,8 +93,8 @@ async fn what_records_and_sessions_take_at_the_server() {
         let mut stream = context.get_stream(name).await.unwrap();
         stream.info().await.unwrap().state.bytes
     };
-    let memory = || resident(&servers.server);
-    let before = memory();
+    let state = || resident(&servers.server);
+    let before = state();
     let mut ids = Vec::new();
     let begun = Instant::now();
     for _ in 0..SESSIONS {
@@ -114,7 +114,7 @@ async fn what_records_and_sessions_take_at_the_server() {
     assert_eq!(log.commit().await, []);
     let each = bytes("SWITCHBOARD").await / SESSIONS;
     println!("a record of {} bytes takes {each} bytes in a message of its own", UPDATE.len());
-    let grown = memory().saturating_sub(before) * 1024 / SESSIONS;
+    let grown = state().saturating_sub(before) * 1024 / SESSIONS;
     println!("the server has {grown} bytes more in memory for each session");
     let one = &ids[0];
     for sequence in 1..=256 {
@@ -134,7 +134,7 @@ async fn what_records_and_sessions_take_at_the_server() {
     );
 }
 
-/// What a process has in memory, in kB.
+/// Returns the resident memory of a process in kB.
 fn resident(server: &NatsServer) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

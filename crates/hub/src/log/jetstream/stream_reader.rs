@@ -1,4 +1,4 @@
-//! Messages of a stream in their order, from a place on.
+//! Reading messages of a stream in order, from a position on.
 
 use std::time::Duration;
 
@@ -8,40 +8,40 @@ use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
 use async_nats::jetstream::stream::Stream;
 use futures_util::{FutureExt, StreamExt};
 
-use super::server::in_words;
+use super::server::error_text;
 
-/// How long the server may keep a request for messages that are not there yet.
+/// Time for which the server holds a request for messages that do not exist yet.
 const EXPIRES: Duration = Duration::from_secs(10);
-/// How often it says meanwhile that it still does. Silence for twice as long means that it does not.
+/// Interval of heartbeats during that time. Silence for twice as long means that the request is lost.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// After how long without a request the server forgets what was read last.
+/// Time without a request after which the server drops the consumer.
 const FORGOTTEN: Duration = Duration::from_secs(10);
-/// How many messages are asked for at once.
+/// Number of messages per request.
 const BATCH: usize = 500;
 
-/// Reads a stream until something is wrong; then another one goes on behind the last message that came. The client's own
-/// ordered consumer is not used: it takes a minute to find out that its server has forgotten it, and begins again at the
-/// stream's beginning where it had got nothing.
-pub(super) struct Reading {
+/// Reads a stream until an error; the caller then opens another reader after the last message. The client library's
+/// ordered consumer is not used: it takes a minute to notice that the server has dropped it, and restarts at the
+/// beginning of the stream if it had received nothing.
+pub(super) struct StreamReader {
     messages: Messages,
-    /// How many messages have come.
+    /// Number of messages received.
     count: u64,
-    /// How many there were to come at the beginning.
+    /// Number of pending messages when the reader was opened.
     pub(super) pending: u64,
 }
 
-impl Reading {
+impl StreamReader {
     pub(super) async fn open(stream: &Stream, filter: String, from: DeliverPolicy) -> Result<Self, String> {
-        Reading::with(stream, filter, from, false).await
+        StreamReader::with(stream, filter, from, false).await
     }
 
-    /// Reads what the messages say about themselves alone.
+    /// Reads the headers of messages only.
     pub(super) async fn of_headers(
         stream: &Stream,
         filter: String,
         from: DeliverPolicy,
     ) -> Result<Self, String> {
-        Reading::with(stream, filter, from, true).await
+        StreamReader::with(stream, filter, from, true).await
     }
 
     async fn with(
@@ -61,20 +61,20 @@ impl Reading {
             memory_storage: true,
             ..Config::default()
         };
-        let consumer = stream.create_consumer(config).await.map_err(|error| in_words(&error))?;
+        let consumer = stream.create_consumer(config).await.map_err(|error| error_text(&error))?;
         let pending = consumer.cached_info().num_pending;
         let messages = consumer.stream().max_messages_per_batch(BATCH).expires(EXPIRES).heartbeat(HEARTBEAT);
-        let messages = messages.messages().await.map_err(|error| in_words(&error))?;
-        Ok(Reading { messages, count: 0, pending })
+        let messages = messages.messages().await.map_err(|error| error_text(&error))?;
+        Ok(StreamReader { messages, count: 0, pending })
     }
 
-    /// The next message, and how many follow.
+    /// Returns the next message, and the number of messages after it.
     pub(super) async fn next(&mut self) -> Result<(Message, u64), String> {
         let next = self.messages.next().await;
         self.check(next)
     }
 
-    /// The next message, if it is there.
+    /// Returns the next message, if it is available.
     pub(super) fn next_now(&mut self) -> Option<Result<(Message, u64), String>> {
         let next = self.messages.next().now_or_never()?;
         Some(self.check(next))
@@ -84,13 +84,14 @@ impl Reading {
         &mut self,
         next: Option<Result<Message, E>>,
     ) -> Result<(Message, u64), String> {
-        let message = next.ok_or("the server has ended what it told")?.map_err(|error| in_words(&error))?;
+        let message =
+            next.ok_or("the server closed the stream of messages")?.map_err(|error| error_text(&error))?;
         let info = message.info().map_err(|error| error.to_string())?;
         let (number, pending) = (info.consumer_sequence, info.pending);
         self.count += 1;
-        // What was on its way when a connection broke is not sent again.
+        // Messages in transit are not sent again after a connection breaks.
         if number != self.count {
-            return Err(format!("the server has told {number} messages, and {} have come", self.count));
+            return Err(format!("the server delivered {number} messages, but {} were received", self.count));
         }
         Ok((message, pending))
     }

@@ -75,8 +75,9 @@ fn one_log_is_gone_through_at_a_time_for_a_client() {
     let client = world.connect(Role::Admin);
     let ids: Vec<i64> =
         (0..20).map(|_| world.request(client, "session/attach", after(&session, "one"))).collect();
-    let seeks =
-        |world: &World| world.later.iter().filter(|later| matches!(later, Output::Seek { .. })).count();
+    let seeks = |world: &World| {
+        world.later.iter().filter(|later| matches!(later, Output::FindMessage { .. })).count()
+    };
     for _ in &ids {
         assert_eq!(seeks(&world), 1);
         world.do_later(0);
@@ -92,12 +93,12 @@ fn who_may_not_see_a_session_any_more_gets_nothing_of_it() {
     let (mut world, _, session) = spoken();
     let client = world.connect(Role::View);
     let id = world.request(client, "session/attach", after(&session, "one"));
-    let who = Identity { all: false, ..who("view", Role::View) };
-    world.core.access_changed(client, Some(who));
+    let identity = Identity { all: false, ..identity("view", Role::View) };
+    world.core.access_changed(client, Some(identity));
     world.settle();
     let answer = &world.clients[&client].answers[&id][0];
     assert_eq!(answer["error"]["code"], codes::RESOURCE_NOT_FOUND, "{answer}");
-    assert!(world.core.connections[&client].attachments.is_empty());
+    assert!(world.core.connections[&client].subscriptions.is_empty());
 }
 
 #[test]
@@ -106,12 +107,12 @@ fn a_log_that_cannot_be_read_is_told() {
     let client = world.connect(Role::Admin);
     let id = world.request(client, "session/attach", after(&session, "one"));
     world.later.clear();
-    world.core.found(client, Err("no disk".to_owned()));
+    world.core.message_found(client, Err("no disk".to_owned()));
     world.settle();
     let answer = &world.clients[&client].answers[&id][0];
     assert!(answer["error"]["message"].as_str().unwrap().contains("no disk"), "{answer}");
     // Nobody waits for it any more.
-    world.core.found(client, Ok(Some(1)));
+    world.core.message_found(client, Ok(Some(1)));
     world.check();
 }
 
@@ -125,7 +126,7 @@ fn whoever_stops_looking_while_it_catches_up_is_answered() {
     // Two who ask are two who are answered; the one whose share was taken away is told that.
     assert!(world.clients[&client].answers[&first][0].get("result").is_some());
     assert!(!world.clients[&client].answers.contains_key(&second));
-    world.core.access_changed(client, Some(Identity { all: false, ..who("view", Role::View) }));
+    world.core.access_changed(client, Some(Identity { all: false, ..identity("view", Role::View) }));
     world.settle();
     assert_eq!(world.clients[&client].answers[&second][0]["error"]["code"], codes::REQUEST_CANCELLED);
 

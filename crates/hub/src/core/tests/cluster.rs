@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use switchboard_store::{Channel, Role};
 
 use super::super::{
-    ConnectionId, Core, CoreOptions, HostId, HubAbout, Kept, Known, Memory, Output, Owned, SessionId,
+    AgentId, ConnectionId, Core, CoreOptions, HubInfo, LogRecord, Output, Ownership, SessionId, SessionInfo,
+    SessionState,
 };
-use super::who;
+use super::identity;
 use super::world::read;
 
 const HUBS: usize = 3;
@@ -22,17 +23,17 @@ struct Log {
     sessions: BTreeMap<SessionId, Vec<(Channel, Arc<str>)>>,
     /// Each record as it came into the stream, with the hub that wrote it.
     order: Vec<(SessionId, u64, usize)>,
-    known: Vec<Known>,
+    known: Vec<SessionInfo>,
     owners: BTreeMap<SessionId, usize>,
 }
 
 impl Log {
-    fn memory(&self, session: &SessionId, length: usize) -> Memory {
-        let mut memory = Memory::default();
-        for (place, (channel, text)) in self.sessions[session].iter().take(length).enumerate() {
-            let _ = memory.see(place as u64, *channel, text);
+    fn state(&self, session: &SessionId, length: usize) -> SessionState {
+        let mut state = SessionState::default();
+        for (offset, (channel, text)) in self.sessions[session].iter().take(length).enumerate() {
+            let _ = state.apply(offset as u64, *channel, text);
         }
-        memory
+        state
     }
 }
 
@@ -41,13 +42,13 @@ struct Hub {
     /// What the core wants and has not got yet.
     later: VecDeque<Output>,
     /// How far it has read the stream, and how much its store has of each session.
-    place: usize,
+    offset: usize,
     store: BTreeMap<SessionId, usize>,
     /// The sessions that it believes to write.
     writes: HashSet<SessionId>,
     /// What its agent has said and nobody has heard, and the sessions in which it works.
     said: VecDeque<Value>,
-    agent: Option<HostId>,
+    agent: Option<AgentId>,
     at_work: BTreeSet<String>,
     /// Answers of its clients' requests, by connection and id.
     answers: BTreeMap<(ConnectionId, i64), Vec<Value>>,
@@ -57,7 +58,7 @@ struct Hub {
 
 /// Something between two hubs.
 enum Letter {
-    Asked { from: usize, to: usize, ticket: u64, message: Arc<str> },
+    Request { from: usize, to: usize, ticket: u64, message: Arc<str> },
     Answer { to: usize, ticket: u64, text: String },
 }
 
@@ -82,9 +83,9 @@ fn hub(number: usize) -> Hub {
         idle: 1_000_000,
         handshake: 1_000_000,
         cancel_timeout: 30_000,
-        flow: 100_000,
-        tells_standard_error: true,
-        judge: None,
+        send_window: 100_000,
+        reports_standard_error: true,
+        policy: None,
         agent_options: Some(Role::Admin),
         version: "0",
         name: Some(name(number)),
@@ -92,7 +93,7 @@ fn hub(number: usize) -> Hub {
     Hub {
         core,
         later: VecDeque::new(),
-        place: 0,
+        offset: 0,
         store: BTreeMap::new(),
         writes: HashSet::new(),
         said: VecDeque::new(),
@@ -117,7 +118,7 @@ impl World {
         };
         for hub in 0..HUBS {
             for client in 1..=2 {
-                world.hubs[hub].core.connected(client, who("somebody", Role::Admin), 0, false, false);
+                world.hubs[hub].core.connected(client, identity("somebody", Role::Admin), 0, false, false);
                 world.request(hub, client, "initialize", json!({"protocolVersion": 2}));
             }
         }
@@ -181,8 +182,8 @@ impl World {
             for output in rest {
                 let about = match &output {
                     Output::Send { line, .. } => line.stream.as_ref(),
-                    Output::ToHost { session, .. } => session.as_ref(),
-                    Output::Answer { session, .. } => Some(session),
+                    Output::ToAgent { session, .. } => session.as_ref(),
+                    Output::ForwardReply { session, .. } => Some(session),
                     _ => None,
                 };
                 let is_untold = about.is_some_and(|session| failed.contains(session));
@@ -193,10 +194,12 @@ impl World {
                 }
             }
             for session in failed {
-                self.hubs[at].core.log_failed(&session, "another hub has gone on with it");
+                self.hubs[at].core.log_failed(&session, "another hub has taken over the session");
             }
             for connection in untold {
-                self.hubs[at].core.cut_off(connection, "another hub has gone on with it".to_owned());
+                self.hubs[at]
+                    .core
+                    .close_connection(connection, "another hub has taken over the session".to_owned());
             }
         }
     }
@@ -215,26 +218,28 @@ impl World {
                 // It comes again, as another one.
                 self.hubs[at].core.disconnected(connection);
                 self.hubs[at].asked.retain(|(client, _)| *client != connection);
-                self.hubs[at].core.connected(connection, who("somebody", Role::Admin), 0, false, false);
+                self.hubs[at].core.connected(connection, identity("somebody", Role::Admin), 0, false, false);
                 self.request(at, connection, "initialize", json!({"protocolVersion": 2}));
             }
-            Output::StartHost { host, .. } => self.hubs[at].agent = Some(host),
-            Output::EndHost { .. } => {
+            Output::StartAgent { process, .. } => self.hubs[at].agent = Some(process),
+            Output::EndAgent { .. } => {
                 self.hubs[at].at_work.clear();
                 self.hubs[at].said.clear();
             }
-            Output::ToHost { host, line, .. } if self.hubs[at].agent == Some(host) => self.hear(at, &line),
+            Output::ToAgent { process, line, .. } if self.hubs[at].agent == Some(process) => {
+                self.hear(at, &line)
+            }
             Output::Release { session } => {
                 self.hubs[at].writes.remove(&session);
                 if self.log.owners.get(&session) == Some(&at) {
                     self.log.owners.remove(&session);
                 }
             }
-            Output::PassOn { hub, ticket, message } => {
+            Output::Forward { hub, ticket, message } => {
                 let to = (0..HUBS).find(|number| name(*number) == hub).unwrap();
-                self.letters.push_back(Letter::Asked { from: at, to, ticket, message });
+                self.letters.push_back(Letter::Request { from: at, to, ticket, message });
             }
-            Output::Answer { key, text, .. } => {
+            Output::ForwardReply { key, text, .. } => {
                 let (from, ticket) = key.rsplit_once('.').unwrap();
                 let to = (0..HUBS).find(|number| *name(*number) == *from).unwrap();
                 self.letters.push_back(Letter::Answer { to, ticket: ticket.parse().unwrap(), text });
@@ -243,7 +248,7 @@ impl World {
             | Output::Load { .. }
             | Output::Read { .. }
             | Output::Replay { .. }
-            | Output::Own { .. }) => self.hubs[at].later.push_back(later),
+            | Output::Acquire { .. }) => self.hubs[at].later.push_back(later),
             _ => {}
         }
     }
@@ -254,13 +259,13 @@ impl World {
         if told["_meta"].get("switchboard/questions").is_some() {
             return;
         }
-        let (session, place) = cursor.rsplit_once('.').unwrap();
+        let (session, offset) = cursor.rsplit_once('.').unwrap();
         let records = &self.log.sessions[session];
         // In a replay the state of several records is told.
-        if place.contains('-') {
+        if offset.contains('-') {
             return;
         }
-        let (_, text) = &records[place.parse::<usize>().unwrap()];
+        let (_, text) = &records[offset.parse::<usize>().unwrap()];
         let written: Value = serde_json::from_str(text).unwrap();
         assert_eq!(written["params"]["update"], told["update"], "{cursor} is something else in the log");
     }
@@ -297,8 +302,8 @@ impl World {
             let session = self.hubs[at].at_work.pop_first()?;
             Some(state(&session, "idle"))
         });
-        if let (Some(line), Some(host)) = (line, self.hubs[at].agent) {
-            self.hubs[at].core.host_line(host, &line.to_string());
+        if let (Some(line), Some(process)) = (line, self.hubs[at].agent) {
+            self.hubs[at].core.agent_line(process, &line.to_string());
             self.perform(at);
         }
     }
@@ -309,7 +314,8 @@ impl World {
             Some(Output::Create { ticket, agent, owner, folder, starter: _ }) => {
                 let id: SessionId = format!("s{}", self.log.sessions.len()).into();
                 let (title, agent_session) = (None, String::new());
-                let known = Known { id, agent, agent_session, owner, folder, title, changed: 0, length: 0 };
+                let known =
+                    SessionInfo { id, agent, agent_session, owner, folder, title, changed: 0, length: 0 };
                 self.log.sessions.insert(Arc::clone(&known.id), Vec::new());
                 self.log.owners.insert(Arc::clone(&known.id), at);
                 self.log.known.push(known.clone());
@@ -318,16 +324,16 @@ impl World {
             }
             Some(Output::Load { session }) => {
                 let length = self.hubs[at].store.get(&session).copied().unwrap_or_default();
-                let memory = self.log.memory(&session, length);
-                self.hubs[at].core.loaded(&session, Ok((memory, length as u64)));
+                let state = self.log.state(&session, length);
+                self.hubs[at].core.loaded(&session, Ok((state, length as u64)));
             }
             Some(Output::Read { connection, session, from, .. }) => {
                 let length = self.hubs[at].store.get(&session).copied().unwrap_or_default();
                 let records = self.log.sessions[&session].iter().take(length).enumerate();
-                let part: Vec<Kept> = records
+                let part: Vec<LogRecord> = records
                     .skip(from as usize)
-                    .map(|(place, (channel, text))| Kept {
-                        sequence: place as u64,
+                    .map(|(offset, (channel, text))| LogRecord {
+                        sequence: offset as u64,
                         channel: *channel,
                         text: Arc::clone(text),
                     })
@@ -340,19 +346,19 @@ impl World {
                 let lines = replay.next(&mut read(&records)).unwrap();
                 self.hubs[at].core.replayed(connection, &session, replay, lines);
             }
-            Some(Output::Own { session }) => {
+            Some(Output::Acquire { session }) => {
                 let owner = self.log.owners.get(&session).copied();
                 let owned = match owner.filter(|owner| *owner != at && !self.hubs[*owner].is_lapsed) {
-                    Some(owner) => Owned::There(name(owner)),
+                    Some(owner) => Ownership::HeldBy(name(owner)),
                     None => {
                         let length = self.log.sessions[&session].len();
                         self.log.owners.insert(Arc::clone(&session), at);
                         self.hubs[at].writes.insert(Arc::clone(&session));
                         self.hubs[at].store.insert(Arc::clone(&session), length);
-                        Owned::Here(Box::new(self.log.memory(&session, length)), length as u64)
+                        Ownership::Acquired(Box::new(self.log.state(&session, length)), length as u64)
                     }
                 };
-                self.hubs[at].core.owned(&session, Ok(owned));
+                self.hubs[at].core.ownership_known(&session, Ok(owned));
             }
             _ => return,
         }
@@ -361,40 +367,40 @@ impl World {
 
     /// A hub reads the next record of the stream.
     fn follow(&mut self, at: usize) {
-        let Some((session, sequence, by)) = self.log.order.get(self.hubs[at].place).cloned() else { return };
-        self.hubs[at].place += 1;
+        let Some((session, sequence, by)) = self.log.order.get(self.hubs[at].offset).cloned() else { return };
+        self.hubs[at].offset += 1;
         if by == at || self.hubs[at].writes.contains(&session) && self.log.owners.get(&session) == Some(&at) {
             return;
         }
         if self.hubs[at].writes.remove(&session) {
-            self.hubs[at].core.log_failed(&session, "another hub has gone on with it");
+            self.hubs[at].core.log_failed(&session, "another hub has taken over the session");
         }
         let known = self.log.known.iter().find(|known| known.id == session).cloned().unwrap();
-        self.hubs[at].core.know(known);
+        self.hubs[at].core.add_session(known);
         let length = self.hubs[at].store.entry(Arc::clone(&session)).or_default();
         *length = (*length).max(sequence as usize + 1);
         let (channel, text) = self.log.sessions[&session][sequence as usize].clone();
-        self.hubs[at].core.followed(&session, &name(by), &[(sequence, channel, text)]);
+        self.hubs[at].core.follow_records(&session, &name(by), &[(sequence, channel, text)]);
         self.perform(at);
     }
 
     fn deliver(&mut self, which: usize, is_lost: bool) {
         let count = self.letters.len().max(1);
         match self.letters.remove(which % count) {
-            Some(Letter::Asked { from, ticket, .. }) if is_lost => {
-                self.hubs[from].core.passed(ticket, None);
+            Some(Letter::Request { from, ticket, .. }) if is_lost => {
+                self.hubs[from].core.forward_answered(ticket, None);
                 self.perform(from);
             }
-            Some(Letter::Asked { from, to, ticket, message }) => {
+            Some(Letter::Request { from, to, ticket, message }) => {
                 let key = format!("{}.{ticket}", name(from));
-                self.hubs[to].core.asked_by_hub(&key, &message);
+                self.hubs[to].core.receive_forwarded(&key, &message);
                 self.perform(to);
                 // Who waits for an answer does not do so for ever.
-                self.hubs[from].core.passed(ticket, None);
+                self.hubs[from].core.forward_answered(ticket, None);
                 self.perform(from);
             }
             Some(Letter::Answer { to, ticket, text }) => {
-                self.hubs[to].core.passed(ticket, (!is_lost).then_some(&*text));
+                self.hubs[to].core.forward_answered(ticket, (!is_lost).then_some(&*text));
                 self.perform(to);
             }
             None => {}
@@ -403,11 +409,11 @@ impl World {
 
     fn tick(&mut self, at: usize) {
         self.now += 500;
-        let others = (0..HUBS).filter(|other| *other != at && !self.hubs[*other].is_lapsed);
-        let others = others.map(|other| (name(other), HubAbout::default())).collect();
+        let cluster = (0..HUBS).filter(|other| *other != at && !self.hubs[*other].is_lapsed);
+        let cluster = cluster.map(|other| (name(other), HubInfo::default())).collect();
         let hub = &mut self.hubs[at];
         hub.core.at(self.now, 0);
-        hub.core.hubs_are(others);
+        hub.core.set_hubs(cluster);
         hub.core.tick();
         self.perform(at);
     }
@@ -417,7 +423,7 @@ impl World {
             hub.later.is_empty()
                 && hub.said.is_empty()
                 && hub.at_work.is_empty()
-                && hub.place == self.log.order.len()
+                && hub.offset == self.log.order.len()
         };
         self.letters.is_empty() && self.hubs.iter().all(is_quiet)
     }
@@ -453,15 +459,15 @@ impl World {
                 // Also where the same was asked for again elsewhere, and somebody else gets the result.
                 assert_eq!(count, 1, "answers to the request {id} at hub {number}");
             }
-            assert!(hub.core.sharing.is_empty(), "hub {number} waits: {:?}", hub.core.sharing);
+            assert!(hub.core.cluster.is_empty(), "hub {number} waits: {:?}", hub.core.cluster);
             for (id, session) in &hub.core.sessions {
-                let Some(known) = &session.memory else { continue };
-                let memory = self.log.memory(id, usize::MAX);
+                let Some(known) = &session.state else { continue };
+                let state = self.log.state(id, usize::MAX);
                 assert_eq!(
-                    (memory.state_update(), session.next),
+                    (state.state_update(), session.next),
                     (known.state_update(), self.log.sessions[id].len() as u64)
                 );
-                assert_eq!(memory.is_busy(), known.is_busy(), "{id} at hub {number}");
+                assert_eq!(state.is_busy(), known.is_busy(), "{id} at hub {number}");
             }
         }
     }
@@ -482,7 +488,7 @@ enum Action {
     Repeat(usize, ConnectionId, usize),
     Attach(usize, ConnectionId),
     Follow(usize),
-    Later(usize, usize),
+    BoxFuture(usize, usize),
     Agent(usize),
     Deliver(usize),
     Lose(usize),
@@ -498,7 +504,7 @@ fn action() -> impl Strategy<Value = Action> {
         3 => (hub.clone(), client.clone(), which.clone()).prop_map(|(a, b, c)| Action::Repeat(a, b, c)),
         2 => (hub.clone(), client).prop_map(|(a, b)| Action::Attach(a, b)),
         16 => hub.clone().prop_map(Action::Follow),
-        12 => (hub.clone(), which.clone()).prop_map(|(a, b)| Action::Later(a, b)),
+        12 => (hub.clone(), which.clone()).prop_map(|(a, b)| Action::BoxFuture(a, b)),
         8 => hub.clone().prop_map(Action::Agent),
         12 => which.clone().prop_map(Action::Deliver),
         3 => which.prop_map(Action::Lose),
@@ -531,7 +537,7 @@ proptest! {
                     world.request(hub, client, "session/resume", params);
                 }
                 Action::Follow(hub) => world.follow(hub),
-                Action::Later(hub, which) => world.do_later(hub, which),
+                Action::BoxFuture(hub, which) => world.do_later(hub, which),
                 Action::Agent(hub) => world.agent_goes_on(hub),
                 Action::Deliver(which) => world.deliver(which, false),
                 Action::Lose(which) => world.deliver(which, true),
@@ -548,7 +554,7 @@ proptest! {
             let id = world.prompt(hub, 1, &operation);
             world.settle();
             let answer = world.hubs[hub].answers[&(1, id)][0].to_string();
-            let was_cut_off = answer.contains("interrupted") || answer.contains("was ended");
+            let was_cut_off = answer.contains("interrupted") || answer.contains("the hub ended");
             prop_assert!(was_cut_off || !answer.contains("error"), "{}: {}", operation, answer);
             prop_assert!(was_cut_off || world.prompts.contains(&operation), "{} did not run", operation);
         }
@@ -595,12 +601,12 @@ fn a_session_that_its_hub_has_lost_without_anybody_at_it_is_gone_on_with() {
         }
         if let Some(line) = world.hubs[0].said.pop_front() {
             let agent = world.hubs[0].agent.unwrap();
-            world.hubs[0].core.host_line(agent, &line.to_string());
+            world.hubs[0].core.agent_line(agent, &line.to_string());
             world.perform(0);
         }
     }
     let is_busy = |world: &World, hub: usize| {
-        world.hubs[hub].core.sessions[&session].memory.as_ref().is_some_and(Memory::is_busy)
+        world.hubs[hub].core.sessions[&session].state.as_ref().is_some_and(SessionState::is_busy)
     };
     assert!(is_busy(&world, 1), "it is at work");
     // Its hub starts anew under its name, has no agent, and lets go of what it had.

@@ -1,5 +1,5 @@
-//! What a client of version 1 was told last. It is made of the log by a bridge that remembers what it has said, so it cannot
-//! be made once more from any place of the log: who has lost some of it gets these lines again.
+//! Replay buffer: the last lines that were sent to a version 1 client. The translator has state, so its output cannot
+//! be reproduced from an arbitrary cursor. A client that resumes gets these lines again.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -10,36 +10,36 @@ use switchboard_transport::SharedText;
 
 use crate::core::lines;
 
-/// How many bytes are kept.
+/// Maximum size of the buffer in bytes.
 const BYTES: usize = 256 * 1024;
 
-/// A line in a session.
+/// A line of a session.
 #[derive(Debug, Clone)]
-pub(crate) struct ToldLine {
+pub(crate) struct BufferedLine {
     pub(crate) text: SharedText,
     pub(crate) stream: Arc<str>,
-    /// Its place in the log.
+    /// The cursor after this line.
     pub(crate) cursor: Option<Arc<str>>,
 }
 
-/// The lines of all sessions in their order.
+/// The buffered lines of all sessions, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
-    lines: VecDeque<ToldLine>,
+pub(crate) struct ReplayBuffer {
+    lines: VecDeque<BufferedLine>,
     bytes: usize,
 }
 
-impl Told {
-    /// Takes note of a line that is sent.
-    pub(crate) fn note(&mut self, text: &SharedText, stream: Option<&Arc<str>>, cursor: Option<&Arc<str>>) {
+impl ReplayBuffer {
+    /// Adds a line that is sent.
+    pub(crate) fn push(&mut self, text: &SharedText, stream: Option<&Arc<str>>, cursor: Option<&Arc<str>>) {
         if cursor.is_none()
-            && let Some(withdrawn) = withdrawn(text)
+            && let Some(cancelled_request) = cancelled_request(text)
         {
-            self.answered(&withdrawn);
+            self.answered(&cancelled_request);
         }
         let Some(stream) = stream else { return };
         self.bytes += text.len();
-        self.lines.push_back(ToldLine {
+        self.lines.push_back(BufferedLine {
             text: text.clone(),
             stream: Arc::clone(stream),
             cursor: cursor.cloned(),
@@ -50,9 +50,9 @@ impl Told {
         }
     }
 
-    /// A question is open no more.
+    /// Removes a question that has been answered.
     pub(crate) fn answered(&mut self, id: &RequestId<'_>) {
-        let is_it = |line: &ToldLine| {
+        let is_it = |line: &BufferedLine| {
             line.cursor.is_none()
                 && matches!(Message::decode(&line.text, WireFormat::Any), Ok(Message::Request(question)) if question.id == *id)
         };
@@ -63,15 +63,15 @@ impl Told {
         }
     }
 
-    /// The lines that were sent in a session after a cursor; `None` where they are not known any more, or where the agent
-    /// has taken back what some of them say: version 1 has no line that says less. Of a tool call, what a later line
-    /// replaces is left out.
-    pub(crate) fn after(&self, session: &str, cursor: &str) -> Option<Vec<ToldLine>> {
+    /// Returns the lines of a session after a cursor. `None` if they are not in the buffer any more, or if the agent
+    /// has replaced some of their content since: version 1 cannot remove content. Fields of a tool call that a later
+    /// line replaces are omitted.
+    pub(crate) fn after(&self, session: &str, cursor: &str) -> Option<Vec<BufferedLine>> {
         let lines = self.lines.iter().filter(|line| *line.stream == *session);
         let mut rest = lines.skip_while(|line| line.cursor.as_deref() != Some(cursor));
         rest.next()?;
-        let mut rest: Vec<ToldLine> = rest.cloned().collect();
-        // From the last line to the first: what a later one sets an earlier one need not.
+        let mut rest: Vec<BufferedLine> = rest.cloned().collect();
+        // From the last line to the first, because later values replace earlier ones.
         let mut set: HashSet<(String, &str)> = HashSet::new();
         for line in rest.iter_mut().rev() {
             let Some((params, update)) = update_of(&line.text) else { continue };
@@ -98,10 +98,10 @@ impl Told {
     }
 }
 
-/// What a later update of a tool call replaces.
+/// Fields of a tool call that a later update replaces.
 const REPLACED: [&str; 4] = ["content", "rawInput", "rawOutput", "title"];
 
-/// The update of a line, and the parameters around it.
+/// Returns the update of a line, and the parameters around it.
 fn update_of(text: &str) -> Option<(Raw<'static>, Raw<'static>)> {
     match Message::decode(text, WireFormat::Any) {
         Ok(Message::Notification(call)) if call.method == "session/update" => {
@@ -113,13 +113,13 @@ fn update_of(text: &str) -> Option<(Raw<'static>, Raw<'static>)> {
     }
 }
 
-/// Whether an id is one that the bridge gives a message which takes the place of another.
+/// Returns whether the bridge assigned this id to a message that replaces another one.
 fn is_replacement(id: &str) -> bool {
     id.rsplit_once("~r").is_some_and(|(_, count)| count.parse::<u32>().is_ok())
 }
 
-/// The question that a line takes back.
-fn withdrawn(text: &str) -> Option<RequestId<'static>> {
+/// Returns the request that a line cancels.
+fn cancelled_request(text: &str) -> Option<RequestId<'static>> {
     match Message::decode(text, WireFormat::Any) {
         Ok(Message::Notification(call)) if call.method == "$/cancel_request" => {
             let id = call.params?.get("requestId")?.to_value();
@@ -137,33 +137,33 @@ mod tests {
 
     use switchboard_acp::rpc::RequestId;
 
-    use super::{BYTES, Told};
+    use super::{BYTES, ReplayBuffer};
 
-    fn note(told: &mut Told, text: &str, stream: &str, cursor: Option<&str>) {
-        told.note(&text.to_owned().into(), Some(&Arc::from(stream)), cursor.map(Arc::from).as_ref());
+    fn push(buffer: &mut ReplayBuffer, text: &str, stream: &str, cursor: Option<&str>) {
+        buffer.push(&text.to_owned().into(), Some(&Arc::from(stream)), cursor.map(Arc::from).as_ref());
     }
 
-    fn after(told: &Told, cursor: &str) -> Option<Vec<String>> {
-        let lines = told.after("s", cursor)?;
+    fn after(buffer: &ReplayBuffer, cursor: &str) -> Option<Vec<String>> {
+        let lines = buffer.after("s", cursor)?;
         Some(lines.iter().map(|line| line.text.to_string()).collect())
     }
 
     #[test]
     fn what_follows_a_place_is_told_again_but_no_question_that_is_closed() {
-        let mut told = Told::default();
+        let mut buffer = ReplayBuffer::default();
         let question = |id: i64| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"q"}}"#);
-        note(&mut told, "1", "s", Some("s.1"));
-        note(&mut told, "x", "t", Some("t.1"));
+        push(&mut buffer, "1", "s", Some("s.1"));
+        push(&mut buffer, "x", "t", Some("t.1"));
         for id in 1..4 {
-            note(&mut told, &question(id), "s", None);
+            push(&mut buffer, &question(id), "s", None);
         }
-        note(&mut told, "2", "s", Some("s.2"));
-        told.answered(&RequestId::Number(1));
+        push(&mut buffer, "2", "s", Some("s.2"));
+        buffer.answered(&RequestId::Number(1));
         let withdrawal = r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":3}}"#;
-        told.note(&withdrawal.to_owned().into(), None, None);
-        assert_eq!(after(&told, "s.1"), Some(vec![question(2), "2".to_owned()]));
-        assert_eq!(after(&told, "s.2"), Some(vec![]));
-        assert_eq!((after(&told, "t.1"), after(&told, "s.3")), (None, None));
+        buffer.push(&withdrawal.to_owned().into(), None, None);
+        assert_eq!(after(&buffer, "s.1"), Some(vec![question(2), "2".to_owned()]));
+        assert_eq!(after(&buffer, "s.2"), Some(vec![]));
+        assert_eq!((after(&buffer, "t.1"), after(&buffer, "s.3")), (None, None));
     }
 
     #[test]
@@ -175,31 +175,36 @@ mod tests {
         };
         let call =
             |more: &str| update(&format!(r#"{{"sessionUpdate":"tool_call_update","toolCallId":"t"{more}}}"#));
-        let mut told = Told::default();
-        note(&mut told, "1", "s", Some("s.1"));
-        note(&mut told, &call(r#","status":"pending","rawOutput":"SECRET","content":[1]"#), "s", Some("s.2"));
-        note(&mut told, &call(r#","content":[2]"#), "s", Some("s.3"));
-        note(&mut told, &call(r#","rawOutput":null"#), "s", Some("s.4"));
+        let mut buffer = ReplayBuffer::default();
+        push(&mut buffer, "1", "s", Some("s.1"));
+        push(
+            &mut buffer,
+            &call(r#","status":"pending","rawOutput":"SECRET","content":[1]"#),
+            "s",
+            Some("s.2"),
+        );
+        push(&mut buffer, &call(r#","content":[2]"#), "s", Some("s.3"));
+        push(&mut buffer, &call(r#","rawOutput":null"#), "s", Some("s.4"));
         let expected =
             [call(r#","status":"pending""#), call(r#","content":[2]"#), call(r#","rawOutput":null"#)];
-        assert_eq!(after(&told, "s.1"), Some(expected.to_vec()));
+        assert_eq!(after(&buffer, "s.1"), Some(expected.to_vec()));
         let said =
             |id: &str| update(&format!(r#"{{"sessionUpdate":"agent_message_chunk","messageId":"{id}"}}"#));
-        note(&mut told, &said("m"), "s", Some("s.5"));
-        note(&mut told, &said("m~r1"), "s", Some("s.6"));
-        assert_eq!((after(&told, "s.1"), after(&told, "s.5")), (None, None));
-        assert_eq!(after(&told, "s.6"), Some(vec![]));
+        push(&mut buffer, &said("m"), "s", Some("s.5"));
+        push(&mut buffer, &said("m~r1"), "s", Some("s.6"));
+        assert_eq!((after(&buffer, "s.1"), after(&buffer, "s.5")), (None, None));
+        assert_eq!(after(&buffer, "s.6"), Some(vec![]));
     }
 
     #[test]
     fn it_does_not_grow() {
-        let mut told = Told::default();
+        let mut buffer = ReplayBuffer::default();
         for number in 0..2000 {
-            note(&mut told, &"x".repeat(1000), "s", Some(&format!("s.{number}")));
+            push(&mut buffer, &"x".repeat(1000), "s", Some(&format!("s.{number}")));
         }
-        assert!(told.bytes <= BYTES && after(&told, "s.0").is_none());
-        assert_eq!(after(&told, "s.1998").unwrap().len(), 1);
-        note(&mut told, &"x".repeat(BYTES + 1), "s", None);
-        assert_eq!((told.bytes, told.lines.len()), (0, 0));
+        assert!(buffer.bytes <= BYTES && after(&buffer, "s.0").is_none());
+        assert_eq!(after(&buffer, "s.1998").unwrap().len(), 1);
+        push(&mut buffer, &"x".repeat(BYTES + 1), "s", None);
+        assert_eq!((buffer.bytes, buffer.lines.len()), (0, 0));
     }
 }

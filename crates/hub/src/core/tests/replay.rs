@@ -3,8 +3,8 @@
 use super::*;
 
 /// A session in which the agent says something and takes it back, twice over.
-fn redacted(flow: usize) -> (World, ConnectionId, String) {
-    let mut world = world(flow);
+fn redacted(send_window: usize) -> (World, ConnectionId, String) {
+    let mut world = world(send_window);
     let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
     world.settle();
@@ -48,8 +48,8 @@ fn resume(world: &mut World, client: ConnectionId, session: &str, more: Value) -
 
 #[test]
 fn text_that_was_replaced_or_cleared_is_never_sent_again() {
-    for flow in [1, 100_000] {
-        let (mut world, first, session) = redacted(flow);
+    for send_window in [1, 100_000] {
+        let (mut world, first, session) = redacted(send_window);
         // Who was there has seen it.
         assert!(
             world.clients[&first].got[&session].iter().any(|got| got.update.to_string().contains("SECRET"))
@@ -65,12 +65,12 @@ fn text_that_was_replaced_or_cleared_is_never_sent_again() {
             }
             world.check();
             // By any cursor that there was.
-            for place in 0..length - 1 {
+            for offset in 0..length - 1 {
                 let client = world.connect_translated(Role::View, is_translated);
-                world.begin_at(client, &session, place as u64 + 1);
-                let cursor = json!({"_meta": {"acp/cursor": format!("{session}.{place}")}});
+                world.begin_at(client, &session, offset as u64 + 1);
+                let cursor = json!({"_meta": {"acp/cursor": format!("{session}.{offset}")}});
                 let got = resume(&mut world, client, &session, cursor);
-                assert!(!got.join("\n").contains("SECRET"), "after {place}: {got:#?}");
+                assert!(!got.join("\n").contains("SECRET"), "after {offset}: {got:#?}");
                 world.check();
             }
         }
@@ -125,8 +125,8 @@ fn a_client_that_was_cut_off_in_the_history_goes_on_where_it_was() {
         assert!(cursors.len() >= 4, "{cursors:?}");
         // What it has not got is redacted while it is away.
         let agent = world.agent.sessions[0].clone();
-        let gone = json!({"sessionUpdate": "agent_message", "messageId": "three", "content": null});
-        world.update(&agent, gone);
+        let acked = json!({"sessionUpdate": "agent_message", "messageId": "three", "content": null});
+        world.update(&agent, acked);
         for (count, cursor) in cursors.iter().enumerate() {
             let next = world.connect_translated(Role::View, is_translated);
             world.begin_at(next, &session, 0);
@@ -243,9 +243,9 @@ fn entries_of_an_agent_that_counts_anew_stay_apart() {
             .update(&agent, json!({"sessionUpdate": "tool_call_update", "toolCallId": "c1", "title": words}));
     };
     say(&mut world, "before");
-    let host = world.agent.host.take().unwrap();
+    let process = world.agent.process.take().unwrap();
     world.agent.refuses = true;
-    world.core.host_ended(host, "died", &[]);
+    world.core.agent_exited(process, "died", &[]);
     world.perform();
     let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "go"}]});
     world.request(client, "session/prompt", prompt);

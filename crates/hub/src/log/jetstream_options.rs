@@ -1,16 +1,17 @@
-//! How NATS servers are named, and what can be wrong with them.
+//! Options and errors of logs on NATS servers.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where NATS servers are, and how to get in.
+/// Addresses and credentials of NATS servers.
 #[derive(Clone, Default)]
 pub struct JetStreamOptions {
-    /// `nats://HOST:PORT` or `tls://HOST:PORT`, several with commas between them.
+    /// `nats://HOST:PORT` or `tls://HOST:PORT`, several separated by commas.
     pub servers: String,
     /// The text of a NATS credentials file, `USER:PASSWORD`, or a token.
     pub credentials: Option<String>,
-    /// A file with the certificates of who signed the servers', where the system does not know them.
+    /// A file with the certificates of the authority that signed the servers' certificates, if the system does not
+    /// trust it.
     pub root_certificates: Option<PathBuf>,
     #[doc(hidden)]
     pub more: switchboard_acp::More,
@@ -18,18 +19,18 @@ pub struct JetStreamOptions {
 
 impl fmt::Debug for JetStreamOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Nobody prints a secret by mistake.
+        // Omits the credentials.
         formatter.debug_struct("JetStreamOptions").field("servers", &self.servers).finish_non_exhaustive()
     }
 }
 
-/// Why the servers cannot keep the logs, and what to do about it.
+/// Error of a log on NATS servers, with a hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogError {
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// What to do.
+    /// The remedy.
     pub hint: String,
 }
 

@@ -1,5 +1,5 @@
-//! The copy of the stream in a hub's store: made once, continued with each start, and made anew where somebody wants that.
-//! A file beside the store says of which stream it is a copy, and how far.
+//! Copy of the stream in a hub's store: created once, updated at each start, and rebuilt on request. A file beside the
+//! store contains the identity of the stream and the position of the copy.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -13,23 +13,23 @@ use switchboard_store::{About, Moment, Record, Store};
 use super::message::Assembler;
 use super::server::{Server, locked, session_of};
 use super::{LocalLog, description};
-use crate::core::{Known, SessionId};
-use crate::log::servers::LogError;
+use crate::core::{SessionId, SessionInfo};
+use crate::log::jetstream_options::LogError;
 use crate::log::{blocking, save};
 
-/// After how many messages what was copied is made safe.
+/// Number of messages after which the copy is made durable.
 const STEP: u64 = 1024;
 
-/// How far a store is a copy of a stream.
+/// Position of the copy in a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
-    /// When the stream was made: another one may have its name.
+pub(super) struct MirrorPosition {
+    /// Creation time of the stream, because another one may have the same name.
     stream: String,
-    /// The number of the last message that is in the store.
+    /// Sequence of the last message in the store.
     pub(super) sequence: u64,
 }
 
-impl Place {
+impl MirrorPosition {
     fn file(store: &Store) -> PathBuf {
         let mut name = store.path().as_os_str().to_owned();
         name.push("-stream");
@@ -37,48 +37,51 @@ impl Place {
     }
 
     pub(super) fn read(store: &Store) -> Option<Self> {
-        let text = std::fs::read(Place::file(store)).ok()?;
+        let text = std::fs::read(MirrorPosition::file(store)).ok()?;
         let value: Value = serde_json::from_slice(&text).ok()?;
-        Some(Place {
+        Some(MirrorPosition {
             stream: value.get("stream")?.as_str()?.to_owned(),
             sequence: value.get("sequence")?.as_u64()?,
         })
     }
 
     pub(super) fn write(&self, store: &Store) -> Result<(), LogError> {
-        let Place { stream, sequence } = self;
-        let file = Place::file(store);
+        let MirrorPosition { stream, sequence } = self;
+        let file = MirrorPosition::file(store);
         let text = json!({"stream": stream, "sequence": sequence}).to_string();
-        // A part of it would be taken for none.
+        // Written to a temporary file first: a partial file would be taken for a missing one.
         let mut new = file.clone().into_os_string();
         new.push(".new");
         let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &file));
         written.map_err(|error| {
             LogError::new(
                 format!("cannot write {}: {error}", file.display()),
-                "see that there is room on the disk",
+                "check the free space on the disk",
             )
         })
     }
 }
 
-/// Of which stream this is.
+/// Returns the identity of the stream.
 fn identity(server: &Server) -> String {
     server.stream.cached_info().created.to_string()
 }
 
-// These take what `map_err` hands over.
+// By value, as `map_err` passes them.
 #[allow(clippy::needless_pass_by_value)]
 fn unreadable(reason: String) -> LogError {
-    LogError::new(format!("the stream cannot be read: {reason}"), "see what the NATS server says about it")
+    LogError::new(format!("cannot read the stream: {reason}"), "check the log of the NATS server")
 }
 
 #[allow(clippy::needless_pass_by_value)]
 fn of_store(reason: impl ToString) -> LogError {
-    LogError::new(reason.to_string(), "`switchboard hub rebuild` makes the store's copy of the sessions anew")
+    LogError::new(
+        reason.to_string(),
+        "run `switchboard hub rebuild` to create the store's copy of the sessions again",
+    )
 }
 
-/// Brings a store up to what the stream has.
+/// Updates a store from the stream.
 pub(super) async fn catch_up(
     server: &Server,
     store: &Store,
@@ -87,28 +90,28 @@ pub(super) async fn catch_up(
     let stream = identity(server);
     let hosted: HashSet<String> =
         store.all_hosted().map_err(of_store)?.into_iter().map(|hosted| hosted.id).collect();
-    let place = match Place::read(store) {
-        Some(place) if place.stream == stream => place,
+    let position = match MirrorPosition::read(store) {
+        Some(position) if position.stream == stream => position,
         Some(_) => {
             return Err(LogError::new(
-                format!("{} is a copy of another stream", store.path().display()),
-                "name another store with --store FILE, or make the copy anew with `switchboard hub rebuild`",
+                format!("the store {} is a copy of another stream", store.path().display()),
+                "use another store with --store FILE, or run `switchboard hub rebuild`",
             ));
         }
-        // Sessions that are nowhere else must not be taken for a copy, which may be thrown away.
+        // A store with sessions that exist nowhere else must not be treated as a copy, which may be discarded.
         None if !hosted.is_empty() => {
             return Err(LogError::new(
                 format!(
-                    "{} has sessions of a hub of its own, and is no copy of the stream",
+                    "the store {} has sessions of its own and is not a copy of the stream",
                     store.path().display()
                 ),
-                "name another store with --store FILE",
+                "use another store with --store FILE",
             ));
         }
-        None => Place { stream, sequence: 0 },
+        None => MirrorPosition { stream, sequence: 0 },
     };
-    place.write(store)?;
-    let mut there: HashMap<SessionId, Known> = HashMap::new();
+    position.write(store)?;
+    let mut there: HashMap<SessionId, SessionInfo> = HashMap::new();
     server
         .descriptions(|id, text| {
             if let Some(known) = description(id, text) {
@@ -123,13 +126,13 @@ pub(super) async fn catch_up(
     }
     let mut local = LocalLog::new(store.clone());
     let mut copies: HashMap<SessionId, Assembler> = HashMap::new();
-    let (mut last, mut done) = (place.sequence, 0);
-    let end = server.last_of_all().await.map_err(unreadable)?;
-    let read = server.read(None, (place.sequence + 1, end), |message, pending| {
+    let (mut last, mut done) = (position.sequence, 0);
+    let end = server.last_sequence().await.map_err(unreadable)?;
+    let read = server.read(None, (position.sequence + 1, end), |message, pending| {
         done += 1;
         last = message.info().map_err(|error| error.to_string())?.stream_sequence;
         let session = session_of(&message.subject).and_then(|id| there.get_key_value(id));
-        // One that was deleted meanwhile is gone.
+        // It was deleted meanwhile.
         if let Some((session, _)) = session {
             let assembler = copies.entry(Arc::clone(session)).or_default();
             local.take(session, &records(assembler, &message))?;
@@ -142,26 +145,26 @@ pub(super) async fn catch_up(
     });
     read.await.map_err(unreadable)?;
     local.complete().map_err(of_store)?;
-    Place { sequence: last, ..place }.write(store)
+    MirrorPosition { sequence: last, ..position }.write(store)
 }
 
-/// Sees to it that the store has the sessions that there are, and no others.
+/// Makes the sessions of the store those of the stream.
 fn mirror_sessions(
     store: &Store,
     hosted: &HashSet<String>,
-    there: &HashMap<SessionId, Known>,
+    there: &HashMap<SessionId, SessionInfo>,
 ) -> Result<(), String> {
     for id in hosted.iter().filter(|id| !there.contains_key(id.as_str())) {
         store.delete(id).map_err(|error| error.to_string())?;
     }
     for (id, known) in there.iter().filter(|(id, _)| !hosted.contains(&***id)) {
-        mirror(store, id, known)?;
+        add_session(store, id, known)?;
     }
     Ok(())
 }
 
-/// Gives the store a session that it does not have.
-pub(super) fn mirror(store: &Store, id: &SessionId, known: &Known) -> Result<(), String> {
+/// Adds a session to the store.
+pub(super) fn add_session(store: &Store, id: &SessionId, known: &SessionInfo) -> Result<(), String> {
     let about = About {
         agent: Some(known.agent.clone()),
         client: Some(known.owner.clone()),
@@ -173,15 +176,15 @@ pub(super) fn mirror(store: &Store, id: &SessionId, known: &Known) -> Result<(),
     save(store, known, "").map_err(|error| error.to_string())
 }
 
-/// Takes everything of the stream out of a store.
-pub(super) async fn forget(server: &Server, store: &Store) -> Result<(), LogError> {
-    if Place::read(store).is_none() && !store.all_hosted().map_err(of_store)?.is_empty() {
+/// Removes all sessions of the stream from a store.
+pub(super) async fn clear(server: &Server, store: &Store) -> Result<(), LogError> {
+    if MirrorPosition::read(store).is_none() && !store.all_hosted().map_err(of_store)?.is_empty() {
         return Err(LogError::new(
-            format!("{} has sessions of a hub of its own, which would be lost", store.path().display()),
-            "name the store of the hub with --store FILE",
+            format!("the store {} has sessions of its own, which would be lost", store.path().display()),
+            "pass the store of the hub with --store FILE",
         ));
     }
-    Place { stream: identity(server), sequence: 0 }.write(store)?;
+    MirrorPosition { stream: identity(server), sequence: 0 }.write(store)?;
     let store = store.clone();
     let forgotten = blocking(move || {
         for hosted in store.all_hosted().map_err(|error| error.to_string())? {
@@ -189,10 +192,10 @@ pub(super) async fn forget(server: &Server, store: &Store) -> Result<(), LogErro
         }
         Ok(())
     });
-    forgotten.await.map_err(|reason| LogError::new(reason, "end the hub that uses the store first"))
+    forgotten.await.map_err(|reason| LogError::new(reason, "stop the hub that uses the store first"))
 }
 
-/// Copies what the store does not have of a session, up to a number in the stream. Gives its last record.
+/// Copies the missing records of a session, up to a stream sequence. Returns the last record.
 pub(super) async fn copy(
     server: &Server,
     local: &Arc<Mutex<LocalLog>>,
@@ -216,17 +219,17 @@ pub(super) async fn copy(
     }
 }
 
-/// What was copied of a session.
+/// Result of copying a session.
 #[derive(Debug, Default)]
 pub(super) struct Copied {
     /// The last record that was read.
     pub(super) last: Option<Record>,
-    /// The number of the first record that is not there.
+    /// Number of the first record that does not exist.
     pub(super) end: u64,
 }
 
-/// The records that are complete with a message. What no hub has written is none, and the session is refused when somebody
-/// wants to write it.
+/// Returns the records that a message completes. A message that was not written by a hub has none, and writing the
+/// session is refused later.
 fn records(assembler: &mut Assembler, message: &Message) -> Vec<Record> {
     let no_headers = HeaderMap::new();
     let headers = message.headers.as_ref().unwrap_or(&no_headers);

@@ -1,0 +1,736 @@
+//! Lifecycle of agent processes: started on demand, ended when unused, with the requests that are pending at each.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use switchboard_acp::extensions::{HubRecord, PromptRecord};
+use switchboard_acp::rpc::{Message, RequestId, codes};
+use switchboard_acp::{Correlator, OpenRequest, Raw, Side, Wire, WireFormat};
+use switchboard_store::Channel;
+use switchboard_transport::{Oddities, SharedText};
+
+use super::lines::{self, Outcome, Rewrite};
+use super::services::Services;
+use super::session::{Prompt, Session};
+use super::{AgentId, ConnectionId, Core, Output, SessionId, SessionState};
+
+/// Maximum number of buffered lines for sessions that are being opened.
+const EARLY_LINES: usize = 1024;
+/// Maximum size of these lines in bytes.
+const EARLY_BYTES: usize = 1024 * 1024;
+/// Maximum number of recorded handshake lines.
+const HANDSHAKE_LINES: usize = 256;
+/// Maximum size of one handshake line in bytes.
+const HANDSHAKE_LINE_BYTES: usize = 64 * 1024;
+/// Beginning of the error message for an agent that does not complete the handshake.
+pub const NO_HANDSHAKE: &str = "the agent did not answer the handshake";
+/// Number of lines of standard error that the error for a failed handshake includes.
+const LAST_LINES: usize = 10;
+/// Maximum number of methods whose last notification outside any session is kept, and maximum size of each in bytes.
+const MAX_BROADCASTS: usize = 16;
+const BROADCAST_BYTES: usize = 64 * 1024;
+/// Maximum number of pending requests to one agent.
+const MAX_PENDING: usize = 10_000;
+
+/// Description of an agent by itself: the result of `initialize`.
+#[derive(Debug)]
+pub(crate) struct Description {
+    pub(crate) result: String,
+    /// The protocol version that the agent speaks.
+    pub(crate) version: u16,
+}
+
+/// State of one agent process.
+#[derive(Debug)]
+pub(super) struct AgentProcess {
+    pub(super) agent: usize,
+    /// The client capabilities that the agent was offered.
+    pub(super) services: Services,
+    /// The protocol version that the agent speaks.
+    pub(super) version: u16,
+    pub(super) is_ready: bool,
+    pub(super) is_ending: bool,
+    pub(super) last_id: i64,
+    pub(super) pending: Correlator<PendingAgentRequest>,
+    /// Sessions and those of sub-agents, by the agent's ids.
+    pub(super) sessions: HashMap<String, SessionId>,
+    /// Lines of sessions that are being opened, by the agent's ids.
+    pub(super) early: VecDeque<(String, Arc<str>)>,
+    pub(super) early_bytes: usize,
+    /// The last unknown session about which the operator was told that the agent sends updates for it.
+    unknown_session: String,
+    /// Messages of clients that wait until the handshake is complete.
+    pub(super) waiting: Vec<(ConnectionId, Arc<str>)>,
+    /// Lines of the handshake, which are written at the beginning of each log.
+    pub(super) handshake_lines: Vec<(Channel, Arc<str>)>,
+    /// Invalid lines on standard output: those reported to the operator, and those recorded in the logs.
+    pub(super) invalid_reported: Oddities,
+    pub(super) invalid_recorded: Oddities,
+    /// Whether a session has left this process because it did not stop after a cancellation. It gets no new sessions.
+    pub(super) is_unresponsive: bool,
+    /// The agent's ids of sessions that have left this process, about which it may still send lines.
+    pub(super) left_sessions: HashSet<String>,
+    /// The reason for ending the process, if it is not lack of use.
+    pub(super) end_reason: Option<String>,
+    pub(super) since: u64,
+    pub(super) idle_since: Option<u64>,
+    /// The last notification of each method outside any session, such as the login state. Clients that connect later
+    /// get it, as they would from an agent of their own.
+    announced: Vec<(String, SharedText)>,
+}
+
+/// A request to an agent that has no response yet, by its purpose.
+#[derive(Debug)]
+pub(super) enum PendingAgentRequest {
+    Handshake,
+    /// Opens a session for a client, with this log.
+    New {
+        session: SessionId,
+        client: (ConnectionId, RequestId<'static>),
+    },
+    /// Adopts a session that only the agent has, with this log.
+    Adopt {
+        session: SessionId,
+        client: (ConnectionId, RequestId<'static>),
+    },
+    /// Lists the sessions that the agent itself has.
+    AgentSessions {
+        client: (ConnectionId, RequestId<'static>),
+    },
+    /// Resumes a dormant session.
+    Resume {
+        session: SessionId,
+    },
+    /// Creates a new session in place of one that the agent has lost.
+    Recreate {
+        session: SessionId,
+        /// Number of earlier attempts.
+        tries: usize,
+    },
+    Prompt {
+        session: SessionId,
+        client: (ConnectionId, RequestId<'static>),
+        operation: Option<String>,
+        /// As the client sent it, in case it must be delivered again.
+        params: Raw<'static>,
+        /// Number of redeliveries.
+        redeliveries: usize,
+    },
+    /// Any other request of a client.
+    Forwarded {
+        session: Option<SessionId>,
+        client: (ConnectionId, RequestId<'static>),
+    },
+    /// Copies a session.
+    Fork {
+        params: Raw<'static>,
+        of: SessionId,
+        client: (ConnectionId, RequestId<'static>),
+    },
+    Close,
+    /// A prompt of a turn that the hub has ended itself.
+    Abandoned {
+        session: SessionId,
+    },
+}
+
+impl PendingAgentRequest {
+    /// Returns the session that a request belongs to.
+    pub(super) fn session(&self) -> Option<&SessionId> {
+        match self {
+            PendingAgentRequest::New { session, .. }
+            | PendingAgentRequest::Adopt { session, .. }
+            | PendingAgentRequest::Resume { session }
+            | PendingAgentRequest::Recreate { session, .. }
+            | PendingAgentRequest::Prompt { session, .. }
+            | PendingAgentRequest::Abandoned { session }
+            | PendingAgentRequest::Fork { of: session, .. } => Some(session),
+            PendingAgentRequest::Forwarded { session, .. } => session.as_ref(),
+            PendingAgentRequest::Handshake
+            | PendingAgentRequest::AgentSessions { .. }
+            | PendingAgentRequest::Close => None,
+        }
+    }
+}
+
+impl Core {
+    // ----- lifecycle
+
+    /// Returns the running or starting process of an agent.
+    pub(super) fn process_of(&self, agent: usize) -> Option<AgentId> {
+        self.processes
+            .iter()
+            .find_map(|(id, process)| (process.agent == agent && process.takes_sessions()).then_some(*id))
+    }
+
+    /// Returns the process of an agent, if it is ready. Otherwise starts it and dispatches the message again when it
+    /// is.
+    pub(super) fn ready_agent(
+        &mut self,
+        agent: usize,
+        connection: ConnectionId,
+        message: &Arc<str>,
+    ) -> Option<AgentId> {
+        self.when_ready(self.process_of(agent), agent, connection, message)
+    }
+
+    /// Returns the process for a client that opens a session, which was offered the capabilities of this client.
+    pub(super) fn ready_agent_for(
+        &mut self,
+        agent: usize,
+        connection: ConnectionId,
+        message: &Arc<str>,
+    ) -> Option<AgentId> {
+        let process = self.process_with(agent, self.services_at(connection));
+        self.when_ready(process, agent, connection, message)
+    }
+
+    /// Returns a process if it is ready. Starts one if there is none. The message waits until the process is ready.
+    fn when_ready(
+        &mut self,
+        process: Option<AgentId>,
+        agent: usize,
+        connection: ConnectionId,
+        message: &Arc<str>,
+    ) -> Option<AgentId> {
+        let process = process.unwrap_or_else(|| self.start_agent(agent, self.services_at(connection)));
+        let known = self.processes.get_mut(&process)?;
+        if known.is_ready {
+            return Some(process);
+        }
+        known.waiting.push((connection, Arc::clone(message)));
+        None
+    }
+
+    pub(super) fn start_agent(&mut self, agent: usize, services: Services) -> AgentId {
+        self.last_process += 1;
+        let id = self.last_process;
+        let mut process = AgentProcess {
+            agent,
+            services,
+            version: 2,
+            is_ready: false,
+            is_ending: false,
+            last_id: 0,
+            pending: Correlator::new(MAX_PENDING),
+            sessions: HashMap::new(),
+            early: VecDeque::new(),
+            early_bytes: 0,
+            unknown_session: String::new(),
+            waiting: Vec::new(),
+            handshake_lines: Vec::new(),
+            invalid_reported: Oddities::shown(),
+            invalid_recorded: Oddities::recorded(),
+            is_unresponsive: false,
+            left_sessions: HashSet::new(),
+            end_reason: None,
+            since: self.now,
+            idle_since: None,
+            announced: Vec::new(),
+        };
+        let number = process.register(PendingAgentRequest::Handshake);
+        let params = json!({
+            "protocolVersion": 2,
+            "info": {"name": "switchboard", "version": self.options.version},
+            "capabilities": services.capabilities(),
+        });
+        let line = lines::call(number.as_ref(), "initialize", Some(&Raw::from(params)), Rewrite::default());
+        process.handshake_lines.push((Channel::ToAgent, line.as_str().into()));
+        self.processes.insert(id, process);
+        self.output.push_back(Output::StartAgent { process: id, agent, services });
+        self.output.push_back(Output::ToAgent { process: id, line, session: None });
+        id
+    }
+
+    /// Handles the exit of a process, or its failure to start. Its sessions become dormant.
+    pub(crate) fn agent_exited(&mut self, id: AgentId, reason: &str, last_lines: &[String]) {
+        if !self.processes.contains_key(&id) {
+            return;
+        }
+        let unsent = self.take_unsent(id);
+        self.undelivered(id, &unsent);
+        let Some(mut process) = self.processes.remove(&id) else { return };
+        self.summary_version += 1;
+        let end_reason = process.end_reason.take();
+        let reason = end_reason.as_deref().unwrap_or(reason);
+        let data = (!last_lines.is_empty()).then(|| json!({"stderr": last_lines}));
+        let error = || Outcome::error(codes::INTERNAL_ERROR, reason, data.clone());
+        let agent = self.options.agents.get(process.agent).cloned().unwrap_or_default();
+        if let Some(total) = process.invalid_reported.total() {
+            self.report(format!("agent {agent}: {total}"));
+        }
+        if !self.ending {
+            self.report(format!("agent {agent}: {reason}"));
+        }
+        for OpenRequest { about: purpose, .. } in process.pending.drain_of(Side::Client) {
+            match purpose {
+                PendingAgentRequest::Handshake
+                | PendingAgentRequest::Close
+                | PendingAgentRequest::Abandoned { .. } => {}
+                PendingAgentRequest::Resume { session } | PendingAgentRequest::Recreate { session, .. } => {
+                    self.resume_failed(&session, &error());
+                }
+                PendingAgentRequest::New { session, client }
+                | PendingAgentRequest::Adopt { session, client } => {
+                    self.reply(client.0, &client.1, error(), None);
+                    self.discard_session(&session);
+                }
+                PendingAgentRequest::Prompt { session, client, operation, .. } => {
+                    self.prompt_failed(&session, operation.as_deref(), &error());
+                    self.reply(client.0, &client.1, error(), None);
+                }
+                PendingAgentRequest::Forwarded { client, .. }
+                | PendingAgentRequest::Fork { client, .. }
+                | PendingAgentRequest::AgentSessions { client } => {
+                    self.reply(client.0, &client.1, error(), None)
+                }
+            }
+        }
+        self.cancel_direct(id, None);
+        let lost: Vec<SessionId> = self
+            .sessions
+            .values()
+            .filter(|session| session.process == Some(id))
+            .map(|session| Arc::clone(session.id()))
+            .collect();
+        for session in lost {
+            // In a cluster, agents are killed when the log cannot be reached. An idle session has nothing to record
+            // about that, and a failing write would disconnect its subscribers.
+            let state = self.sessions.get(&session).and_then(|session| session.state.as_ref());
+            let is_at_work = state.is_some_and(|state| state.is_busy() || !state.questions.is_empty());
+            if is_at_work || self.options.name.is_none() {
+                let _ = self.append(&session, Channel::Process, reason);
+            }
+            self.interrupt(&session, reason, data.as_ref());
+            let is_resuming = self.sessions.get(&session).is_some_and(|session| session.is_resuming);
+            if let Some(session) = self.sessions.get_mut(&session) {
+                session.process = None;
+                session.is_resuming = false;
+                session.cancelled_at = None;
+                session.is_unresponsive = false;
+                // A process that the hub has ended for lack of use was not lost.
+                session.lost = (!process.is_ending).then(|| exit_reason(reason, last_lines));
+            }
+            // An agent that exits before the handshake is complete would do so again.
+            if is_resuming && !process.is_ready {
+                self.resume_failed(&session, &error());
+                continue;
+            }
+            self.output.push_back(Output::CloseLog { session: Arc::clone(&session) });
+            let waiting = self.sessions.get_mut(&session).map(|session| std::mem::take(&mut session.waiting));
+            for (connection, message) in waiting.unwrap_or_default() {
+                self.dispatch(connection, &message);
+            }
+            // Queued prompts resume the session, unless the hub is shutting down.
+            self.run_next_prompt(&session);
+        }
+        let mut parked = Vec::new();
+        for session in self.sessions.values_mut().filter(|session| session.parked == Some(id)) {
+            session.parked = None;
+            if !session.prompts.is_empty() || !session.waiting.is_empty() {
+                parked.push((Arc::clone(session.id()), std::mem::take(&mut session.waiting)));
+            }
+        }
+        for (session, waiting) in parked {
+            for (connection, message) in waiting {
+                self.dispatch(connection, &message);
+            }
+            self.run_next_prompt(&session);
+        }
+        for (connection, message) in process.waiting {
+            self.refuse_waiting(connection, &message, &error());
+        }
+        let tickets: Vec<u64> = self
+            .creating
+            .iter()
+            .filter(|(_, creating)| creating.process == id)
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        for ticket in tickets {
+            // The log is removed as soon as it has been created.
+            if let Some(creating) = self.creating.get_mut(&ticket) {
+                let (connection, request) = creating.client.clone();
+                creating.client.0 = 0;
+                self.reply(connection, &request, error(), None);
+            }
+        }
+    }
+
+    /// Records that the work in a session was interrupted, so that every client learns of it.
+    pub(super) fn interrupt(&mut self, id: &SessionId, reason: &str, data: Option<&serde_json::Value>) {
+        self.abandon_questions(id, reason);
+        let Some(session) = self.sessions.get(id) else { return };
+        let Some(state) = &session.state else { return };
+        let unanswered = state.unanswered_operations();
+        if state.is_busy() {
+            let mut error = json!({"code": codes::INTERNAL_ERROR, "message": reason});
+            if let (Some(data), Some(error)) = (data, error.as_object_mut()) {
+                error.insert("data".to_owned(), data.clone());
+            }
+            // Before the session becomes idle, so that clients do not show an idle session with a running tool call.
+            for (session, update) in state.unfinished_updates(&error) {
+                let _ = self.append(id, Channel::ToClient, lines::update(&session, &update.to_string()));
+            }
+            let Some(session) = self.sessions.get(id) else { return };
+            let update = json!({
+                "sessionUpdate": "state_update", "state": "idle", "stopReason": "error", "error": error,
+            });
+            let agent_session = session.agent_session().unwrap_or(id).to_owned();
+            let _ = self.append(id, Channel::ToClient, lines::update(&agent_session, &update.to_string()));
+        }
+        for operation in unanswered {
+            let error = Outcome::error(codes::INTERNAL_ERROR, reason, data.cloned());
+            self.prompt_failed(id, Some(&operation), &error);
+        }
+    }
+
+    /// Records the failure of a prompt without a response of the agent. A duplicate of the prompt gets the same
+    /// response.
+    fn prompt_failed(&mut self, id: &SessionId, operation: Option<&str>, error: &Outcome) {
+        if let (Some(operation), Outcome::Error(text)) = (operation, error) {
+            let record = PromptRecord::new().operation(operation);
+            let error = Raw::parse(text.as_str()).ok();
+            self.append_hub_record(id, &HubRecord::PromptFailed(PromptRecord { error, ..record }));
+        }
+    }
+
+    /// Refuses a message that waited for an agent that did not start.
+    pub(super) fn refuse_waiting(&mut self, connection: ConnectionId, message: &str, error: &Outcome) {
+        let Ok(Message::Request(request)) = Message::decode(message, WireFormat::Any) else { return };
+        let id = request.id.into_owned();
+        self.decline(connection, &id, error.clone());
+    }
+
+    /// Ends unused processes and those that do not complete the handshake. Runs all other timeouts.
+    pub(crate) fn tick(&mut self) {
+        self.check_cluster();
+        self.abandon_overdue_turns();
+        self.suspend_idle_sessions();
+        let ids: Vec<AgentId> = self.processes.keys().copied().collect();
+        for id in ids {
+            let needs = |session: &Session| {
+                session.process == Some(id)
+                    && (!session.subscribers.is_empty()
+                        || session.state.as_ref().is_some_and(SessionState::is_busy)
+                        || session.is_resuming)
+            };
+            let is_needed = self.sessions.values().any(needs)
+                || self.creating.values().any(|creating| creating.process == id);
+            let is_at_work = !self.at_work_in(id).is_empty();
+            let (now, idle, handshake) = (self.now, self.options.idle, self.options.handshake);
+            let Some(process) = self.processes.get_mut(&id) else { continue };
+            if process.is_ending {
+                continue;
+            }
+            if !process.is_ready {
+                if now.saturating_sub(process.since) >= handshake {
+                    let last_lines = process.last_lines();
+                    let within = Duration::from_millis(handshake);
+                    let reason = format!("{NO_HANDSHAKE} within {within:?}");
+                    self.output.push_back(Output::EndAgent { process: id });
+                    self.agent_exited(id, &reason, &last_lines);
+                }
+                continue;
+            }
+            // Sessions have left it for another process. It is kept only while others work in it.
+            if process.is_unresponsive && !is_at_work {
+                self.end_agent(id, "was ended because it did not stop after a cancellation");
+                continue;
+            }
+            if is_needed || process.has_pending() {
+                process.idle_since = None;
+            } else if now.saturating_sub(*process.idle_since.get_or_insert(now)) >= idle {
+                process.is_ending = true;
+                self.output.push_back(Output::EndAgent { process: id });
+            }
+        }
+    }
+
+    /// Shuts down: starts no new work and ends all processes.
+    pub(crate) fn end(&mut self, reason: &str) {
+        self.ending = true;
+        let ids: Vec<SessionId> = self.sessions.keys().cloned().collect();
+        for id in ids {
+            let queued: Vec<Prompt> = self
+                .sessions
+                .get_mut(&id)
+                .map(|session| session.prompts.drain(..).collect())
+                .unwrap_or_default();
+            for prompt in queued {
+                self.refuse(prompt.connection, &prompt.id, codes::INTERNAL_ERROR, reason, None);
+            }
+        }
+        let processes: Vec<AgentId> = self.processes.keys().copied().collect();
+        for process in processes {
+            self.output.push_back(Output::EndAgent { process });
+            self.agent_exited(process, reason, &[]);
+        }
+        let connections: Vec<ConnectionId> = self.connections.keys().copied().collect();
+        for connection in connections {
+            self.output.push_back(Output::Close { connection, code: 1001, reason: reason.to_owned() });
+        }
+    }
+
+    // ----- requests to the agent
+
+    /// Sends a request of a client to an agent.
+    pub(super) fn send_request(
+        &mut self,
+        process: AgentId,
+        session: Option<&SessionId>,
+        method: &str,
+        params: Option<&Raw<'_>>,
+        name: Option<&str>,
+        purpose: PendingAgentRequest,
+    ) -> Result<(), super::requests::Refusal> {
+        let client = match &purpose {
+            PendingAgentRequest::Forwarded { client, .. }
+            | PendingAgentRequest::Fork { client, .. }
+            | PendingAgentRequest::AgentSessions { client } => Some(client.clone()),
+            _ => None,
+        };
+        let rewrite = Rewrite { session: name, drops_hub_meta: true, ..Rewrite::default() };
+        let Some((number, line)) = self.build_request(process, method, params, rewrite, purpose) else {
+            let message = "the agent has too many pending requests; try again later".to_owned();
+            return Err((codes::INTERNAL_ERROR, message, None));
+        };
+        if let (Some((connection, id)), RequestId::Number(number)) = (client, number)
+            && let Some(asked) = self
+                .connections
+                .get_mut(&connection)
+                .and_then(|known| known.pending.get_mut(Side::Client, &id))
+        {
+            asked.at_agent = Some((process, number));
+        }
+        if let Some(session) = session {
+            let _ = self.append(session, Channel::ToAgent, line.as_str());
+        }
+        self.output.push_back(Output::ToAgent { process, line, session: session.cloned() });
+        Ok(())
+    }
+
+    /// Sends a request of the hub itself to an agent.
+    pub(super) fn send_hub_request(
+        &mut self,
+        process: AgentId,
+        session: &SessionId,
+        method: &str,
+        params: &serde_json::Value,
+        purpose: PendingAgentRequest,
+    ) {
+        let params = Raw::from(params.clone());
+        if let Some((_, line)) =
+            self.build_request(process, method, Some(&params), Rewrite::default(), purpose)
+        {
+            let _ = self.append(session, Channel::ToAgent, line.as_str());
+            self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(session)) });
+        }
+    }
+
+    /// Detaches a session from a process.
+    pub(super) fn release_process(&mut self, process: AgentId, session: &SessionId) {
+        if let Some(process) = self.processes.get_mut(&process) {
+            process.sessions.retain(|_, known| known != session);
+        }
+        // The next process starts with other tool calls.
+        let state = self.sessions.get_mut(session).and_then(|session| session.state.as_mut());
+        state.into_iter().for_each(SessionState::clear_calls);
+    }
+
+    /// Redirects the response to a running prompt to another client, which has sent a duplicate of it.
+    pub(super) fn reassign_prompt(
+        &mut self,
+        session: &SessionId,
+        operation: &str,
+        to: (ConnectionId, RequestId<'static>),
+    ) {
+        let is_it = |purpose: &PendingAgentRequest| match purpose {
+            PendingAgentRequest::Prompt { session: at, operation: Some(name), .. } => {
+                at == session && name == operation
+            }
+            _ => false,
+        };
+        let found: Option<&mut PendingAgentRequest> = self.processes.values_mut().find_map(|process| {
+            let id =
+                process.pending.iter().find(|(.., purpose)| is_it(purpose)).map(|(_, id, _)| id.clone())?;
+            process.pending.get_mut(Side::Client, &id)
+        });
+        if let Some(PendingAgentRequest::Prompt { client, .. }) = found {
+            let before = std::mem::replace(client, to);
+            return self.supersede(&before);
+        }
+        // The log says that an agent has received the prompt, but no process has it any more: a response would never
+        // arrive.
+        let message =
+            "the agent exited while it had this prompt, and the result is unknown; check the session";
+        let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
+        self.prompt_failed(session, Some(operation), &error);
+        self.reply(to.0, &to.1, error, None);
+    }
+
+    /// Handles the end of a turn.
+    pub(super) fn turn_ended(&mut self, id: &SessionId) {
+        let state = self.sessions.get(id).and_then(|session| session.state.as_ref());
+        let reason = state.and_then(|state| state.stop_reason());
+        let notice = json!({"sessionUpdate": "turn_complete", "stopReason": reason});
+        self.notice(id, &notice, None);
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.cancelled_at = None;
+        }
+        self.run_next_prompt(id);
+    }
+
+    pub(super) fn build_request(
+        &mut self,
+        process: AgentId,
+        method: &str,
+        params: Option<&Raw<'_>>,
+        rewrite: Rewrite<'_>,
+        purpose: PendingAgentRequest,
+    ) -> Option<(RequestId<'static>, String)> {
+        let id = self.processes.get_mut(&process)?.register(purpose)?;
+        let line = lines::call(Some(&id), method, params, rewrite);
+        Some((id, line))
+    }
+}
+
+/// Returns the reason for an exit, with the last lines of standard error.
+fn exit_reason(reason: &str, last_lines: &[String]) -> String {
+    std::iter::once(reason).chain(last_lines.iter().map(String::as_str)).collect::<Vec<_>>().join("\n")
+}
+
+impl AgentProcess {
+    /// Returns whether the operator was not told yet that the agent sends updates about this unknown session.
+    pub(super) fn is_new_unknown_session(&mut self, session: &str) -> bool {
+        let is_new = self.unknown_session != session;
+        if is_new {
+            session.clone_into(&mut self.unknown_session);
+        }
+        is_new
+    }
+
+    /// Remembers the last notification of a method, for clients that connect later.
+    pub(super) fn remember_broadcast(&mut self, method: &str, line: &SharedText) {
+        if line.len() > BROADCAST_BYTES {
+            return;
+        }
+        if let Some((_, last)) = self.announced.iter_mut().find(|(known, _)| known == method) {
+            *last = line.clone();
+        } else if self.announced.len() < MAX_BROADCASTS {
+            self.announced.push((method.to_owned(), line.clone()));
+        }
+    }
+
+    /// Returns the notifications that a client which connects now has missed.
+    pub(super) fn broadcasts(&self) -> Vec<SharedText> {
+        self.announced.iter().map(|(_, line)| line.clone()).collect()
+    }
+
+    /// Allocates the id of a new request, unless too many are pending.
+    fn register(&mut self, purpose: PendingAgentRequest) -> Option<RequestId<'static>> {
+        let id = RequestId::Number(self.last_id + 1);
+        self.pending.open(Side::Client, &id, purpose).ok()?;
+        self.last_id += 1;
+        Some(id)
+    }
+
+    /// Takes the pending request that a response belongs to.
+    pub(super) fn answered(&mut self, id: &RequestId<'_>) -> Option<PendingAgentRequest> {
+        self.pending.answered(Side::Agent, id)
+    }
+
+    /// Returns the client that sent a pending request, with its own id of the request.
+    pub(super) fn client_of(&self, id: &RequestId<'_>) -> Option<&(ConnectionId, RequestId<'static>)> {
+        match self.pending.get(Side::Client, id)? {
+            PendingAgentRequest::New { client, .. }
+            | PendingAgentRequest::Adopt { client, .. }
+            | PendingAgentRequest::AgentSessions { client }
+            | PendingAgentRequest::Forwarded { client, .. }
+            | PendingAgentRequest::Fork { client, .. } => Some(client),
+            // Questions about a prompt are asked in its session.
+            PendingAgentRequest::Prompt { .. }
+            | PendingAgentRequest::Handshake
+            | PendingAgentRequest::Resume { .. }
+            | PendingAgentRequest::Recreate { .. }
+            | PendingAgentRequest::Abandoned { .. }
+            | PendingAgentRequest::Close => None,
+        }
+    }
+
+    /// Returns the session of a pending prompt.
+    pub(super) fn session_of_prompt(&self, id: &RequestId<'_>) -> Option<&SessionId> {
+        match self.pending.get(Side::Client, id)? {
+            PendingAgentRequest::Prompt { session, .. } => Some(session),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a client waits for a response of the agent.
+    fn has_pending(&self) -> bool {
+        self.pending.iter().any(|(.., purpose)| !matches!(purpose, PendingAgentRequest::Abandoned { .. }))
+    }
+
+    /// Returns the pending prompts of a session.
+    pub(super) fn prompts_of(&self, id: &SessionId) -> Vec<RequestId<'static>> {
+        let is_it = |purpose: &PendingAgentRequest| matches!(purpose, PendingAgentRequest::Prompt { session, .. } if session == id);
+        self.pending.iter().filter(|(.., purpose)| is_it(purpose)).map(|(_, id, _)| id.clone()).collect()
+    }
+
+    /// Drops the abandoned prompts of a session.
+    pub(super) fn drop_abandoned(&mut self, id: &SessionId) {
+        drop(self.pending.drain_if(
+            |_, _, purpose| matches!(purpose, PendingAgentRequest::Abandoned { session } if session == id),
+        ));
+    }
+
+    /// Returns the session with this id at the agent.
+    pub(super) fn session(&self, id: &str) -> Option<&SessionId> {
+        self.sessions.get(id)
+    }
+
+    /// Maps an id of the agent to a session.
+    pub(super) fn bind(&mut self, id: &str, session: &SessionId) {
+        self.sessions.insert(id.to_owned(), Arc::clone(session));
+    }
+
+    /// Buffers a line of a session that may still be opening. Returns whether there was space.
+    pub(super) fn buffer_early(&mut self, session: &str, line: &str) -> bool {
+        if self.early.len() >= EARLY_LINES || self.early_bytes + line.len() > EARLY_BYTES {
+            return false;
+        }
+        self.early_bytes += line.len();
+        self.early.push_back((session.to_owned(), line.into()));
+        true
+    }
+
+    /// Completes the handshake. Returns the messages that waited for it.
+    pub(super) fn complete_handshake(&mut self, answer: &str) -> Vec<(ConnectionId, Arc<str>)> {
+        self.is_ready = true;
+        self.handshake_lines.push((Channel::ToClient, answer.into()));
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Returns the last lines of standard error before the handshake was complete.
+    fn last_lines(&self) -> Vec<String> {
+        let errors = self.handshake_lines.iter().filter(|(channel, _)| *channel == Channel::StandardError);
+        let lines: Vec<String> = errors.map(|(_, text)| text.to_string()).collect();
+        lines[lines.len().saturating_sub(LAST_LINES)..].to_vec()
+    }
+
+    /// Returns whether sessions can be opened in this process.
+    pub(super) fn takes_sessions(&self) -> bool {
+        !self.is_ending && !self.is_unresponsive
+    }
+
+    /// Records a line of the handshake.
+    pub(super) fn record_handshake_line(&mut self, channel: Channel, text: &str) {
+        if !self.is_ready
+            && self.handshake_lines.len() < HANDSHAKE_LINES
+            && text.len() <= HANDSHAKE_LINE_BYTES
+        {
+            self.handshake_lines.push((channel, text.into()));
+        }
+    }
+}

@@ -1,0 +1,531 @@
+//! Lifecycle of sessions: creating, forking and adopting them, resuming them in an agent, and running their prompts.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::json;
+use switchboard_acp::extensions::{ADOPTED_SESSION, AgentSessionRecord, HubRecord, PromptRecord};
+use switchboard_acp::rpc::{Message, RequestId, codes};
+use switchboard_acp::{Raw, Side, Wire, WireFormat};
+use switchboard_store::{Channel, Role};
+
+use super::agent_process::PendingAgentRequest;
+use super::connection::Start;
+use super::lines::{self, Outcome, Rewrite};
+use super::notices::received;
+use super::session::{Prompt, Session};
+use super::{
+    AgentId, ConnectionId, Core, FolderRefusal, Output, SessionId, SessionInfo, SessionState, Starter,
+};
+
+/// A session whose log is being created.
+pub(super) struct PendingCreation {
+    pub(super) process: AgentId,
+    folder: String,
+    pub(super) client: (ConnectionId, RequestId<'static>),
+    starter: Option<Starter>,
+    opening: CreationKind,
+}
+
+/// Origin of a session that is being created.
+enum CreationKind {
+    New {
+        params: Raw<'static>,
+    },
+    /// A copy that the agent has already made.
+    Forked(Fork),
+    /// A session that only the agent has.
+    Adopted {
+        agent_session: String,
+        params: Raw<'static>,
+    },
+}
+
+/// A copy of a session that the agent has made.
+pub(super) struct Fork {
+    pub(super) request: String,
+    pub(super) answer: String,
+    /// The title of the original.
+    pub(super) title: Option<String>,
+}
+
+impl Core {
+    /// Creates a session for a client. Its log is created first.
+    pub(super) fn open_session(
+        &mut self,
+        process: AgentId,
+        folder: String,
+        params: &Raw<'_>,
+        client: (ConnectionId, RequestId<'static>),
+    ) {
+        let opening = CreationKind::New { params: params.to_shared() };
+        self.create(process, folder, client, opening);
+    }
+
+    /// Creates a log for a copy that the agent has made.
+    pub(super) fn create_forked(
+        &mut self,
+        process: AgentId,
+        folder: String,
+        client: (ConnectionId, RequestId<'static>),
+        fork: Fork,
+    ) {
+        self.create(process, folder, client, CreationKind::Forked(fork));
+    }
+
+    /// Creates a log for a session that only the agent has.
+    pub(super) fn adopt_session(
+        &mut self,
+        process: AgentId,
+        folder: String,
+        agent_session: String,
+        params: &Raw<'_>,
+        client: (ConnectionId, RequestId<'static>),
+    ) {
+        let opening = CreationKind::Adopted { agent_session, params: params.to_shared() };
+        self.create(process, folder, client, opening);
+    }
+
+    fn create(
+        &mut self,
+        process: AgentId,
+        folder: String,
+        client: (ConnectionId, RequestId<'static>),
+        opening: CreationKind,
+    ) {
+        let Some(agent) = self.processes.get(&process).map(|process| process.agent) else { return };
+        let client_known = self.connections.get(&client.0);
+        let is_forwarded = client_known.is_some_and(|client| client.forwarded_key.is_some());
+        let identity = client_known.map(|client| client.identity.clone());
+        let owner = identity.as_ref().map(|identity| identity.name.to_string()).unwrap_or_default();
+        // Administrators need no share. A forwarded request is shared by the hub of the client.
+        let starter = identity
+            .filter(|identity| identity.role < Role::Admin && !is_forwarded)
+            .map(|identity| (identity.name, identity.made));
+        self.last_ticket += 1;
+        let ticket = self.last_ticket;
+        let creating =
+            PendingCreation { process, folder: folder.clone(), client, starter: starter.clone(), opening };
+        self.creating.insert(ticket, creating);
+        let agent = self.options.agents.get(agent).cloned().unwrap_or_default();
+        self.output.push_back(Output::Create { ticket, agent, owner, folder, starter });
+    }
+
+    /// Continues after the log of a session was created, or could not be.
+    pub(crate) fn created(&mut self, ticket: u64, known: Result<SessionInfo, String>) {
+        let Some(PendingCreation { process, folder, client, starter, opening }) =
+            self.creating.remove(&ticket)
+        else {
+            return;
+        };
+        let known = match known {
+            Ok(known) => known,
+            Err(reason) => {
+                self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, reason, None);
+                return;
+            }
+        };
+        let id = Arc::clone(&known.id);
+        let mut session = Session::dormant(known);
+        session.process = Some(process);
+        session.state = Some(SessionState::default());
+        // The store already has this share. Reading it again gives the same.
+        session.shared.extend(starter);
+        self.sessions.insert(Arc::clone(&id), session);
+        if !self.processes.contains_key(&process) {
+            // The agent process has exited. The client has already been told.
+            self.discard_session(&id);
+            return;
+        }
+        self.record_handshake(process, &id);
+        match opening {
+            CreationKind::New { params } => {
+                let purpose = PendingAgentRequest::New { session: Arc::clone(&id), client: client.clone() };
+                let params = in_folder(&params, &folder);
+                let rewrite = Rewrite { drops_hub_meta: true, ..Rewrite::default() };
+                let Some((_, line)) =
+                    self.build_request(process, "session/new", Some(&params), rewrite, purpose)
+                else {
+                    self.refuse_busy(&client);
+                    self.discard_session(&id);
+                    return;
+                };
+                let _ = self.append(&id, Channel::ToAgent, line.as_str());
+                self.output.push_back(Output::ToAgent { process, line, session: Some(id) });
+            }
+            CreationKind::Forked(Fork { request, answer, title }) => {
+                let _ = self.append(&id, Channel::ToAgent, request);
+                self.opened(process, &id, &client, &answer);
+                // The log of a copy begins without a prompt, but the session is not empty. It has the title of the
+                // original until it gets its own.
+                let copy = self.sessions.get(&id).filter(|copy| copy.title().is_none());
+                let own = copy.and_then(|copy| copy.agent_session().map(str::to_owned));
+                if let (Some(own), Some(title)) = (own, title) {
+                    let update = json!({"sessionUpdate": "session_info_update", "title": title}).to_string();
+                    let _ = self.append(&id, Channel::ToClient, lines::update(&own, &update));
+                }
+            }
+            CreationKind::Adopted { agent_session, params } => {
+                // Another client has adopted it first.
+                let known =
+                    self.processes.get(&process).and_then(|process| process.sessions.get(&agent_session));
+                if let Some(known) = known.map(Arc::clone) {
+                    let message = format!("the hub already has this session, as {known}");
+                    let data = json!({"sessionId": &*known});
+                    self.refuse(client.0, &client.1, codes::INVALID_PARAMS, message, Some(data));
+                    self.discard_session(&id);
+                    return;
+                }
+                self.append_hub_record(
+                    &id,
+                    &HubRecord::AgentSession(AgentSessionRecord::new(&*agent_session)),
+                );
+                let purpose = PendingAgentRequest::Adopt { session: Arc::clone(&id), client: client.clone() };
+                let params = in_folder(&params, &folder);
+                let rewrite = Rewrite { drops_hub_meta: true, ..Rewrite::default() };
+                let asked = self.build_request(process, "session/resume", Some(&params), rewrite, purpose);
+                let Some((_, line)) = asked else {
+                    self.refuse_busy(&client);
+                    self.discard_session(&id);
+                    return;
+                };
+                let _ = self.append(&id, Channel::ToAgent, line.as_str());
+                // The history arrives before the response and becomes the beginning of the log.
+                self.bind_agent_session(process, &id, &agent_session);
+                self.output.push_back(Output::ToAgent { process, line, session: Some(id) });
+            }
+        }
+    }
+
+    /// Handles the response of the agent to adopting a session.
+    pub(super) fn session_adopted(
+        &mut self,
+        id: &SessionId,
+        client: &(ConnectionId, RequestId<'static>),
+        outcome: Outcome,
+        line: &str,
+    ) {
+        let Outcome::Result(result) = outcome else {
+            self.reply(client.0, &client.1, outcome, None);
+            self.discard_session(id);
+            return;
+        };
+        let _ = self.append(id, Channel::ToClient, line);
+        self.output.push_back(Output::Changed { session: Arc::clone(id) });
+        let result = Raw::parse(result.as_str()).ok().filter(Raw::is_object);
+        let result = result.unwrap_or_else(|| Raw::from(json!({})));
+        let told = Outcome::Result(ADOPTED_SESSION.set(&result, &**id).to_string());
+        self.attach(client.0, id, Start::Beginning, Some((client.1.clone(), told)));
+    }
+
+    /// Returns the agent's list of sessions with the hub's ids for those that the hub has.
+    pub(super) fn with_hub_ids(&self, process: AgentId, outcome: Outcome) -> Outcome {
+        let Outcome::Result(text) = &outcome else { return outcome };
+        let Ok(result) = Raw::parse(text.as_str()) else { return outcome };
+        let Some(sessions) = result.get("sessions") else { return outcome };
+        let agent = self.processes.get(&process).and_then(|process| self.options.agents.get(process.agent));
+        let known: HashMap<&str, &SessionId> = self
+            .sessions
+            .values()
+            .filter(|session| Some(&session.info.agent) == agent)
+            .filter_map(|session| Some((session.agent_session_known()?, session.id())))
+            .collect();
+        let named = |entry: Raw<'_>| {
+            let id = lines::text_of(Some(&entry), "sessionId").and_then(|id| known.get(&*id).copied());
+            match id {
+                Some(id) => lines::merged(Some(&entry), &[("sessionId", &lines::quoted(id))]),
+                None => entry.as_str().to_owned(),
+            }
+        };
+        let sessions: Vec<String> = sessions.items().map(named).collect();
+        Outcome::Result(lines::merged(Some(&result), &[("sessions", &format!("[{}]", sessions.join(",")))]))
+    }
+
+    /// Records the handshake of the agent at the beginning of a log.
+    fn record_handshake(&mut self, process: AgentId, id: &SessionId) {
+        let said =
+            self.processes.get(&process).map(|process| process.handshake_lines.clone()).unwrap_or_default();
+        for (channel, text) in said {
+            let _ = self.append(id, channel, text);
+        }
+    }
+
+    fn refuse_busy(&mut self, client: &(ConnectionId, RequestId<'static>)) {
+        let message = "the agent has too many pending requests; try again later";
+        self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
+    }
+
+    /// Removes a session whose creation failed.
+    pub(super) fn discard_session(&mut self, id: &SessionId) {
+        self.drop_session(id);
+        self.output.push_back(Output::Remove { session: Arc::clone(id) });
+    }
+
+    /// Removes dormant sessions whose logs no longer exist, because another process has deleted them.
+    pub(crate) fn keep_sessions(&mut self, has_log: impl Fn(&str) -> bool) {
+        let is_gone = |session: &&Session| {
+            session.process.is_none() && !session.is_resuming && session.next > 0 && !has_log(session.id())
+        };
+        let acked: Vec<SessionId> =
+            self.sessions.values().filter(is_gone).map(|session| Arc::clone(session.id())).collect();
+        for id in acked {
+            self.drop_session(&id);
+        }
+    }
+
+    fn drop_session(&mut self, id: &SessionId) {
+        self.summary_version += 1;
+        if let Some(session) = self.sessions.remove(id) {
+            for connection in session.subscribers {
+                self.detach(connection, id);
+            }
+            let waiting = session.waiting.iter().filter_map(|(connection, line)| {
+                match Message::decode(line, WireFormat::Any) {
+                    Ok(Message::Request(request)) => Some((*connection, request.id.into_owned())),
+                    _ => None,
+                }
+            });
+            let prompts = session.prompts.iter().map(|prompt| (prompt.connection, prompt.id.clone()));
+            for (connection, request) in waiting.chain(prompts).collect::<Vec<_>>() {
+                let (message, data) = (format!("session {id} was deleted"), json!({"sessionId": &**id}));
+                self.refuse(connection, &request, codes::RESOURCE_NOT_FOUND, message, Some(data));
+            }
+        }
+        for process in self.processes.values_mut() {
+            process.sessions.retain(|_, session| session != id);
+        }
+    }
+
+    /// Handles the response of the agent to `session/new`.
+    pub(super) fn opened(
+        &mut self,
+        process: AgentId,
+        id: &SessionId,
+        client: &(ConnectionId, RequestId<'static>),
+        answer: &str,
+    ) {
+        let result = match Message::decode(answer, WireFormat::Any) {
+            Ok(Message::Response(response)) => response.outcome.ok().map(Raw::into_owned),
+            _ => None,
+        };
+        let agent_session = result.as_ref().and_then(|result| lines::text_of(Some(result), "sessionId"));
+        let (Some(result), Some(agent_session)) = (&result, agent_session) else {
+            let message = "the agent's response to session/new has no sessionId";
+            self.refuse(client.0, &client.1, codes::INTERNAL_ERROR, message, None);
+            self.discard_session(id);
+            return;
+        };
+        let agent_session = agent_session.into_owned();
+        self.append_hub_record(id, &HubRecord::AgentSession(AgentSessionRecord::new(&*agent_session)));
+        let _ = self.append(id, Channel::ToClient, answer);
+        self.output.push_back(Output::Changed { session: Arc::clone(id) });
+        let told = with_session(result, id);
+        // The client that opened the session gets every record from the first one.
+        self.attach_first(client.0, id);
+        self.reply(client.0, &client.1, Outcome::Result(told), None);
+        self.bind_agent_session(process, id, &agent_session);
+    }
+
+    /// Binds a session to its id at the agent. The lines that the agent has already sent about it are appended to its
+    /// log.
+    pub(super) fn bind_agent_session(&mut self, process: AgentId, id: &SessionId, agent_session: &str) {
+        let Some(known) = self.processes.get_mut(&process) else { return };
+        known.sessions.insert(agent_session.to_owned(), Arc::clone(id));
+        let early = std::mem::take(&mut known.early);
+        known.early_bytes = 0;
+        for (session, line) in early {
+            if session == agent_session {
+                self.agent_line(process, &line);
+            } else if let Some(known) = self.processes.get_mut(&process) {
+                known.early_bytes += line.len();
+                known.early.push_back((session, line));
+            }
+        }
+    }
+
+    /// Ensures that a session has an agent. Returns whether it has one; otherwise starting it has begun.
+    pub(super) fn ensure_agent(&mut self, id: &SessionId) -> bool {
+        let Some(session) = self.sessions.get_mut(id) else { return false };
+        if session.is_resuming {
+            return false;
+        }
+        if let Some(process) = session.process {
+            // A process that is ending gets no more work. Waiting messages go to the next one.
+            return self.processes.get(&process).is_some_and(|process| !process.is_ending);
+        }
+        if let Some(process) = session.parked.filter(|process| self.processes.contains_key(process)) {
+            if self.processes.get(&process).is_some_and(|process| process.is_ending) {
+                return false;
+            }
+            if self.unpark(id) {
+                return true;
+            }
+        }
+        let Some(session) = self.sessions.get_mut(id) else { return false };
+        let Some(agent) = self.options.agents.iter().position(|agent| *agent == session.info.agent) else {
+            let message =
+                format!("the agent {} is no longer configured; start the hub with it", session.info.agent);
+            let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
+            self.resume_failed(id, &error);
+            return false;
+        };
+        // The session may have been created by a hub with other folders.
+        if let Err(FolderRefusal { reason, roots }) = (self.options.folders)(&session.info.folder) {
+            let folder = session.info.folder.clone();
+            let message = format!("cannot resume the session in {folder}: {reason}");
+            let (message, data) = self.with_hubs(&folder, message, json!({"folder": folder, "roots": roots}));
+            self.resume_failed(id, &Outcome::error(codes::INVALID_PARAMS, message, Some(data)));
+            return false;
+        }
+        session.is_resuming = true;
+        self.summary_version += 1;
+        let services = self.services_of(id);
+        let process = self.process_with(agent, services).unwrap_or_else(|| self.start_agent(agent, services));
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.process = Some(process);
+            session.lost = None;
+        }
+        if self.processes.get(&process).is_some_and(|process| process.is_ready) {
+            self.resume_session(process, id);
+        }
+        false
+    }
+
+    /// Asks an agent to resume a dormant session.
+    pub(super) fn resume_session(&mut self, process: AgentId, id: &SessionId) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let Some(agent_session) = session.agent_session().map(str::to_owned) else {
+            let error = Outcome::error(
+                codes::INTERNAL_ERROR,
+                "the log does not contain the agent's id of the session",
+                None,
+            );
+            self.resume_failed(id, &error);
+            return;
+        };
+        let params =
+            Raw::from(json!({"sessionId": agent_session, "cwd": session.info.folder, "mcpServers": []}));
+        self.record_handshake(process, id);
+        // An agent that numbers its sessions from the start has given this id to another session.
+        let known = self.processes.get(&process).and_then(|process| process.sessions.get(&agent_session));
+        if known.is_some_and(|other| other != id) {
+            return self.recreate_session(process, id, 0);
+        }
+        let purpose = PendingAgentRequest::Resume { session: Arc::clone(id) };
+        let asked = self.build_request(process, "session/resume", Some(&params), Rewrite::default(), purpose);
+        let Some((_, line)) = asked else {
+            let error =
+                Outcome::error(codes::INTERNAL_ERROR, "the agent has too many pending requests", None);
+            self.resume_failed(id, &error);
+            return;
+        };
+        let _ = self.append(id, Channel::ToAgent, line.as_str());
+        if let Some(known) = self.processes.get_mut(&process) {
+            known.sessions.insert(agent_session, Arc::clone(id));
+        }
+        self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
+    }
+
+    /// Creates a new session in an agent that has lost the old one, so that the hub's session can continue.
+    pub(super) fn recreate_session(&mut self, process: AgentId, id: &SessionId, tries: usize) {
+        self.release_process(process, id);
+        let Some(session) = self.sessions.get(id) else { return };
+        let params = Raw::from(json!({"cwd": session.info.folder, "mcpServers": []}));
+        let purpose = PendingAgentRequest::Recreate { session: Arc::clone(id), tries };
+        let Some((_, line)) =
+            self.build_request(process, "session/new", Some(&params), Rewrite::default(), purpose)
+        else {
+            let error =
+                Outcome::error(codes::INTERNAL_ERROR, "the agent has too many pending requests", None);
+            return self.resume_failed(id, &error);
+        };
+        let _ = self.append(id, Channel::ToAgent, line.as_str());
+        self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
+    }
+
+    /// Refuses everything that waited for the agent of a session.
+    pub(super) fn resume_failed(&mut self, id: &SessionId, error: &Outcome) {
+        self.summary_version += 1;
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let process = session.process.take();
+        session.is_resuming = false;
+        session.is_unresponsive = false;
+        let waiting = std::mem::take(&mut session.waiting);
+        let prompts = std::mem::take(&mut session.prompts);
+        if let Some(process) = process.and_then(|process| self.processes.get_mut(&process)) {
+            process.sessions.retain(|_, session| session != id);
+        }
+        for (connection, message) in waiting {
+            self.refuse_waiting(connection, &message, error);
+        }
+        for prompt in prompts {
+            self.decline(prompt.connection, &prompt.id, error.clone());
+        }
+        self.output.push_back(Output::CloseLog { session: Arc::clone(id) });
+    }
+
+    /// Sends the next queued prompt to the agent, if the session is idle.
+    pub(super) fn run_next_prompt(&mut self, id: &SessionId) {
+        let Some(session) = self.sessions.get(id) else { return };
+        let is_busy = session.state.as_ref().is_some_and(SessionState::is_busy);
+        if session.prompts.is_empty() || is_busy || self.ending {
+            return;
+        }
+        if session.is_unresponsive {
+            return self.replace_agent(id);
+        }
+        if !self.ensure_agent(id) {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let (Some(process), Some(prompt)) = (session.process, session.prompts.pop_front()) else { return };
+        let agent_session = session.agent_session().unwrap_or_default().to_owned();
+        let Prompt { connection, id: request, params, operation, redeliveries } = prompt;
+        let client = (connection, request);
+        let by = self.author(connection);
+        let purpose = PendingAgentRequest::Prompt {
+            session: Arc::clone(id),
+            client: client.clone(),
+            operation: operation.clone(),
+            params: params.clone(),
+            redeliveries,
+        };
+        let rewrite = Rewrite { session: Some(&agent_session), drops_hub_meta: true, ..Rewrite::default() };
+        let Some((number, line)) =
+            self.build_request(process, "session/prompt", Some(&params), rewrite, purpose)
+        else {
+            self.refuse_busy(&client);
+            return;
+        };
+        let RequestId::Number(number) = number else { return };
+        let asked = self
+            .connections
+            .get_mut(&connection)
+            .and_then(|known| known.pending.get_mut(Side::Client, &client.1));
+        if let Some(asked) = asked {
+            asked.at_agent = Some((process, number));
+        }
+        let prompt = params.get("prompt");
+        self.notice(id, &received(prompt.as_ref(), &by, Some(connection)), Some(connection));
+        let record = PromptRecord::new().request(number).by(by);
+        self.append_hub_record(
+            id,
+            &HubRecord::Prompt(PromptRecord { operation: operation.map(Into::into), ..record }),
+        );
+        let _ = self.append(id, Channel::ToAgent, line.as_str());
+        self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
+    }
+}
+
+/// Returns a result with the hub's session id.
+fn with_session(result: &Raw<'_>, id: &str) -> String {
+    lines::merged(Some(result), &[("sessionId", &lines::quoted(id))])
+}
+
+/// Returns parameters with the canonical folder. A symbolic link might point elsewhere by the time the agent resolves
+/// it.
+fn in_folder(params: &Raw<'_>, folder: &str) -> Raw<'static> {
+    let text = lines::merged(Some(params), &[("cwd", &lines::quoted(folder))]);
+    // `params` was an object and still is one.
+    Raw::parse(text).unwrap_or_else(|_| params.to_shared())
+}

@@ -1,0 +1,346 @@
+//! Ownership of sessions in a cluster of hubs that share a log.
+//!
+//! At any time one hub owns a session: it runs the agent and writes the log. The other hubs show the records of the
+//! owner and forward the requests of their clients to it. The log decides the owner by a lease with a fencing token;
+//! this module only has the last known owner.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Value;
+use switchboard_acp::WireFormat;
+use switchboard_acp::rpc::{Message, codes};
+use switchboard_session::prompt_title_in;
+use switchboard_store::Channel;
+
+use super::agent_process::PendingAgentRequest;
+use super::connection::ReplyCache;
+use super::forwarding::{ForwardedRequest, ReceivedRequest};
+use super::lines::Outcome;
+use super::notices::ClientAction;
+use super::session::Session;
+use super::{AgentId, ConnectionId, Core, Output, SessionId, SessionState};
+
+/// Recorded in a session whose owner, with the agent, has disappeared.
+const OWNER_GONE: &str = "the turn was interrupted: the hub that ran the agent has disappeared";
+/// Interval in milliseconds at which ownership is checked and forwarded requests are sent again.
+const LOOK: u64 = 500;
+/// Time in milliseconds without records after which the ownership of a working session is checked.
+const SILENCE: u64 = 10_000;
+
+/// Time in milliseconds without the servers of the log after which forwarded requests fail.
+const FORWARD_TIMEOUT: u64 = 60_000;
+
+/// Description of a hub for the other hubs of its cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HubInfo {
+    /// Address for clients.
+    pub address: String,
+    /// Folders below which its sessions may work.
+    pub roots: Vec<String>,
+}
+
+/// Result of acquiring a session.
+#[derive(Debug)]
+pub(crate) enum Ownership {
+    /// This hub is the owner now. Contains the folded state of the log and its length.
+    Acquired(Box<SessionState>, u64),
+    /// The hub with this name is the owner.
+    HeldBy(Arc<str>),
+}
+
+/// State of the cluster.
+#[derive(Debug, Default)]
+pub(super) struct Cluster {
+    /// The other hubs that are alive.
+    pub(super) hubs: BTreeMap<Arc<str>, HubInfo>,
+    /// Forwarded requests without a reply, by ticket.
+    pub(super) forwarded: BTreeMap<u64, ForwardedRequest>,
+    /// Requests of other hubs without a reply, by idempotency key.
+    pub(super) received: HashMap<String, ReceivedRequest>,
+    /// Replies to other hubs, for duplicates of their requests.
+    pub(super) replies: ReplyCache,
+    pub(super) last_received: u64,
+    /// The last actions of clients of this hub in sessions of other hubs.
+    pub(super) recent_actions: VecDeque<(SessionId, ClientAction, ConnectionId)>,
+    looked: u64,
+    /// Time since which the log cannot be written.
+    problem_since: Option<u64>,
+}
+
+#[cfg(test)]
+impl Cluster {
+    /// Returns whether no request is waiting, in either direction.
+    pub(super) fn is_empty(&self) -> bool {
+        self.forwarded.is_empty() && self.received.is_empty()
+    }
+}
+
+impl Core {
+    /// Returns whether this hub owns a session.
+    pub(super) fn is_owner(&self, id: &SessionId) -> bool {
+        self.sessions.get(id).is_none_or(|session| session.is_owned)
+    }
+
+    /// Sets the other hubs that are alive.
+    pub(crate) fn set_hubs(&mut self, hubs: Vec<(Arc<str>, HubInfo)>) {
+        self.cluster.hubs = hubs.into_iter().collect();
+    }
+
+    /// Tries to make this hub the owner of a session.
+    pub(super) fn acquire(&mut self, id: &SessionId) {
+        let now = self.now;
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.acquire_started_at = now;
+        if !std::mem::replace(&mut session.is_acquiring, true) {
+            self.output.push_back(Output::Acquire { session: Arc::clone(id) });
+        }
+    }
+
+    /// Takes the result of acquiring a session.
+    pub(crate) fn ownership_known(&mut self, id: &SessionId, owned: Result<Ownership, String>) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.is_acquiring = false;
+        let waiting = std::mem::take(&mut session.waiting);
+        match owned {
+            Ok(Ownership::HeldBy(hub)) => {
+                self.cluster.hubs.entry(Arc::clone(&hub)).or_default();
+                session.hub = Some(hub);
+            }
+            Ok(Ownership::Acquired(state, length)) => {
+                session.is_owned = true;
+                session.hub = None;
+                self.replace_state(id, *state, length);
+                self.interrupt(id, OWNER_GONE, None);
+                self.deliver_all(id);
+                let forwarded =
+                    self.cluster.forwarded.iter().filter(|(_, forwarded)| forwarded.session == *id);
+                for ticket in forwarded.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
+                    self.retry_forwarded(ticket, false);
+                }
+            }
+            Err(reason) => {
+                for (connection, line) in waiting {
+                    let message = format!("cannot write the log of session {id}: {reason}");
+                    let error = Outcome::error(codes::INTERNAL_ERROR, message, None);
+                    self.refuse_waiting(connection, &line, &error);
+                }
+                return;
+            }
+        }
+        for (connection, line) in waiting {
+            self.dispatch(connection, &line);
+        }
+    }
+
+    /// Replaces the state of a session by that of its log.
+    fn replace_state(&mut self, id: &SessionId, state: SessionState, length: u64) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let is_closed = |offset: &u64| !state.questions.contains_key(offset);
+        let before = session.state.as_ref().map(|state| state.questions.keys().copied());
+        let closed: Vec<u64> = before.into_iter().flatten().filter(is_closed).collect();
+        session.state = Some(state);
+        session.reset_tail(length);
+        for offset in closed {
+            self.cancel_asked(id, offset, None);
+        }
+    }
+
+    /// Applies records of another hub, which owns the session.
+    pub(crate) fn follow_records(&mut self, id: &str, hub: &Arc<str>, records: &[(u64, Channel, Arc<str>)]) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        if session.is_owned {
+            return;
+        }
+        let id = Arc::clone(session.id());
+        session.hub = Some(Arc::clone(hub)).filter(|hub| self.options.name.as_ref() != Some(hub));
+        session.last_heard_at = self.now;
+        let end = records.last().map_or(0, |(sequence, ..)| sequence + 1);
+        session.followed_length = session.followed_length.max(end);
+        for (sequence, channel, text) in records {
+            let Some(session) = self.sessions.get_mut(&id) else { return };
+            if *sequence < session.next {
+                continue;
+            }
+            let is_next = *sequence == session.next;
+            if session.state.is_none() || !is_next {
+                // The log is read on demand; the tail ends here.
+                self.summary_version += u64::from(session.next == 0);
+                session.reset_tail(sequence + 1);
+                session.info.changed = self.time;
+                let is_nameless = session.info.title.is_none();
+                if is_nameless && let Some((_, title)) = title_in(*channel, text) {
+                    session.info.title = Some(title);
+                    self.summary_version += 1;
+                }
+                // The prompt that gives the title may be among the missed records.
+                if session.state.take().is_some() || (is_nameless && !is_next) {
+                    self.load(&id);
+                }
+            } else {
+                let notice = self.notice_of_record(&id, *channel, text);
+                self.apply_record(&id, *channel, Arc::clone(text), None);
+                if let Some((update, except)) = notice {
+                    self.notice(&id, &update, except);
+                }
+            }
+        }
+    }
+
+    /// Handles the loss of ownership: another hub writes the session now.
+    pub(super) fn ownership_lost(&mut self, id: &SessionId) {
+        if self.options.name.is_none() {
+            return;
+        }
+        // Cached replies may refer to records that were not written.
+        self.cluster.replies = ReplyCache::default();
+        self.release_parked(id);
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.is_owned = false;
+        session.hub = None;
+        let waiting = std::mem::take(&mut session.waiting);
+        let mut wanted: Vec<_> =
+            session.prompts.drain(..).map(|prompt| (prompt.connection, prompt.id)).collect();
+        for process in self.processes.values_mut() {
+            let is_its = |purpose: &PendingAgentRequest| match purpose {
+                PendingAgentRequest::Prompt { session, .. } => session == id,
+                PendingAgentRequest::Forwarded { session, .. } => session.as_ref() == Some(id),
+                // The next owner resumes the session itself.
+                PendingAgentRequest::Resume { session } | PendingAgentRequest::Recreate { session, .. } => {
+                    session == id
+                }
+                _ => false,
+            };
+            for request in process.pending.drain_if(|_, _, purpose| is_its(purpose)) {
+                if let PendingAgentRequest::Prompt { client, .. }
+                | PendingAgentRequest::Forwarded { client, .. } = request.about
+                {
+                    wanted.push(client);
+                }
+            }
+        }
+        let error = Outcome::error(
+            codes::INTERNAL_ERROR,
+            "another hub has taken over this session; send the request again",
+            None,
+        );
+        for (connection, line) in waiting {
+            self.refuse_waiting(connection, &line, &error);
+        }
+        for (connection, request) in wanted {
+            match self.connections.get(&connection).and_then(|client| client.forwarded_key.clone()) {
+                Some(key) => self.reject_not_owner(key, id),
+                None => self.decline(connection, &request, error.clone()),
+            }
+        }
+    }
+
+    /// Ends an agent process without sessions, after another hub has taken over the last one.
+    pub(super) fn end_unused_process(&mut self, id: AgentId, reason: &str) {
+        let is_used = self.sessions.values().any(|session| session.process == Some(id))
+            || self.creating.values().any(|creating| creating.process == id);
+        if self.options.name.is_some() && !is_used {
+            self.output.push_back(Output::EndAgent { process: id });
+            self.agent_exited(id, reason, &[]);
+        }
+    }
+
+    /// Releases sessions without work, sends forwarded requests again, and acquires sessions whose owner has
+    /// disappeared.
+    pub(super) fn check_cluster(&mut self) {
+        if self.options.name.is_none() || self.now < self.cluster.looked + LOOK {
+            return;
+        }
+        self.cluster.looked = self.now;
+        let is_well = self.log_problem.is_none() && !self.ending;
+        match self.log_problem.clone() {
+            None => self.cluster.problem_since = None,
+            Some(problem) => {
+                let since = *self.cluster.problem_since.get_or_insert(self.now);
+                if self.now.saturating_sub(since) >= FORWARD_TIMEOUT {
+                    self.fail_forwarded(&problem);
+                }
+            }
+        }
+        let due: Vec<u64> = self
+            .cluster
+            .forwarded
+            .iter_mut()
+            .filter_map(|(ticket, forwarded)| std::mem::take(&mut forwarded.is_due).then_some(*ticket))
+            .collect();
+        for ticket in due {
+            let Some(ForwardedRequest { hub, message, is_refused, is_superseded, .. }) =
+                self.cluster.forwarded.get(&ticket)
+            else {
+                continue;
+            };
+            if *is_superseded {
+                self.resend_forwarded(ticket);
+            } else if *is_refused {
+                self.retry_forwarded(ticket, true);
+            } else if self.cluster.hubs.contains_key(hub) || !is_well {
+                let (hub, message) = (Arc::clone(hub), Arc::clone(message));
+                self.output.push_back(Output::Forward { hub, ticket, message });
+            } else {
+                self.retry_forwarded(ticket, false);
+            }
+        }
+        let mut rested = Vec::new();
+        let mut orphaned = Vec::new();
+        for session in self.sessions.values() {
+            if session.is_owned && is_unneeded(session) {
+                rested.push(Arc::clone(session.id()));
+            }
+            let is_at_work = |state: &SessionState| state.is_busy() || !state.questions.is_empty();
+            let has_hub = session.hub.as_ref().is_some_and(|hub| self.cluster.hubs.contains_key(hub));
+            // A live hub may have lost the session without a client there noticing.
+            let due = match has_hub {
+                true => session.acquire_started_at.max(session.last_heard_at) + SILENCE,
+                false => session.acquire_started_at + LOOK,
+            };
+            let is_followed = !session.is_owned && session.state.as_ref().is_some_and(is_at_work);
+            if is_followed && is_well && self.now >= due {
+                orphaned.push(Arc::clone(session.id()));
+            }
+        }
+        for id in rested {
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.is_owned = false;
+            }
+            self.release_parked(&id);
+            self.output.push_back(Output::Release { session: id });
+        }
+        for id in orphaned {
+            self.acquire(&id);
+        }
+    }
+
+    /// Returns an error for a session that cannot run here, with the hubs that have its folder.
+    pub(super) fn with_hubs(&self, folder: &str, message: String, mut data: Value) -> (String, Value) {
+        let has_it = |info: &&HubInfo| info.roots.iter().any(|root| Path::new(folder).starts_with(root));
+        let hubs: Vec<&str> =
+            self.cluster.hubs.values().filter(has_it).map(|info| info.address.as_str()).collect();
+        if hubs.is_empty() {
+            return (message, data);
+        }
+        let message = format!("{message}; these hubs have the folder: {}", hubs.join(", "));
+        data["hubs"] = hubs.into();
+        (message, data)
+    }
+}
+
+fn is_unneeded(session: &Session) -> bool {
+    session.process.is_none()
+        && !session.is_resuming
+        && session.prompts.is_empty()
+        && session.waiting.is_empty()
+}
+
+/// Returns the title from a record of another hub, if it is a prompt.
+fn title_in(channel: Channel, text: &str) -> Option<(String, String)> {
+    if channel != Channel::ToAgent || !text.contains("\"session/prompt\"") {
+        return None;
+    }
+    prompt_title_in(&Message::decode(text, WireFormat::Any).ok()?)
+}
