@@ -3,12 +3,12 @@
 use std::io::Write;
 
 use serde_json::{Value, json};
+use switchboard_acp::display::{visible, visible_line};
 use switchboard_transport::Program;
 
 use crate::agents::{self, KnownAgent, Registry, RegistryAgent};
 use crate::configuration::{Configuration, ConfiguredAgent};
 use crate::outcome::{CommandError, Outcome, write_error};
-use crate::terminal::text::{visible, visible_line};
 
 pub(super) fn run(is_json: bool) -> Result<Outcome, CommandError> {
     let project = std::env::current_dir()
