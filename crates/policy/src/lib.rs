@@ -10,6 +10,8 @@
 //!   much of the session is kept.
 //! - [`QuestionReader`] is for whoever has no session: a bridge that only passes messages on, and recordings. It reads the
 //!   messages of a connection, keeps outlines alone, and gives each [`Question`] with its subject.
+//! - [`Draft`] makes the narrowest rule of a request, for a client that offers "always allow"; [`PastQuestions`] pairs the
+//!   questions of a recording with their answers.
 //! - [`Host`] is what has to be known of the machine: links, hard links, the home directory.
 //! - Nothing here does I/O or looks at a clock.
 //!
@@ -28,10 +30,12 @@
 //! ```
 
 mod command;
+mod draft;
 mod error;
 mod glob;
 mod host;
 mod judge;
+mod past;
 mod path;
 mod policy;
 mod program;
@@ -42,8 +46,10 @@ mod shell;
 mod sketch;
 mod subject;
 
+pub use draft::{Draft, candidate_rules};
 pub use error::PolicyError;
 pub use host::{Host, NoFiles, Node};
+pub use past::{PastAnswer, PastQuestion, PastQuestions};
 pub use policy::{Answer, Decision, Mode, Policy, Verdict};
 pub use program::Program;
 pub use question_reader::{Question, QuestionReader, Version1};

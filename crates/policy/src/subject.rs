@@ -148,6 +148,24 @@ const INCOMPLETE: &str = "not everything that was said of it is known";
 const NOT_READ: &str = "a part of it is malformed and was left out";
 
 impl Subject {
+    /// Returns the request in few words: its command, or its kind with its files or its tool.
+    pub fn summary(&self) -> String {
+        if let Some(words) = self.command() {
+            return words.join(" ");
+        }
+        let kind = self.kind().map_or("something", |kind| kind.as_str());
+        let paths: Vec<&str> = self.paths().iter().map(|path| &*path.path).collect();
+        match paths[..] {
+            [] => self.tool().map_or_else(|| kind.to_owned(), |tool| format!("{kind} ({tool})")),
+            _ => format!("{kind} {}", paths.join(" ")),
+        }
+    }
+
+    /// Returns the [`summary`](Self::summary) cut to 300 characters. It says how many more there are.
+    pub fn short_summary(&self) -> String {
+        shortened(&self.summary())
+    }
+
     /// What a permission asks for, over the call as it stands in the session. `left_out` is what was malformed in the
     /// request or in the updates of its call.
     pub fn of_permission(
@@ -626,4 +644,27 @@ fn without_label(text: &str) -> &str {
         _ => text,
     };
     text.strip_prefix("$ ").unwrap_or(text)
+}
+
+fn shortened(words: &str) -> String {
+    const MAX: usize = 300;
+    match words.char_indices().nth(MAX) {
+        None => words.to_owned(),
+        Some((end, _)) => {
+            format!("{}… ({} more characters)", &words[..end], words[end..].chars().count())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shortened;
+
+    #[test]
+    fn what_is_cut_off_is_told() {
+        assert_eq!(shortened("ls"), "ls");
+        let exact = "é".repeat(300);
+        assert_eq!(shortened(&exact), exact);
+        assert_eq!(shortened(&format!("{exact} && rm -rf ~")), format!("{exact}… (12 more characters)"));
+    }
 }

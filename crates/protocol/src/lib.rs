@@ -11,6 +11,7 @@
 //!   version and dialect a peer speaks. [`RecordedLine`] is a line of a recording.
 //! - [`extensions`] declares Switchboard's own `_meta` keys, methods and log records.
 //! - [`check`] judges whole conversations, [`json_schema`] describes the types.
+//! - [`display`] makes hidden characters in untrusted text visible.
 //!
 //! ```
 //! use switchboard_acp::{Field, WireFormat, Wire, v2};
@@ -82,6 +83,7 @@ mod wire_format;
 
 pub mod check;
 pub mod detect;
+pub mod display;
 pub mod extensions;
 pub mod rpc;
 pub mod v1;

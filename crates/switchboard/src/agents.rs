@@ -7,13 +7,13 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
+use switchboard_acp::display::visible_line;
 use switchboard_transport::Program;
 
 pub(crate) use asking::confirmed;
 pub(crate) use registry::{MAX_REGISTRY, REGISTRY, RegisteredPackage, Registry, RegistryAgent, sha256};
 
 use crate::outcome::CommandError;
-use crate::terminal::text::visible_line;
 
 /// What is known of an agent.
 #[derive(Debug)]

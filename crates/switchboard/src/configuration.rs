@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use crate::agents;
 use crate::outcome::CommandError;
 use crate::remote_agent;
-use crate::terminal::text::visible_line;
 use serde_json::Value;
+use switchboard_acp::display::visible_line;
 use switchboard_transport::{Program, Remote};
 
 /// The agents that were found, and what could not be read.

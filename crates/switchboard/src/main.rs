@@ -24,7 +24,6 @@ mod store_file;
 mod telemetry;
 mod terminal;
 mod units;
-mod web;
 
 use std::process::ExitCode;
 use std::time::Duration;

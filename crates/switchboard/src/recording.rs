@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use switchboard_acp::display::visible_line;
 use switchboard_acp::{Meta, Side};
 use switchboard_peer::Observer;
 use switchboard_store::{About, Channel, Record, Recorder, Store};
@@ -18,7 +19,6 @@ use self::observed::Sides;
 use crate::ending::{self, Phase};
 use crate::outcome::CommandError;
 use crate::telemetry::{self, Telemetry};
-use crate::terminal::text::visible_line;
 use crate::{standard_error, store_file};
 
 /// How long the last lines of standard error may take once the process is gone.

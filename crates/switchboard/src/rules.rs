@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 use switchboard_acp::extensions::{Author, HubRecord, QuestionRecord};
 use switchboard_acp::rpc::RequestId;
 use switchboard_acp::v2;
-use switchboard_policy::{Answer, Decision, Mode, Policy, Subject, Verdict, Version1};
+use switchboard_policy::{Answer, Decision, Host, Mode, Policy, Subject, Verdict, Version1};
 use switchboard_session::Decider;
+use switchboard_web::RuleFile;
 
 use crate::outcome::CommandError;
-use crate::policy_file::{self, SystemFiles};
+use crate::policy_file::{self, Extended, SystemFiles};
 use crate::standard_error;
 
 /// How messages of version 1 are read for the rules, which judge version 2.
@@ -87,17 +88,6 @@ impl Rules {
         matches!(self.source, Source::Said(_))
     }
 
-    /// Why a rule that is added to the user's own file would change nothing, where that is so.
-    pub(crate) fn take_no_more(&self) -> Option<&'static str> {
-        match self.source {
-            Source::User => None,
-            Source::File(_) => {
-                Some("Switchboard was started with --permissions, and that file takes the place of your own")
-            }
-            Source::Said(_) => Some("Switchboard was started with rules of its own"),
-        }
-    }
-
     /// The rules for a project. Where a file of them cannot be used, everything is asked.
     fn for_project(&mut self, root: &str) -> Policy {
         let user = match &self.source {
@@ -139,6 +129,32 @@ impl Rules {
             subject: about,
             has_no_rules: policy.is_empty() && policy.default_verdict() == Verdict::Ask,
         }
+    }
+}
+
+impl RuleFile for Rules {
+    fn refusal(&self) -> Option<String> {
+        let reason = match self.source {
+            Source::User => return None,
+            Source::File(_) => {
+                "Switchboard was started with --permissions, and that file takes the place of your own"
+            }
+            Source::Said(_) => "Switchboard was started with rules of its own",
+        };
+        Some(reason.to_owned())
+    }
+
+    fn host(&self) -> &dyn Host {
+        &self.files
+    }
+
+    fn with_appended(&self, text: &str, folder: &Path) -> Result<Policy, String> {
+        let extended = Extended::with(text, &self.files).map_err(|refused| refused.to_string())?;
+        policy_file::for_project(extended.policy, folder, &self.files).map_err(|refused| refused.to_string())
+    }
+
+    fn append(&self, text: &str) -> Result<PathBuf, String> {
+        Extended::with(text, &self.files).map_err(|refused| refused.to_string())?.save()
     }
 }
 

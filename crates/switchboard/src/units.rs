@@ -43,19 +43,6 @@ pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Formats a length of time in the unit that suits it: `340 ms`, `1.5 s`, `2 min 5 s`.
-pub(crate) fn elapsed(time: Duration) -> String {
-    let seconds = time.as_secs_f64();
-    match time.as_micros() {
-        0 => "0 s".to_owned(),
-        small @ 1..1_000 => format!("{small} µs"),
-        1_000..10_000 => format!("{:.1} ms", seconds * 1e3),
-        10_000..1_000_000 => format!("{} ms", time.as_millis()),
-        1_000_000..60_000_000 => format!("{seconds:.1} s"),
-        _ => format!("{} min {} s", time.as_secs() / 60, time.as_secs() % 60),
-    }
-}
-
 /// Formats a moment as the time since then: `5 minutes ago`. After four weeks it is the date.
 pub(crate) fn ago(moment: Moment, now: Moment) -> String {
     const MINUTE: i64 = 60;
@@ -148,12 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_sizes_are_shown_in_the_unit_that_suits_them() {
-        let times = [0, 250, 1_300, 999_000, 1_250_000, 61_500_000, 600_000_000];
-        assert_eq!(
-            times.map(|micros| elapsed(Duration::from_micros(micros))),
-            ["0 s", "250 µs", "1.3 ms", "999 ms", "1.2 s", "1 min 1 s", "10 min 0 s"]
-        );
+    fn sizes_are_shown_in_the_unit_that_suits_them() {
         assert_eq!([12, 20_000, 12_000_000].map(size), ["12 B", "20.0 kB", "12.0 MB"]);
     }
 }

@@ -2,6 +2,7 @@
 //! compares contenders in one run. Only for development; it knows the wire as plain JSON and none of the crates.
 //!
 //! - [`stream`] makes the messages of a long session, the same ones each time.
+//! - [`conversations`] makes up conversations of every kind, and [`transcript`] reads what a program shows of them.
 //! - [`recordings`] reads recorded traffic of real agents, where a folder of it is at hand.
 //! - [`FaultProxy`] is a bad network between a client and a server, [`Gate`] one that can be cut.
 //! - `Collector` (feature `collector`) stands in for a collector of OpenTelemetry's.
@@ -20,6 +21,7 @@
 #[cfg(feature = "collector")]
 mod collector;
 mod contest;
+pub mod conversations;
 mod fault_proxy;
 mod gate;
 mod modules;
@@ -28,6 +30,7 @@ mod nats;
 mod pages;
 mod recordings;
 mod stream;
+pub mod transcript;
 
 #[cfg(feature = "collector")]
 pub use collector::{Answers, Collector, SeenNumber, SeenSpan};

@@ -9,7 +9,7 @@ const OTHER_HUBS: [(&str, &str); 6] = [
     ("switchboard/src/configuration/hub.rs", "a setting"),
     ("switchboard/src/commands/doctor/hub.rs", "the heading of findings"),
     ("switchboard/src/commands/sessions/show.rs", "the name of a channel"),
-    ("switchboard/src/web/wire.rs", "the name of a channel"),
+    ("web/src/wire.rs", "the name of a channel"),
     ("telemetry/src/connection/questions.rs", "the value of an attribute"),
 ];
 

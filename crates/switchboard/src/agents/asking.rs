@@ -2,11 +2,11 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 
+use switchboard_acp::display::visible_line;
 use switchboard_transport::Program;
 
 use super::Runner;
 use crate::outcome::CommandError;
-use crate::terminal::text::visible_line;
 
 /// A question, answered by somebody at a terminal: `None` where there is no terminal to ask on.
 pub(crate) fn confirmed(question: &str) -> Option<bool> {

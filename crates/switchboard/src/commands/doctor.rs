@@ -9,12 +9,12 @@ use std::io::Write;
 use std::time::Duration;
 
 use serde_json::json;
+use switchboard_acp::display::{visible, visible_line};
 
 use crate::configuration::Configuration;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::stdio;
 use crate::terminal::style::{Role, Style};
-use crate::terminal::text::{visible, visible_line};
 use crate::units::{parse_size, parse_time};
 
 /// Look at everything that Switchboard works with, and say what is wrong

@@ -13,6 +13,7 @@ use switchboard_hub::{FolderRefusal, Hub, HubOptions};
 use switchboard_store::{About, Store, StoreError};
 use switchboard_transport::Program;
 use switchboard_transport::server::{self, ListenerLimits};
+use switchboard_web::{Page, PageOptions, local_user};
 use tokio::net::TcpListener;
 
 use super::policy::HubJudge;
@@ -23,13 +24,10 @@ use crate::arguments::InputArgument;
 use crate::configuration::hub::HubSettings;
 use crate::configuration::{Configuration, chosen_program};
 use crate::ending::Stops;
-use crate::handshake::HandshakeArgument;
+use crate::handshake::{self, HandshakeArgument};
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::agent_name;
 use crate::rules::{PermissionsArgument, Rules};
-use crate::web::app::{App, Audience};
-use crate::web::guard::Guard;
-use crate::web::{self, Links, remembered};
 use crate::{ending, standard_error, stdio, store_file};
 
 /// Talk to an agent in a browser, and see everything that is said.
@@ -93,13 +91,26 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         None => store_file::place(arguments.store.as_ref())?,
     };
     let store = store_file::open_to_record(file)?;
-    remembered::mention_old_file(store.path());
+    mention_old_file(store.path());
     let recording = arguments.recording.as_deref().map(|name| recording(&store, name)).transpose()?;
     let mut agents = vec![(agent_name, program)];
     let installed = agents::known().iter().filter(|agent| agent.installed().is_some());
     agents.extend(others(&Configuration::read(&folder), &agents[0].0, installed));
     let opening = Opening { store, agents, folder, recording, rules };
     stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(arguments, opening))
+}
+
+/// Choices were once kept beside the store, for whatever agent had the same name. Nobody reads them any more.
+fn mention_old_file(store: &Path) {
+    let mut file = store.as_os_str().to_owned();
+    file.push(".choices.json");
+    if Path::new(&file).exists() {
+        eprintln!(
+            "switchboard: {} is no longer used and can be deleted: a choice for always holds for the session in which it \
+             is made",
+            Path::new(&file).display()
+        );
+    }
 }
 
 /// What is opened.
@@ -157,8 +168,8 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
         ));
         refused.hint("leave --port away to take any that is free")
     })?;
-    let guard = Guard::new(listener.local_addr().map_err(cannot)?.port());
-    let who = web::myself();
+    let port = listener.local_addr().map_err(cannot)?.port();
+    let who = local_user();
     let hub = Hub::start(HubOptions {
         // It is there as long as this is.
         idle: Duration::MAX,
@@ -171,10 +182,14 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
     })
     .map_err(store_file::store_error)?;
     let path = recording.as_ref().map_or_else(|| "/".to_owned(), |id| format!("/r/{id}"));
-    let links = Links::new(guard.clone(), path, who.clone());
-    let app = Arc::new(App::new(store, hub.clone(), Audience::One, folder, guard, rules));
+    let page = Page::new(PageOptions {
+        rules: Some(Box::new(rules)),
+        handshake_hint: handshake::HINT.to_owned(),
+        ..PageOptions::new(store, hub.clone(), folder, port)
+    });
+    let links = page.links(path, who.clone());
     // It is there whether somebody looks or not.
-    let desk = app.desk(who).await;
+    let viewer = page.viewer(who).await;
     let mut stops = Stops::listen(None)?;
     println!("{}", links.fresh().map_err(cannot)?);
     let more = if more_links::on_enter(links.clone()) { "Enter prints another, " } else { "" };
@@ -187,13 +202,13 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
     }
     tokio::spawn(async move {
         // The page shows it too, with a way to try again.
-        if let Err(reason) = desk.start().await {
+        if let Err(reason) = viewer.start().await {
             standard_error::say(format!("switchboard: {reason}"));
         }
         // Choices for always hold as long as everything does.
         std::future::pending::<()>().await;
     });
-    let router = web::router(app, None);
+    let router = page.router();
     let end = tokio::select! {
         never = server::serve(&listener, &router, None, ListenerLimits::default()) => match never {},
         end = stops.next() => end,

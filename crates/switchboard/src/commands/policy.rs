@@ -1,19 +1,13 @@
 //! `switchboard policy`: rules for what agents ask.
 
 mod audit;
-mod draft;
 mod explain;
 mod history;
 mod judge;
-mod preview;
 mod suggest;
 mod test;
 
-pub(crate) use draft::Draft;
-pub(crate) use explain::in_few_words;
-pub(crate) use history::Answered;
 pub(crate) use judge::HubJudge;
-pub(crate) use preview::Preview;
 
 use std::path::PathBuf;
 

@@ -17,6 +17,7 @@ use axum::routing::get;
 use switchboard_hub::{FolderRefusal, Folders, Hub, HubInfo, HubOptions, Listener};
 use switchboard_transport::server::{self, ListenerLimits, ServerLimits, Service, Tls};
 use switchboard_transport::{Grace, Program, Remote};
+use switchboard_web::{Access, Page, PageOptions};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -28,14 +29,11 @@ use super::policy::HubJudge;
 use crate::configuration::hub::HubSettings;
 use crate::configuration::roots::Refused;
 use crate::configuration::{Configuration, chosen_program};
-use crate::handshake::HandshakeArgument;
+use crate::handshake::{self, HandshakeArgument};
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::remote_agent::{HEADERS, TOKEN};
 use crate::rules::{PermissionsArgument, Rules};
 use crate::telemetry::{HubTelemetry, LAST_SENDING, TelemetryArguments};
-use crate::web::app::{App, Audience};
-use crate::web::guard::Guard;
-use crate::web::{self, Links};
 use crate::{ending, stdio, store_file};
 
 /// The port unless another is asked for.
@@ -312,11 +310,18 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     let (acp, connections) = server::router(Arc::clone(&gate), limits(settings.connections));
     let asked = Arc::clone(&gate);
     let origins = links_first(origins, arguments.behind_proxy.is_some());
-    let guard = Guard::of_hub(address.port(), origins, tls.is_some());
-    let links = Links::new(guard.clone(), "/".to_owned(), gate.launch_identity());
-    let app = Arc::new(App::new(store, hub.clone(), Audience::Many, folder, guard, rules));
-    let page = web::router(app, Some(Arc::new(move |head, from| asked.identify(head, from))));
-    let router = acp.merge(operators(&gate, &hub)).merge(page);
+    let page = Page::new(PageOptions {
+        access: Access::Tokens {
+            origins,
+            has_certificate: tls.is_some(),
+            identify: Arc::new(move |head, from| asked.identify(head, from)),
+        },
+        rules: Some(Box::new(rules)),
+        handshake_hint: handshake::HINT.to_owned(),
+        ..PageOptions::new(store, hub.clone(), folder, address.port())
+    });
+    let links = page.links("/", gate.launch_identity());
+    let router = acp.merge(operators(&gate, &hub)).merge(page.router());
     let scheme = if tls.is_some() { "https" } else { "http" };
     writeln!(std::io::stdout(), "listening on {scheme}://{address}").map_err(write_error)?;
     std::io::stdout().flush().map_err(write_error)?;

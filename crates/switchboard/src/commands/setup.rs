@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use serde_json::Value;
+use switchboard_acp::display::{visible, visible_line};
 use switchboard_diff::{BuildOptions, build_from_bytes};
 
 use crate::agents;
@@ -12,7 +13,6 @@ use crate::configuration::edited_json::EditedJson;
 use crate::configuration::{Configuration, read_json};
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::setup::{self, Editor, Entry, Kind, Record, Shape, Snippet};
-use crate::terminal::text::{visible, visible_line};
 
 /// Put Switchboard between an editor and its agents
 ///

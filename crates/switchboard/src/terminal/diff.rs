@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
+use switchboard_acp::display::{visible, visible_line};
 use switchboard_acp::v2;
 
 use super::style::{Role, Style};
-use super::text::{visible, visible_line, visible_path};
+use super::text::visible_path;
 
 /// A diff with every changed path and the whole patch.
 pub(crate) fn render(diff: &v2::Diff<'_>, style: Style) -> String {

@@ -1,8 +1,7 @@
 //! Markdown that comes in pieces.
 
+use switchboard_acp::display::visible;
 use termimad::{Alignment, MadSkin};
-
-use super::text::visible;
 
 /// Cuts a stream of Markdown into parts that can be shown: single lines, but code and tables as a whole.
 #[derive(Debug, Default)]

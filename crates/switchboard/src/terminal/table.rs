@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::style::{Role, Style};
-use super::text::visible_line;
+use switchboard_acp::display::visible_line;
 
 /// Spaces between two columns.
 const GAP: usize = 2;

@@ -1,60 +1,9 @@
-//! Text of others, made harmless and honest.
+//! The output of programs, made harmless and honest.
 
-use std::borrow::Cow;
-use std::fmt::Write;
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The text with everything visible that a terminal would act upon or that would make it read otherwise than it is:
-/// control characters, terminal escapes, and characters that reorder or hide text. Line breaks and tabs stay.
-pub(crate) fn visible(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_hidden) {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len() + 16);
-    let mut characters = text.chars().peekable();
-    while let Some(character) = characters.next() {
-        match character {
-            '\r' if characters.peek() == Some(&'\n') => {}
-            '\0'..='\u{1F}' if is_hidden(character) => {
-                // The block of control pictures has one for each.
-                shown.push(char::from_u32(0x2400 + u32::from(character)).unwrap_or('\u{FFFD}'));
-            }
-            '\u{7F}' => shown.push('\u{2421}'),
-            _ if is_hidden(character) => {
-                let _ = write!(shown, "<U+{:04X}>", u32::from(character));
-            }
-            _ => shown.push(character),
-        }
-    }
-    Cow::Owned(shown)
-}
-
-/// Whether a character would act upon a terminal, or reorder or hide text.
-pub(crate) fn is_hidden(character: char) -> bool {
-    match character {
-        '\n' | '\t' => false,
-        // Joins the parts of many emoji, and of words in some scripts.
-        '\u{200C}' | '\u{200D}' => false,
-        '\u{AD}'
-        | '\u{61C}'
-        | '\u{180E}'
-        | '\u{200B}'..='\u{200F}'
-        | '\u{2028}'..='\u{202E}'
-        | '\u{2060}'..='\u{206F}'
-        | '\u{FEFF}'
-        | '\u{FFF9}'..='\u{FFFB}'
-        | '\u{E0000}'..='\u{E007F}' => true,
-        // Codes that are for no character.
-        '\u{FDD0}'..='\u{FDEF}' => true,
-        other => other.is_control() || u32::from(other) & 0xFFFE == 0xFFFE,
-    }
-}
-
-/// As [`visible`], on one line: for titles and the like.
-pub(crate) fn visible_line(text: &str) -> String {
-    visible(text).replace('\n', "␊").replace('\t', " ")
-}
+use switchboard_acp::display::{visible, visible_line};
 
 /// Returns a path on one line, relative to the working directory where it is inside it.
 pub(crate) fn visible_path(path: &str) -> String {
@@ -111,17 +60,7 @@ fn sequence_length(text: &str) -> usize {
 mod tests {
     use std::path::Path;
 
-    use super::{below, terminal_output, visible, visible_line, visible_path};
-
-    #[test]
-    fn what_would_deceive_is_visible() {
-        assert_eq!(visible("plain ü 👩‍💻\n\ttext"), "plain ü 👩‍💻\n\ttext");
-        assert_eq!(visible("\u{1B}[2J\u{1B}]0;title\u{7}"), "␛[2J␛]0;title␇");
-        assert_eq!(visible("rm \u{202E}txt.exe"), "rm <U+202E>txt.exe");
-        assert_eq!(visible("a\u{200B}b\u{FEFF}\u{E0041}"), "a<U+200B>b<U+FEFF><U+E0041>");
-        assert_eq!(visible("a\r\nb\rc\u{9B}31m\u{7F}"), "a\nb␍c<U+009B>31m␡");
-        assert_eq!(visible_line("a\nb\tc"), "a␊b c");
-    }
+    use super::{below, terminal_output, visible_path};
 
     #[test]
     fn paths_are_relative_inside_the_working_directory_only() {

@@ -1,24 +1,17 @@
 //! The same bytes are the same conversation to every command, as a user runs them. That their functions agree about ten
-//! thousand conversations is tried in `tests/readers`; here it is shown that the commands do what those functions do.
+//! thousand conversations is tried in `tests/readers` and, for the page, in `crates/web`; here it is shown that the commands do what those functions do.
 
 use serde_json::Value;
 use switchboard_browser::Browser;
-
-use self::conversations::Generator;
-use self::transcript::{
+use switchboard_testkit::conversations::Generator;
+use switchboard_testkit::transcript::{
     Transcript, all_words, content_text, is_within, kind_of_class, of_json, of_text, status_of_html,
     text_of_html, told, words,
 };
+
 use crate::agent_program::Place;
 use crate::program::{Run, switchboard};
 use crate::web::opened::Opened;
-
-#[path = "../readers/conversations.rs"]
-mod conversations;
-// The rest of it is used by the tests of the functions.
-#[allow(dead_code)]
-#[path = "../readers/transcript.rs"]
-mod transcript;
 
 const SWITCHBOARD: &str = env!("CARGO_BIN_EXE_switchboard");
 

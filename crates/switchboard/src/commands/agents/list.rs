@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use serde_json::{Value, json};
+use switchboard_acp::display::{visible, visible_line};
 use switchboard_transport::Program;
 
 use crate::agents::{self, KnownAgent, RegisteredPackage, Registry, RegistryAgent};
@@ -10,7 +11,7 @@ use crate::configuration::{Configuration, ConfiguredAgent};
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::terminal::style::Style;
 use crate::terminal::table::Table;
-use crate::terminal::text::{visible, visible_line, visible_path};
+use crate::terminal::text::visible_path;
 
 pub(super) fn run(is_json: bool) -> Result<Outcome, CommandError> {
     let project = std::env::current_dir()

@@ -4,12 +4,12 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
+use switchboard_acp::display::visible_line;
 use switchboard_transport::Remote;
 
 use crate::agents::{self, MAX_REGISTRY, REGISTRY, Registry};
 use crate::outcome::{CommandError, Outcome};
 use crate::stdio;
-use crate::terminal::text::visible_line;
 
 /// Read the public registry of agents, and keep it
 ///

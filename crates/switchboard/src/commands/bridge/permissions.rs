@@ -11,7 +11,6 @@ use switchboard_acp::{Raw, Wire, WireFormat};
 use switchboard_bridge::{Moment, Side};
 use switchboard_policy::{Answer, QuestionReader, Relevance};
 
-use crate::commands::policy::in_few_words;
 use crate::rules::{Judged, Rules, VERSION_1, result};
 use crate::standard_error;
 
@@ -116,7 +115,7 @@ impl Permissions {
             let root = self.reader.scene(question.session.as_deref()).root;
             let judged = self.rules.judge(&question.subject, &question.options, &root);
             let answer = judged.answer(&question.options);
-            let about = in_few_words(&question.subject);
+            let about = question.subject.short_summary();
             if judged.is_only_watched() {
                 standard_error::say(format!("switchboard: {}: {about:?}", judged.in_words()));
             }

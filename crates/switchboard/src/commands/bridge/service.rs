@@ -5,6 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use switchboard_acp::Correlator;
+use switchboard_acp::display::visible_line;
 use switchboard_acp::rpc::Outline;
 use switchboard_bridge::{Driver, Handled, Loss, Port, Severity, Side};
 use switchboard_store::Channel;
@@ -23,7 +24,6 @@ use super::recorded::BridgeRecording;
 use crate::ending::{self, Phase, Stop, Stops};
 use crate::outbound_queue::{OutboundLine, OutboundQueue};
 use crate::outcome::{CommandError, Outcome};
-use crate::terminal::text::visible_line;
 use crate::{handshake, losses, standard_error, stdio};
 
 /// How many lines, or runs of lines, of one side are handled before the other gets its turn.

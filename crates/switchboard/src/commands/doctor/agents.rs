@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_acp::display::visible_line;
 use switchboard_acp::rpc::{RpcError, codes};
 use switchboard_acp::{AbsolutePath, v2};
 use switchboard_peer::{AgentDescription, Client, ClientOptions};
@@ -15,7 +16,6 @@ use super::{Finding, remedy};
 use crate::agents::{self, KnownAgent};
 use crate::commands::run::login;
 use crate::configuration::Configuration;
-use crate::terminal::text::visible_line;
 use crate::{handshake, store_file};
 
 /// How many run at once.

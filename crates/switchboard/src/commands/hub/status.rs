@@ -3,6 +3,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use switchboard_acp::display::elapsed;
 use switchboard_transport::{Remote, RemoteError};
 
 use crate::commands::connect::{failed, with_token};
@@ -10,7 +11,6 @@ use crate::commands::fold::text::shown;
 use crate::commands::serve::PORT;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::stdio;
-use crate::units::elapsed;
 
 /// How long the hub may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);

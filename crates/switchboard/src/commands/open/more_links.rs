@@ -6,8 +6,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
-
-use crate::web::Links;
+use switchboard_web::Links;
 
 /// How often a process in the background looks whether it has come to the foreground.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -10,12 +10,12 @@ use switchboard_acp::{Wire, WireFormat};
 use switchboard_policy::{Question, QuestionReader, Relevance};
 use switchboard_session::Settlement;
 use switchboard_store::{Channel, Filter, Item, Moment, Record, Store, Summary};
+use switchboard_web::message_address;
 
 use super::explain::reader;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::policy_file::SystemFiles;
 use crate::store_file::{self, store_error};
-use crate::web::message_address;
 
 /// Print who decided over what agents asked, as JSON lines
 ///

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use switchboard_acp::{Recorded, RecordedLine};
-use switchboard_policy::{Decision, Policy, Question, QuestionReader, Subject, Verdict};
+use switchboard_policy::{Decision, Policy, Question, QuestionReader, Verdict};
 use switchboard_session::Moment;
 use switchboard_store::{Item, Store};
 
@@ -208,7 +208,7 @@ impl<W: Write> Explainer<W> {
             Verdict::Ask => "ask  ",
             Verdict::Deny => "deny ",
         };
-        writeln!(self.output, "{word} {}", shown(&in_words(&question.subject)))?;
+        writeln!(self.output, "{word} {}", shown(&question.subject.summary()))?;
         let by = decision.rule.as_deref().map_or_else(|| "no rule".to_owned(), |rule| format!("rule {rule}"));
         writeln!(self.output, "      {}, message {number}: {}", shown(&by), shown(&decision.reason))
     }
@@ -225,45 +225,4 @@ fn read_line(bytes: &[u8]) -> Result<Option<RecordedLine<'_>>, (String, bool)> {
         RecordedLine::parse(text).map_err(|error| format!("the line cannot be read: {error}"))
     });
     line.map(Some).map_err(|problem| (problem, memchr::memmem::find(bytes, REQUEST).is_some()))
-}
-
-/// A request in few words.
-pub(crate) fn in_words(subject: &Subject) -> String {
-    if let Some(words) = subject.command() {
-        return words.join(" ");
-    }
-    let kind = subject.kind().map_or("something", |kind| kind.as_str());
-    let paths: Vec<&str> = subject.paths().iter().map(|path| &*path.path).collect();
-    match paths[..] {
-        [] => subject.tool().map_or_else(|| kind.to_owned(), |tool| format!("{kind} ({tool})")),
-        _ => format!("{kind} {}", paths.join(" ")),
-    }
-}
-
-/// The same in very few, for a line beside others. What is cut off is told.
-pub(crate) fn in_few_words(subject: &Subject) -> String {
-    shortened(&in_words(subject))
-}
-
-fn shortened(words: &str) -> String {
-    const MAX: usize = 300;
-    match words.char_indices().nth(MAX) {
-        None => words.to_owned(),
-        Some((end, _)) => {
-            format!("{}… ({} more characters)", &words[..end], words[end..].chars().count())
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::shortened;
-
-    #[test]
-    fn what_is_cut_off_is_told() {
-        assert_eq!(shortened("ls"), "ls");
-        let exact = "é".repeat(300);
-        assert_eq!(shortened(&exact), exact);
-        assert_eq!(shortened(&format!("{exact} && rm -rf ~")), format!("{exact}… (12 more characters)"));
-    }
 }

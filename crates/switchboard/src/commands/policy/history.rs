@@ -8,8 +8,10 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use switchboard_acp::{Recorded, RecordedLine, v2};
-use switchboard_policy::{Question, QuestionReader, Relevance, Subject};
-use switchboard_session::{Decider, Moment, Settlement, Side};
+use switchboard_policy::{
+    PastAnswer, PastQuestion, PastQuestions, Question, QuestionReader, Relevance, Subject,
+};
+use switchboard_session::{Moment, Side};
 use switchboard_store::{Channel, Filter, Item, Record, Store, Summary, apply_hub_note};
 
 use super::explain::reader;
@@ -37,35 +39,10 @@ pub(super) struct PastArguments {
     agent: Option<String>,
 }
 
-/// How many questions may wait for an answer at a time; of older ones none is found.
-const MAX_WAITING: usize = 1000;
-
-/// What became of a question then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Answered {
-    Allowed,
-    Rejected,
-    /// Taken back, dismissed, or answered with something that is no choice.
-    Cancelled,
-    /// The recording has no answer.
-    Open,
-}
-
-impl Answered {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Answered::Allowed => "allowed",
-            Answered::Rejected => "rejected",
-            Answered::Cancelled => "cancelled",
-            Answered::Open => "none",
-        }
-    }
-}
-
 /// Something that happened.
 pub(super) enum Event {
     /// A question, with what was answered, and whether that was by rules.
-    Asked { question: Box<Question>, answered: Answered, by_rule: bool },
+    Asked { question: Box<Question>, answered: PastAnswer, by_rule: bool },
     /// A tool call that ran, about which nobody was asked.
     Unasked(Box<Subject>),
 }
@@ -248,7 +225,7 @@ impl Past {
                         Recorded::Message { from, other_side: false, text } => {
                             reading.take(text, *from, number);
                         }
-                        Recorded::Hub(note) => reading.session.note(note),
+                        Recorded::Hub(note) => reading.note(note),
                         _ => {}
                     }
                 }
@@ -280,111 +257,43 @@ impl Past {
     }
 }
 
-/// A question, and what became of it.
-pub(super) struct PastQuestion {
-    /// The number of its message.
-    pub(super) number: u64,
-    pub(super) question: Question,
-    pub(super) answered: Answered,
-    by_rule: bool,
-    /// How many were asked before it.
-    place: usize,
-}
-
-/// A session that is followed, with its questions that have no answer yet.
-pub(super) struct Followed {
-    reader: QuestionReader,
-    open: VecDeque<PastQuestion>,
-    asked: usize,
-}
-
-impl Followed {
-    pub(super) fn new(reader: QuestionReader) -> Self {
-        Followed { reader, open: VecDeque::new(), asked: 0 }
-    }
-
-    /// Takes a record of the store, and gives the questions that it settles.
-    pub(super) fn record(&mut self, record: &Record, relevance: &Relevance) -> Vec<PastQuestion> {
-        let text = || String::from_utf8_lossy(&record.bytes);
-        match record.channel.message() {
-            _ if record.channel == Channel::Hub => self.note(&text()),
-            Some((side, false)) if relevance.matters(&record.bytes) => {
-                return self.take(&text(), Some(side), store_file::message_number(record.sequence));
-            }
-            _ => {}
-        }
-        Vec::new()
-    }
-
-    /// Takes a message, and gives the questions that it settles, or of which no answer will be found any more.
-    fn take(&mut self, message: &str, from: Option<Side>, number: u64) -> Vec<PastQuestion> {
-        let asked = self.reader.read(message, from, Moment(0));
-        // A question is settled before another one can take its id.
-        let mut settled = self.settle();
-        for question in asked {
-            if self.open.len() >= MAX_WAITING {
-                settled.extend(self.open.pop_front());
-            }
-            let place = self.asked;
-            self.asked += 1;
-            let answered = Answered::Open;
-            self.open.push_back(PastQuestion { number, question, answered, by_rule: false, place });
-        }
-        settled
-    }
-
-    /// Takes a note about who answers.
-    fn note(&mut self, note: &str) {
-        apply_hub_note(self.reader.conversation_mut(), note, Moment(0));
-    }
-
-    fn settle(&mut self) -> Vec<PastQuestion> {
-        let mut settled = Vec::new();
-        let mut at = 0;
-        while let Some(asked) = self.open.get_mut(at) {
-            match answer(&self.reader, &asked.question) {
-                Some(found) => {
-                    (asked.answered, asked.by_rule) = found;
-                    settled.extend(self.open.remove(at));
-                }
-                None => at += 1,
-            }
-        }
-        settled
-    }
-
-    /// The questions that nobody has answered.
-    pub(super) fn end(&mut self) -> impl Iterator<Item = PastQuestion> {
-        self.open.drain(..)
-    }
-}
-
 /// A session that is being read.
 struct Reading {
     name: String,
-    session: Followed,
+    session: PastQuestions,
     questions: Vec<PastQuestion>,
     begun: Vec<(u64, Option<String>, String)>,
 }
 
 impl Reading {
     fn new(name: &str, reader: QuestionReader) -> Self {
-        let session = Followed::new(reader);
+        let session = PastQuestions::new(reader);
         Reading { name: name.to_owned(), session, questions: Vec::new(), begun: Vec::new() }
     }
 
     fn record(&mut self, record: &Record, relevance: &Relevance) {
-        self.questions.extend(self.session.record(record, relevance));
-        self.note_begun(store_file::message_number(record.sequence));
+        let text = || String::from_utf8_lossy(&record.bytes);
+        match record.channel.message() {
+            _ if record.channel == Channel::Hub => self.note(&text()),
+            Some((side, false)) if relevance.matters(&record.bytes) => {
+                self.take(&text(), Some(side), store_file::message_number(record.sequence));
+            }
+            _ => {}
+        }
+    }
+
+    /// Applies a record of a hub, which names who answers.
+    fn note(&mut self, note: &str) {
+        apply_hub_note(self.session.reader_mut().conversation_mut(), note, Moment(0));
     }
 
     fn take(&mut self, message: &str, from: Option<Side>, number: u64) {
-        self.questions.extend(self.session.take(message, from, number));
+        self.questions.extend(self.session.read(message, from, number));
         self.note_begun(number);
     }
 
     fn note_begun(&mut self, number: u64) {
-        let begun = self.session.reader.take_begun();
+        let begun = self.session.reader_mut().take_begun();
         self.begun.extend(begun.map(|(session, call)| (number, session, call)));
     }
 
@@ -392,8 +301,8 @@ impl Reading {
     fn end(self, tell: &Teller) {
         let Reading { name, mut session, mut questions, begun } = self;
         questions.extend(session.end());
-        questions.sort_by_key(|asked| asked.place);
-        let reader = session.reader;
+        questions.sort_by_key(|asked| asked.index);
+        let reader = session.reader();
         let asked: std::collections::HashSet<(Option<&str>, &str)> = questions
             .iter()
             .filter_map(|PastQuestion { question, .. }| {
@@ -403,7 +312,7 @@ impl Reading {
         let unasked: Vec<_> = begun
             .iter()
             .filter(|(_, session, call)| !asked.contains(&(session.as_deref(), call)))
-            .filter(|(_, session, call)| has_run(&reader, session.as_deref(), call))
+            .filter(|(_, session, call)| has_run(reader, session.as_deref(), call))
             .filter_map(|(number, session, call)| {
                 Some((*number, reader.subject_of_call(session.as_deref(), call)?))
             })
@@ -424,24 +333,4 @@ fn has_run(reader: &QuestionReader, session: Option<&str>, call: &str) -> bool {
     let session = reader.conversation().session(session);
     let outline = session.and_then(|session| session.tool_call_outline(call));
     outline.is_some_and(|outline| *outline.call().status() != v2::ToolCallStatus::Pending)
-}
-
-/// What was answered to a question, once it is settled, and whether that was by rules.
-fn answer(reader: &QuestionReader, question: &Question) -> Option<(Answered, bool)> {
-    let session = reader.conversation().session(question.session.as_deref())?;
-    let permission = session.permission(question.id.as_ref()?)?;
-    let is_rule = |by: &Decider| match by {
-        Decider::Rule(_) => true,
-        // Rules decided, and none of them by itself: the default, or nobody to ask.
-        Decider::Other(by) => **by == *"policy",
-        _ => false,
-    };
-    Some(match permission.settlement() {
-        Settlement::Pending => return None,
-        Settlement::Answered { by, .. } if permission.is_granted() => (Answered::Allowed, is_rule(by)),
-        Settlement::Answered { by, .. } => (Answered::Rejected, is_rule(by)),
-        Settlement::Cancelled { by, .. } | Settlement::NotAnApproval { by, .. } => {
-            (Answered::Cancelled, is_rule(by))
-        }
-    })
 }

@@ -4,7 +4,6 @@ use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_hub::{PermissionRequest, Policy, PolicyDecision};
 use switchboard_policy::{Answer, Scene, Subject};
 
-use super::in_few_words;
 use crate::rules::{Rules, result};
 
 /// The rules of a hub. It keeps nothing of what agents say: a request comes with the state of its session.
@@ -40,7 +39,7 @@ impl Policy for HubJudge {
         Some(PolicyDecision {
             by: judged.to_json(option),
             result: result(&answer).map(|result| result.encode(WireFormat::Any)),
-            notice: format!("{}: {}", judged.in_words(), in_few_words(&subject)),
+            notice: format!("{}: {}", judged.in_words(), subject.short_summary()),
         })
     }
 }

@@ -4,12 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
-use switchboard_acp::v2;
-use switchboard_policy::{Policy, Subject, Verdict};
+use switchboard_policy::{PastAnswer, Policy, Subject, Verdict, candidate_rules};
 
-use super::draft::{is_safe, telling_words, toml_string};
-use super::explain::in_words;
-use super::history::{self, Answered, Event, PastArguments};
+use super::history::{self, Event, PastArguments};
 use crate::commands::fold::text::shown;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::policy_file::{self, SystemFiles};
@@ -39,8 +36,6 @@ pub(crate) struct Arguments {
 
 /// What goes before all others, so that none of them lets too much through.
 const GUARD: &str = "[[rule]]\ndecision = \"ask\"\npath = [\"$root/**/.*/**\"]\n\n";
-/// Programs that show what is in any file that they are given.
-const SHOWING: [&str; 8] = ["cat", "cmp", "cut", "diff", "grep", "head", "tail", "wc"];
 /// How many rules are suggested.
 const MAX_RULES: usize = 50;
 /// How many candidates are tried.
@@ -59,8 +54,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         if let Event::Asked { question, answered, .. } = event {
             let is_open = known.judge(&question.subject, &host).verdict == Verdict::Ask;
             match answered {
-                Answered::Allowed if is_open => allowed.push(question.subject),
-                Answered::Rejected => refused.push(question.subject),
+                PastAnswer::Allowed if is_open => allowed.push(question.subject),
+                PastAnswer::Rejected => refused.push(question.subject),
                 _ => {}
             }
         }
@@ -72,7 +67,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         if candidates.len() >= MAX_CANDIDATES {
             break;
         }
-        candidates.extend(candidates_for(subject));
+        candidates.extend(candidate_rules(subject));
     }
     // What each would have allowed. One that would have allowed what was rejected is no good.
     let mut open: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
@@ -104,7 +99,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
                     "# hidden files are secrets, or run later: about them it is asked as before\n{GUARD}"
                 )?;
             }
-            let through: BTreeSet<String> = places.iter().map(|place| in_words(&allowed[*place])).collect();
+            let through: BTreeSet<String> = places.iter().map(|place| allowed[*place].summary()).collect();
             writeln!(output, "# would have spared {} questions, and let through:", places.len())?;
             for line in through.iter().take(MAX_SHOWN) {
                 writeln!(output, "#   {}", shown(line).replace('\n', " "))?;
@@ -126,43 +121,4 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     };
     write().map_err(write_error)?;
     Ok(outcome)
-}
-
-/// Rules that may allow a request: a few words of its command, or the folder of its files.
-fn candidates_for(subject: &Subject) -> Vec<String> {
-    if subject.unsure().is_some() {
-        return Vec::new();
-    }
-    let rule = |keys: &str| format!("[[rule]]\ndecision = \"allow\"\n{keys}\n");
-    let mut rules = Vec::new();
-    for words in subject.commands() {
-        let Some(count) = telling_words(&words).filter(|count| is_safe(&words[..*count])) else { continue };
-        let reads_files = words.first().is_some_and(|first| SHOWING.contains(first));
-        let words: Vec<String> = words.iter().take(count).map(|word| toml_string(word)).collect();
-        let rule_for = |more: &str| rule(&format!("command = [{}]{more}", words.join(", ")));
-        // With its files where they are in the project: where both fit, the narrower one is taken.
-        rules.push(rule_for("\npath = [\"$root/**\"]"));
-        // What shows files shows all of them.
-        if !reads_files {
-            rules.push(rule_for(""));
-        }
-    }
-    let is_reading = matches!(subject.kind(), Some(v2::ToolKind::Read | v2::ToolKind::Search));
-    let is_editing = matches!(subject.kind(), Some(v2::ToolKind::Edit));
-    if subject.commands().is_empty() && !subject.paths().is_empty() && (is_reading || is_editing) {
-        let keys = match is_reading {
-            true => "kind = [\"read\", \"search\"]\n",
-            false => "kind = \"edit\"\noperations = [\"add\", \"modify\"]\n",
-        };
-        let root = subject.root();
-        for path in subject.paths() {
-            let below = path.path.strip_prefix(root).and_then(|rest| rest.strip_prefix('/'));
-            let Some((folder, _)) = below.and_then(|rest| rest.split_once('/')) else { continue };
-            if !folder.starts_with('.') && !folder.contains(['*', '?', '{', '$']) {
-                rules.push(rule(&format!("{keys}path = [{}]", toml_string(&format!("$root/{folder}/**")))));
-            }
-        }
-        rules.push(rule(&format!("{keys}path = [\"$root/**\"]")));
-    }
-    rules
 }

@@ -5,10 +5,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
-use switchboard_policy::{Decision, Policy, Subject, Verdict};
+use switchboard_policy::{Decision, PastAnswer, Policy, Subject, Verdict};
 
-use super::explain::in_words;
-use super::history::{self, Answered, Event, PastArguments, Place};
+use super::history::{self, Event, PastArguments, Place};
 use crate::commands::fold::text::shown;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::policy_file::{self, SystemFiles};
@@ -54,7 +53,7 @@ struct Row<'r> {
 /// What became of a question.
 #[derive(Clone, Copy)]
 struct Then {
-    answered: Answered,
+    answered: PastAnswer,
     by_rule: bool,
     differs: bool,
 }
@@ -128,8 +127,8 @@ impl<W: Write> Report<W> {
                 } += 1;
                 let differs = matches!(
                     (decision.verdict, answered),
-                    (Verdict::Allow, Answered::Rejected | Answered::Cancelled)
-                        | (Verdict::Deny, Answered::Allowed)
+                    (Verdict::Allow, PastAnswer::Rejected | PastAnswer::Cancelled)
+                        | (Verdict::Deny, PastAnswer::Allowed)
                 );
                 counts.answered_by_rule += u64::from(by_rule);
                 *match by_rule {
@@ -182,9 +181,11 @@ impl<W: Write> Report<W> {
             rule: decision.rule.as_deref(),
             reason: &decision.reason,
             answered: then.map(|then| then.answered.as_str()),
-            answered_by: then.filter(|then| then.answered != Answered::Open).map(|then| match then.by_rule {
-                true => "rule",
-                false => "person",
+            answered_by: then.filter(|then| then.answered != PastAnswer::Open).map(|then| {
+                match then.by_rule {
+                    true => "rule",
+                    false => "person",
+                }
             }),
             differs: then.is_some_and(|then| then.differs),
             subject: serde_json::from_str(json.as_str())?,
@@ -241,6 +242,6 @@ fn rest(output: &mut impl Write, all: u64, shown: usize) -> std::io::Result<()> 
 
 fn row(place: &Place, subject: &Subject, decision: &Decision, then: &str) -> String {
     let rule = decision.rule.as_deref().map_or_else(String::new, |rule| format!(" by {rule}"));
-    let what = format!("{}{rule}, {then}: {}", decision.verdict, in_words(subject));
+    let what = format!("{}{rule}, {then}: {}", decision.verdict, subject.summary());
     format!("{} (session {}, message {})", shown(&what).replace('\n', " "), place.session, place.message)
 }

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_acp::display::{visible, visible_line};
 use switchboard_acp::rpc::{RpcError, codes};
 use switchboard_acp::v2::unstable::{AuthState, ForkSessionRequest};
 use switchboard_acp::v2::{self, StopReason};
@@ -27,7 +28,6 @@ use crate::ending::{self, Phase, Stop, Stops};
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::{self, Recording};
 use crate::rules::Rules;
-use crate::terminal::text::{visible, visible_line};
 use crate::{handshake, oddities, standard_error, stdio};
 
 /// One prompt.

@@ -3,15 +3,15 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use switchboard_acp::display::elapsed;
+use switchboard_acp::display::{visible, visible_line};
 use switchboard_acp::{Raw, v2};
 use switchboard_policy::{Scene, Source, Subject};
 use switchboard_session::{Session, ToolCall};
 
-use crate::commands::policy::in_few_words;
 use crate::terminal::diff;
 use crate::terminal::style::{Role, Style};
-use crate::terminal::text::{terminal_output, visible, visible_line, visible_path};
-use crate::units::elapsed;
+use crate::terminal::text::{terminal_output, visible_path};
 
 /// How much of a long output is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,7 +170,7 @@ pub(super) fn question(
                 }
                 let about = Subject::of(session, request.subject.as_ref(), None, &Scene::default());
                 if about.source() == Source::Structured && about.command().is_some() {
-                    let words = in_few_words(&about);
+                    let words = about.short_summary();
                     let command = visible(&words);
                     if !is_among(&said, &command) {
                         let _ = writeln!(text, "  command: {command}");

@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use serde_json::{Value, json};
+use switchboard_acp::display::{visible, visible_line};
 use switchboard_acp::v2::{self, ElicitationPropertySchema as Schema};
 use switchboard_acp::{Map, Number, Raw, Text};
 use switchboard_session::{Choice, FormField};
 
 use crate::terminal::style::{Role, Style};
-use crate::terminal::text::{visible, visible_line};
 
 /// What the user types to answer without data. No field takes them for a value.
 const DECLINE: &str = "/decline";

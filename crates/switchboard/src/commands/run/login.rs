@@ -1,10 +1,10 @@
 //! What to do where nobody is logged in with the agent.
 
+use switchboard_acp::display::visible_line;
 use switchboard_acp::v2;
 use switchboard_peer::AgentDescription;
 
 use crate::outcome::CommandError;
-use crate::terminal::text::visible_line;
 
 /// The ways to log in, in words.
 pub(in crate::commands) fn ways(agent: &AgentDescription) -> impl Iterator<Item = String> {

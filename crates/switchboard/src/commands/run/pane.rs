@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
+use switchboard_acp::display::visible_line;
 use switchboard_session::Conversation;
 
 use crate::terminal::markdown::MarkdownStream;
-use crate::terminal::text::visible_line;
 
 /// How far a session's words are moved in at most, however deep its lineage is.
 const MOST_INDENT: usize = 24;

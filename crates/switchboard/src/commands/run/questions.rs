@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use switchboard_acp::display::visible_line;
 use switchboard_acp::rpc::RequestId;
 use switchboard_acp::{WireFormat, v2};
 use switchboard_peer::{ElicitationQuestion, PermissionQuestion};
@@ -16,9 +17,7 @@ use super::conversation::Runner;
 use super::form::{Form, Typed};
 use super::halt::Halt;
 use super::permissions::{self, Keyboard};
-use crate::commands::policy::in_few_words;
 use crate::rules::{self, Judged};
-use crate::terminal::text::visible_line;
 
 /// What the user is asked.
 pub(super) enum Question {
@@ -109,7 +108,7 @@ impl Runner {
         let mut title = visible_line(&question.request().title);
         let letters = |text: &str| text.replace(|letter: char| !letter.is_alphanumeric(), "");
         if subject.command().is_some() {
-            let command = visible_line(&in_few_words(subject));
+            let command = visible_line(&subject.short_summary());
             if !letters(&title).contains(&letters(&command)) {
                 title = format!("{title} {command}");
             }

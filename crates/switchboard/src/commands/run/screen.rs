@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use switchboard_acp::display::{visible, visible_line};
 use switchboard_acp::v2;
 use switchboard_peer::{PermissionQuestion, Update};
 use switchboard_session::{
@@ -25,7 +26,6 @@ use super::view::{View, asked_by};
 use crate::standard_error;
 use crate::terminal::markdown;
 use crate::terminal::style::{Role, Style};
-use crate::terminal::text::{visible, visible_line};
 
 /// How long the end of a line may be that the spinner shows.
 const TAIL_WIDTH: usize = 60;

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use switchboard_acp::display::visible_line;
 use switchboard_acp::{Wire, WireFormat};
 use switchboard_peer::{PermissionQuestion, Update};
 use switchboard_session::{Changes, Conversation, EntryKind};
@@ -11,7 +12,6 @@ use super::entry_text;
 use super::form::Form;
 use crate::standard_error;
 use crate::terminal::style::{Role, Style};
-use crate::terminal::text::visible_line;
 
 /// Shows sessions as they go on: the one that `run` is about, its sub-agents, and whatever else the agent tells of.
 pub(super) trait View {
@@ -132,7 +132,7 @@ impl View for QuietView {
         let messages = session.entries().filter(|entry| entry.kind() == EntryKind::AgentMessage);
         let texts = messages.filter_map(|entry| Some(entry.as_message()?.content().text()));
         if let Some(text) = texts.filter(|text| !text.trim().is_empty()).last() {
-            let text = crate::terminal::text::visible(&text);
+            let text = switchboard_acp::display::visible(&text);
             let mut output = io::stdout().lock();
             writeln!(output, "{}", text.trim_end_matches('\n'))?;
         }

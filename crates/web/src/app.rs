@@ -1,0 +1,112 @@
+//! What all tabs share.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use switchboard_hub::{Hub, Identity};
+use switchboard_store::Store;
+
+use super::desk::Desk;
+use super::guard::Guard;
+use super::live::Failure;
+use super::live_recording::LiveRecording;
+use super::render::RenderCache;
+use crate::{Access, PageOptions, RuleFile};
+
+/// How many tabs one person may have open.
+pub(crate) const MAX_TABS: usize = 64;
+
+pub(crate) struct App {
+    pub(crate) store: Store,
+    pub(crate) hub: Hub,
+    /// Whether everyone with a token of the hub is admitted, and not the local user alone.
+    pub(crate) is_shared: bool,
+    /// The folder of a new session, unless another one is chosen.
+    pub(crate) folder: PathBuf,
+    pub(crate) cache: RenderCache,
+    pub(crate) guard: Guard,
+    /// The user's own rules, where more can be added.
+    pub(crate) rules: Option<Box<dyn RuleFile>>,
+    /// Advice for an agent that did not complete the handshake in time.
+    pub(crate) handshake_hint: String,
+    rooms: Mutex<HashMap<String, Weak<LiveRecording>>>,
+    desks: Mutex<Vec<Weak<Desk>>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl App {
+    pub(crate) fn new(options: PageOptions, guard: Guard) -> Self {
+        let PageOptions { store, hub, folder, port: _, access, rules, handshake_hint } = options;
+        App {
+            store,
+            hub,
+            is_shared: matches!(access, Access::Tokens { .. }),
+            folder,
+            cache: RenderCache::default(),
+            guard,
+            rules,
+            handshake_hint,
+            rooms: Mutex::default(),
+            desks: Mutex::default(),
+        }
+    }
+
+    /// What somebody has before them; the same in all tabs.
+    pub(crate) async fn desk(self: &Arc<Self>, who: Identity) -> Arc<Desk> {
+        let known = {
+            let mut desks = locked(&self.desks);
+            desks.retain(|desk| desk.strong_count() > 0);
+            let known = desks.iter().filter_map(Weak::upgrade).find(|desk| desk.is_of(&who));
+            known.unwrap_or_else(|| {
+                let desk = Desk::new(Arc::clone(self), who);
+                desks.push(Arc::downgrade(&desk));
+                desk
+            })
+        };
+        known.refresh().await;
+        known
+    }
+
+    /// The recording with an id, where somebody looks at it.
+    pub(crate) fn known_room(&self, id: &str) -> Option<Arc<LiveRecording>> {
+        locked(&self.rooms).get(id).and_then(Weak::upgrade)
+    }
+
+    /// The recording with an id, live or from the store.
+    pub(crate) fn room(&self, id: &str) -> Result<Arc<LiveRecording>, Failure> {
+        let mut rooms = locked(&self.rooms);
+        if let Some(room) = rooms.get(id).and_then(Weak::upgrade) {
+            return Ok(room);
+        }
+        rooms.retain(|_, room| room.strong_count() > 0);
+        let room = LiveRecording::stored(id, &self.store).map_err(|error| error.to_string())?;
+        rooms.insert(room.id.clone(), Arc::downgrade(&room));
+        Ok(room)
+    }
+}
+
+/// What somebody has before them whose hub has one agent, which says nothing.
+#[cfg(test)]
+pub(crate) fn desk_for_tests(store: &Store) -> Arc<Desk> {
+    use std::sync::LazyLock;
+    use std::time::Duration;
+    use switchboard_hub::HubOptions;
+    use switchboard_transport::Program;
+    use tokio::runtime::Runtime;
+
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
+    let _entered = RUNTIME.enter();
+    let who = crate::local_user();
+    let agents = vec![("agent".to_owned(), Program::new("true"))];
+    let hub = Hub::start(HubOptions {
+        idle: Duration::MAX,
+        local_names: vec![Arc::clone(&who.name)],
+        ..HubOptions::new(store.clone(), agents, Box::new(|folder| Ok(folder.to_owned())))
+    });
+    let options = PageOptions::new(store.clone(), hub.unwrap(), "/".into(), 1);
+    Desk::new(Arc::new(App::new(options, Guard::new(1))), who)
+}

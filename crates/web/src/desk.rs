@@ -1,0 +1,418 @@
+//! What one person has before them, in all their tabs: the sessions of the hub that they may see.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use switchboard_hub::{Identity, SessionActivity, SessionSummary};
+use switchboard_store::{Filter, Moment, Role};
+use tokio::sync::{Semaphore, watch};
+
+use super::app::{App, MAX_TABS};
+use super::family;
+use super::live::{Failure, Live, Refused, Visitor};
+use super::live_recording::LiveRecording;
+use super::remembered::Choice;
+use super::roles;
+
+/// For how many of the latest recordings titles are looked up.
+const MAX_TITLES: usize = 200;
+
+/// The least time between two looks at what a hub has.
+const PAUSE: Duration = Duration::from_millis(50);
+
+pub(crate) struct Desk {
+    pub(crate) app: Arc<App>,
+    seen: Mutex<Seen>,
+    /// The sessions that somebody looks at.
+    lives: Mutex<HashMap<String, Weak<Live>>>,
+    /// For one person all of them, also while no tab looks: choices for always hold as long.
+    kept: Mutex<HashMap<String, Arc<Live>>>,
+    /// Which sessions are copies, and of which.
+    copies: Mutex<HashMap<String, String>>,
+    lobby: Mutex<Lobby>,
+    /// Held while a session is being opened or attached to, so that two tabs do not come twice.
+    attaching: tokio::sync::Mutex<()>,
+    changed: watch::Sender<u64>,
+    /// One for each tab that may be open; nobody takes those of somebody else.
+    pub(crate) seats: Arc<Semaphore>,
+}
+
+/// Where one is before a session is there.
+#[derive(Clone, Default)]
+pub(crate) enum Lobby {
+    /// Nothing was asked for.
+    #[default]
+    Empty,
+    /// An agent is being started for a first session, since when.
+    Starting { agent: String, since: i64, stage: Stage },
+    /// The first session is there.
+    Opened(String),
+    /// The agent did not start.
+    Failed(Failure),
+    /// The agent opens no session, perhaps because it wants a login.
+    Refused(Arc<Live>, Failure),
+}
+
+/// How far the start of an agent is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Its program runs, or is about to, and has not said who it is.
+    Program,
+    /// It is asked for a session.
+    Session,
+}
+
+/// What the hub last said.
+struct Seen {
+    who: Identity,
+    /// Whether the token may do nothing any more.
+    is_revoked: bool,
+    sessions: Arc<[SessionSummary]>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Desk {
+    pub(crate) fn new(app: Arc<App>, who: Identity) -> Arc<Self> {
+        let changes = app.hub.changes();
+        let desk = Arc::new(Desk {
+            app,
+            seen: Mutex::new(Seen { who, is_revoked: false, sessions: Arc::default() }),
+            lives: Mutex::default(),
+            kept: Mutex::default(),
+            copies: Mutex::default(),
+            lobby: Mutex::default(),
+            attaching: tokio::sync::Mutex::default(),
+            changed: watch::Sender::new(0),
+            seats: Arc::new(Semaphore::new(MAX_TABS)),
+        });
+        tokio::spawn(keep_up(Arc::downgrade(&desk), changes));
+        desk
+    }
+
+    /// Whether it is somebody's.
+    pub(crate) fn is_of(&self, who: &Identity) -> bool {
+        let known = self.who();
+        (&known.name, known.made) == (&who.name, who.made)
+    }
+
+    pub(crate) fn who(&self) -> Identity {
+        locked(&self.seen).who.clone()
+    }
+
+    /// What may be done.
+    pub(crate) fn role(&self) -> Role {
+        self.who().role
+    }
+
+    pub(crate) fn may(&self, role: Role) -> bool {
+        self.role() >= role
+    }
+
+    /// Whether files of a session that is seen may be read: by who can have its agent read them.
+    pub(crate) fn may_read_files(&self) -> bool {
+        self.may(Role::Use)
+    }
+
+    /// Whether a recording may be deleted, as far as is known here: the hub decides.
+    pub(crate) fn may_delete(&self, recording: &str) -> bool {
+        let is_own = |session: SessionSummary| *session.owner == *self.who().name;
+        self.may(Role::Admin) || (self.may(Role::Use) && self.session(recording).is_some_and(is_own))
+    }
+
+    /// Whether there are others, whose sessions may be seen too.
+    pub(crate) fn has_company(&self) -> bool {
+        self.app.is_shared
+    }
+
+    /// Whether the token that opened it was revoked, or the hub has ended.
+    pub(crate) fn is_revoked(&self) -> bool {
+        locked(&self.seen).is_revoked
+    }
+
+    /// Tells when something else than the recording that is looked at is different.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    fn touch(&self) {
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Asks the hub what there is.
+    pub(crate) async fn refresh(&self) {
+        let who = self.who();
+        let mut seen = self.app.hub.sessions(&who).await;
+        if let Some((_, sessions)) = &mut seen {
+            self.entitle(sessions).await;
+            self.forget_choices(sessions);
+        }
+        {
+            let mut known = locked(&self.seen);
+            match seen {
+                Some((who, sessions)) => (known.who, known.sessions) = (who, sessions.into()),
+                None => known.is_revoked = true,
+            }
+        }
+        // Where there are no tokens, it is the hub that has ended.
+        if self.is_revoked() && self.has_company() {
+            self.app.guard.forget(&who);
+        }
+        self.touch();
+    }
+
+    /// A choice for always holds while the same agent runs.
+    fn forget_choices(&self, sessions: &[SessionSummary]) {
+        let lives = locked(&self.lives);
+        for session in sessions.iter().filter(|session| session.state == SessionActivity::Dormant) {
+            if let Some(live) = lives.get(&*session.id).and_then(Weak::upgrade) {
+                live.remembered.forget();
+            }
+        }
+    }
+
+    /// Gives sessions without a title of the agent the one that the store has made of their first prompts.
+    async fn entitle(&self, sessions: &mut [SessionSummary]) {
+        if sessions.iter().all(|session| session.title.is_some()) {
+            return;
+        }
+        let store = self.app.store.clone();
+        let filter = Filter { limit: Some(MAX_TITLES), ..Filter::default() };
+        let read = tokio::task::spawn_blocking(move || store.sessions(&filter)).await;
+        // Without them, sessions are listed by their ids.
+        let Ok(Ok(summaries)) = read else { return };
+        let mut titles: HashMap<String, Option<String>> =
+            summaries.into_iter().map(|summary| (summary.id, summary.about.title)).collect();
+        for session in sessions.iter_mut().filter(|session| session.title.is_none()) {
+            // The store may need a while to know it.
+            let said = || self.app.known_room(&session.id).and_then(|room| first_words(&room));
+            session.title = titles.remove(&*session.id).flatten().or_else(said);
+        }
+    }
+
+    /// The names of the agents that can be chosen.
+    pub(crate) fn agents(&self) -> &[String] {
+        self.app.hub.agents()
+    }
+
+    /// The sessions of the hub, the one that changed last first.
+    pub(crate) fn sessions(&self) -> Arc<[SessionSummary]> {
+        Arc::clone(&locked(&self.seen).sessions)
+    }
+
+    pub(crate) fn session(&self, id: &str) -> Option<SessionSummary> {
+        self.sessions().iter().find(|session| *session.id == *id).cloned()
+    }
+
+    /// The sessions that wait for an answer of this person.
+    pub(crate) fn asking(&self) -> Vec<SessionSummary> {
+        if !self.may(Role::Answer) {
+            return Vec::new();
+        }
+        self.sessions().iter().filter(|session| session.questions > 0).cloned().collect()
+    }
+
+    /// What is looked at where nothing is chosen: what waits, or what is at work.
+    pub(crate) fn usual(&self) -> Option<String> {
+        let sessions = self.sessions();
+        let waits = sessions.iter().find(|session| session.questions > 0);
+        let is_awake = |session: &&SessionSummary| session.state != SessionActivity::Dormant;
+        waits.or_else(|| sessions.iter().find(is_awake)).map(|session| session.id.to_string())
+    }
+
+    /// Whether a recording may be seen. Those of sessions are the hub's to decide; all others are for administrators.
+    pub(crate) fn may_see(&self, recording: &str) -> bool {
+        self.may(Role::Admin) || self.session(recording).is_some()
+    }
+
+    /// The recording with an id, if it may be seen.
+    pub(crate) fn room(&self, id: &str) -> Result<Arc<LiveRecording>, Failure> {
+        if !self.may_see(id) {
+            return Err(format!("there is no session {id} here, or not for you"));
+        }
+        self.app.room(id)
+    }
+
+    /// Where one is before a session is there.
+    pub(crate) fn lobby(&self) -> Lobby {
+        locked(&self.lobby).clone()
+    }
+
+    fn set_lobby(&self, lobby: Lobby) {
+        *locked(&self.lobby) = lobby;
+        self.touch();
+    }
+
+    /// Starts the agent and opens a first session.
+    pub(crate) async fn start(&self) -> Result<(), Failure> {
+        let agent = self.agents().first().cloned().unwrap_or_default();
+        let since = Moment::now().0;
+        self.set_lobby(Lobby::Starting { agent, since, stage: Stage::Program });
+        let folder = self.app.folder.display().to_string();
+        let opened = self.new_session(None, &folder).await;
+        if let (Err(reason), Lobby::Starting { .. }) = (&opened, self.lobby()) {
+            self.set_lobby(Lobby::Failed(reason.clone()));
+        }
+        opened.map(drop)
+    }
+
+    /// Attaches to a session of the hub.
+    pub(crate) async fn attach(&self, id: &str) -> Result<Arc<Live>, Failure> {
+        let _attaching = self.attaching.lock().await;
+        if let Some(live) = self.live(id) {
+            return Ok(live);
+        }
+        let session = self.session(id).ok_or("there is no such session, or not for you")?;
+        let mut visitor = Visitor::come(&self.app, self.who(), &session.agent).await?;
+        visitor.attach(id, &session.folder).await?;
+        self.stay(visitor, id, &session.folder)
+    }
+
+    /// The agent of a name, or the first.
+    fn agent<'a>(&'a self, name: Option<&'a str>) -> Result<&'a str, Failure> {
+        let agent = name.or(self.agents().first().map(String::as_str)).ok_or("there is no agent")?;
+        if !self.app.hub.has_agent(Some(agent)) {
+            return Err(format!("there is no agent {agent} here"));
+        }
+        Ok(agent)
+    }
+
+    /// Opens a session with an agent in a folder, and looks at it.
+    pub(crate) async fn new_session(&self, agent: Option<&str>, folder: &str) -> Result<Arc<Live>, Failure> {
+        let mut visitor = Visitor::come(&self.app, self.who(), self.agent(agent)?).await?;
+        if let Lobby::Starting { agent, since, .. } = self.lobby() {
+            self.set_lobby(Lobby::Starting { agent, since, stage: Stage::Session });
+        }
+        match visitor.new_session(folder).await {
+            Ok(id) => self.opened(visitor, &id, folder).await,
+            Err(refused) => Err(self.wait_in_lobby(visitor, folder, refused)),
+        }
+    }
+
+    /// Goes on with a session that only the agent remembers.
+    pub(crate) async fn adopt(
+        &self,
+        agent: Option<&str>,
+        session: &str,
+        folder: &str,
+    ) -> Result<Arc<Live>, Failure> {
+        if self.session(session).is_some() {
+            return self.attach(session).await;
+        }
+        let mut visitor = Visitor::come(&self.app, self.who(), self.agent(agent)?).await?;
+        match visitor.adopt(session, folder).await {
+            Ok(id) => self.opened(visitor, &id, folder).await,
+            Err(Refused { known: Some(id), .. }) if self.session(&id).is_some() => self.attach(&id).await,
+            Err(refused) => Err(self.wait_in_lobby(visitor, folder, refused)),
+        }
+    }
+
+    /// A session was opened.
+    async fn opened(&self, visitor: Visitor, id: &str, folder: &str) -> Result<Arc<Live>, Failure> {
+        // The page will look at it at once.
+        self.refresh().await;
+        let folder = self.session(id).map_or_else(|| folder.to_owned(), |session| session.folder);
+        let live = self.stay(visitor, id, &folder)?;
+        self.set_lobby(Lobby::Opened(id.to_owned()));
+        Ok(live)
+    }
+
+    /// The agent opens no session. Where a login may help, or there is nothing else to do, the connection is kept for it.
+    fn wait_in_lobby(&self, visitor: Visitor, folder: &str, refused: Refused) -> Failure {
+        let Refused { words, wants_login, known: _ } = refused;
+        if wants_login || matches!(self.lobby(), Lobby::Starting { .. } | Lobby::Refused(..)) {
+            let live = visitor.stay(LiveRecording::empty(&self.app.store), "", folder);
+            self.set_lobby(Lobby::Refused(live, words.clone()));
+        }
+        words
+    }
+
+    fn stay(&self, visitor: Visitor, id: &str, folder: &str) -> Result<Arc<Live>, Failure> {
+        let live = visitor.stay(self.app.room(id)?, id, folder);
+        let mut lives = locked(&self.lives);
+        lives.retain(|_, live| live.strong_count() > 0);
+        lives.insert(id.to_owned(), Arc::downgrade(&live));
+        if !self.has_company() {
+            locked(&self.kept).insert(id.to_owned(), Arc::clone(&live));
+        }
+        Ok(live)
+    }
+
+    /// Somebody in a session, where there is somebody already.
+    pub(crate) fn live(&self, id: &str) -> Option<Arc<Live>> {
+        let live = locked(&self.lives).get(id).and_then(Weak::upgrade);
+        live.filter(|live| live.ended().is_none())
+    }
+
+    /// Somebody who can ask an agent something that belongs to no session, where one runs.
+    pub(crate) fn any_live(&self) -> Option<Arc<Live>> {
+        let lives: Vec<Arc<Live>> = locked(&self.lives).values().filter_map(Weak::upgrade).collect();
+        lives.into_iter().find(|live| live.ended().is_none())
+    }
+
+    /// The choices for always of all sessions that are looked at.
+    pub(crate) fn choices(&self) -> Vec<(Arc<Live>, Choice)> {
+        let lives: Vec<Arc<Live>> = locked(&self.lives).values().filter_map(Weak::upgrade).collect();
+        let mut choices: Vec<_> = lives
+            .iter()
+            .flat_map(|live| live.remembered.all().into_iter().map(|choice| (Arc::clone(live), choice)))
+            .collect();
+        choices.sort_by_key(|(_, choice)| choice.since.0);
+        choices
+    }
+
+    /// Deletes a session, or another recording that nobody writes to.
+    pub(crate) async fn delete(&self, id: &str) -> Result<(), Failure> {
+        if let Some(session) = self.session(id) {
+            let mut visitor = Visitor::come(&self.app, self.who(), &session.agent).await?;
+            visitor.delete(id).await?;
+        } else if !self.may(Role::Admin) {
+            return Err(roles::refusal(self.role(), Role::Admin));
+        } else {
+            let (store, id) = (self.app.store.clone(), id.to_owned());
+            let delete = move || match store.is_recording(&id) {
+                Ok(true) => Err("a program is still writing to this recording".to_owned()),
+                _ => store.delete(&id).map_err(|error| error.to_string()),
+            };
+            tokio::task::spawn_blocking(delete).await.map_err(|error| error.to_string())??;
+        }
+        locked(&self.lives).remove(id);
+        locked(&self.kept).remove(id);
+        self.refresh().await;
+        Ok(())
+    }
+
+    /// Takes note of a copy.
+    pub(crate) fn note_copy(&self, copy: &str, original: &str) {
+        locked(&self.copies).insert(copy.to_owned(), original.to_owned());
+    }
+
+    /// What a session is a copy of, if it was made here.
+    pub(crate) fn original(&self, copy: &str) -> Option<SessionSummary> {
+        let original = locked(&self.copies).get(copy).cloned()?;
+        self.session(&original)
+    }
+}
+
+/// What was said first in a session that somebody looks at.
+fn first_words(room: &LiveRecording) -> Option<String> {
+    let root = room.session_ids().into_iter().next()?;
+    room.session(&root).as_ref().and_then(family::first_words)
+}
+
+/// Looks at the hub again whenever something has changed there.
+async fn keep_up(desk: Weak<Desk>, mut changes: watch::Receiver<u64>) {
+    loop {
+        let is_over = changes.changed().await.is_err();
+        let Some(desk) = desk.upgrade() else { return };
+        desk.refresh().await;
+        if is_over || desk.is_revoked() {
+            return;
+        }
+        drop(desk);
+        tokio::time::sleep(PAUSE).await;
+    }
+}

@@ -1,0 +1,383 @@
+//! Who may talk to the server: only a browser that came by a link of this launch, over loopback, from our own pages.
+//!
+//! A link has a code that works once and for a minute, so that it is worth nothing in a list of processes or in a
+//! history. The page gives the code away for the two halves of a key. One half is a cookie that no script can read.
+//! Cookies do not know ports, so any other server of this machine may be sent it; therefore it opens nothing without
+//! the other half, which the page keeps for its own origin and sends with the request itself.
+
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::extract::{Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use switchboard_hub::Identity;
+
+/// How long a link can be used.
+const LIFE: Duration = Duration::from_secs(60);
+
+/// How many links for one person are remembered, so that it can be said what is wrong with one; the oldest go.
+const MAX_CODES: usize = 64;
+
+/// How many browsers of one person may be let in; the oldest go.
+const MAX_KEYS: usize = 64;
+
+/// Where a page gives a code for a key.
+pub(crate) const ENTER: &str = "/in/enter";
+/// Where a page gives a token for a key.
+pub(crate) const TOKEN: &str = "/in/token";
+/// Answers whoever has a key.
+pub(crate) const KNOWN: &str = "/in/known";
+/// Where the tabs talk.
+pub(crate) const SOCKET: &str = "/in/socket";
+
+/// The subprotocol of the tabs' sockets; beside it a browser offers its half of the key.
+pub(crate) const PROTOCOL: &str = "switchboard";
+const PROTOCOL_KEY: &str = "key-";
+
+const CODE_HEADER: HeaderName = HeaderName::from_static("x-switchboard-code");
+const KEY_HEADER: HeaderName = HeaderName::from_static("x-switchboard-key");
+
+/// Knows who may come in. Copies know the same.
+#[derive(Clone)]
+pub(crate) struct Guard {
+    /// The part of a cookie's name that is ours alone.
+    port: u16,
+    /// The addresses of the server as browsers know them, such as `http://127.0.0.1:4173`; links have the first.
+    origins: Arc<[String]>,
+    /// Whether names are proven by certificates, so that nobody can bend another one to us.
+    is_proven: bool,
+    doors: Arc<Mutex<Doors>>,
+}
+
+#[derive(Default)]
+struct Doors {
+    codes: Vec<Code>,
+    keys: Vec<Key>,
+}
+
+/// What a link has.
+struct Code {
+    text: String,
+    /// Whom it lets in.
+    who: Identity,
+    since: Instant,
+    is_used: bool,
+}
+
+/// What a browser has that was let in.
+pub(crate) struct Key {
+    cookie: String,
+    page: String,
+    who: Identity,
+}
+
+/// Whose key came with a request.
+#[derive(Debug, Clone)]
+pub(crate) struct Holder(pub(crate) Identity);
+
+/// Why a code lets nobody in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Useless {
+    Used,
+    Old,
+    Unknown,
+}
+
+impl Useless {
+    fn reason(self) -> &'static str {
+        match self {
+            Useless::Used => {
+                "This link has been used already. If it was not you who used it, somebody else is in: end Switchboard."
+            }
+            Useless::Old => "This link is too old: each works for a minute.",
+            Useless::Unknown => "This link is not one of this launch of Switchboard.",
+        }
+    }
+}
+
+/// Nothing from elsewhere, no inline script or style, no frames, no forms that go anywhere.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+    media-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+const HEADERS: [(HeaderName, &str); 7] = [
+    (header::CONTENT_SECURITY_POLICY, POLICY),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+const ELSEWHERE: &str = "Requests from other sites are refused.\n";
+
+impl Guard {
+    /// Of a server on loopback.
+    pub(crate) fn new(port: u16) -> Self {
+        let names = ["127.0.0.1", "localhost"];
+        Guard::of_hub(port, names.map(|name| format!("http://{name}:{port}")).to_vec(), false)
+    }
+
+    /// Of a hub with these addresses. With a certificate of its own it is known by every name that this proves.
+    pub(crate) fn of_hub(port: u16, origins: Vec<String>, has_certificate: bool) -> Self {
+        Guard { port, origins: origins.into(), is_proven: has_certificate, doors: Arc::default() }
+    }
+
+    /// Lets nobody in any more who came as this.
+    pub(crate) fn forget(&self, who: &Identity) {
+        let is_other = |held: &Identity| (&held.name, held.made) != (&who.name, who.made);
+        let mut doors = self.doors();
+        doors.codes.retain(|code| is_other(&code.who));
+        doors.keys.retain(|key| is_other(&key.who));
+    }
+
+    fn doors(&self) -> MutexGuard<'_, Doors> {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new link to a path, which lets one browser in.
+    pub(crate) fn link(&self, path: &str, who: Identity) -> Result<String, getrandom::Error> {
+        let code = random_text()?;
+        // Behind the `#` it is sent to nobody; the page reads it there, gives it away and takes it out of the address.
+        let origin = self.origins.first().map_or("", String::as_str);
+        let link = format!("{origin}{path}#code={code}");
+        let codes = &mut self.doors().codes;
+        make_room(codes, MAX_CODES, |code| code.who == who);
+        codes.push(Code { text: code, who, since: Instant::now(), is_used: false });
+        Ok(link)
+    }
+
+    /// Takes a code, and lets a browser in for it.
+    fn enter(&self, offered: &str, now: Instant) -> Result<Key, Useless> {
+        let mut doors = self.doors();
+        let code = doors.codes.iter_mut().find(|code| is_same(&code.text, offered));
+        let code = code.ok_or(Useless::Unknown)?;
+        if std::mem::replace(&mut code.is_used, true) {
+            return Err(Useless::Used);
+        }
+        if now.saturating_duration_since(code.since) > LIFE {
+            return Err(Useless::Old);
+        }
+        let who = code.who.clone();
+        drop(doors);
+        self.admit(who).map_err(|_| Useless::Unknown)
+    }
+
+    /// Makes a key.
+    fn admit(&self, who: Identity) -> Result<Key, getrandom::Error> {
+        let (cookie, page) = (random_text()?, random_text()?);
+        let mut doors = self.doors();
+        make_room(&mut doors.keys, MAX_KEYS, |key| key.who == who);
+        doors.keys.push(Key { cookie: cookie.clone(), page: page.clone(), who: who.clone() });
+        Ok(Key { cookie, page, who })
+    }
+
+    /// Lets a browser in that has shown a token.
+    pub(crate) fn let_in_as(&self, who: Identity, headers: &HeaderMap) -> Response {
+        match self.admit(who) {
+            Ok(key) => self.give(&key, headers),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        }
+    }
+
+    /// Gives both halves of a key away.
+    fn give(&self, Key { cookie, page, who: _ }: &Key, headers: &HeaderMap) -> Response {
+        let is_encrypted = headers.get(header::ORIGIN).is_some_and(|it| it.as_bytes().starts_with(b"https:"));
+        let secure = if is_encrypted { "; Secure" } else { "" };
+        let cookie = format!("{}={cookie}; HttpOnly; SameSite=Strict; Path=/in{secure}", self.cookie_name());
+        ([(header::SET_COOKIE, cookie)], page.clone()).into_response()
+    }
+
+    /// The name says the port, because cookies do not know it.
+    fn cookie_name(&self) -> String {
+        format!("switchboard-{}", self.port)
+    }
+
+    /// Whose key it is of which both halves come with a request.
+    fn holder(&self, headers: &HeaderMap) -> Option<Holder> {
+        let texts = |name: HeaderName, separator: char| -> Vec<String> {
+            let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+            values.flat_map(|value| value.split(separator)).map(|part| part.trim().to_owned()).collect()
+        };
+        let name = self.cookie_name();
+        let cookies = texts(header::COOKIE, ';');
+        let cookies: Vec<&str> = cookies
+            .iter()
+            .filter_map(|cookie| cookie.split_once('='))
+            .filter(|(known, _)| *known == name)
+            .map(|(_, value)| value)
+            .collect();
+        let mut pages = texts(KEY_HEADER, ',');
+        let protocols = texts(header::SEC_WEBSOCKET_PROTOCOL, ',');
+        pages.extend(protocols.iter().filter_map(|it| it.strip_prefix(PROTOCOL_KEY)).map(str::to_owned));
+        let has = |key: &Key| {
+            let has_cookie = cookies.iter().any(|cookie| is_same(&key.cookie, cookie));
+            has_cookie & pages.iter().any(|page| is_same(&key.page, page))
+        };
+        self.doors().keys.iter().find(|key| has(key)).map(|key| Holder(key.who.clone()))
+    }
+
+    /// A name of this machine that no other site can claim: with another one, somebody has bent a domain to us.
+    fn is_our_host(&self, host: &str) -> bool {
+        let name = |origin: &String| origin.split_once("://").is_some_and(|(_, name)| name == host);
+        self.origins.iter().any(name)
+    }
+
+    fn is_our_origin(&self, origin: &str, host: &str) -> bool {
+        let is_known = self.origins.iter().any(|known| known == origin);
+        is_known || (self.is_proven && origin.strip_prefix("https://") == Some(host))
+    }
+
+    /// Whose request it is, if it needs a key, or why it is refused.
+    fn admits(&self, request: &Request) -> Result<Option<Holder>, &'static str> {
+        let headers = request.headers();
+        let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+        // In HTTP/2 it is a part of the address.
+        let host = request.uri().authority().map(Authority::as_str);
+        let host = host.or(text(header::HOST)).unwrap_or_default();
+        if !self.is_proven && !self.is_our_host(host) {
+            return Err("This is not the name of this server.\n");
+        }
+        let origin = text(header::ORIGIN);
+        if origin.is_some_and(|origin| !self.is_our_origin(origin, host)) {
+            return Err(ELSEWHERE);
+        }
+        if is_public(request.uri().path(), request.method()) {
+            return Ok(None);
+        }
+        // Browsers say where a request that could change something comes from, and always for a socket.
+        let needs_origin = request.method() != Method::GET || headers.contains_key(header::UPGRADE);
+        let site = text(HeaderName::from_static("sec-fetch-site"));
+        if (needs_origin && origin.is_none()) || site.is_some_and(|site| site != "same-origin") {
+            return Err(ELSEWHERE);
+        }
+        // Whoever comes with a code or a token has no key yet.
+        if matches!(request.uri().path(), ENTER | TOKEN) {
+            return Ok(None);
+        }
+        self.holder(headers).map(Some).ok_or("This browser is not let in.\n")
+    }
+
+    /// Gives a key for the code of a request.
+    pub(crate) fn let_in(&self, headers: &HeaderMap) -> Response {
+        let offered = headers.get(CODE_HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        match self.enter(offered, Instant::now()) {
+            Ok(key) => self.give(&key, headers),
+            Err(useless) => (StatusCode::FORBIDDEN, useless.reason()).into_response(),
+        }
+    }
+}
+
+/// The page and its files: they are the same for everybody, and nothing of a session is in them.
+fn is_public(path: &str, method: &Method) -> bool {
+    (method == Method::GET || method == Method::HEAD)
+        && (path == "/" || path.starts_with("/r/") || path.starts_with("/assets/"))
+}
+
+/// Lets through what may come in, and puts on every answer what keeps the page to itself.
+pub(crate) async fn check(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    let mut response = match guard.admits(&request) {
+        Err(reason) => (StatusCode::FORBIDDEN, reason).into_response(),
+        Ok(holder) => {
+            if let Some(holder) = holder {
+                request.extensions_mut().insert(holder);
+            }
+            next.run(request).await
+        }
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// In the same time however much of it is right.
+fn is_same(known: &str, offered: &str) -> bool {
+    let pairs = known.bytes().zip(offered.bytes());
+    offered.len() == known.len() && pairs.fold(0, |different, (a, b)| different | (a ^ b)) == 0
+}
+
+/// Nobody takes the room of somebody else.
+fn make_room<T>(list: &mut Vec<T>, most: usize, is_same_person: impl Fn(&T) -> bool) {
+    if list.iter().filter(|it| is_same_person(it)).count() >= most
+        && let Some(oldest) = list.iter().position(is_same_person)
+    {
+        list.remove(oldest);
+    }
+}
+
+/// 128 bits that nobody can guess.
+fn random_text() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(guard: &Guard) -> String {
+        guard.link("/", crate::local_user()).unwrap().split_once("#code=").unwrap().1.to_owned()
+    }
+
+    fn headers(cookie: &str, page: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::COOKIE, format!("a=b; switchboard-1={cookie}").parse().unwrap());
+        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, format!("switchboard, key-{page}").parse().unwrap());
+        headers
+    }
+
+    #[test]
+    fn a_code_works_once_and_for_a_minute() {
+        let guard = Guard::new(1);
+        let now = Instant::now();
+        let enter = |code: &str, after: u64| guard.enter(code, now + Duration::from_secs(after)).map(drop);
+        let (first, second) = (code(&guard), code(&guard));
+        assert_eq!(enter("", 0), Err(Useless::Unknown));
+        assert_eq!(enter(&first, 1), Ok(()));
+        assert_eq!(enter(&first, 2), Err(Useless::Used));
+        assert_eq!(enter(&second, 62), Err(Useless::Old));
+        // An old one does not come to life again, whatever the clock does.
+        assert_eq!(enter(&second, 1), Err(Useless::Used));
+    }
+
+    #[test]
+    fn only_both_halves_of_one_key_open() {
+        let guard = Guard::new(1);
+        let key = || guard.enter(&code(&guard), Instant::now()).map_err(Useless::reason).unwrap();
+        let (mine, other) = (key(), key());
+        assert!(guard.holder(&headers(&mine.cookie, &mine.page)).is_some());
+        assert!(guard.holder(&headers(&other.cookie, &other.page)).is_some());
+        for (cookie, page) in [
+            (&mine.cookie, &other.page),
+            (&mine.cookie, &mine.cookie),
+            (&mine.page, &mine.cookie),
+            (&mine.page, &mine.page),
+            (&mine.cookie, &String::new()),
+            (&String::new(), &mine.page),
+            (&String::new(), &String::new()),
+        ] {
+            assert!(guard.holder(&headers(cookie, page)).is_none(), "{cookie} {page}");
+        }
+    }
+
+    #[test]
+    fn links_and_keys_are_limited() {
+        let guard = Guard::new(1);
+        let first = code(&guard);
+        for _ in 0..MAX_CODES {
+            let code = code(&guard);
+            assert!(guard.enter(&code, Instant::now()).is_ok());
+        }
+        assert_eq!(guard.enter(&first, Instant::now()).map(drop), Err(Useless::Unknown));
+        assert!(guard.doors().codes.len() <= MAX_CODES && guard.doors().keys.len() <= MAX_KEYS);
+    }
+}

@@ -1,0 +1,226 @@
+//! The web page of a hub: a client and an inspector for its sessions, as an [`axum`] router.
+//!
+//! `switchboard open` serves it to the one person who started it, `switchboard serve` to all who have a token.
+//!
+//! - [`Page`] is the page over a hub; [`PageOptions`] say which hub, whom it admits ([`Access`]), and how a person may add
+//!   rules ([`RuleFile`]).
+//! - [`Links`] make addresses that admit one browser each.
+//! - [`Viewer`] is a person whose sessions are kept while no tab is open.
+//!
+//! The page follows the log of a session and folds it as it grows (`live_recording`). A person who acts in a session is a
+//! client of the hub like any other (`live`). Each tab has a view of one recording (`view`) and gets frames: the HTML of
+//! the entries that changed among those it shows (`render`), and the visible rows of the inspector (`wire`). The page
+//! keeps no state of its own that matters, so a reload, another tab or another launch shows the same.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use switchboard_hub::{Hub, HubOptions};
+//! use switchboard_store::Store;
+//! use switchboard_transport::Program;
+//! use switchboard_web::{Page, PageOptions, local_user};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let runtime = tokio::runtime::Runtime::new()?;
+//! # let _entered = runtime.enter();
+//! let store = Store::open(folder.path().join("sessions.sqlite3"))?;
+//! let agents = vec![("claude".to_owned(), Program::new("claude-agent-acp"))];
+//! let hub = Hub::start(HubOptions {
+//!     local_names: vec![local_user().name],
+//!     ..HubOptions::new(store.clone(), agents, Box::new(|folder| Ok(folder.to_owned())))
+//! })?;
+//! let page = Page::new(PageOptions::new(store, hub, folder.path().to_owned(), 4173));
+//! let router: axum::Router = page.router();
+//! let link = page.links("/", local_user()).fresh()?;
+//! assert!(link.starts_with("http://127.0.0.1:4173/#code="));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod actions;
+mod app;
+mod asked;
+mod changes;
+mod checkpoints;
+mod desk;
+mod entry_times;
+mod excerpt;
+mod export;
+mod family;
+mod files;
+mod find;
+mod guard;
+mod lists;
+mod live;
+mod live_recording;
+mod mentions;
+mod message_log;
+mod names;
+mod pages;
+mod panels;
+mod pictures;
+mod preview;
+mod questions;
+mod rates;
+#[cfg(test)]
+mod readers;
+mod reading;
+mod remembered;
+mod render;
+mod request;
+mod roles;
+mod rows;
+mod rule;
+mod tab;
+mod verdict;
+mod view;
+mod wire;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::request::Parts;
+use switchboard_hub::{Hub, Identity};
+use switchboard_policy::{Host, Policy};
+use switchboard_store::{Role, Store};
+use switchboard_transport::server::Refusal;
+
+use app::App;
+use desk::Desk;
+use guard::Guard;
+
+/// Identifies the sender of a request by its token, or says how the request is refused.
+pub type Identify = Arc<dyn Fn(&Parts, SocketAddr) -> Result<Identity, Refusal> + Send + Sync>;
+
+/// The persons whom a page admits.
+#[derive(Clone)]
+pub enum Access {
+    /// The person who started the hub, on loopback, by a link. There are no tokens.
+    LocalUser,
+    /// Everyone with a token of the hub, and the holders of links.
+    Tokens {
+        /// The addresses under which browsers reach the page, such as `https://hub.example.org`. Links have the first.
+        origins: Vec<String>,
+        /// Whether the server has a certificate. It is then reachable under every name that the certificate proves.
+        has_certificate: bool,
+        /// Checks a token.
+        identify: Identify,
+    },
+}
+
+/// The user's own rules, to which the page adds a rule that is made from a permission request.
+pub trait RuleFile: Send + Sync {
+    /// Returns why a rule added to the file would have no effect, if so.
+    fn refusal(&self) -> Option<String>;
+
+    /// Returns the machine that the rules are for.
+    fn host(&self) -> &dyn Host;
+
+    /// Returns the rules that would hold in a project's folder with more text appended to the file. Does not write.
+    fn with_appended(&self, text: &str, folder: &Path) -> Result<Policy, String>;
+
+    /// Appends text to the file, and returns the file.
+    fn append(&self, text: &str) -> Result<PathBuf, String>;
+}
+
+/// Options of a [`Page`].
+pub struct PageOptions {
+    /// The store of the hub.
+    pub store: Store,
+    /// The hub whose sessions the page shows.
+    pub hub: Hub,
+    /// The folder of a new session, unless the person chooses another one.
+    pub folder: PathBuf,
+    /// The port of the server.
+    pub port: u16,
+    /// The persons whom the page admits; [`Access::LocalUser`] unless set.
+    pub access: Access,
+    /// The user's own rules; without them the page does not offer to make one.
+    pub rules: Option<Box<dyn RuleFile>>,
+    /// Advice for an agent that did not complete the handshake in time; empty unless set.
+    pub handshake_hint: String,
+}
+
+impl PageOptions {
+    /// A page on loopback for the local user.
+    pub fn new(store: Store, hub: Hub, folder: PathBuf, port: u16) -> Self {
+        let (access, handshake_hint) = (Access::LocalUser, String::new());
+        PageOptions { store, hub, folder, port, access, rules: None, handshake_hint }
+    }
+}
+
+/// The page of a hub.
+#[derive(Clone)]
+pub struct Page {
+    app: Arc<App>,
+    identify: Option<Identify>,
+}
+
+impl Page {
+    /// Makes a page.
+    pub fn new(options: PageOptions) -> Self {
+        let (guard, identify) = match &options.access {
+            Access::LocalUser => (Guard::new(options.port), None),
+            Access::Tokens { origins, has_certificate, identify } => {
+                (Guard::of_hub(options.port, origins.clone(), *has_certificate), Some(Arc::clone(identify)))
+            }
+        };
+        Page { app: Arc::new(App::new(options, guard)), identify }
+    }
+
+    /// Returns the router for `/` and everything below it.
+    pub fn router(&self) -> Router {
+        pages::router(Arc::clone(&self.app), self.identify.clone())
+    }
+
+    /// Returns a maker of links to a path of the page, each of which admits one browser as the given person.
+    pub fn links(&self, path: impl Into<String>, who: Identity) -> Links {
+        Links { guard: self.app.guard.clone(), path: path.into(), who }
+    }
+
+    /// Keeps a person's sessions and their choices until the returned value is dropped, even while no tab is open.
+    pub async fn viewer(&self, who: Identity) -> Viewer {
+        Viewer(self.app.desk(who).await)
+    }
+}
+
+/// A person whose sessions are kept while no tab is open.
+pub struct Viewer(Arc<Desk>);
+
+impl Viewer {
+    /// Starts the first agent of the hub and opens a session with it. Tabs show the progress, and the error.
+    pub async fn start(&self) -> Result<(), String> {
+        self.0.start().await
+    }
+}
+
+/// A maker of links that admit a browser. Each link works once and for a minute.
+#[derive(Clone)]
+pub struct Links {
+    guard: Guard,
+    path: String,
+    who: Identity,
+}
+
+impl Links {
+    /// Makes a link. Fails where the system has no random numbers.
+    pub fn fresh(&self) -> std::io::Result<String> {
+        self.guard.link(&self.path, self.who.clone()).map_err(std::io::Error::other)
+    }
+}
+
+/// Returns the path of a message in the page, by the ids of its session and of the message in the store.
+pub fn message_address(session: &str, message: u64) -> String {
+    format!("/r/{session}#m{message}")
+}
+
+/// Returns the identity of the local user, who needs no token and may do everything.
+pub fn local_user() -> Identity {
+    Identity { name: "you".into(), role: Role::Admin, all: true, made: 0 }
+}
+
+/// The example of the package's front page runs with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,319 @@
+//! The page around a session, and the files that it consists of.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, State, WebSocketUpgrade};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::from_fn_with_state;
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use maud::{DOCTYPE, Markup, html};
+
+use tokio::task::block_in_place;
+
+use super::Identify;
+use super::app::App;
+use super::guard::{self, ENTER, Holder, KNOWN, PROTOCOL, SOCKET, TOKEN};
+use super::tab::{self, Limits};
+
+/// The largest message that a tab may send: a prompt with files.
+const MAX_MESSAGE: usize = 40 * 1024 * 1024;
+
+const STYLE: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// The files of the page.
+const ASSETS: [(&str, &str, &str); 20] = [
+    ("/assets/page.css", STYLE, include_str!("assets/page.css")),
+    ("/assets/entries.css", STYLE, include_str!("assets/entries.css")),
+    ("/assets/export.css", STYLE, include_str!("assets/export.css")),
+    ("/assets/page.js", SCRIPT, include_str!("assets/page.js")),
+    ("/assets/actions.js", SCRIPT, include_str!("assets/actions.js")),
+    ("/assets/server.js", SCRIPT, include_str!("assets/server.js")),
+    ("/assets/show.js", SCRIPT, include_str!("assets/show.js")),
+    ("/assets/door.js", SCRIPT, include_str!("assets/door.js")),
+    ("/assets/transcript.js", SCRIPT, include_str!("assets/transcript.js")),
+    ("/assets/entry.js", SCRIPT, include_str!("assets/entry.js")),
+    ("/assets/composer.js", SCRIPT, include_str!("assets/composer.js")),
+    ("/assets/inspector.js", SCRIPT, include_str!("assets/inspector.js")),
+    ("/assets/kept.js", SCRIPT, include_str!("assets/kept.js")),
+    ("/assets/theme.js", SCRIPT, include_str!("assets/theme.js")),
+    ("/assets/patch.js", SCRIPT, include_str!("assets/patch.js")),
+    ("/assets/press.js", SCRIPT, include_str!("assets/press.js")),
+    ("/assets/questions.js", SCRIPT, include_str!("assets/questions.js")),
+    ("/assets/waiting.js", SCRIPT, include_str!("assets/waiting.js")),
+    ("/assets/icon-waiting.svg", "image/svg+xml", include_str!("assets/icon-waiting.svg")),
+    ("/assets/icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
+];
+
+/// Everything that the server answers. The page and its files are for everybody who asks, and hold nothing of a session:
+/// that goes over the socket alone.
+pub(crate) fn router(app: Arc<App>, identify: Option<Identify>) -> Router {
+    let guard = app.guard.clone();
+    let mut router = Router::new()
+        .route("/", get(page))
+        .route("/r/{recording}", get(page))
+        .route("/r/{recording}/{session}", get(page))
+        .route(ENTER, post(enter))
+        .route(KNOWN, get(|| async { StatusCode::NO_CONTENT }))
+        .route(SOCKET, get(socket));
+    if let Some(identify) = identify {
+        router = router.route(TOKEN, post(move |app, head| by_token(app, identify, head)));
+    }
+    for (path, kind, text) in ASSETS {
+        router = router.route(path, get(move || async move { ([(header::CONTENT_TYPE, kind)], text) }));
+    }
+    router
+        .fallback(|| async { (StatusCode::NOT_FOUND, "There is nothing here.\n") })
+        .layer(from_fn_with_state(guard, guard::check))
+        .with_state(app)
+}
+
+async fn enter(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
+    app.guard.let_in(&headers)
+}
+
+/// Gives a key for a token, which comes as programs send it.
+async fn by_token(State(app): State<Arc<App>>, identify: Identify, head: Parts) -> Response {
+    let from = head.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(from)| *from);
+    let from = from.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
+    // It may look into the store.
+    match block_in_place(|| identify(&head, from)) {
+        Ok(who) => app.guard.let_in_as(who, &head.headers),
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+async fn socket(
+    upgrade: WebSocketUpgrade,
+    State(app): State<Arc<App>>,
+    Extension(Holder(who)): Extension<Holder>,
+) -> Response {
+    let desk = app.desk(who).await;
+    if desk.is_revoked() {
+        return (StatusCode::FORBIDDEN, "This browser is not let in any more.\n").into_response();
+    }
+    let Ok(seat) = Arc::clone(&desk.seats).try_acquire_owned() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "Too many tabs are open.\n").into_response();
+    };
+    let upgrade = upgrade.max_message_size(MAX_MESSAGE).protocols([PROTOCOL]);
+    upgrade.on_upgrade(move |socket| tab::serve(socket, desk, seat, Limits::default())).into_response()
+}
+
+async fn page(State(app): State<Arc<App>>) -> Html<String> {
+    Html(shell(app.is_shared).into_string())
+}
+
+fn shell(is_hub: bool) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "Switchboard" }
+                link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
+                link rel="stylesheet" href="/assets/page.css";
+                link rel="stylesheet" href="/assets/entries.css";
+                link rel="stylesheet" href="/assets/export.css";
+                script type="module" src="/assets/theme.js" {}
+                script type="module" src="/assets/page.js" {}
+            }
+            body data-hub[is_hub] {
+                (door(is_hub))
+                a class="skip" href="#prompt" { "Skip to the prompt" }
+                (bar())
+                div id="columns" {
+                    (sidebar())
+                    div id="drawer-back" hidden {}
+                    (talk())
+                    (inspector())
+                }
+                dialog id="dialog" aria-labelledby="dialog-title" {
+                    form method="dialog" {
+                        button class="close" aria-label="Close" { "✕" }
+                    }
+                    div id="dialog-body" {}
+                }
+                div id="print" class="export" {}
+                div id="toasts" role="status" aria-live="polite" {}
+                p id="announcer" class="sr" aria-live="polite" {}
+            }
+        }
+    }
+}
+
+/// What a browser sees that is not let in.
+fn door(is_hub: bool) -> Markup {
+    html! {
+        noscript { p { "This page needs JavaScript." } }
+        main id="door" hidden {
+            h1 { "This browser is not let in" }
+            p id="door-reason" role="alert" {}
+            @if is_hub {
+                form id="token-form" {
+                    label for="token" { "Token" }
+                    input id="token" type="password" autocomplete="current-password" spellcheck="false" required;
+                    button type="submit" { "Come in" }
+                }
+                p class="meta" {
+                    "Who runs this hub makes one with " code { "switchboard tokens add NAME --role view|answer|use|admin" } "."
+                }
+            }
+            p { "Each link of Switchboard works once, and for a minute. For a new one:" }
+            ul {
+                @if !is_hub {
+                    li { "press Enter in the terminal where " code { "switchboard open" } " runs, or" }
+                }
+                li {
+                    "in a browser that is let in, take " strong { "Sessions" } " and then "
+                    strong { "Open in another browser" } "."
+                }
+            }
+        }
+    }
+}
+
+fn bar() -> Markup {
+    html! {
+        header class="bar" {
+            button type="button" id="show-sessions" aria-controls="sessions" aria-expanded="false"
+                title="Sessions (Alt+S)" {
+                    "☰" span class="label" { " Sessions" } " " span id="badge" class="badge" hidden {}
+                }
+            div class="what" {
+                h1 id="title" { "Switchboard" }
+                p class="meta" { span id="agent" {} " " span id="state" {} }
+            }
+            details id="menu" hidden {
+                summary title="What else can be done with the session" aria-label="More" { "⋯" }
+                div id="offers" {}
+            }
+            span id="link-state" role="status" {}
+            button type="button" data-action="new" title="New session (Alt+N)" { "+" span class="label" { " New" } }
+            button type="button" id="show-inspector" aria-controls="inspector" aria-expanded="false"
+                title="Inspector (Alt+I)" { "⇄" span class="label" { " Inspector" } }
+        }
+    }
+}
+
+fn sidebar() -> Markup {
+    html! {
+        nav id="sessions" aria-label="Sessions" hidden {
+            h2 class="sr" { "Sessions" }
+            form id="search" role="search" {
+                label class="sr" for="query" { "Search in all sessions" }
+                input id="query" type="search" placeholder="Search all sessions" autocomplete="off";
+            }
+            form id="new-session" {
+                label for="agent-choice" { "Agent" }
+                select id="agent-choice" {}
+                datalist id="known-folders" {}
+                label for="folder" { "Folder" }
+                input id="folder" type="text" autocomplete="off" spellcheck="false" list="known-folders";
+                button type="submit" { "New session" }
+            }
+            div id="session-list" {
+                div id="found" hidden {}
+                div id="hub-sessions" {}
+                div id="other-sessions" {}
+            }
+            button type="button" id="notify" data-action="notify" hidden { "Notify me of questions" }
+            button type="button" data-action="choices" { "Choices for always" }
+            button type="button" data-action="link" { "Open in another browser" }
+            label class="theme" {
+                "Colours "
+                select id="theme" {
+                    option value="" { "as the system" }
+                    option value="light" { "light" }
+                    option value="dark" { "dark" }
+                }
+            }
+        }
+    }
+}
+
+fn talk() -> Markup {
+    html! {
+        main id="talk" {
+            div id="then" hidden {
+                span id="then-words" {}
+                button type="button" data-action="now" { "Back to now" }
+            }
+            nav id="path" aria-label="Where this sub-agent belongs" hidden {}
+            div id="scroller" tabindex="0" aria-label="Transcript" {
+                div id="hint" hidden {}
+                h2 class="sr" { "Transcript" }
+                div id="before" {}
+                div id="transcript" {}
+                div id="after" {}
+                div id="notices" {}
+                div id="unknown" {}
+                div id="queue" role="status" {}
+                div id="held" role="status" {}
+            }
+            div id="foot" {
+                button type="button" id="to-end" hidden { "↓ Latest" }
+                div id="trouble" role="alert" {}
+                div id="refusal" role="alert" hidden {}
+                div id="question-count" {}
+                div id="questions" role="group" aria-label="Questions of the agent" {}
+                details id="plan-box" hidden { summary { "Plan" } div id="plans" {} }
+                form id="composer" {
+                    ul id="completions" role="listbox" aria-label="Commands and files" hidden {}
+                    ul id="commands" hidden {}
+                    label class="sr" for="prompt" { "Prompt" }
+                    textarea id="prompt" rows="2" placeholder="Tell the agent what to do. / for commands, @ for files, Enter to send, Shift+Enter for a new line"
+                        data-short="Tell the agent what to do"
+                        aria-autocomplete="list" aria-controls="completions" {}
+                    ul id="attachments" aria-label="Attached files" {}
+                    div class="tools" {
+                        label id="attach" class="button" hidden { "Attach" input id="files" type="file" multiple; }
+                        div id="config" {}
+                        div id="usage" {}
+                        span class="grow" {}
+                        button type="button" id="cancel" data-action="cancel-turn" disabled title="Stop the work (Escape)" { "Stop" }
+                        button type="submit" id="send" { "Send" }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn inspector() -> Markup {
+    let choice = |id: &str, name: &str, values: &[(&str, &str)]| {
+        html! {
+            label { span class="sr" { (name) } select id=(id) aria-label=(name) {
+                @for (value, words) in values { option value=(value) { (words) } }
+            } }
+        }
+    };
+    html! {
+        aside id="inspector" aria-label="Inspector" hidden {
+            form id="filters" {
+                input id="wire-text" type="search" placeholder="Search messages" aria-label="Search messages" autocomplete="off";
+                (choice("wire-direction", "Direction", &[("", "both ways"), ("in", "from the agent"), ("out", "to the agent")]))
+                (choice("wire-side", "Side", &[("", "all sides"), ("main", "session side"), ("other", "other side of the bridge"), ("notes", "standard error and notes")]))
+                (choice("wire-method", "Method", &[("", "all methods")]))
+                (choice("wire-kind", "Kind of update", &[("", "all updates")]))
+                (choice("wire-session", "Session", &[("", "all sessions")]))
+                label { input id="wire-problems" type="checkbox"; " only problems" }
+                button type="button" id="wire-entry" hidden { "One entry ✕" }
+                button type="button" data-action="verdict" title="Does it keep the protocol?" { "Verdict" }
+            }
+            div id="rates" {}
+            p id="wire-count" class="meta" role="status" {}
+            div id="wire" tabindex="0" role="grid" aria-label="Messages" { div id="wire-size" { div id="wire-rows" {} } }
+            section id="detail" aria-label="Message" tabindex="-1" hidden {}
+            div id="time" {
+                label for="slider" { "The session after message " output id="slider-at" {} }
+                input id="slider" type="range" min="0" max="0" value="0";
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What a session holds, as HTML for the page.
+//!
+//! Everything that an agent sends is hostile until it is escaped here. These functions are pure: they do no input or
+//! output, know no clock, and write neither scripts nor styles into the page. Classes are listed in
+//! `assets/entries.css`.
+//!
+//! What the page must know about the markup:
+//!
+//! - A [`Part`] is one element with `data-part` (its key). The page replaces it as a whole when its hash changes.
+//! - `<details data-keep="...">` should stay as the user left it when its part is replaced; the value is unique within
+//!   the part.
+//! - `<button data-action="...">` wants a click to do something: `follow` (with `data-path` and perhaps `data-line`),
+//!   `earlier` (with `data-before`: see [`earlier`]), `cancel` (with `data-tool-call` or `data-terminal`).
+//! - `<button data-option="ID">` answers the permission that it is in (`data-permission`); the buttons of a form
+//!   (`data-elicitation`) have `data-answer` with `accept`, `decline` or `cancel`.
+//! - `<a data-action="look">` leads to another session of the recording; with a modifier key it is an ordinary link.
+//! - Images and sound come as `data:` addresses, so the policy of the page has to allow them for `img-src` and
+//!   `media-src`.
+
+mod cache;
+mod code;
+mod content;
+mod diff;
+mod elicitation;
+mod icons;
+mod image;
+mod json;
+mod markdown;
+mod message;
+mod pages;
+mod panel;
+mod permission;
+mod pieces;
+mod sanitize;
+mod subagent;
+mod terminal;
+mod text;
+mod tool_call;
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, LazyLock};
+
+use maud::Markup;
+use switchboard_acp::v2;
+use switchboard_session::{Entry, EntryKind, Item, Snapshot, ToolCall};
+
+pub(crate) use cache::RenderCache;
+pub(crate) use diff::part as diff;
+pub(crate) use elicitation::elicitation;
+pub(crate) use json::block as json_block;
+pub(crate) use message::{earlier, failed_turn};
+pub(crate) use panel::{commands, config_options, notices, plans, state, usage};
+pub(crate) use permission::{always, left_out, no_rule, permission, rule_offer};
+pub(crate) use subagent::{Nest, Place, Work, line, more, nest, whose, work};
+pub(crate) use text::{visible, visible_line};
+
+/// A piece of an entry that is replaced as a whole in the page. An entry's parts have stable keys in a stable order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Letters, digits and hyphens; unique in the entry.
+    pub(crate) key: String,
+    /// Of the HTML. Nobody outside this process can foresee it, so nobody can make two texts that share one.
+    pub(crate) hash: u64,
+    /// One element, with the key as its `data-part`.
+    pub(crate) html: Arc<str>,
+}
+
+impl Part {
+    fn new(key: impl Into<String>, html: Markup) -> Self {
+        static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let html = html.into_string();
+        Part { key: key.into(), hash: HASHER.hash_one(&html), html: html.into() }
+    }
+}
+
+/// What the element around an entry's parts says of it: `<article class aria-label>`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Article {
+    /// Classes, separated by blanks.
+    pub(crate) class: &'static str,
+    /// What a screen reader calls the entry. Not escaped.
+    pub(crate) label: String,
+}
+
+/// What goes around the parts of an entry. `name`: what people know a sub-agent by.
+pub(crate) fn frame(entry: &Entry, name: impl Fn(&str) -> Option<String>) -> Article {
+    let (class, label) = match entry {
+        Entry::Message(_) => match entry.kind() {
+            EntryKind::UserMessage => ("e e-user", "Message of the user".to_owned()),
+            EntryKind::AgentThought => ("e e-thought", "Thought of the agent".to_owned()),
+            _ => ("e e-agent", "Message of the agent".to_owned()),
+        },
+        Entry::ToolCall(call) => {
+            let title = switchboard_acp::display::visible_line(tool_call::title(call));
+            ("e e-tool", format!("Tool call: {title}"))
+        }
+        Entry::Terminal(_) => ("e e-term", "Terminal".to_owned()),
+        Entry::Compaction(compaction) if compaction.is_memory_loss() => {
+            ("e e-compact e-memory-lost", "Memory of the agent lost".to_owned())
+        }
+        Entry::Compaction(_) => ("e e-compact", "Compaction of the conversation".to_owned()),
+        Entry::Subagent(subagent) => {
+            let name = name(subagent.session_id());
+            let name = name.as_deref().or(subagent.title()).unwrap_or_default();
+            ("e e-sub", format!("Sub-agent: {}", switchboard_acp::display::visible_line(name)))
+        }
+        Entry::SessionMessage(_) => ("e e-between", "Message between sessions".to_owned()),
+    };
+    Article { class, label }
+}
+
+/// A tool call that somebody has been asked about does nothing until that is answered, whatever it says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// It can be answered here.
+    ForYou,
+    /// Nobody here can answer it.
+    ForAnswer,
+}
+
+/// The parts of one entry.
+pub(crate) fn entry(
+    snapshot: &Snapshot,
+    entry: &Entry,
+    waits: Option<Waits>,
+    place: &Place<'_>,
+    cache: &RenderCache,
+) -> Vec<Part> {
+    match entry {
+        Entry::Message(message) => message::message(message, cache),
+        Entry::ToolCall(call) => tool_call::tool_call(snapshot, call, waits, place, cache),
+        // It is shown with the tool call that it belongs to.
+        Entry::Terminal(terminal) if has_tool_call(snapshot, terminal.id()) => Vec::new(),
+        Entry::Terminal(terminal) => vec![terminal::part("screen", snapshot, terminal, cache)],
+        Entry::Compaction(compaction) => message::compaction(compaction, cache),
+        // So is it, or here with its work.
+        Entry::Subagent(subagent) if (place.is_shown_here)(subagent.session_id()) => Vec::new(),
+        Entry::Subagent(subagent) => subagent::elsewhere(subagent, place),
+        Entry::SessionMessage(message) => subagent::session_message(snapshot, message, place, cache),
+    }
+}
+
+/// The parts of one entry, all of it, for those who cannot ask for more.
+pub(crate) fn whole_entry(
+    snapshot: &Snapshot,
+    entry: &Entry,
+    place: &Place<'_>,
+    cache: &RenderCache,
+) -> Vec<Part> {
+    match entry {
+        Entry::Message(message) => message::whole(message, cache),
+        entry => self::entry(snapshot, entry, None, place, cache),
+    }
+}
+
+/// Whether a tool call near a terminal shows it. Neither all calls nor all content are looked at: there may be any
+/// number of them.
+fn has_tool_call(snapshot: &Snapshot, terminal: &str) -> bool {
+    const NEAR: usize = 32;
+    const MOST_ITEMS: usize = 256;
+    let Some(position) = snapshot.position(EntryKind::Terminal, terminal) else { return false };
+    let near = snapshot.entries_from(position.saturating_sub(NEAR)).take(2 * NEAR);
+    let shows = |call: &ToolCall| {
+        let items = call.content().items().take(MOST_ITEMS).filter_map(Item::structured);
+        items
+            .filter_map(|item| match item {
+                v2::ToolCallContent::Terminal(shown) => Some(&*shown.terminal_id),
+                _ => None,
+            })
+            .any(|id| id == terminal)
+    };
+    near.filter_map(Entry::as_tool_call).any(shows)
+}
+
+#[cfg(test)]
+// Tests hand `json!` values to small functions; a reference there would only be noise.
+#[allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
+mod tests {
+    mod allowed;
+    mod attacks;
+    mod entries;
+    mod pace;
+    mod sample;
+}

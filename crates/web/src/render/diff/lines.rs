@@ -1,0 +1,176 @@
+//! The lines of a patch. One markup serves both views: a class on a container around it decides between one column
+//! and two.
+//!
+//! A block of changes is a grid in which removed lines stand in the first column and added lines in the second; the
+//! page lets added lines flow up beside the removed ones. An unchanged line has its text twice, the second for the
+//! second column, hidden from screen readers. Line numbers are attributes, so that nobody copies them.
+
+use std::fmt::Write;
+use std::ops::Range;
+
+use maud::{Markup, PreEscaped};
+use switchboard_diff::{Hunk, Line, LineKind};
+
+use crate::render::text::push_visible;
+
+/// Unchanged lines that stay in sight beside a change.
+const CONTEXT: usize = 3;
+/// A shorter run of unchanged lines is not worth folding.
+const SHORTEST_FOLD: usize = 6;
+/// The rest of a longer line is not shown.
+const LONGEST_LINE: usize = 16 << 10;
+
+/// How many lines may still be shown.
+#[derive(Debug)]
+pub(super) struct Lines {
+    left: usize,
+    left_out: usize,
+}
+
+impl Lines {
+    pub(super) fn new(most: usize) -> Self {
+        Lines { left: most, left_out: 0 }
+    }
+
+    pub(super) fn left_out(&self) -> usize {
+        self.left_out
+    }
+
+    /// Takes as many lines as there are left.
+    fn take(&mut self, wanted: usize) -> usize {
+        let taken = wanted.min(self.left);
+        self.left -= taken;
+        self.left_out += wanted - taken;
+        taken
+    }
+}
+
+/// The hunks of one file.
+pub(super) fn hunks(keep: &str, hunks: &[Hunk<'_>], budget: &mut Lines) -> Markup {
+    let mut out = String::from("<div class=\"hunks\">");
+    for (number, hunk) in hunks.iter().enumerate() {
+        let count = budget.take(hunk.lines.len());
+        if count == 0 {
+            continue;
+        }
+        let _ = write!(
+            out,
+            "<div class=\"hh\">@@ -{},{} +{},{} @@ ",
+            hunk.old_start, hunk.old_count, hunk.new_start, hunk.new_count
+        );
+        push_visible(&mut out, &String::from_utf8_lossy(&hunk.heading));
+        out.push_str("</div>");
+        let ranges = hunk.intraline();
+        let mut writer = Writer {
+            out: &mut out,
+            lines: &hunk.lines[..count],
+            ranges: &ranges,
+            fold: format!("{keep}h{number}"),
+        };
+        writer.hunk();
+    }
+    out.push_str("</div>");
+    PreEscaped(out)
+}
+
+struct Writer<'w, 'h> {
+    out: &'w mut String,
+    lines: &'h [Line<'h>],
+    ranges: &'h [Vec<Range<usize>>],
+    /// Begins the names of what can be folded.
+    fold: String,
+}
+
+impl Writer<'_, '_> {
+    fn hunk(&mut self) {
+        let mut at = 0;
+        while at < self.lines.len() {
+            let is_context = self.lines[at].kind == LineKind::Context;
+            let same = |line: &&Line<'_>| (line.kind == LineKind::Context) == is_context;
+            let end = at + self.lines[at..].iter().take_while(same).count();
+            if is_context {
+                self.context(at..end);
+            } else {
+                self.out.push_str("<div class=\"chg\">");
+                (at..end).for_each(|place| self.line(place));
+                self.out.push_str("</div>");
+            }
+            at = end;
+        }
+    }
+
+    /// Unchanged lines; those far from changes are folded.
+    fn context(&mut self, lines: Range<usize>) {
+        let before = if lines.start == 0 { 0 } else { CONTEXT };
+        let after = if lines.end == self.lines.len() { 0 } else { CONTEXT };
+        if lines.len() < before + after + SHORTEST_FOLD {
+            lines.for_each(|place| self.line(place));
+            return;
+        }
+        let folded = lines.start + before..lines.end - after;
+        (lines.start..folded.start).for_each(|place| self.line(place));
+        let _ = write!(
+            self.out,
+            "<details class=\"ctx\" data-keep=\"{}c{}\"><summary>{} unchanged lines</summary>",
+            self.fold,
+            folded.start,
+            folded.len()
+        );
+        folded.clone().for_each(|place| self.line(place));
+        self.out.push_str("</details>");
+        (folded.end..lines.end).for_each(|place| self.line(place));
+    }
+
+    fn line(&mut self, place: usize) {
+        let line = &self.lines[place];
+        let tag = match line.kind {
+            LineKind::Context => "div",
+            LineKind::Removed => "del",
+            LineKind::Added => "ins",
+        };
+        let _ = write!(self.out, "<{tag} class=\"l\"");
+        for (name, number) in [("o", line.old_number), ("n", line.new_number)] {
+            if let Some(number) = number {
+                let _ = write!(self.out, " data-{name}=\"{number}\"");
+            }
+        }
+        self.out.push_str("><code>");
+        self.text(place);
+        self.out.push_str("</code>");
+        if line.kind == LineKind::Context {
+            self.out.push_str("<code class=\"dup\" aria-hidden=\"true\">");
+            self.text(place);
+            self.out.push_str("</code>");
+        }
+        let _ = write!(self.out, "</{tag}>");
+    }
+
+    fn text(&mut self, place: usize) {
+        let line = &self.lines[place];
+        let shown = &line.content[..line.content.len().min(LONGEST_LINE)];
+        let mut at = 0;
+        for range in &self.ranges[place] {
+            let range = range.start.min(shown.len())..range.end.min(shown.len());
+            push_bytes(self.out, &shown[at..range.start]);
+            self.out.push_str("<mark>");
+            push_bytes(self.out, &shown[range.clone()]);
+            self.out.push_str("</mark>");
+            at = range.end;
+        }
+        push_bytes(self.out, &shown[at..]);
+        if shown.len() < line.content.len() {
+            let _ = write!(
+                self.out,
+                "<span class=\"cut\">{} more bytes</span>",
+                line.content.len() - shown.len()
+            );
+        }
+        if !line.newline {
+            self.out.push_str("<span class=\"cut\">no line end</span>");
+        }
+    }
+}
+
+fn push_bytes(out: &mut String, bytes: &[u8]) {
+    push_visible(out, &String::from_utf8_lossy(bytes));
+}

@@ -1,0 +1,269 @@
+//! What stands beside the transcript: state, plan, usage, options, commands, notices.
+
+use std::fmt::Write;
+
+use maud::{Markup, PreEscaped, html};
+use switchboard_acp::display::visible_line as plain_line;
+use switchboard_acp::{Wire, WireFormat, v2};
+use switchboard_session::{Activity, Snapshot};
+
+use super::markdown::{self, is_safe_link};
+use super::text::{cut, prose, size, visible_line};
+use super::{RenderCache, content, json};
+
+/// More of a plan that is text than this is not shown.
+const PLAN_BYTES: usize = 64 << 10;
+/// More steps of a plan than this are not shown.
+const MOST_STEPS: usize = 500;
+/// More commands, options or values than this are not shown.
+const MOST_CHOICES: usize = 1000;
+/// So many of the latest notices are shown.
+const MOST_NOTICES: usize = 20;
+
+/// What the session is doing, and why it last stopped.
+pub(crate) fn state(snapshot: &Snapshot) -> Markup {
+    let (class, mark, words) = match snapshot.activity() {
+        Activity::Running => ("st st-run", "◐", "running"),
+        Activity::RequiresAction => ("st st-wait", "!", "waits for you"),
+        Activity::Idle => ("st st-off", "○", "idle"),
+        Activity::Unknown => ("st st-run", "?", snapshot.state().map_or("unknown", |state| state.tag())),
+    };
+    let error = match snapshot.state() {
+        Some(v2::StateUpdate::Idle(idle)) => idle.error.as_ref(),
+        _ => None,
+    };
+    let background = snapshot.background().unwrap_or_default();
+    html! {
+        span class=(class) role="status" { span aria-hidden="true" { (mark) " " } (visible_line(words)) }
+        @if let Some(reason) = snapshot.stop_reason() {
+            " " span.dim { "(" (stop_reason(reason)) ")" }
+        }
+        @if let Some(error) = error {
+            p.note.bad { (prose(&error.message)) }
+        }
+        @if !background.is_empty() {
+            " " span.dim { (background.len()) " in the background" }
+        }
+    }
+}
+
+fn stop_reason(reason: &v2::StopReason) -> Markup {
+    match reason {
+        v2::StopReason::EndTurn => html! { "done" },
+        v2::StopReason::MaxTokens => html! { "stopped: token limit" },
+        v2::StopReason::MaxTurnRequests => html! { "stopped: too many requests" },
+        v2::StopReason::Refusal => html! { "refused" },
+        v2::StopReason::Cancelled => html! { "cancelled" },
+        v2::StopReason::Error => html! { "failed" },
+        v2::StopReason::Unknown(word) => visible_line(word),
+        v2::StopReason::More(none) => none.never(),
+    }
+}
+
+/// All plans.
+pub(crate) fn plans(snapshot: &Snapshot, cache: &RenderCache) -> Markup {
+    html! {
+        @for plan in snapshot.plans() {
+            @match plan.content() {
+                v2::PlanUpdateContent::Items(items) => (steps(&items.entries)),
+                v2::PlanUpdateContent::File(file) => {
+                    section.plan aria-label="Plan" { p { "The plan is in " (plan_file(&file.uri)) } }
+                },
+                v2::PlanUpdateContent::Markdown(markdown) => {
+                    section.plan aria-label="Plan" { (plan_text(&markdown.content, cache)) }
+                },
+                v2::PlanUpdateContent::Unknown(unknown) => {
+                    (content::unknown("plan", &unknown.tag, &plan.content().encode(WireFormat::Any)))
+                },
+                v2::PlanUpdateContent::More(none) => (none.never::<Markup>()),
+            }
+        }
+    }
+}
+
+fn plan_file(uri: &str) -> Markup {
+    html! {
+        @if is_safe_link(uri) {
+            a href=(uri) rel="noopener noreferrer nofollow" target="_blank" { (visible_line(uri)) }
+        } @else {
+            span.path { (visible_line(uri)) }
+        }
+    }
+}
+
+/// A plan as Markdown. It is shown beside everything else, so a very long one is cut.
+fn plan_text(text: &str, cache: &RenderCache) -> Markup {
+    let shown = cut(text, PLAN_BYTES);
+    let html = cache.html(("plan", shown), || markdown::whole(shown));
+    html! {
+        div.md { (PreEscaped(&*html)) }
+        @if shown.len() < text.len() { p.note { "The first " (size(shown.len())) " of " (size(text.len())) " are shown." } }
+    }
+}
+
+fn steps(entries: &[v2::PlanEntry<'_>]) -> Markup {
+    let done = entries.iter().filter(|entry| entry.status == v2::PlanEntryStatus::Completed).count();
+    html! {
+        section.plan aria-label="Plan" {
+            p.dim { (done) " of " (entries.len()) " done" }
+            progress max=(entries.len().max(1)) value=(done) {}
+            ol {
+                @for entry in entries.iter().take(MOST_STEPS) {
+                    @let (class, mark, words) = match &entry.status {
+                        v2::PlanEntryStatus::Pending => ("step", "○", "to do"),
+                        v2::PlanEntryStatus::InProgress => ("step step-now", "◐", "in progress"),
+                        v2::PlanEntryStatus::Completed => ("step step-done", "✓", "done"),
+                        v2::PlanEntryStatus::Cancelled => ("step step-off", "∅", "cancelled"),
+                        v2::PlanEntryStatus::Unknown(_) => ("step", "?", "unknown state"),
+            v2::PlanEntryStatus::More(none) => none.never(),
+                    };
+                    li class=(class) {
+                        span.mark aria-hidden="true" { (mark) }
+                        span.sr { (words) ": " }
+                        span { (prose(&entry.content)) }
+                        @if entry.priority == v2::PlanEntryPriority::High { span.tag { "high" } }
+                    }
+                }
+            }
+            @if entries.len() > MOST_STEPS { p.note { (entries.len() - MOST_STEPS) " more" } }
+        }
+    }
+}
+
+/// How full the context is, what it has cost, and what the last turn took.
+pub(crate) fn usage(snapshot: &Snapshot) -> Markup {
+    let turn = match snapshot.state() {
+        Some(v2::StateUpdate::Idle(idle)) => idle.usage.as_deref(),
+        _ => None,
+    };
+    let context = snapshot.usage();
+    html! {
+        @if context.is_some() || turn.is_some() {
+            section.usage aria-label="Usage" {
+                @if let Some(usage) = context {
+                    @let percent = if usage.size == 0 { 0.0 } else { usage.used as f64 / usage.size as f64 * 100.0 };
+                    meter min="0" max=(usage.size.max(1)) value=(usage.used) high=(usage.size / 10 * 8) {}
+                    p {
+                        (grouped(usage.used)) " of " (grouped(usage.size)) " tokens "
+                        span.dim { "(" (format!("{percent:.0} %")) ")" }
+                    }
+                    @if let Some(cost) = &usage.cost {
+                        p { (cost.amount.as_str()) " " (visible_line(&cost.currency)) }
+                    }
+                }
+                @if let Some(turn) = turn { (turn_usage(turn)) }
+            }
+        }
+    }
+}
+
+/// How many tokens a turn took, with the kinds where the pointer rests.
+fn turn_usage(usage: &v2::unstable::Usage<'_>) -> Markup {
+    let mut kinds = format!("{} in, {} out", grouped(usage.input_tokens), grouped(usage.output_tokens));
+    for (words, tokens) in [
+        ("thought", usage.thought_tokens),
+        ("read from cache", usage.cached_read_tokens),
+        ("written to cache", usage.cached_write_tokens),
+    ] {
+        if let Some(tokens) = tokens.filter(|tokens| *tokens > 0) {
+            // A string takes whatever is written into it.
+            let _ = write!(kinds, ", {} {words}", grouped(tokens));
+        }
+    }
+    html! { p.dim title=(kinds) { "last turn " (grouped(usage.total_tokens)) " tokens" } }
+}
+
+/// A number with its digits in groups.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// The options of the session as controls: `data-config` is the id of the option.
+pub(crate) fn config_options(snapshot: &Snapshot) -> Markup {
+    html! {
+        @for option in snapshot.config_options().iter().take(MOST_CHOICES) {
+            @match option {
+                v2::SessionConfigOption::Select(select) => label.config title=[select.description.as_deref().map(plain_line)] {
+                    span { (visible_line(&select.name)) }
+                    " " select data-config=(select.config_id) { (values(select)) }
+                },
+                v2::SessionConfigOption::Boolean(boolean) => label.config title=[boolean.description.as_deref().map(plain_line)] {
+                    input type="checkbox" data-config=(boolean.config_id) checked[boolean.current_value];
+                    " " span { (visible_line(&boolean.name)) }
+                },
+                v2::SessionConfigOption::Unknown(unknown) => {
+                    (json::folded(&plain_line(&unknown.text("name").unwrap_or_default()), "unknown", &option.encode(WireFormat::Any)))
+                },
+                v2::SessionConfigOption::More(none) => (none.never::<Markup>()),
+            }
+        }
+    }
+}
+
+fn values(select: &v2::SessionConfigSelect<'_>) -> Markup {
+    let value = |option: &v2::SessionConfigSelectOption<'_>| {
+        html! {
+            option value=(option.value) selected[option.value == select.current_value]
+                title=[option.description.as_deref().map(plain_line)] { (plain_line(&option.name)) }
+        }
+    };
+    html! {
+        @match &select.options {
+            v2::SessionConfigSelectOptions::Flat(options) => @for option in options.iter().take(MOST_CHOICES) { (value(option)) },
+            v2::SessionConfigSelectOptions::Grouped(groups) => @for group in groups.iter().take(MOST_CHOICES) {
+                optgroup label=(plain_line(&group.name)) {
+                    @for option in group.options.iter().take(MOST_CHOICES) { (value(option)) }
+                }
+            },
+        }
+        // What is set is shown even where it is not among the values.
+        @if !select.options.iter().any(|option| option.value == select.current_value) {
+            option value=(select.current_value) selected { (plain_line(&select.current_value)) }
+        }
+    }
+}
+
+/// The commands that the user can give: `data-command` is the name, `data-hint` what may follow it.
+pub(crate) fn commands(snapshot: &Snapshot) -> Markup {
+    html! {
+        @for command in snapshot.commands().iter().take(MOST_CHOICES) {
+            @if let v2::AvailableCommand::Command(command) = command {
+                @let hint = match &command.input {
+                    Some(v2::AvailableCommandInput::Text(input)) => Some(plain_line(&input.hint)),
+                    _ => None,
+                };
+                li.command role="option" data-command=(command.name) data-hint=[hint] {
+                    code { "/" (visible_line(&command.name)) }
+                    " " span.dim { (prose(&command.description)) }
+                }
+            }
+        }
+    }
+}
+
+/// The latest notices, the newest first.
+pub(crate) fn notices(snapshot: &Snapshot) -> Markup {
+    html! {
+        @for notice in snapshot.notices().iter().rev().take(MOST_NOTICES) {
+            @let (class, words) = match &notice.severity {
+                v2::NoticeSeverity::Info => ("notice", "Note"),
+                v2::NoticeSeverity::Warning => ("notice notice-warn", "Warning"),
+                v2::NoticeSeverity::Error => ("notice notice-bad", "Error"),
+                v2::NoticeSeverity::Unknown(_) => ("notice", "Notice"),
+            v2::NoticeSeverity::More(none) => none.never(),
+            };
+            div class=(class) {
+                strong { (words) ": " (visible_line(&notice.title)) }
+                @if let Some(description) = &notice.description { p { (prose(description)) } }
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Text of others, escaped and honest.
+
+use std::fmt::Write;
+
+use bytesize::ByteSize;
+use maud::{Markup, PreEscaped};
+use switchboard_acp::display::is_hidden;
+
+/// Text with everything marked that is not what it looks like: control characters, characters that turn or hide
+/// text, and blanks that are no ordinary ones. Line breaks and tabs stay. For commands, paths and lines of code.
+pub(crate) fn visible(text: &str) -> Markup {
+    let mut out = String::with_capacity(text.len() + 16);
+    push_visible(&mut out, text);
+    PreEscaped(out)
+}
+
+/// As [`visible`], on one line: for titles and the like.
+pub(crate) fn visible_line(text: &str) -> Markup {
+    let mut out = String::with_capacity(text.len() + 16);
+    push_marked(&mut out, text, |character, before| {
+        matches!(character, '\n' | '\r') || is_deceptive(character, before)
+    });
+    PreEscaped(out)
+}
+
+/// Words that are read as prose: only what reorders, hides or controls is marked.
+pub(super) fn prose(text: &str) -> Markup {
+    let mut out = String::with_capacity(text.len() + 16);
+    push_prose(&mut out, text);
+    PreEscaped(out)
+}
+
+pub(super) fn push_visible(out: &mut String, text: &str) {
+    push_marked(out, text, is_deceptive);
+}
+
+pub(super) fn push_prose(out: &mut String, text: &str) {
+    push_marked(out, text, |character, _| is_hidden(character));
+}
+
+/// Escapes text for between tags.
+fn push_text(out: &mut String, text: &str) {
+    push_escaped(out, text, ['&', '<', '>'].as_slice());
+}
+
+/// Escapes text for an attribute in double quotes.
+pub(super) fn push_attribute(out: &mut String, text: &str) {
+    push_escaped(out, text, ['&', '<', '>', '"'].as_slice());
+}
+
+fn push_escaped(out: &mut String, text: &str, special: &[char]) {
+    let mut plain = 0;
+    for (place, found) in text.match_indices(special) {
+        out.push_str(&text[plain..place]);
+        out.push_str(match found {
+            "&" => "&amp;",
+            "<" => "&lt;",
+            ">" => "&gt;",
+            _ => "&quot;",
+        });
+        plain = place + found.len();
+    }
+    out.push_str(&text[plain..]);
+}
+
+fn push_marked(out: &mut String, text: &str, is_marked: impl Fn(char, Option<char>) -> bool) {
+    let mut before = None;
+    let mut plain = 0;
+    let mut characters = text.char_indices().peekable();
+    while let Some((place, character)) = characters.next() {
+        let is_line_end = character == '\r' && characters.peek().is_some_and(|(_, next)| *next == '\n');
+        if is_line_end || is_marked(character, before) {
+            push_text(out, &text[plain..place]);
+            plain = place + character.len_utf8();
+            if !is_line_end {
+                push_mark(out, character);
+            }
+        }
+        before = Some(character);
+    }
+    push_text(out, &text[plain..]);
+}
+
+fn push_mark(out: &mut String, character: char) {
+    let code = u32::from(character);
+    let name = name(character);
+    let _ = match character {
+        '\n' => write!(out, "<span class=\"hid\" title=\"line break\">↵</span>"),
+        _ => write!(out, "<span class=\"hid\" title=\"{name}\">U+{code:04X}</span>"),
+    };
+}
+
+/// Whether a character is not what it looks like in a command, a path or a title.
+fn is_deceptive(character: char, before: Option<char>) -> bool {
+    if character.is_ascii() {
+        return is_hidden(character);
+    }
+    let after_letter = before.is_some_and(|before| before.is_ascii());
+    match character {
+        // Every blank but the ordinary one.
+        '\u{A0}' | '\u{1680}' | '\u{2000}'..='\u{200A}' | '\u{202F}' | '\u{205F}' | '\u{3000}' => true,
+        // Letters and marks without a shape.
+        '\u{34F}'
+        | '\u{115F}'
+        | '\u{1160}'
+        | '\u{17B4}'
+        | '\u{17B5}'
+        | '\u{180B}'..='\u{180F}'
+        | '\u{2800}'
+        | '\u{3164}'
+        | '\u{FFA0}'
+        | '\u{E0100}'..='\u{E01EF}' => true,
+        // They shape emoji and words of some scripts. After an ASCII letter they only hide.
+        '\u{200C}' | '\u{200D}' | '\u{FE00}'..='\u{FE0F}' => {
+            after_letter && !before.is_some_and(|before| matches!(before, '#' | '*' | '0'..='9'))
+        }
+        other => is_hidden(other),
+    }
+}
+
+fn name(character: char) -> &'static str {
+    match character {
+        '\u{A0}' => "no-break space",
+        '\u{AD}' => "soft hyphen",
+        '\u{200B}' => "zero width space",
+        '\u{200C}' => "zero width non-joiner",
+        '\u{200D}' => "zero width joiner",
+        '\u{200E}' => "left-to-right mark",
+        '\u{200F}' => "right-to-left mark",
+        '\u{202A}' => "left-to-right embedding",
+        '\u{202B}' => "right-to-left embedding",
+        '\u{202C}' => "end of embedding or override",
+        '\u{202D}' => "left-to-right override",
+        '\u{202E}' => "right-to-left override",
+        '\u{2060}' => "word joiner",
+        '\u{2066}' => "left-to-right isolate",
+        '\u{2067}' => "right-to-left isolate",
+        '\u{2068}' => "first strong isolate",
+        '\u{2069}' => "end of isolate",
+        '\u{FEFF}' => "byte order mark",
+        '\u{1B}' => "escape",
+        '\u{E0000}'..='\u{E007F}' => "invisible tag",
+        _ if character.is_control() => "control character",
+        _ if character.is_whitespace() || ('\u{2000}'..='\u{200A}').contains(&character) => "unusual space",
+        _ => "invisible character",
+    }
+}
+
+/// Whether an id that stands in an attribute comes back from a browser as it is. A browser makes a line feed of a
+/// carriage return and another character of a NUL, so an answer could become another answer.
+pub(super) fn survives(id: &str) -> bool {
+    !id.contains(['\r', '\0'])
+}
+
+/// A number of bytes for people.
+pub(super) fn size(bytes: usize) -> String {
+    ByteSize(bytes as u64).display().iec().to_string()
+}
+
+/// The longest start of a text that has at most so many bytes.
+pub(super) fn cut(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(rendered: &Markup, expected: &str) {
+        assert_eq!(rendered.0, expected);
+    }
+
+    #[test]
+    fn what_would_deceive_is_marked() {
+        check(&visible("a<b> \"ü\"\n\tc"), "a&lt;b&gt; \"ü\"\n\tc");
+        check(
+            &visible("rm \u{202E}txt"),
+            "rm <span class=\"hid\" title=\"right-to-left override\">U+202E</span>txt",
+        );
+        check(
+            &visible("a\u{A0}b\u{1B}[2J"),
+            "a<span class=\"hid\" title=\"no-break space\">U+00A0</span>b\
+             <span class=\"hid\" title=\"escape\">U+001B</span>[2J",
+        );
+        check(&visible("a\r\nb"), "a\nb");
+        check(&visible_line("a\r\nb"), "a<span class=\"hid\" title=\"line break\">↵</span>b");
+        check(&prose("a\u{A0}b"), "a\u{A0}b");
+        check(&prose("\u{E0041}"), "<span class=\"hid\" title=\"invisible tag\">U+E0041</span>");
+    }
+
+    #[test]
+    fn emoji_stay_and_joiners_between_letters_do_not() {
+        check(&visible("👩‍💻 1️⃣ ❤️"), "👩‍💻 1️⃣ ❤️");
+        check(
+            &visible("ad\u{200D}min"),
+            "ad<span class=\"hid\" title=\"zero width joiner\">U+200D</span>min",
+        );
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        assert_eq!(size(12), "12 B");
+        assert_eq!(size(1536), "1.5 KiB");
+        assert_eq!(size(3 << 20), "3.0 MiB");
+    }
+}

@@ -1,0 +1,602 @@
+//! What a tab has of the entries in sight, of the session that it looks at and of the sub-agents inside, and what it
+//! must be told to have them as they are.
+//!
+//! A sub-agent is shown in the entry that started it: at work with the end of its transcript, otherwise with its heading
+//! alone, unless the user has folded or unfolded it. So a frame has a bound whatever agents start.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::Serialize;
+use switchboard_acp::v2::ToolCallStatus;
+use switchboard_acp::{Wire, WireFormat, v2};
+use switchboard_session::{
+    Activity, Elicitation, Entry, EntryKind, Permission, Snapshot, Subagent, Terminal,
+};
+
+use super::app::App;
+use super::entry_times::Times;
+use super::family::{Relative, Sight, name_of_child};
+use super::render::{self, Part, Place, Waits, Work};
+use super::view::hash;
+
+/// How many of its last entries a sub-agent shows in the entry that started it. The rest is in its own view.
+const TAIL: usize = 40;
+
+/// How many sub-agents one entry shows. All are in a list.
+const MOST_CHILDREN: usize = 50;
+
+/// How deep sub-agents are shown in one another.
+const DEEPEST: usize = 5;
+
+/// How many entries of sub-agents a frame has that are unfolded because they are at work, and because the user wants it.
+const BUDGET: Budget = Budget { at_work: 240, wanted: 2000 };
+
+/// How many sub-agents the user may have folded or unfolded.
+const MAX_FOLDS: usize = 2000;
+
+#[derive(Debug, Serialize)]
+pub(crate) struct EntryFrame {
+    pub(crate) position: usize,
+    class: &'static str,
+    label: String,
+    /// Milliseconds since 1970.
+    first: i64,
+    last: i64,
+    /// Whether its time still runs.
+    runs: bool,
+    /// Key and HTML; without HTML it is as it was. Without parts all are as they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parts: Option<Vec<PartFrame>>,
+    /// The sub-agents inside, all of them; without any all are as they were.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nests: Option<Vec<NestFrame>>,
+}
+
+type PartFrame = (String, Option<CommonText>);
+
+/// A sub-agent inside an entry.
+#[derive(Debug, Serialize)]
+struct NestFrame {
+    session: CommonText,
+    open: bool,
+    /// The entries that are shown, by their positions.
+    from: usize,
+    to: usize,
+    /// What stands above them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parts: Option<Vec<PartFrame>>,
+    /// Those that have changed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    entries: Vec<EntryFrame>,
+}
+
+/// A text that others have too.
+#[derive(Debug)]
+struct CommonText(Arc<str>);
+
+impl Serialize for CommonText {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+/// What a tab has of an entry.
+#[derive(Default)]
+struct Seen {
+    stamp: Stamp,
+    parts: SeenParts,
+    /// The sub-agents inside, and how they are shown.
+    nests: Vec<(Arc<str>, bool, usize, usize)>,
+}
+
+/// What says whether an entry looks as it did: the revisions of it and of what it shows, those of the questions with it,
+/// whether it waits for an answer, how many sub-agents are shown in it and whether it is one that is shown elsewhere, and
+/// when the turn went wrong that it is the last of.
+type Stamp = (u64, u64, bool, usize, bool, Option<i64>);
+
+/// Keys and hashes.
+type SeenParts = Vec<(String, u64)>;
+
+/// What a tab has of a session.
+#[derive(Default)]
+struct SeenSession {
+    entries: HashMap<usize, Seen>,
+    /// What stands above its entries, where it is inside another.
+    parts: SeenParts,
+    /// Where that is.
+    inside: Option<(Arc<str>, usize)>,
+    /// The frame in which it was last in sight.
+    frame: u64,
+}
+
+/// How many entries of sub-agents may still go into a frame.
+#[derive(Clone, Copy)]
+struct Budget {
+    at_work: usize,
+    wanted: usize,
+}
+
+/// What a frame is made for.
+#[derive(Clone, Copy)]
+pub(crate) struct Scene<'a> {
+    pub(crate) app: &'a App,
+    pub(crate) sight: Sight<'a>,
+    /// Whether what waits for an answer can be answered here.
+    pub(crate) is_live: bool,
+    /// Whether the agent is gone, so that nothing is at work any more.
+    pub(crate) is_over: bool,
+    /// Whether positions are those of the whole sessions, so that times are known.
+    pub(crate) is_whole: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Rows {
+    sessions: HashMap<Arc<str>, SeenSession>,
+    /// What the user has folded (false) and unfolded.
+    folds: HashMap<Arc<str>, bool>,
+    frame: u64,
+}
+
+impl Rows {
+    /// The page has nothing any more. What the user has folded stays so.
+    pub(crate) fn forget(&mut self) {
+        self.sessions.clear();
+    }
+
+    /// The page has nothing any more of a session's entries outside a window.
+    pub(crate) fn forget_outside(&mut self, session: &str, window: &Range<usize>) {
+        if let Some(seen) = self.sessions.get_mut(session) {
+            seen.entries.retain(|position, _| window.contains(position));
+        }
+    }
+
+    /// The user folds or unfolds a sub-agent.
+    pub(crate) fn fold(&mut self, session: &str, open: bool) {
+        if self.folds.len() >= MAX_FOLDS {
+            self.folds.clear();
+        }
+        self.folds.insert(session.into(), open);
+    }
+
+    /// What has changed in a window of a session.
+    pub(crate) fn frame(
+        &mut self,
+        scene: Scene<'_>,
+        session: &Relative,
+        window: Range<usize>,
+    ) -> Vec<EntryFrame> {
+        self.frame += 1;
+        let mut budget = BUDGET;
+        let frames = self.entries(scene, session, window, 0, &mut budget);
+        let frame = self.frame;
+        self.sessions.retain(|_, seen| seen.frame == frame);
+        frames
+    }
+
+    fn entries(
+        &mut self,
+        scene: Scene<'_>,
+        session: &Relative,
+        window: Range<usize>,
+        depth: usize,
+        budget: &mut Budget,
+    ) -> Vec<EntryFrame> {
+        let snapshot = &session.snapshot;
+        let mut settled = settled(snapshot, &window);
+        let waiting: HashSet<&str> =
+            snapshot.pending_permissions().filter_map(Permission::tool_call_id).collect();
+        let asked: HashSet<&str> = snapshot
+            .pending_permissions()
+            .filter_map(|permission| match permission.subject() {
+                Some(v2::RequestPermissionSubject::Command(command)) => command.terminal_id.as_deref(),
+                _ => None,
+            })
+            .collect();
+        let mut seen = self.sessions.remove(&session.id).unwrap_or_default();
+        seen.frame = self.frame;
+        seen.entries.retain(|position, _| window.contains(position));
+        let mut frames = Vec::new();
+        for position in window.start..window.end.min(snapshot.len()) {
+            let Some(entry) = snapshot.entry(position) else { break };
+            let settled = settled.remove(&position).unwrap_or_default();
+            let waits = match entry {
+                Entry::ToolCall(call) => waiting.contains(call.id()),
+                // Its command is not shown as running before it is allowed.
+                Entry::Terminal(terminal) => asked.contains(terminal.id()),
+                _ => false,
+            };
+            let is_new = !seen.entries.contains_key(&position);
+            let known = seen.entries.entry(position).or_default();
+            let failure = session.failure(position);
+            let stamp = stamp(session, entry, &settled, (waits, failure.map(|it| it.at)));
+            let parts = (is_new || known.stamp != stamp).then(|| {
+                let waits = waits.then_some(if scene.is_live { Waits::ForYou } else { Waits::ForAnswer });
+                let place = Place {
+                    recording: &scene.sight.room.id,
+                    session: &session.id,
+                    parent: session.parent.as_deref(),
+                    is_shown_here: &|child| session.is_in_a_call(child) || is_inside(session, entry, child),
+                    name: &|id| scene.sight.look(|conversation| conversation.name(id)),
+                };
+                let mut parts = render::entry(snapshot, entry, waits, &place, &scene.app.cache);
+                for question in &settled {
+                    parts.extend(question.parts(snapshot, scene.app));
+                }
+                parts.extend(render::more(session.inside(entry).len().saturating_sub(MOST_CHILDREN)));
+                parts.extend(failure.map(|it| render::failed_turn(&it.reason, it.said)));
+                changed(&mut known.parts, parts)
+            });
+            known.stamp = stamp;
+            let children = session.inside(entry);
+            let nests = self.nests(scene, session, (position, entry), children, is_new, (depth, budget));
+            let shapes =
+                nests.iter().map(|nest| (Arc::clone(&nest.session.0), nest.open, nest.from, nest.to));
+            let shapes: Vec<_> = shapes.collect();
+            let has_changed = nests.iter().any(|nest| nest.parts.is_some() || !nest.entries.is_empty())
+                || known.nests != shapes;
+            known.nests = shapes;
+            if parts.is_none() && !has_changed {
+                continue;
+            }
+            let frame = render::frame(entry, |id| {
+                scene.sight.look(|conversation| name_of_child(conversation, &session.id, id))
+            });
+            let times = match scene.is_whole {
+                true => scene.sight.room.log().times(&session.id, position),
+                false => Times::default(),
+            };
+            frames.push(EntryFrame {
+                position,
+                class: frame.class,
+                label: frame.label,
+                first: times.first,
+                last: times.last,
+                runs: scene.is_live && !waits && is_running(entry),
+                parts,
+                nests: has_changed.then_some(nests),
+            });
+        }
+        self.sessions.insert(Arc::clone(&session.id), seen);
+        frames
+    }
+
+    /// The sub-agents inside an entry. `is_new`: the page has nothing of the entry.
+    fn nests(
+        &mut self,
+        scene: Scene<'_>,
+        session: &Relative,
+        (position, entry): (usize, &Entry),
+        children: &[Arc<str>],
+        is_new: bool,
+        (depth, budget): (usize, &mut Budget),
+    ) -> Vec<NestFrame> {
+        let shown = &children[children.len().saturating_sub(MOST_CHILDREN)..];
+        let mut nests = Vec::with_capacity(shown.len());
+        for child in shown {
+            let Some(inside) = scene.sight.relative(child) else { continue };
+            let place = Some((Arc::clone(&session.id), position));
+            let seen = self.sessions.entry(Arc::clone(child)).or_default();
+            if is_new || seen.inside != place {
+                *seen = SeenSession { inside: place, ..SeenSession::default() };
+            }
+            let is_fresh = seen.parts.is_empty();
+            let subagent = session.snapshot.subagent(child);
+            let length = inside.snapshot.len();
+            let (is_at_work, work) = how_it_is(scene, &inside, entry);
+            let wanted = self.folds.get(child).copied();
+            let left = match wanted {
+                Some(true) => &mut budget.wanted,
+                Some(false) => &mut 0,
+                None if is_at_work => &mut budget.at_work,
+                None => &mut 0,
+            };
+            let count = length.min(TAIL).min(*left);
+            let open = depth < DEEPEST && (count > 0 || (length == 0 && *left > 0));
+            *left -= if open { count } else { 0 };
+            let window = if open { length - count..length } else { length..length };
+            let head = render::Nest {
+                recording: &scene.sight.room.id,
+                session: child,
+                subagent,
+                name: &inside.name,
+                state: inside.state.as_ref(),
+                work,
+                is_by_itself: entry.as_subagent().is_some(),
+                can_cancel: scene.is_live && is_at_work,
+                can_unfold: depth < DEEPEST,
+                left_out: open.then_some(window.start),
+            };
+            let parts = render::nest(&head, &inside.snapshot, &scene.app.cache);
+            let entries = match open {
+                true => self.entries(scene, &inside, window.clone(), depth + 1, budget),
+                false => Vec::new(),
+            };
+            let frame = self.frame;
+            let seen = self.sessions.entry(Arc::clone(child)).or_default();
+            seen.frame = frame;
+            if !open {
+                seen.entries.clear();
+            }
+            let before = seen.parts.clone();
+            let parts = changed(&mut seen.parts, parts);
+            let parts = (is_fresh || seen.parts != before).then_some(parts);
+            let session = CommonText(Arc::clone(child));
+            nests.push(NestFrame { session, open, from: window.start, to: window.end, parts, entries });
+        }
+        nests
+    }
+}
+
+fn is_inside(session: &Relative, entry: &Entry, child: &str) -> bool {
+    session.inside(entry).iter().any(|it| **it == *child)
+}
+
+fn stamp(
+    session: &Relative,
+    entry: &Entry,
+    settled: &[Settled<'_>],
+    (waits, failed): (bool, Option<i64>),
+) -> Stamp {
+    let snapshot = &session.snapshot;
+    let shown = match entry {
+        Entry::ToolCall(call) => {
+            call.terminal_ids().filter_map(|id| snapshot.terminal(id)).map(Terminal::revision).max()
+        }
+        // It names them.
+        Entry::SessionMessage(message) => {
+            let ends = [message.sender(), message.recipient()].into_iter().flatten();
+            ends.filter_map(|id| snapshot.subagent(id)).map(Subagent::revision).max()
+        }
+        _ => None,
+    };
+    let answered = settled.iter().map(Settled::revision).max();
+    let revision = entry.revision().max(shown.unwrap_or(0));
+    let is_elsewhere = entry.as_subagent().is_some_and(|it| session.is_in_a_call(it.session_id()));
+    (revision, answered.unwrap_or(0), waits, session.inside(entry).len(), is_elsewhere, failed)
+}
+
+fn is_running(entry: &Entry) -> bool {
+    match entry {
+        Entry::ToolCall(call) => {
+            matches!(call.status(), ToolCallStatus::Pending | ToolCallStatus::InProgress)
+        }
+        Entry::Subagent(subagent) => subagent.activity() == Activity::Running,
+        _ => false,
+    }
+}
+
+/// Whether a sub-agent is at work, and what is said of that.
+fn how_it_is(scene: Scene<'_>, inside: &Relative, entry: &Entry) -> (bool, Work) {
+    use v2::StateUpdate as State;
+    let snapshot = &inside.snapshot;
+    let asks =
+        snapshot.pending_permissions().next().is_some() || snapshot.pending_elicitations().next().is_some();
+    if asks {
+        return (true, Work::Waits(if scene.is_live { Waits::ForYou } else { Waits::ForAnswer }));
+    }
+    let is_at_work = match &inside.state {
+        Some(State::Running(_) | State::RequiresAction(_)) => true,
+        Some(State::Idle(_)) => false,
+        // The call that stands for it tells something.
+        Some(State::Unobservable(_) | State::Unknown(_)) | None => {
+            entry.as_tool_call().is_some_and(|call| !call.status().is_final())
+        }
+        Some(State::More(none)) => none.never(),
+    };
+    match is_at_work && scene.is_over {
+        true => (false, Work::Over),
+        false => (is_at_work, Work::Told(inside.state_in_words)),
+    }
+}
+
+/// Parts with the HTML of those that are not as they were.
+fn changed(known: &mut SeenParts, parts: Vec<Part>) -> Vec<PartFrame> {
+    let before: HashMap<&str, u64> = known.iter().map(|(key, hash)| (&**key, *hash)).collect();
+    let frames = parts.iter().map(|part| {
+        let same = before.get(&*part.key) == Some(&part.hash);
+        (part.key.clone(), (!same).then(|| CommonText(Arc::clone(&part.html))))
+    });
+    let frames = frames.collect();
+    *known = parts.into_iter().map(|part| (part.key, part.hash)).collect();
+    frames
+}
+
+/// A question of the agent that is settled.
+pub(crate) enum Settled<'s> {
+    Permission(&'s Permission),
+    Elicitation(&'s Elicitation),
+}
+
+/// Questions that are settled, by the entry in the window that they belong to.
+pub(crate) fn settled<'s>(snapshot: &'s Snapshot, window: &Range<usize>) -> HashMap<usize, Vec<Settled<'s>>> {
+    let mut settled: HashMap<usize, Vec<Settled<'s>>> = HashMap::new();
+    for permission in snapshot.permissions().filter(|it| !it.settlement().is_pending()) {
+        let by_call = permission.tool_call_id().and_then(|id| snapshot.position(EntryKind::ToolCall, id));
+        let position = by_call.unwrap_or_else(|| permission.position().saturating_sub(1));
+        if window.contains(&position) {
+            settled.entry(position).or_default().push(Settled::Permission(permission));
+        }
+    }
+    for elicitation in snapshot.elicitations().filter(|it| !it.settlement().is_pending()) {
+        let position = elicitation.position().saturating_sub(1);
+        if window.contains(&position) {
+            settled.entry(position).or_default().push(Settled::Elicitation(elicitation));
+        }
+    }
+    settled
+}
+
+impl Settled<'_> {
+    fn revision(&self) -> u64 {
+        match self {
+            Settled::Permission(permission) => permission.revision(),
+            Settled::Elicitation(elicitation) => elicitation.revision(),
+        }
+    }
+
+    /// Its parts, with keys that no other question and no entry has.
+    pub(crate) fn parts(&self, snapshot: &Snapshot, app: &App) -> impl Iterator<Item = Part> {
+        let (id, parts) = match self {
+            Settled::Permission(permission) => {
+                (permission.id(), render::permission(snapshot, permission, &app.cache))
+            }
+            Settled::Elicitation(elicitation) => (elicitation.id(), render::elicitation(elicitation)),
+        };
+        let prefix = hash(&id.encode(WireFormat::Any));
+        parts.into_iter().map(move |part| Part { key: format!("asked-{prefix:x}-{}", part.key), ..part })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use switchboard_store::{Channel, Record, Store};
+
+    use super::*;
+    use crate::app::desk_for_tests;
+    use crate::desk::Desk;
+    use crate::live_recording::LiveRecording;
+
+    /// A tab before a recording to which messages are added.
+    struct Tab {
+        room: Arc<LiveRecording>,
+        desk: Arc<Desk>,
+        rows: Rows,
+        is_over: bool,
+        _folder: tempfile::TempDir,
+    }
+
+    impl Tab {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let store = Store::open(folder.path().join("s.sqlite3")).unwrap();
+            let room = LiveRecording::folding("r", &store, 2);
+            let desk = desk_for_tests(&store);
+            Tab { room, desk, rows: Rows::default(), is_over: false, _folder: folder }
+        }
+
+        fn told(&self, session: &str, update: &Value) {
+            let message = json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": session, "update": update } });
+            self.room.push(&Record::new(Channel::ToClient, message.to_string()));
+        }
+
+        fn started(&self, parent: &str, child: &str) {
+            let state = json!({ "state": "running" });
+            self.told(
+                parent,
+                &json!({ "sessionUpdate": "subagent_update", "sessionId": child, "state": state }),
+            );
+        }
+
+        fn says(&self, session: &str, id: usize) {
+            let content = json!({ "type": "text", "text": "word " });
+            let update = json!({ "sessionUpdate": "agent_message_chunk", "messageId": format!("m-{id}"), "content": content });
+            self.told(session, &update);
+        }
+
+        /// What the tab is told of the session `s`.
+        fn frame(&mut self) -> Value {
+            let sight = Sight { room: &self.room, past: None };
+            let session = sight.relative("s").unwrap();
+            let scene =
+                Scene { app: &self.desk.app, sight, is_live: true, is_over: self.is_over, is_whole: true };
+            serde_json::to_value(self.rows.frame(scene, &session, 0..200)).unwrap()
+        }
+    }
+
+    /// The entries inside sub-agents, however deep.
+    fn inside(frame: &Value) -> usize {
+        let nests = frame.as_array().unwrap().iter().filter_map(|entry| entry["nests"].as_array()).flatten();
+        nests
+            .filter_map(|nest| nest.get("entries"))
+            .map(|entries| entries.as_array().unwrap().len() + inside(entries))
+            .sum()
+    }
+
+    #[test]
+    fn of_what_is_inside_only_what_has_changed_is_sent() {
+        let mut tab = Tab::new();
+        tab.started("s", "a");
+        (0..3).for_each(|id| tab.says("a", id));
+        let frame = tab.frame();
+        let nest = &frame[0]["nests"][0];
+        assert_eq!((&nest["session"], &nest["open"], inside(&frame)), (&json!("a"), &json!(true), 3));
+        assert_eq!(tab.frame(), json!([]), "nothing has changed");
+        tab.says("a", 1);
+        let frame = tab.frame();
+        let (entry, nest) = (&frame[0], &frame[0]["nests"][0]);
+        assert_eq!((entry.get("parts"), nest.get("parts")), (None, None), "{frame}");
+        assert_eq!((inside(&frame), &nest["entries"][0]["position"]), (1, &json!(1)));
+        // Folded and unfolded again, all of it is new to the page.
+        tab.rows.fold("a", false);
+        let frame = tab.frame();
+        assert_eq!((inside(&frame), &frame[0]["nests"][0]["open"]), (0, &json!(false)));
+        tab.rows.fold("a", true);
+        assert_eq!(inside(&tab.frame()), 3);
+        // So it is when the entry was out of sight.
+        tab.rows.forget_outside("s", &(5..9));
+        let frame = tab.frame();
+        assert!(inside(&frame) == 3 && frame[0]["nests"][0]["parts"][0][1].is_string(), "{frame}");
+    }
+
+    #[test]
+    fn one_that_a_call_claims_later_moves_there_as_a_whole() {
+        let mut tab = Tab::new();
+        tab.started("s", "a");
+        tab.says("a", 0);
+        tab.frame();
+        let content = json!([{ "type": "session", "sessionId": "a" }]);
+        tab.told("s", &json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Ask", "content": content }));
+        let frame = tab.frame();
+        assert_eq!((&frame[0]["nests"], &frame[0]["parts"]), (&json!([]), &json!([])), "{frame}");
+        let nest = &frame[1]["nests"][0];
+        assert!(nest["parts"][0][1].is_string() && nest["entries"][0]["parts"][0][1].is_string(), "{frame}");
+    }
+
+    #[test]
+    fn what_is_at_work_has_a_bound_and_what_the_user_wants_is_shown() {
+        let mut tab = Tab::new();
+        for child in 0..20 {
+            let id = format!("child-{child}");
+            tab.started("s", &id);
+            (0..60).for_each(|entry| tab.says(&id, entry));
+        }
+        let frame = tab.frame();
+        assert_eq!(inside(&frame), BUDGET.at_work);
+        assert_eq!(frame[19]["nests"][0]["open"], false);
+        tab.rows.fold("child-19", true);
+        let frame = tab.frame();
+        assert_eq!(inside(&frame), TAIL);
+        assert_eq!((&frame[0]["nests"][0]["from"], &frame[0]["nests"][0]["to"]), (&json!(20), &json!(60)));
+        // With the agent, all work is over; what the user wants to see stays.
+        let state = json!({ "state": "idle" });
+        tab.told("s", &json!({ "sessionUpdate": "subagent_update", "sessionId": "child-0", "state": state }));
+        tab.is_over = true;
+        let frame = tab.frame();
+        let is_open = |entry: &&Value| entry["nests"][0]["open"] == true;
+        assert_eq!(frame.as_array().unwrap().iter().filter(is_open).count(), 1, "{frame}");
+        let head = |place: usize| frame[place]["nests"][0]["parts"][0][1].as_str().unwrap();
+        assert!(head(0).contains("done") && head(1).contains("gone with the agent"), "{frame}");
+    }
+
+    #[test]
+    fn very_deep_ones_are_named_and_not_unfolded() {
+        let mut tab = Tab::new();
+        tab.started("s", "d-0");
+        for depth in 0..10 {
+            tab.started(&format!("d-{depth}"), &format!("d-{}", depth + 1));
+            tab.rows.fold(&format!("d-{depth}"), true);
+        }
+        let mut frame = tab.frame();
+        let mut depth = 0;
+        while frame[0]["nests"][0]["open"] == true {
+            frame = frame[0]["nests"][0]["entries"].clone();
+            depth += 1;
+        }
+        assert_eq!(depth, DEEPEST);
+        let head = frame[0]["nests"][0]["parts"][0][1].as_str().unwrap();
+        assert!(head.contains("nest-name") && head.contains("/r/r/d-5"), "{head}");
+    }
+}

@@ -1,0 +1,216 @@
+//! A rule made of a question: shown with what it would have decided in the past, put into the user's file, and the answer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use maud::{Markup, html};
+use serde_json::{Value, json};
+use switchboard_acp::rpc::RequestId;
+use switchboard_acp::{Wire, WireFormat, v2};
+use switchboard_policy::{Draft, Mode, PastAnswer, Subject, Verdict};
+use switchboard_session::{Permission, Snapshot};
+use switchboard_store::Role;
+use tokio::task::spawn_blocking;
+
+use super::app::App;
+use super::desk::Desk;
+use super::live::{Failure, Live};
+use super::preview::Preview;
+use super::request::RuleDecision;
+use super::{RuleFile, message_address, render};
+
+/// How long the past is looked at.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// What can be decided for always about a question, in the page of somebody who may.
+pub(crate) fn offer(
+    desk: &Desk,
+    live: &Live,
+    session: &str,
+    snapshot: &Snapshot,
+    permission: &Permission,
+) -> Option<render::Part> {
+    if !desk.may(Role::Admin) {
+        return None;
+    }
+    let rules = desk.app.rules.as_deref()?;
+    if let Some(reason) = rules.refusal() {
+        return Some(render::no_rule(&reason));
+    }
+    let subject = live.subject(session, snapshot, permission);
+    let draft = |verdict| Draft::of(&subject, verdict, rules.host()).map(drop);
+    Some(render::rule_offer(&draft(Verdict::Allow), &draft(Verdict::Deny)))
+}
+
+/// The user's rules, where more can be added.
+fn rules(app: &App) -> Result<&dyn RuleFile, Failure> {
+    app.rules.as_deref().ok_or_else(|| "rules cannot be added here".to_owned())
+}
+
+/// A rule that somebody is about to make, and what it is made of.
+struct Making {
+    subject: Subject,
+    options: Vec<v2::PermissionOption<'static>>,
+    verdict: Verdict,
+    folder: String,
+    draft: Draft,
+    /// The rules as they stand in the file, with where they are from.
+    text: String,
+}
+
+impl Making {
+    /// Of the question as it is; `read` is the revision of what was read.
+    fn of(desk: &Desk, live: &Live, id: &str, read: &str, decision: RuleDecision) -> Result<Self, Failure> {
+        if !desk.may(Role::Admin) {
+            return Err("only administrators of this hub can make rules".to_owned());
+        }
+        let rules = rules(&desk.app)?;
+        if let Some(reason) = rules.refusal() {
+            return Err(reason);
+        }
+        let verdict = match decision {
+            RuleDecision::Allow => Verdict::Allow,
+            RuleDecision::Deny => Verdict::Deny,
+        };
+        let (subject, options) = live.open_subject(id, read)?;
+        let draft = Draft::of(&subject, verdict, rules.host())
+            .map_err(|reason| format!("no rule can be made of this, because {reason}"))?;
+        let folder = live.folder.display().to_string();
+        let text = format!("# Made of a question in the session {}.\n{}", live.room.id, draft.text);
+        Ok(Making { subject, options, verdict, folder, draft, text })
+    }
+
+    /// Returns why all rules together with the new one would not answer the question, if they would not.
+    fn obstacle(&self, rules: &dyn RuleFile) -> Result<Option<String>, Failure> {
+        let all = rules.with_appended(&self.text, self.folder.as_ref())?;
+        let decision = all.judge(&self.subject, rules.host()).offered(&self.options);
+        Ok(match all.mode() {
+            Mode::Observe => Some("your rules only watch (mode = \"observe\")".to_owned()),
+            Mode::Enforce => (decision.verdict != self.verdict).then_some(decision.reason),
+        })
+    }
+}
+
+/// Shows a rule before it is made.
+pub(crate) async fn show(
+    desk: &Desk,
+    live: &Live,
+    id: &str,
+    read: &str,
+    decision: RuleDecision,
+) -> Result<Value, Failure> {
+    let making = Making::of(desk, live, id, read, decision)?;
+    let app = Arc::clone(&desk.app);
+    let looked = spawn_blocking(move || {
+        let rules = rules(&app)?;
+        let obstacle = making.obstacle(rules)?;
+        let until = Instant::now() + PATIENCE;
+        let Making { draft, verdict, folder, .. } = &making;
+        let preview = Preview::read(&app.store, &draft.policy, *verdict, rules.host(), folder, until);
+        Ok::<_, Failure>((preview.map_err(|error| error.to_string()), obstacle, making))
+    });
+    let (preview, obstacle, making) = looked.await.map_err(|_| "the past cannot be read".to_owned())??;
+    let markup = html! {
+        (heading(making.verdict))
+        p { "This goes into your own rules, which count for every agent:" }
+        pre class="rule-text" { code { (render::visible(&making.text)) } }
+        @if let Some(reason) = &obstacle {
+            p class="note bad" { "It would not answer this question: " (render::visible_line(reason)) "." }
+        }
+        @match &preview {
+            Ok(preview) => (past(preview, making.verdict)),
+            Err(reason) => p class="note bad" { "The past cannot be read: " (render::visible_line(reason)) },
+        }
+        p class="opts" {
+            button type="button" class="opt" data-action="save-rule" data-id=(id) data-revision=(read)
+                data-decision=(making.verdict) data-rule=(making.text) disabled {
+                @if making.verdict == Verdict::Allow { "Save the rule and allow" } @else { "Save the rule and deny" }
+            }
+        }
+    };
+    Ok(json!(markup.into_string()))
+}
+
+fn heading(verdict: Verdict) -> Markup {
+    html! {
+        h2 id="dialog-title" {
+            @if verdict == Verdict::Allow { "Always allow this, in this project" }
+            @else { "Always deny this, in this project" }
+        }
+    }
+}
+
+/// What the rule would have done.
+fn past(preview: &Preview, verdict: Verdict) -> Markup {
+    let Preview { sessions, of_sessions, questions, allowed, rejected, unanswered, rows } = preview;
+    let did = if verdict == Verdict::Allow { "allowed" } else { "denied" };
+    html! {
+        p class="rule-past" {
+            "In the past it would have " (did) " " strong { (preview.decided()) }
+            " of " (questions) " questions: " (allowed) " that were allowed then, " (rejected) " that were rejected, "
+            (unanswered) " without an answer. "
+            @if sessions < of_sessions {
+                "There was time to look at " (sessions) " of " (of_sessions) " sessions."
+            } @else {
+                "That is all that is recorded."
+            }
+        }
+        ul class="rule-rows" {
+            @for row in rows {
+                li {
+                    a href=(message_address(&row.session, row.message)) target="_blank" rel="noopener" {
+                        code { (render::visible_line(&row.words)) }
+                    }
+                    " "
+                    @let differs = match verdict {
+                        Verdict::Deny => row.answered == PastAnswer::Allowed,
+                        _ => row.answered == PastAnswer::Rejected,
+                    };
+                    span class=(if differs { "st st-bad" } else { "dim" }) {
+                        @match row.answered {
+                            PastAnswer::Allowed => "was allowed",
+                            PastAnswer::Rejected => "was rejected",
+                            PastAnswer::Cancelled => "was dismissed",
+                            PastAnswer::Open => "has no answer",
+                        }
+                    }
+                }
+            }
+        }
+        @let more = preview.decided().saturating_sub(rows.len() as u64);
+        @if more > 0 { p class="meta" { "and " (more) " more" } }
+    }
+}
+
+/// Puts a rule that was shown into the user's file, and lets it answer. Gives what came of it, in words.
+pub(crate) async fn save(
+    desk: &Desk,
+    live: &Live,
+    id: &str,
+    read: &str,
+    decision: RuleDecision,
+    shown: &str,
+) -> Result<Value, Failure> {
+    let making = Making::of(desk, live, id, read, decision)?;
+    if making.text != shown {
+        return Err("the rule is another one by now; look at it again".to_owned());
+    }
+    let app = Arc::clone(&desk.app);
+    let saved = spawn_blocking(move || {
+        let rules = rules(&app)?;
+        let obstacle = making.obstacle(rules)?;
+        Ok::<_, Failure>((rules.append(&making.text)?, obstacle))
+    });
+    let (file, obstacle) = saved.await.map_err(|_| "the rule cannot be saved".to_owned())??;
+    let answered = desk.app.hub.reevaluate_policy().await;
+    let is_this = |(session, request): &(Arc<str>, RequestId<'_>)| {
+        **session == *live.room.id && request.encode(WireFormat::Any) == id
+    };
+    let is_answered = answered.iter().any(is_this);
+    let words = match obstacle {
+        _ if is_answered => format!("The rule is in {}, and has answered.", file.display()),
+        Some(reason) => format!("The rule is in {}. This question still waits: {reason}.", file.display()),
+        None => format!("The rule is in {}. Somebody else has answered this question.", file.display()),
+    };
+    Ok(json!(words))
+}

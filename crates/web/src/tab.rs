@@ -1,0 +1,540 @@
+//! One tab of the browser: what it asks for, and frames of what it sees.
+//!
+//! A frame goes out when something has changed and the last one is on the screen. A slow tab therefore skips frames,
+//! never the state, and nobody waits for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::ws::{Message, Utf8Bytes, WebSocket};
+use serde::Serialize;
+use serde_json::{Value, json};
+use switchboard_hub::SessionActivity;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
+use tokio::task::block_in_place;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, timeout};
+
+use super::desk::Desk;
+use super::export::Export;
+use super::live::{Failure, Live};
+use super::live_recording::LiveRecording;
+use super::request::{Format, Numbered, Request};
+use super::view::View;
+use super::{actions, changes, export, files, find, lists, pictures, render, roles, verdict, wire};
+
+/// The least time between two frames.
+const FRAME: Duration = Duration::from_millis(16);
+
+/// How long a tab is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// How long it may take for a message, or be silent, before it counts as gone.
+    pub(crate) patience: Duration,
+    /// How often it is asked for a sign of life, which the browser gives by itself.
+    pub(crate) knock: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { patience: Duration::from_secs(30), knock: Duration::from_secs(10) }
+    }
+}
+
+/// How long a text may be that messages are searched for.
+const MAX_SEARCH: usize = 10_000;
+
+/// How many requests of one tab may be under way.
+const UNDER_WAY: usize = 32;
+
+/// Serves a tab until it is gone. It gives up its seat then.
+pub(crate) async fn serve(socket: WebSocket, desk: Arc<Desk>, seat: OwnedSemaphorePermit, limits: Limits) {
+    let (answers, answered) = mpsc::channel(UNDER_WAY);
+    let (attaches, attached) = mpsc::channel(UNDER_WAY);
+    let desk_changes = desk.changes();
+    let mut knock = interval(limits.knock);
+    knock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let tab = Tab {
+        socket,
+        desk_changes,
+        attaches,
+        attached,
+        attaching: None,
+        room_changes: None,
+        view: View::new(),
+        answers,
+        answered,
+        next_frame: Instant::now(),
+        is_shown: true,
+        is_dirty: true,
+        heard: Instant::now(),
+        knock,
+        patience: limits.patience,
+        desk,
+    };
+    tab.run().await;
+    drop(seat);
+}
+
+struct Tab {
+    desk: Arc<Desk>,
+    socket: WebSocket,
+    view: View,
+    desk_changes: watch::Receiver<u64>,
+    /// Sessions of a hub that this has attached to, or why not.
+    attaches: mpsc::Sender<Attached>,
+    attached: mpsc::Receiver<Attached>,
+    /// The one that it is about to attach to.
+    attaching: Option<String>,
+    room_changes: Option<(String, watch::Receiver<u64>)>,
+    /// Answers of what takes long.
+    answers: mpsc::Sender<Answer>,
+    answered: mpsc::Receiver<Answer>,
+    next_frame: Instant,
+    /// When it last said anything.
+    heard: Instant,
+    knock: Interval,
+    patience: Duration,
+    /// Whether the last frame is on the screen.
+    is_shown: bool,
+    is_dirty: bool,
+}
+
+/// What came of a request that takes long.
+struct Answer {
+    number: u64,
+    outcome: Result<Value, Failure>,
+}
+
+/// The id of a session, and what came of attaching to it.
+type Attached = (String, Result<Arc<Live>, Failure>);
+
+/// The tab is gone.
+struct Gone;
+
+impl Tab {
+    async fn run(mut self) {
+        loop {
+            self.watch_room();
+            self.attach_to_what_is_awake();
+            let room_changed = async {
+                if let Some((_, changes)) = &mut self.room_changes
+                    && changes.changed().await.is_ok()
+                {
+                    return;
+                }
+                std::future::pending::<()>().await;
+            };
+            let went = tokio::select! {
+                message = self.socket.recv() => match message {
+                    Some(Ok(message)) => {
+                        self.heard = Instant::now();
+                        self.take(message).await
+                    }
+                    Some(Err(_)) | None => return,
+                },
+                Some(answer) = self.answered.recv() => self.send_answer(answer.number, answer.outcome).await,
+                _ = self.knock.tick() => self.knock().await,
+                () = room_changed => {
+                    self.is_dirty = true;
+                    Ok(())
+                }
+                _ = self.desk_changes.changed() => {
+                    self.is_dirty = true;
+                    self.leave_what_is_not_shared();
+                    if self.desk.is_revoked() { Err(Gone) } else { Ok(()) }
+                }
+                Some((id, outcome)) = self.attached.recv() => {
+                    self.take_attached(&id, outcome);
+                    Ok(())
+                }
+                () = sleep_until(self.next_frame), if self.is_dirty && self.is_shown => self.send_frame().await,
+            };
+            if went.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Looks away from a session that may not be seen any more.
+    fn leave_what_is_not_shared(&mut self) {
+        let is_hidden = |room: &Arc<LiveRecording>| !self.desk.may_see(&room.id);
+        if self.view.room.as_ref().is_some_and(is_hidden) {
+            self.view.look(None, String::new());
+        }
+    }
+
+    /// Attaches to the session that is looked at, if an agent has it: then nobody is started for it.
+    fn attach_to_what_is_awake(&mut self) {
+        if self.view.attached.is_some() {
+            return;
+        }
+        if let Some(live) = self.view.room.as_ref().and_then(|room| self.desk.live(&room.id)) {
+            self.view.attached = Some(Ok(live));
+            self.is_dirty = true;
+            return;
+        }
+        let known = self.view.room.as_ref().and_then(|room| self.desk.session(&room.id));
+        if known.is_some_and(|session| session.state != SessionActivity::Dormant) {
+            self.attach();
+        }
+    }
+
+    /// Attaches to the session of a hub that is looked at.
+    fn attach(&mut self) {
+        let Some(id) = self.view.room.as_ref().map(|room| room.id.clone()) else { return };
+        if self.attaching.as_ref() == Some(&id) {
+            return;
+        }
+        self.attaching = Some(id.clone());
+        let (desk, attaches) = (Arc::clone(&self.desk), self.attaches.clone());
+        tokio::spawn(async move {
+            let outcome = desk.attach(&id).await;
+            // The tab may be gone.
+            let _ = attaches.send((id, outcome)).await;
+        });
+    }
+
+    fn take_attached(&mut self, id: &str, outcome: Result<Arc<Live>, Failure>) {
+        if self.attaching.as_deref() == Some(id) {
+            self.attaching = None;
+        }
+        if self.view.room.as_ref().is_some_and(|room| room.id == id) {
+            self.view.attached = Some(outcome);
+            self.is_dirty = true;
+        }
+    }
+
+    /// Asks for a sign of life.
+    async fn knock(&mut self) -> Result<(), Gone> {
+        if self.heard.elapsed() >= self.patience {
+            return Err(Gone);
+        }
+        self.send_message(Message::Ping(Bytes::new())).await
+    }
+
+    /// Listens to the recording that is looked at.
+    fn watch_room(&mut self) {
+        let now = self.view.room.as_ref().map(|room| &room.id);
+        if now != self.room_changes.as_ref().map(|(id, _)| id) {
+            self.room_changes = self.view.room.as_ref().map(|room| (room.id.clone(), room.changes()));
+        }
+    }
+
+    async fn send(&mut self, message: &impl Serialize) -> Result<(), Gone> {
+        let text = serde_json::to_string(message).map_err(|_| Gone)?;
+        self.send_message(Message::Text(Utf8Bytes::from(text))).await
+    }
+
+    async fn send_message(&mut self, message: Message) -> Result<(), Gone> {
+        match timeout(self.patience, self.socket.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(Gone),
+        }
+    }
+
+    async fn send_frame(&mut self) -> Result<(), Gone> {
+        self.is_dirty = false;
+        // It may read the disk, and takes its time for long messages.
+        let frame = block_in_place(|| self.view.frame(&self.desk));
+        self.is_dirty |= self.view.is_behind();
+        self.is_shown = false;
+        self.next_frame = Instant::now() + FRAME;
+        self.send(&frame).await
+    }
+
+    async fn send_answer(&mut self, number: u64, outcome: Result<Value, Failure>) -> Result<(), Gone> {
+        self.is_dirty = true;
+        match outcome {
+            Ok(value) => self.send(&json!({"type": "answer", "number": number, "value": value})).await,
+            Err(reason) => self.send(&json!({"type": "failure", "number": number, "reason": reason})).await,
+        }
+    }
+
+    async fn take(&mut self, message: Message) -> Result<(), Gone> {
+        let text = match message {
+            Message::Text(text) => text,
+            Message::Close(_) => return Err(Gone),
+            Message::Binary(_) | Message::Ping(_) | Message::Pong(_) => return Ok(()),
+        };
+        let Numbered { number, request } = match serde_json::from_str(&text) {
+            Ok(request) => request,
+            Err(error) => {
+                let reason = format!("the page said something that is not understood: {error}");
+                return self.send_answer(0, Err(reason)).await;
+            }
+        };
+        let needs = roles::needed(&request);
+        if !self.desk.may(needs) {
+            return self.send_answer(number, Err(roles::refusal(self.desk.role(), needs))).await;
+        }
+        let outcome = match request {
+            Request::Shown => {
+                self.is_shown = true;
+                return Ok(());
+            }
+            Request::Look { recording, session } => self.look(recording, session),
+            Request::Window { from, to } => {
+                self.view.set_window(from, to);
+                Ok(Value::Null)
+            }
+            Request::Wire { filter, .. } if filter.text.len() > MAX_SEARCH => {
+                Err("the text to search for is too long".to_owned())
+            }
+            Request::Wire { window, follows, filter } => {
+                self.view.set_wire(window, follows, filter);
+                Ok(Value::Null)
+            }
+            Request::Fold { session, open } => {
+                self.view.fold(&session, open);
+                Ok(Value::Null)
+            }
+            Request::Questions { skip } => {
+                self.view.skip_questions(skip);
+                Ok(Value::Null)
+            }
+            Request::At { rows } => self.at(rows),
+            Request::Earlier { session, position, before } => self.earlier(&session, position, before),
+            Request::Message { row } => self.message(row),
+            Request::Find { row } => Ok(json!(self.view.wire.as_ref().and_then(|wire| wire.place(row)))),
+            Request::QuestionMessage { id } => {
+                let row = self.view.room.as_ref().and_then(|room| room.log().row_of_permission(&id));
+                row.map(|row| json!(row))
+                    .ok_or_else(|| "the message of this question is not known".to_owned())
+            }
+            Request::MessagesOf { session, position } => Ok(json!(self.messages_of(&session, position))),
+            Request::Family => match self.view.sight() {
+                Some(sight) => Ok(json!(lists::family(sight, &self.view.session).into_string())),
+                None => Err("there is no session".to_owned()),
+            },
+            Request::Verdict => self.verdict(),
+            Request::Choices => Ok(json!(lists::choices(&self.desk).into_string())),
+            Request::Attach => {
+                self.attach();
+                Ok(Value::Null)
+            }
+            Request::Withdraw { place, since } => {
+                let chosen = self.desk.choices().into_iter().nth(place);
+                let chosen = chosen.filter(|(_, choice)| choice.since.0 == since);
+                match chosen.is_some_and(|(live, choice)| live.remembered.withdraw(&choice)) {
+                    true => Ok(json!(lists::choices(&self.desk).into_string())),
+                    false => Err("this choice is withdrawn already".to_owned()),
+                }
+            }
+            Request::Link => match self.desk.app.guard.link("/", self.desk.who()) {
+                Ok(link) => Ok(json!(link)),
+                Err(error) => Err(format!("no link can be made: {error}")),
+            },
+            Request::FindOutput { query, .. } if query.is_empty() || query.len() > MAX_SEARCH => {
+                Err("the text to search for is empty or too long".to_owned())
+            }
+            Request::FindOutput { session, terminal, query } => self.find_output(&session, &terminal, &query),
+            Request::File { session, path, line } => self.file(&session, &path, line),
+            Request::Copy { session, position } => self.copy(&session, position),
+            Request::EntryOf { row } => self.entry_of(row),
+            Request::Changes => self.changes(),
+            Request::Pictures => match self.view.sight() {
+                Some(sight) => {
+                    let pictures = block_in_place(|| pictures::all(sight, &self.view.session));
+                    Ok(json!(pictures.into_string()))
+                }
+                None => Err("there is no session".to_owned()),
+            },
+            Request::Export { format, redact } => self.export(format, redact),
+            request => return self.begin(number, request).await,
+        };
+        self.is_dirty = true;
+        if number == 0 && outcome.is_ok() {
+            return Ok(());
+        }
+        self.send_answer(number, outcome).await
+    }
+
+    /// Does what takes long beside everything else.
+    async fn begin(&mut self, number: u64, request: Request) -> Result<(), Gone> {
+        let Ok(permit) = self.answers.clone().try_reserve_owned() else {
+            return self.send_answer(number, Err("too many things are under way".to_owned())).await;
+        };
+        let (desk, live) = (Arc::clone(&self.desk), self.view.live(&self.desk));
+        tokio::spawn(async move {
+            let outcome = actions::act(&desk, live, request).await;
+            permit.send(Answer { number, outcome });
+        });
+        Ok(())
+    }
+
+    fn look(&mut self, recording: Option<String>, session: Option<String>) -> Result<Value, Failure> {
+        let is_chosen = recording.is_some();
+        let room = match recording.or_else(|| self.desk.usual()) {
+            Some(id) => block_in_place(|| self.desk.room(&id)).map(Some),
+            None => Ok(None),
+        };
+        match room {
+            Ok(room) => self.view.look(room, session.unwrap_or_default()),
+            // Nothing else is shown in its place: what is said there would go to another session.
+            Err(reason) if is_chosen => self.view.miss(reason),
+            Err(reason) => return Err(reason),
+        }
+        Ok(Value::Null)
+    }
+
+    fn at(&mut self, rows: Option<usize>) -> Result<Value, Failure> {
+        let (Some(rows), Some(room)) = (rows, self.view.room.clone()) else {
+            self.view.set_at(None);
+            return Ok(Value::Null);
+        };
+        let rows = rows.min(room.log().rows().len());
+        let conversation = block_in_place(|| room.sessions_at(rows));
+        self.view.set_at(Some((rows, conversation)));
+        Ok(Value::Null)
+    }
+
+    fn earlier(&self, session: &str, position: usize, before: usize) -> Result<Value, Failure> {
+        let snapshot = self.view.snapshot(session).ok_or("there is no session")?;
+        let entry = snapshot.entry(position).ok_or("this entry is gone")?;
+        let parts = render::earlier(&snapshot, entry, before, &self.desk.app.cache);
+        Ok(json!(parts.iter().map(|part| &*part.html).collect::<Vec<_>>()))
+    }
+
+    fn message(&self, row: usize) -> Result<Value, Failure> {
+        let room = self.view.room.as_ref().ok_or("there is no recording")?;
+        let message = block_in_place(|| wire::message(room, row));
+        message.map(|markup| json!(markup.into_string())).ok_or("this message cannot be read".to_owned())
+    }
+
+    fn copy(&self, session: &str, position: usize) -> Result<Value, Failure> {
+        let snapshot = self.view.snapshot(session).ok_or("there is no session")?;
+        let entry = snapshot.entry(position).ok_or("this entry is gone")?;
+        Ok(json!(export::copied(&snapshot, entry)))
+    }
+
+    /// The entry that a message made, once the recording is read that far.
+    fn entry_of(&self, row: usize) -> Result<Value, Failure> {
+        let room = self.view.room.as_ref().ok_or("there is no recording")?;
+        let found = wire::entry_of(room, row);
+        Ok(found.map_or(Value::Null, |(session, position)| json!({"session": session, "position": position})))
+    }
+
+    fn find_output(&self, session: &str, terminal: &str, query: &str) -> Result<Value, Failure> {
+        let snapshot = self.view.snapshot(session).ok_or("there is no session")?;
+        let terminal = snapshot.terminal(terminal).ok_or("this terminal is gone")?;
+        Ok(json!(block_in_place(|| find::in_output(terminal, query)).into_string()))
+    }
+
+    /// What became of a file, and the file itself for those who may see it.
+    fn file(&self, session: &str, path: &str, line: Option<u32>) -> Result<Value, Failure> {
+        let snapshot = self.view.snapshot(session).ok_or("there is no session")?;
+        let folder = self.folder();
+        let path = match &folder {
+            // Messages name files as those in the folder do.
+            Some(folder) => folder.join(path).display().to_string(),
+            None => path.to_owned(),
+        };
+        let cache = &self.desk.app.cache;
+        let changes = block_in_place(|| changes::of_file(&snapshot, &path, folder.as_deref(), cache));
+        let live = self.view.live(&self.desk).filter(|_| self.desk.may_read_files());
+        let file = match live {
+            Some(live) => block_in_place(|| files::show(&live, &snapshot, &path, changes.is_some(), line)),
+            None => Err("no agent runs".to_owned()),
+        };
+        match (changes, file) {
+            (None, file) => file.map(|file| json!(file.into_string())),
+            (Some(changes), Ok(file)) => Ok(json!(changes.into_string() + &file.into_string())),
+            (Some(changes), Err(_)) => {
+                let heading = maud::html! { h2 id="dialog-title" { (render::visible_line(&path)) } };
+                Ok(json!(heading.into_string() + &changes.into_string()))
+            }
+        }
+    }
+
+    /// Where the files of the session are, for who may read them, and only as they are now.
+    fn folder(&self) -> Option<std::path::PathBuf> {
+        let project = self.view.room.as_ref()?.about.project.as_ref();
+        project.filter(|_| self.desk.may_read_files() && self.view.is_now()).map(std::path::PathBuf::from)
+    }
+
+    fn changes(&self) -> Result<Value, Failure> {
+        let snapshot = self.view.snapshot(&self.view.session).ok_or("there is no session")?;
+        let folder = self.folder();
+        let changes = block_in_place(|| changes::all(&snapshot, folder.as_deref(), &self.desk.app.cache));
+        Ok(json!(changes.into_string()))
+    }
+
+    fn export(&self, format: Format, redact: bool) -> Result<Value, Failure> {
+        let room = self.view.room.as_ref().ok_or("there is no recording")?;
+        let title = self.desk.session(&room.id).and_then(|known| known.title).or(room.about.title.clone());
+        let export = Export {
+            app: &self.desk.app,
+            room,
+            session: &self.view.session,
+            title: title.as_deref(),
+            is_redacted: redact,
+        };
+        let made = block_in_place(|| match format {
+            Format::Html => export.html(),
+            Format::Markdown => export.markdown(),
+            Format::Print => export.printed(),
+        });
+        made.map(|made| json!(made))
+    }
+
+    fn verdict(&self) -> Result<Value, Failure> {
+        let room = self.view.room.as_ref().ok_or("there is no recording")?;
+        block_in_place(|| verdict::verdict(room)).map(|markup| json!(markup.into_string()))
+    }
+
+    fn messages_of(&self, session: &str, position: usize) -> Vec<u32> {
+        let snapshot = self.view.snapshot(session);
+        let (Some(room), Some(snapshot)) = (&self.view.room, snapshot) else { return Vec::new() };
+        let Some(entry) = snapshot.entry(position) else { return Vec::new() };
+        room.log().rows_of(session, entry.kind(), entry.id())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::extract::ws::WebSocketUpgrade;
+    use axum::routing::get;
+    use switchboard_store::Store;
+    use switchboard_transport::server;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::app;
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+        sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+    /// The socket of a tab that is waited for as the limits say.
+    async fn tab(limits: Limits) -> (TcpStream, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path().join("store.sqlite3")).unwrap();
+        let desk = app::desk_for_tests(&store);
+        let serve = move |upgrade: WebSocketUpgrade| {
+            let desk = Arc::clone(&desk);
+            async move {
+                let seat = Arc::clone(&desk.seats).try_acquire_owned().unwrap();
+                upgrade.on_upgrade(move |socket| serve(socket, desk, seat, limits))
+            }
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let router = Router::new().route("/", get(serve));
+        tokio::spawn(async move { server::serve(&listener, &router, None, Default::default()).await });
+        stream.write_all(REQUEST).await.unwrap();
+        (stream, folder)
+    }
+
+    const PING: &[u8] = &[0x89, 0];
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_tab_that_gives_no_sign_of_life_is_gone() {
+        let limits = Limits { patience: Duration::from_millis(50), knock: Duration::from_millis(10) };
+        let (mut stream, _folder) = tab(limits).await;
+        let mut heard = Vec::new();
+        stream.read_to_end(&mut heard).await.unwrap();
+        assert!(heard.windows(2).any(|bytes| bytes == PING), "it was asked for one");
+    }
+}
