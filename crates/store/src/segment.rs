@@ -746,8 +746,7 @@ impl Cursor {
                     Content::Note(Note::Closed) => self.closed = true,
                     Content::Records { count, payload } => {
                         self.closed = false;
-                        // A frame may repeat records that were already read, after a resumed recorder. Skip
-                        // those.
+                        // The cursor may start in the middle of a segment: records below `next` are skipped.
                         open.next = open.next.max(first + u64::from(count));
                         unpack(payload, first, self.next, |record| {
                             if record.sequence == self.next {
