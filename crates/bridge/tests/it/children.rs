@@ -440,7 +440,7 @@ fn a_prompt_does_not_wait_for_ever() {
     told.extend(bench.take_client());
     assert_eq!(told.last().unwrap()["result"]["stopReason"], "end_turn");
     let calls = calls(&told);
-    assert_eq!((&*calls[0].1.status, &*calls[0].1.text()), ("failed", "half of\n\n[it failed: gone]"));
+    assert_eq!((&*calls[0].1.status, &*calls[0].1.text()), ("failed", "half of\n\n[failed: gone]"));
 }
 
 #[test]
