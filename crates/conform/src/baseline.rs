@@ -36,7 +36,7 @@ impl fmt::Display for BaselineError {
 impl std::error::Error for BaselineError {}
 
 fn rule(name: &str) -> Result<RuleId, BaselineError> {
-    RuleId::find(name).ok_or_else(|| BaselineError(format!("there is no rule \"{name}\"")))
+    RuleId::find(name).ok_or_else(|| BaselineError(format!("unknown rule \"{name}\"")))
 }
 
 impl Baseline {
@@ -47,7 +47,7 @@ impl Baseline {
     ///
     /// assert!(Baseline::parse("# until the next release\nprocess-exits\n").is_ok());
     /// assert!(Baseline::parse(r#"["process-exits"]"#).is_ok());
-    /// assert_eq!(Baseline::parse("no-such-rule").unwrap_err().to_string(), "line 1: there is no rule \"no-such-rule\"");
+    /// assert_eq!(Baseline::parse("no-such-rule").unwrap_err().to_string(), "line 1: unknown rule \"no-such-rule\"");
     /// ```
     pub fn parse(text: &str) -> Result<Self, BaselineError> {
         if text.trim_start().starts_with(['{', '[']) {

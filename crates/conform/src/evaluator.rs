@@ -131,8 +131,8 @@ impl Evaluator {
         let rule = if text.contains('\u{FFFD}') { RuleId::Utf8 } else { RuleId::JsonLine };
         let shown: String = text.chars().take(80).collect();
         let reason = match rule {
-            RuleId::Utf8 => format!("the {} sent bytes that are no UTF-8: {shown:?}", from.as_str()),
-            _ => format!("the {} sent something that is no JSON: {shown:?}", from.as_str()),
+            RuleId::Utf8 => format!("the {} sent bytes that are not UTF-8: {shown:?}", from.as_str()),
+            _ => format!("the {} sent a line that is not JSON: {shown:?}", from.as_str()),
         };
         self.findings.broken(rule, number, reason);
     }
@@ -357,8 +357,7 @@ impl Evaluator {
         } else if self.connection.was_answered(received.from.other(), id) {
             self.findings.broken(RuleId::AnsweredOnce, number, format!("request {id} is answered again"));
         } else if self.connection.is_whole && self.connection.has_handshake {
-            let reason =
-                format!("the id {id} is none of a request of the {}", received.from.other().as_str());
+            let reason = format!("the id {id} matches no request of the {}", received.from.other().as_str());
             self.findings.broken(RuleId::IdEcho, number, reason);
         }
     }

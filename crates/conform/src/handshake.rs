@@ -208,7 +208,7 @@ impl Evaluator {
         if connection.agent_capabilities.is_some() {
             let (is_foreign, asked) = (connection.is_foreign, connection.asked_version.unwrap_or_default());
             self.findings.judge(RuleId::ForeignVersion, received.number, !is_foreign, || {
-                format!("the client asked for version {asked}, got a higher one, and goes on")
+                format!("the client requested version {asked}, got a higher one, and continued")
             });
         }
     }

@@ -135,7 +135,7 @@ impl RecordingJudge {
             let places =
                 if self.gaps == 1 { "one place".to_owned() } else { format!("{} places", self.gaps) };
             let first = self.first_gap;
-            self.evaluator.findings.block(format!("something is missing in {places}, first at line {first}"));
+            self.evaluator.findings.block(format!("messages are missing in {places}, first at line {first}"));
         } else if self.has_lines {
             self.evaluator.findings.kept(RuleId::Utf8);
         }

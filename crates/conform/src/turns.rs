@@ -166,7 +166,7 @@ impl Evaluator {
         let Some(result) = received.value.get("result") else {
             let is_late = session.has_user_message && session.open_prompts == 0;
             self.findings.judge(RuleId::PromptLateError, number, !is_late, || {
-                format!("its message was told, and it failed: {}", shown(&received.value["error"]))
+                format!("its message was sent, and it failed: {}", shown(&received.value["error"]))
             });
             return;
         };
@@ -368,15 +368,15 @@ fn idle(findings: &mut crate::report::Findings, session: &mut Session, number: u
         let is_stuck = session.work == Work::RequiresAction && session.is_answered;
         if !session.is_cancelled && reason != Some("cancelled") {
             findings.judge(RuleId::RunningAgain, number, !is_stuck, || {
-                "the question was answered, and running never came again".to_owned()
+                "the question was answered, but no running state followed".to_owned()
             });
         }
     } else if reason.is_some() && session.is_prompted {
-        findings.broken(RuleId::RunningFirst, number, "the work ended, and running was never told");
+        findings.broken(RuleId::RunningFirst, number, "the work ended without a running state");
     }
     if session.has_run || reason.is_some() {
         for awaited in std::mem::take(&mut session.awaited_messages) {
-            let reason = format!("the work ended, and the message {awaited:?} of its prompt was never told");
+            let reason = format!("the work ended without the message {awaited:?} of its prompt");
             findings.broken(RuleId::PromptEchoed, number, reason);
         }
     }

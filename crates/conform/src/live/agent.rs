@@ -76,7 +76,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "messages in pieces, and two at once", kind: Kind::Pieces },
     Scenario { name: "methods that are not known", kind: Kind::UnknownMethods },
     Scenario { name: "notifications that are not known", kind: Kind::Notifications },
-    Scenario { name: "what is no message", kind: Kind::Unreadable },
+    Scenario { name: "invalid lines", kind: Kind::Unreadable },
     Scenario { name: "sessions", kind: Kind::Sessions },
     Scenario { name: "a prompt", kind: Kind::Prompt },
     Scenario { name: "content of prompts", kind: Kind::Content },
@@ -164,7 +164,7 @@ impl Run<'_> {
                 let found = Handshake::of_answer(&raw).version;
                 match self.options.version {
                     Some(wanted) if wanted != found => Err(format!(
-                        "the agent was to speak version {}, and speaks version {}",
+                        "the agent was requested in version {} but supports version {}",
                         wanted.number(),
                         found.number()
                     )),
@@ -175,7 +175,7 @@ impl Run<'_> {
                 (None, UNSUPPORTED_VERSION) => self.find_first_version().await,
                 (None, _) => Ok(Version::V1),
                 (Some(wanted), UNSUPPORTED_VERSION) => {
-                    Err(format!("the agent does not speak version {}", wanted.number()))
+                    Err(format!("the agent does not support version {}", wanted.number()))
                 }
                 (Some(_), _) => Err(format!("initialize failed with {code}: {message}")),
             },
@@ -206,7 +206,7 @@ impl Run<'_> {
         drop(peer.end().await);
         match answer {
             Ok(Answer::Error { code: UNSUPPORTED_VERSION, message }) => {
-                Err(format!("the agent speaks neither version 1 nor version 2: {message}"))
+                Err(format!("the agent supports neither version 1 nor version 2: {message}"))
             }
             _ => Ok(Version::V1),
         }

@@ -120,7 +120,7 @@ impl ClientJudge {
             let rule = if breaks { RuleId::Tolerates } else { RuleId::Survives };
             self.findings.judge(rule, self.number, is_alive, || match end {
                 ClientEnd::Crashed => format!("{}: the client ended by a signal", scenario.name),
-                ClientEnd::Regular => format!("{}: it answered nothing any more", scenario.name),
+                ClientEnd::Regular => format!("{}: it stopped answering", scenario.name),
             });
         }
         if let Some(shown) = shown.filter(|_| prompts > 0) {

@@ -80,7 +80,7 @@ pub(super) enum Trouble {
 impl Trouble {
     pub(super) fn as_str(self) -> &'static str {
         match self {
-            Trouble::Timeout => "nothing came in time",
+            Trouble::Timeout => "timeout",
             Trouble::Ended => "the agent ended",
         }
     }

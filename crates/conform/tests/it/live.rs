@@ -149,7 +149,7 @@ async fn an_agent_that_speaks_no_version_of_ours_is_not_judged() {
     let report = judged_agent("of the future").await;
     assert_eq!(
         (report.verdict, report.blocked.as_deref()),
-        (Verdict::NotJudged, Some("the agent speaks neither version 1 nor version 2: Only 3"))
+        (Verdict::NotJudged, Some("the agent supports neither version 1 nor version 2: Only 3"))
     );
 }
 

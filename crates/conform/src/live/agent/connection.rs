@@ -16,7 +16,7 @@ impl Run<'_> {
         peer.close_input();
         let is_gone = tokio::time::timeout(Duration::from_secs(3), process.wait()).await.is_ok();
         self.findings.judge(RuleId::Shutdown, peer.number, is_gone, || {
-            "its input was closed, and it runs on after 3 seconds".to_owned()
+            "it still runs 3 seconds after its input was closed".to_owned()
         });
         let lines = process.last_lines(3);
         if !lines.is_empty() {

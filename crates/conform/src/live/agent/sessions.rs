@@ -116,7 +116,7 @@ impl Run<'_> {
             let answer = self.works(peer, RuleId::ListArray, "session/list", answer)?;
             if let Some(sessions) = answer.result().and_then(|result| result["sessions"].as_array()) {
                 self.findings.judge(RuleId::ListMatches, peer.number, sessions.is_empty(), || {
-                    format!("{} sessions in a folder that nobody used", sessions.len())
+                    format!("{} sessions in an unused folder", sessions.len())
                 });
             }
         }

@@ -73,7 +73,7 @@ pub const CLIENT_SCENARIOS: &[ClientScenario] = &[
     ClientScenario { name: "unknown fields", id: "unknown-fields", fault: Fault::UnknownFields },
     ClientScenario { name: "malformed optional fields", id: "malformed", fault: Fault::Malformed },
     ClientScenario { name: "two questions at once", id: "questions", fault: Fault::Questions },
-    ClientScenario { name: "a question that is taken back", id: "withdrawn", fault: Fault::Withdrawn },
+    ClientScenario { name: "a cancelled question", id: "withdrawn", fault: Fault::Withdrawn },
     ClientScenario { name: "100 MB of output", id: "large", fault: Fault::Large },
     ClientScenario { name: "noise between messages", id: "noise", fault: Fault::Noise },
     ClientScenario { name: "messages in pieces, and several at once", id: "pieces", fault: Fault::Pieces },
@@ -84,7 +84,7 @@ pub const CLIENT_SCENARIOS: &[ClientScenario] = &[
         fault: Fault::UnknownCalls,
     },
     ClientScenario { name: "messages that are replaced", id: "folding", fault: Fault::Folding },
-    ClientScenario { name: "a history that is told again", id: "replay", fault: Fault::Replay },
+    ClientScenario { name: "a replayed history", id: "replay", fault: Fault::Replay },
 ];
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L> {
