@@ -1,7 +1,7 @@
-//! The installation hints of the known agents, tried against the registries that they name.
+//! Check of the known agents' installation hints against the registries.
 //!
-//! It needs the network, `npm`, `python3` with pip, `curl` and `tar`, so that it is no part of the tests: names of packages
-//! change outside of this repository.
+//! It needs the network, `npm`, `python3` with pip, `curl` and `tar`, so it is not part of the tests: package
+//! names change outside of this repository.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{root, setup};
 
-/// A package that a hint names.
+/// A package in a hint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Package {
     Npm(String),
@@ -19,10 +19,10 @@ enum Package {
     Cargo(String),
 }
 
-/// Makes a package of its name.
+/// Constructor of a package.
 type MakePackage = fn(String) -> Package;
 
-/// What a registry says of a package.
+/// Registry data of a package.
 #[derive(Debug)]
 struct Published {
     version: String,
@@ -31,7 +31,7 @@ struct Published {
     deprecated: Option<String>,
 }
 
-/// Checks every known agent: each package of its hint exists, and together they bring its programs.
+/// Checks every known agent: each package of its hint exists, and together they install its programs.
 pub(crate) fn check() -> Result<(), String> {
     let folder = setup::target().join("agents-check");
     let _ = std::fs::remove_dir_all(&folder);
@@ -51,7 +51,7 @@ pub(crate) fn check() -> Result<(), String> {
     if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
 }
 
-/// The table of the program, as it prints it for somebody who has configured nothing.
+/// Returns the program's table of agents without any configuration.
 fn known(home: &Path) -> Result<Vec<Value>, String> {
     let printed = output(
         Command::new("cargo")
@@ -116,7 +116,7 @@ fn check_agent(agent: &Value, folder: &Path) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-/// The packages that a hint tells people to install: the words behind `npm install -g` and the like, up to a comma.
+/// Returns the packages in a hint: the words after `npm install -g` and similar commands, up to a comma.
 fn packages_in(hint: &str) -> Vec<Package> {
     let words: Vec<&str> = hint.split_whitespace().collect();
     let begins: [(&[&str], MakePackage); 4] = [
@@ -140,7 +140,7 @@ fn packages_in(hint: &str) -> Vec<Package> {
     Vec::new()
 }
 
-/// The program that npx runs of a package: the one that has the package's name, or the only one.
+/// Returns the program that npx runs: the one with the package's name, or the only one.
 fn chosen_by_npx(package: &str, programs: &[(String, String)]) -> Option<String> {
     let unscoped = package.rsplit('/').next().unwrap_or(package);
     if programs.iter().any(|(name, _)| name == unscoped) {
@@ -173,7 +173,7 @@ fn npm(name: &str) -> Result<Published, String> {
     })
 }
 
-/// Reads the entry points out of the wheel: the index does not have them.
+/// Reads the entry points from the wheel, because the index does not have them.
 fn pypi(name: &str, folder: &Path) -> Result<Published, String> {
     const ENTRY_POINTS: &str = "import sys, zipfile\n\
         wheel = zipfile.ZipFile(sys.argv[1])\n\
@@ -208,7 +208,7 @@ fn only_file(folder: &Path) -> Result<PathBuf, String> {
     files.next().map(|file| file.path()).ok_or_else(|| format!("nothing was put into {}", folder.display()))
 }
 
-/// Reads the binaries out of the published manifest: the index does not have them.
+/// Reads the binaries from the published manifest, because the index does not have them.
 fn cargo(name: &str) -> Result<Published, String> {
     let place = match name.len() {
         0..=2 => return Err("its name is shorter than any that is known here".to_owned()),
@@ -243,7 +243,7 @@ fn fetch(address: &str) -> Result<String, String> {
     )
 }
 
-/// What a command prints, if it succeeds.
+/// Returns the output of a command if it succeeds.
 fn output(command: &mut Command) -> Result<String, String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let run = command.output().map_err(|error| format!("cannot start {program}: {error}"))?;

@@ -1,4 +1,4 @@
-//! What the libraries offer, as text: a line for each public item in `api/`, so that nothing is taken from their users unseen.
+//! Public API snapshots: one line per public item in `api/`, so that no item is removed or changed unnoticed.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -7,15 +7,15 @@ use std::process::{Command, ExitCode};
 
 use crate::{package, root, run, setup, toolchain};
 
-/// The compiler whose documentation as JSON the reader of it (`public-api`) knows. That form is not stable, so both are raised
-/// together.
+/// The compiler whose JSON documentation the parser (`public-api`) supports. The format is not stable, so
+/// both are updated together.
 const COMPILER: &str = "1.95.0";
 
-/// Tells this program that cargo takes it for rustdoc.
+/// Set if cargo runs this program as rustdoc.
 pub(crate) const AS_RUSTDOC: &str = "XTASK_AS_RUSTDOC";
 
-/// Of traits that a type has by itself, those that nobody can name or rely on.
-const NOT_TOLD: [&str; 5] = [
+/// Auto traits that are not part of the API.
+const IGNORED_TRAITS: [&str; 5] = [
     "core::marker::Freeze",
     "core::marker::StructuralPartialEq",
     "core::marker::UnsafeUnpin",
@@ -23,10 +23,10 @@ const NOT_TOLD: [&str; 5] = [
     "core::panic::unwind_safe::UnwindSafe",
 ];
 
-/// How many lines of a kind are shown of a crate.
+/// Maximum number of lines shown per kind and crate.
 const MOST_SHOWN: usize = 30;
 
-/// Compares what every published library offers with what is written down, or writes it down.
+/// Compares the public items of every published library with the snapshots, or writes them.
 pub(crate) fn check(bless: bool) -> Result<(), String> {
     println!("\n==> public items of the libraries, by api/");
     let libraries = libraries()?;
@@ -37,7 +37,7 @@ pub(crate) fn check(bless: bool) -> Result<(), String> {
     }
     describe(&mut cargo)?;
     let folder = root().join("api");
-    let mut faults = strangers(&folder, &libraries)?;
+    let mut faults = obsolete_files(&folder, &libraries)?;
     for (name, library) in &libraries {
         let items = items(&setup::target().join("doc").join(format!("{library}.json")))?;
         let path = folder.join(format!("{name}.txt"));
@@ -53,7 +53,7 @@ pub(crate) fn check(bless: bool) -> Result<(), String> {
     if faults.is_empty() { Ok(()) } else { Err(faults.join("\n")) }
 }
 
-/// The published libraries: the names of package and crate.
+/// Returns the names of package and crate of the published libraries.
 fn libraries() -> Result<Vec<(String, String)>, String> {
     let metadata = package::metadata(&["--no-deps"])?;
     let packages = metadata["packages"].as_array().into_iter().flatten();
@@ -66,8 +66,8 @@ fn libraries() -> Result<Vec<(String, String)>, String> {
         .collect())
 }
 
-/// Files of crates that are no more.
-fn strangers(folder: &Path, libraries: &[(String, String)]) -> Result<Vec<String>, String> {
+/// Returns files of crates that no longer exist.
+fn obsolete_files(folder: &Path, libraries: &[(String, String)]) -> Result<Vec<String>, String> {
     let failed = |error| format!("cannot read {}: {error}", folder.display());
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
@@ -79,8 +79,8 @@ fn strangers(folder: &Path, libraries: &[(String, String)]) -> Result<Vec<String
     Ok(found)
 }
 
-/// Has rustdoc write the documentation as JSON. Cargo is asked for the same as for the pages, so that nothing is compiled for it;
-/// and rustdoc alone is told that it may do what is not stable, for build scripts would look at that too.
+/// Runs rustdoc with JSON output. Cargo gets the same options as for the pages, so that nothing is compiled
+/// again. Only rustdoc gets the unstable flag, because build scripts would see it too.
 fn describe(cargo: &mut Command) -> Result<(), String> {
     let rustdoc = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
     run(cargo
@@ -90,7 +90,7 @@ fn describe(cargo: &mut Command) -> Result<(), String> {
         .env(AS_RUSTDOC, "1"))
 }
 
-/// What this program does when cargo takes it for rustdoc.
+/// Acts as rustdoc for cargo.
 pub(crate) fn as_rustdoc() -> ExitCode {
     let status =
         Command::new("rustdoc").args(std::env::args_os().skip(1)).env("RUSTC_BOOTSTRAP", "1").status();
@@ -104,8 +104,8 @@ pub(crate) fn as_rustdoc() -> ExitCode {
     }
 }
 
-/// The public items that such a file has, a line each. Functions of a trait are told where it is declared, and not again for
-/// each type that has it.
+/// Returns the public items of a file, one line each. Functions of a trait are listed at its declaration, not
+/// for each implementing type.
 fn items(json: &Path) -> Result<BTreeSet<String>, String> {
     let api = public_api::Builder::from_rustdoc_json(json)
         .omit_blanket_impls(true)
@@ -121,7 +121,7 @@ fn items(json: &Path) -> Result<BTreeSet<String>, String> {
     let mut lines = BTreeSet::new();
     for item in api.items() {
         let line = item.to_string();
-        let is_noise = NOT_TOLD.iter().any(|name| line.contains(&format!("{name} for ")));
+        let is_noise = IGNORED_TRAITS.iter().any(|name| line.contains(&format!("{name} for ")));
         if !is_noise && !is_told_elsewhere(item, &line) {
             lines.insert(line);
         }
@@ -129,7 +129,7 @@ fn items(json: &Path) -> Result<BTreeSet<String>, String> {
     Ok(lines)
 }
 
-/// What is to be said of a library whose items are no longer those that are written down.
+/// Describes the differences between a library and its snapshot.
 fn differences(name: &str, known: &BTreeSet<String>, found: &BTreeSet<String>) -> Vec<String> {
     let (gone, new): (Vec<_>, Vec<_>) =
         (known.difference(found).collect(), found.difference(known).collect());

@@ -1,14 +1,15 @@
-//! Benchmarks that need a program of somebody else.
+//! Benchmarks that need third-party programs.
 
 use std::process::Command;
 
 use crate::setup::target;
 use crate::{cargo, root, run};
 
-/// The official conductor, and the features that it needs for version 2.
+/// The official conductor, with the features for version 2.
 const CONDUCTOR: [&str; 3] = ["agent-client-protocol-conductor@5.0.0", "--features", "unstable_protocol_v2"];
 
-/// Compares `switchboard bridge` with a plain pipe and with the official conductor, which is installed for it.
+/// Compares `switchboard bridge` with a plain pipe and with the official conductor, which is installed for
+/// it.
 pub(crate) fn bridge() -> Result<(), String> {
     let peers = target().join("peers");
     let conductor = peers.join("bin").join("agent-client-protocol-conductor");
@@ -26,7 +27,8 @@ pub(crate) fn bridge() -> Result<(), String> {
         .arg(conductor))
 }
 
-/// Compares the log at a NATS server with plain publishes there and with the store, and two hubs of one log with one.
+/// Compares the log at a NATS server with plain publishes there and with the store, and two hubs of one log
+/// with one.
 pub(crate) fn log() -> Result<(), String> {
     let package = ["--release", "--locked", "--package", "switchboard-hub", "--all-features", "--lib"];
     run(Command::new("cargo").arg("test").args(package).args([
@@ -40,8 +42,8 @@ pub(crate) fn log() -> Result<(), String> {
     run(Command::new("cargo").arg("bench").args(package).args(["--bench", "hub", "--", "cluster"]))
 }
 
-/// Puts load on `switchboard serve`, as it is built for users, and on server and client of the official SDK. Names choose
-/// among the measurements: `flood`, `crowd`, `idle`, `deaf`, `restart`.
+/// Runs load against a release build of `switchboard serve`, and against server and client of the official
+/// SDK. Names select measurements: `flood`, `crowd`, `idle`, `deaf`, `restart`.
 pub(crate) fn hub(names: &[&str]) -> Result<(), String> {
     let official = target().join("interop");
     run(Command::new("cargo")

@@ -1,5 +1,5 @@
-//! What dependencies bring in, held against `deny.toml`: licences, versions, where they come from. `cargo deny` does the same
-//! and more, and takes minutes to build; where it is installed, it is asked too.
+//! Check of dependencies against `deny.toml`: licences, versions, sources. `cargo deny` does the same and
+//! more, but takes minutes to build; it runs as well if it is installed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::{package, root, run, setup};
 
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Looks at all that the published crates need, on any system and with all features.
+/// Checks all dependencies of the published crates, on any system and with all features.
 pub(crate) fn check() -> Result<(), String> {
     println!("\n==> dependencies, by deny.toml");
     let text =
@@ -53,7 +53,7 @@ pub(crate) fn check() -> Result<(), String> {
     Ok(())
 }
 
-/// The packages that the published crates need, without those that only tests do.
+/// Returns the packages that the published crates need, without those for tests only.
 fn needed(metadata: &Value) -> Vec<Value> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let by_id = |values: Vec<Value>| -> BTreeMap<String, Value> {
@@ -84,7 +84,7 @@ fn text_of(value: &Value, key: &str) -> String {
     value[key].as_str().unwrap_or_default().to_owned()
 }
 
-/// Whether an expression can be met with what is allowed. A slash is how `OR` was spelled once.
+/// Returns whether a licence expression is satisfied by the allowed ones. A slash is an old spelling of `OR`.
 fn is_allowed(license: &str, allowed: &BTreeSet<String>) -> bool {
     let spaced = license.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let mut words = spaced.split_whitespace().peekable();

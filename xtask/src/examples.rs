@@ -1,4 +1,4 @@
-//! Running the examples, against each other.
+//! Runs the examples against each other.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::{root, setup};
 
-/// Longer than any of them takes, on a machine whose time goes elsewhere.
+/// Timeout in seconds, longer than any example takes on a busy machine.
 const PATIENCE: &str = "60";
 
 /// Runs all examples, which have been built to a folder.
@@ -30,7 +30,7 @@ struct Examples {
 }
 
 impl Examples {
-    /// A folder with files.
+    /// Creates a folder with files.
     fn folder(&self, name: &str, files: &[(&str, &str)]) -> Result<String, String> {
         let folder = self.folder.join(name);
         let made = std::fs::create_dir_all(&folder)
@@ -41,7 +41,7 @@ impl Examples {
     }
 
     fn command(&self, name: &str, arguments: &[&str]) -> Command {
-        // Programs that start others find them by their names.
+        // Programs that start others find them by name.
         let old = std::env::var_os("PATH").unwrap_or_default();
         let folders = std::iter::once(self.programs.clone()).chain(std::env::split_paths(&old));
         let mut command = Command::new("timeout");
@@ -52,7 +52,7 @@ impl Examples {
         command
     }
 
-    /// What an example prints. It must print all of these.
+    /// Checks that an example prints all of these texts.
     fn prints(&self, name: &str, arguments: &[&str], wanted: &[&str]) -> Result<(), String> {
         let output = self
             .command(name, arguments)
@@ -72,7 +72,7 @@ impl Examples {
         }
     }
 
-    /// The agent, driven by the client.
+    /// Runs the agent with the client.
     fn edits(&self, name: &str, agent: &[&str]) -> Result<(), String> {
         let folder = self.folder(name, &[("notes.txt", "bread\n")])?;
         let arguments = [&[folder.as_str(), "notes.txt: milk"], agent].concat();
@@ -103,7 +103,7 @@ impl Examples {
             }),
             _ => Err("example-websocket does not print its address".to_owned()),
         };
-        // `timeout` passes the signal on.
+        // `timeout` forwards the signal.
         let stopped = Command::new("kill").arg(server.id().to_string()).status();
         let _ = stopped.and_then(|_| server.wait());
         outcome

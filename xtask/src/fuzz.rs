@@ -1,4 +1,4 @@
-//! Fuzzing for a short while, from the test vectors as seeds.
+//! Short fuzzing runs with the test vectors as seeds.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::root;
 
-/// Writes seeds from the test vectors: a value for `decode`, its patches for `patch`, its updates for `fold`, and the
-/// lines of a trace for `bridge`.
+/// Writes seeds from the test vectors: a value for `decode`, its patches for `patch`, its updates for `fold`,
+/// and the lines of a trace for `bridge`.
 fn write_seeds(corpora: &Path) -> Result<(), String> {
     let describe = |error: std::io::Error| format!("cannot make seeds for fuzzing: {error}");
     let write = |target: &str, name: &str, seed: &str| {
@@ -62,12 +62,13 @@ pub(crate) fn run(seconds: u32) -> Result<(), String> {
     let folder = root().join("fuzz");
     write_seeds(&folder.join("corpus"))?;
     for target in ["bridge", "decode", "fold", "patch", "policy"] {
-        // The sanitizer hooks that fuzzing needs are not in the stable compiler's promise.
+        // The stable compiler does not support the sanitizer hooks that fuzzing needs.
         crate::run(
             Command::new("cargo")
                 .current_dir(&folder)
                 .env("RUSTC_BOOTSTRAP", "1")
-                // Nothing of ours is unsafe; without the address sanitizer it builds and runs in half the time.
+                // Our code has no `unsafe`; without the address sanitizer it builds and runs in half the
+                // time.
                 .args(["fuzz", "run", "--sanitizer", "none", target, "--"])
                 .args([&format!("-max_total_time={seconds}"), "-verbosity=0", "-print_final_stats=1"]),
         )?;

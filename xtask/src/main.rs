@@ -1,4 +1,4 @@
-//! Chores of the repository: `cargo xtask test` installs what the tests need and runs all of them.
+//! Repository tasks: `cargo xtask test` installs the requirements of the tests and runs all of them.
 
 mod agents;
 mod api;
@@ -105,10 +105,10 @@ fn test() -> Result<(), String> {
     Ok(())
 }
 
-/// What is worth running after every change.
+/// Runs the checks that are worth running after every change.
 fn quick_test() -> Result<(), String> {
     static_checks()?;
-    // Those against real servers of NATS take minutes.
+    // Tests against real NATS servers take minutes.
     cargo(["test", "--workspace", "--locked", "--lib", "--bins", "--", "--skip", "jetstream::"])
 }
 
@@ -118,11 +118,11 @@ fn static_checks() -> Result<(), String> {
     dependencies::check()?;
     let all = ["--workspace", "--all-targets", "--features", "switchboard/otlp", "--locked"];
     cargo(["clippy"].into_iter().chain(all).chain(["--", "--deny", "warnings"]))?;
-    // As a newcomer gets it, without what only tests turn on.
+    // Without the features that only tests enable.
     cargo(["clippy", "--workspace", "--locked", "--", "--deny", "warnings"])
 }
 
-/// The program prints them.
+/// Writes the schemas that the program prints.
 fn write_schemas() -> Result<(), String> {
     for (file, arguments) in [
         ("v1.json", ["--protocol", "v1"]),
@@ -147,7 +147,7 @@ fn write_schemas() -> Result<(), String> {
     Ok(())
 }
 
-/// A test takes them, so that they show what is there.
+/// Takes the screenshots with a test, so that they show the current state.
 fn take_screenshots() -> Result<(), String> {
     setup::install_programs()?;
     cargo(["test", "--package", "switchboard", "--test", "it", "--locked", "--", "web::readme"])?;
@@ -160,7 +160,7 @@ fn take_screenshots() -> Result<(), String> {
     Ok(())
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn root() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), ".."].iter().collect()
 }
@@ -169,7 +169,7 @@ fn cargo<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Result<(), 
     run(Command::new("cargo").args(arguments))
 }
 
-/// Runs a command from the root, saying which.
+/// Prints and runs a command in the root.
 fn run(command: &mut Command) -> Result<(), String> {
     let words: Vec<_> = command.get_args().map(OsStr::to_string_lossy).collect();
     let line = format!("{} {}", command.get_program().to_string_lossy(), words.join(" "));

@@ -1,8 +1,9 @@
-//! `cargo xtask mutate`: leaves out one field of one conversion after the other, and wants a test of the bridge to fail.
+//! `cargo xtask mutate`: drops one field of one conversion after the other, and expects a test of the bridge
+//! to fail.
 //!
-//! Conversions take their values apart by name: `let v1::Plan { entries, mut meta, mut extra } = plan;`. In a copy of the
-//! repository, a line behind each of these lets a test run say which field is to be forgotten there, so that all mutants
-//! are built once. A field whose type has no default cannot be forgotten: without it nothing compiles.
+//! Conversions destructure their values by name: `let v1::Plan { entries, mut meta, mut extra } = plan;`. In
+//! a copy of the repository, a line after each of these lets a test run choose the field to drop, so that all
+//! mutants are built once. A field whose type has no default cannot be dropped: without it nothing compiles.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -11,11 +12,11 @@ use std::process::{Command, Stdio};
 
 use crate::{root, run, setup};
 
-/// The variable that names the field to be forgotten, by its number.
+/// The variable with the number of the field to drop.
 const VARIABLE: &str = "SWITCHBOARD_MUTANT";
-/// How many mutants are tried unless all are.
+/// Number of mutants in a sample.
 const SAMPLE: usize = 12;
-/// Where values are taken apart: the crate, and the folder in it.
+/// Code with destructuring conversions: the crate, and the folder in it.
 const PLACES: [(&str, &str); 2] = [("bridge", "src"), ("diff", "src/texts")];
 
 /// A field of a conversion.
@@ -24,7 +25,7 @@ struct Mutant {
     field: String,
 }
 
-/// Tries a sample of the mutants, or all whose place contains `wanted`.
+/// Tests a sample of the mutants, or all whose location contains `wanted`.
 pub(crate) fn mutate(wanted: Option<&str>) -> Result<(), String> {
     let copy = setup::target().join("mutate");
     copy_repository(&copy)?;
@@ -35,7 +36,7 @@ pub(crate) fn mutate(wanted: Option<&str>) -> Result<(), String> {
             let name = file.strip_prefix(copy.join("crates")).unwrap_or(&file).display().to_string();
             write(&file, &prepared(&read(&file)?, &name, &mut mutants))?;
         }
-        // Who knows the other crate tells it, too.
+        // The bridge passes the number to the crate it depends on.
         let others = if package.ends_with("bridge") { "switchboard_diff::mutants::set(number);" } else { "" };
         write(&package.join("src/mutants.rs"), &MODULE.replace("OTHERS", others))?;
         let library = package.join("src/lib.rs");
@@ -50,7 +51,7 @@ pub(crate) fn mutate(wanted: Option<&str>) -> Result<(), String> {
     let tried: Vec<usize> = tried.map(|(index, _)| index + 1).collect();
     let mut survived = Vec::new();
     for number in unseen(&tests[0], &tried)? {
-        // Tests that take random things are asked last; of both crates, those of the mutant's own first.
+        // Random tests run last; the tests of the mutant's own crate run first.
         let Mutant { place, field } = &mutants[number - 1];
         let [bridge, diff] = &tests;
         let (own, other) = if place.starts_with("diff") { (diff, bridge) } else { (bridge, diff) };
@@ -68,8 +69,8 @@ pub(crate) fn mutate(wanted: Option<&str>) -> Result<(), String> {
     }
 }
 
-/// Which of the mutants no quick test of the bridge sees. One process tries them one after the other; where one of them
-/// sends it in circles, that one is seen, and another process goes on.
+/// Returns the mutants that no quick test of the bridge detects. One process tests them one after the other;
+/// a mutant that causes an endless loop counts as detected, and another process continues.
 fn unseen(test: &Path, wanted: &[usize]) -> Result<Vec<usize>, String> {
     let (mut unseen, mut rest) = (Vec::new(), wanted.to_vec());
     while !rest.is_empty() {
@@ -104,8 +105,8 @@ fn unseen(test: &Path, wanted: &[usize]) -> Result<Vec<usize>, String> {
     Ok(unseen)
 }
 
-/// Writes a test into the copy that runs all others that take no arguments, for one mutant after the other. The one that
-/// saw the last mutant is asked first.
+/// Writes a test into the copy that runs all other tests without arguments for one mutant after the other,
+/// starting with the test that detected the last one.
 fn write_runner(folder: &Path) -> Result<(), String> {
     let mut names = String::new();
     for file in rust_files(folder)? {
@@ -130,7 +131,7 @@ fn write_runner(folder: &Path) -> Result<(), String> {
     write(&main, &read(&main)?.replacen("\nmod ", "\nmod mutants;\nmod ", 1))
 }
 
-/// That test. A watch ends the process when one of the others does not.
+/// That test. A watchdog ends the process if a test does not end.
 const RUNNER: &str = r#"use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -185,7 +186,7 @@ fn each() {
 }
 "#;
 
-/// The text with a line behind each `let` that takes a struct apart, for each field that it names.
+/// Returns the text with a line after each destructuring `let`, for each field that it names.
 fn prepared(text: &str, file: &str, mutants: &mut Vec<Mutant>) -> String {
     let mut output = String::with_capacity(text.len() * 2);
     let mut rest = text;
@@ -205,7 +206,7 @@ fn prepared(text: &str, file: &str, mutants: &mut Vec<Mutant>) -> String {
                 None => ("", &*field),
             };
             let number = mutants.len();
-            // Writing to a String cannot fail.
+            // Writing to a string cannot fail.
             let _ = write!(
                 output,
                 " #[allow(unused_mut)] let {mutable}{name} = crate::mutants::put!({number}, {name});"
@@ -217,7 +218,7 @@ fn prepared(text: &str, file: &str, mutants: &mut Vec<Mutant>) -> String {
     output
 }
 
-/// The names that a struct's fields get in a `let` that begins the text, and where that ends.
+/// Returns the field names in a destructuring `let` at the start of the text, and its end.
 fn taken_apart(text: &str) -> Option<(Vec<String>, usize)> {
     let open = text.find(" {")?;
     let path = text.get(4..open)?;
@@ -229,15 +230,15 @@ fn taken_apart(text: &str) -> Option<(Vec<String>, usize)> {
         return None;
     }
     let lines = text[open + 2..close].lines().map(|line| line.split("//").next().unwrap_or_default());
-    // A struct inside is taken apart, too: its fields are names like the others.
+    // A nested struct is destructured, too: its fields are names like the others.
     let fields = lines.collect::<Vec<_>>().join(" ").replace(['{', '}'], ",");
     let name = |field: &str| field.rsplit(": ").next().unwrap_or_default().trim().to_owned();
     let is_name = |name: &String| !name.is_empty() && name != "_" && !name.starts_with(char::is_uppercase);
     Some((fields.split(',').map(name).filter(is_name).collect(), end))
 }
 
-/// The module of the copy that forgets fields.
-const MODULE: &str = r#"//! Forgets the field that a test run names.
+/// The module of the copy that drops fields.
+const MODULE: &str = r#"//! Drops the field that a test run chooses.
 use std::cell::Cell;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -275,13 +276,13 @@ impl<T: Default> WithDefault for &&Slot<T> {
     }
 }
 
-/// Asked only where the others are not at hand.
+/// Fallback for types without a default.
 pub(crate) trait WithoutDefault {
     type Value;
     fn put(&self) -> Self::Value;
 }
 
-/// What is looked at, and not taken, is as good as not there where there is nothing to see.
+/// Fallback for references, which are replaced by an empty value.
 pub(crate) trait BehindReference {
     type Value;
     fn put(&self) -> Self::Value;
@@ -315,12 +316,12 @@ macro_rules! put {
 pub(crate) use put;
 "#;
 
-/// Builds the tests of a package in the copy and gives the program.
+/// Builds the tests of a package in the copy and returns the program.
 fn build(copy: &Path, package: &str) -> Result<PathBuf, String> {
     let arguments = ["test", "--package", package, "--test", "it", "--no-run", "--message-format=json"];
     let output = Command::new("cargo")
         .args(arguments)
-        // Cargo takes the copy for the repository itself where both are built in one folder.
+        // Cargo confuses the copy with the repository if both use one target folder.
         .arg("--target-dir")
         .arg(setup::target().join("mutants"))
         .current_dir(copy)
@@ -335,7 +336,7 @@ fn build(copy: &Path, package: &str) -> Result<PathBuf, String> {
     program.filter(|_| output.status.success()).ok_or_else(|| "the mutants do not build".to_owned())
 }
 
-/// Whether all tests of a crate pass without a field.
+/// Returns whether all tests of a crate pass without a field.
 fn passes(test: &Path, number: usize) -> Result<bool, String> {
     let status = Command::new(test)
         .env(VARIABLE, number.to_string())
@@ -348,7 +349,7 @@ fn passes(test: &Path, number: usize) -> Result<bool, String> {
     Ok(status.success())
 }
 
-/// Copies what Git knows of.
+/// Copies all files known to Git.
 fn copy_repository(to: &Path) -> Result<(), String> {
     let listed = Command::new("git")
         .args(["ls-files", "-z"])
@@ -363,7 +364,7 @@ fn copy_repository(to: &Path) -> Result<(), String> {
         if let Some(folder) = to.parent() {
             std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         }
-        // A file that was removed and not yet committed.
+        // A removed file that is not committed yet.
         if from.exists() {
             std::fs::copy(&from, &to).map_err(|error| format!("cannot copy {}: {error}", from.display()))?;
         }
@@ -371,7 +372,7 @@ fn copy_repository(to: &Path) -> Result<(), String> {
     run(Command::new("git").args(["init", "--quiet"]).current_dir(to))
 }
 
-/// The Rust files in a folder and those in it.
+/// Returns the Rust files in a folder, recursively.
 fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut files = Vec::new();

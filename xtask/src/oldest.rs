@@ -1,4 +1,4 @@
-//! Packages compiled with the oldest Rust that they promise.
+//! Compilation of packages with their minimum supported Rust version.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -7,8 +7,8 @@ use std::process::Command;
 
 use crate::{root, run, setup, toolchain};
 
-/// Checks the packages in these folders, given with the version that each promises. For tests those with the oldest of all are
-/// enough, without what their features bring in; for a release it is all of them.
+/// Checks the packages in these folders, given with their minimum versions. Tests only check the packages
+/// with the lowest version, without features; a release checks all of them.
 pub(crate) fn check(folder: &Path, packages: &BTreeMap<String, String>, all: bool) -> Result<(), String> {
     join(folder, packages)
         .map_err(|error| format!("cannot make a workspace in {}: {error}", folder.display()))?;
@@ -43,8 +43,8 @@ fn numbers(version: &str) -> Vec<u32> {
     version.split('.').filter_map(|number| number.parse().ok()).collect()
 }
 
-/// Makes a workspace of the packages, in which they find each other in the place of the registry, and other packages in the
-/// versions that are ours.
+/// Creates a workspace of the packages, in which they replace the registry's versions of each other, with our
+/// lock file.
 fn join(folder: &Path, packages: &BTreeMap<String, String>) -> std::io::Result<()> {
     let members: Vec<_> = packages.keys().collect();
     let mut manifest = format!("[workspace]\nresolver = \"3\"\nmembers = {members:?}\n\n[patch.crates-io]\n");

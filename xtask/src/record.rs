@@ -1,4 +1,4 @@
-//! What recording costs: the same prose through `switchboard bridge`, with and without `--record`.
+//! Cost of recording: the same text through `switchboard bridge`, with and without `--record`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use crate::setup::target;
 use crate::{cargo, run};
 
-/// How many bytes of prose an agent says.
+/// Bytes of text that an agent sends.
 const PROSE: usize = 26_000_000;
 const ROUNDS: usize = 5;
 
-/// Compares in one run, for small and for large chunks.
+/// Compares both in one run, for small and for large chunks.
 pub(crate) fn bench() -> Result<(), String> {
     cargo(["build", "--release", "--locked"])?;
     let program = target().join("release").join("switchboard");
@@ -52,7 +52,7 @@ pub(crate) fn bench() -> Result<(), String> {
         println!("  closed in {closing:.2} s at worst; target at most 2 s: {}", verdict(closing <= 2.0));
         let store = folder.join(format!("{size}-0")).join("store.sqlite3");
         let begin = Instant::now();
-        // Whatever opens the store to write catches up in the background; this waits for it.
+        // Opening the store for writing catches up in the background; this waits for it.
         run(Command::new(&program)
             .args(["sessions", "prune", "--max-size", "100GB", "--store"])
             .arg(&store))?;
@@ -71,12 +71,12 @@ pub(crate) fn bench() -> Result<(), String> {
 struct Passed {
     passing: Duration,
     closing: Duration,
-    /// The most memory that the program had, in kB.
+    /// Peak memory of the program in kB.
     peak: u64,
 }
 
 impl Passed {
-    /// Keeps the shortest time that passing took, as others use the machine, too; of the rest the worst.
+    /// Keeps the shortest duration, because of other load on the machine, and the worst of the other values.
     fn keep_best(&mut self, other: Passed) {
         let Passed { passing, closing, peak } = other;
         self.passing = self.passing.min(passing);
@@ -85,7 +85,7 @@ impl Passed {
     }
 }
 
-/// Lets an agent say its prose through the bridge.
+/// Sends an agent's text through the bridge.
 fn pass(program: &Path, script: &Path, store: Option<&PathBuf>) -> Result<Passed, String> {
     let mut command = Command::new(program);
     command.arg("bridge");
@@ -140,7 +140,7 @@ fn pass(program: &Path, script: &Path, store: Option<&PathBuf>) -> Result<Passed
     Ok(Passed { passing, closing: begin.elapsed(), peak })
 }
 
-/// Words as prose has them: a few are everywhere, most are rare.
+/// Words with a natural frequency distribution: few are frequent, most are rare.
 struct Prose {
     words: Vec<String>,
     number: u64,
@@ -165,7 +165,7 @@ impl Prose {
         (self.number >> 33) % limit
     }
 
-    /// Writes what the agent says. Gives the bytes on the wire.
+    /// Writes the agent's messages. Returns the bytes on the wire.
     fn write(&mut self, path: &Path, size: usize) -> std::io::Result<u64> {
         let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
         writeln!(
@@ -177,7 +177,7 @@ impl Prose {
         while said < PROSE {
             text.clear();
             while text.len() < size {
-                // The rank falls off as it does in languages.
+                // The rank decreases as in natural languages.
                 let share = self.below(1 << 20) as f64 / f64::from(1 << 20);
                 let rank = ((self.words.len() as f64).powf(share) - 1.0) as usize;
                 text.push_str(&self.words[rank.min(self.words.len() - 1)]);

@@ -1,4 +1,4 @@
-//! `fixtures/recordings/`: conversations of our own, which tests read beside those of other people's agents.
+//! `fixtures/recordings/`: our own conversations, which tests read in addition to those of other agents.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-/// What the demo agent is told. Each is recorded in both versions of the protocol.
+/// Prompts of the demo agent. Each is recorded in both versions of the protocol.
 const SCENARIOS: [&str; 21] = [
     "hello",
     "markdown",
@@ -31,10 +31,10 @@ const SCENARIOS: [&str; 21] = [
     "unknown",
 ];
 
-/// Stands in the recordings for the folder in which they were made.
+/// Replaces the actual folder in the recordings.
 const PROJECT: &str = "/home/ada/letters";
 
-/// Records all of them.
+/// Records all scenarios.
 pub(crate) fn write() -> Result<(), String> {
     crate::cargo(["build", "--package", "switchboard", "--locked"])?;
     let target = crate::setup::target();
@@ -79,8 +79,8 @@ fn record(target: &Path, scenario: &str, version: &str, file: &Path) -> std::io:
     std::fs::write(file, text.replace(&*project.to_string_lossy(), PROJECT))
 }
 
-/// Stands between a client and an agent, and writes down what they say. The time of a line is its number, so that
-/// recording again changes nothing.
+/// Records the messages between a client and an agent. The time of a line is its number, so that recording
+/// again changes nothing.
 pub(crate) fn tee(file: &str, agent: &[&str]) -> Result<(), String> {
     let [program, arguments @ ..] = agent else { return Err("no agent to record".to_owned()) };
     tee_lines(file, program, arguments).map_err(|error| format!("cannot record {program}: {error}"))

@@ -1,24 +1,24 @@
-//! What the tests need beside Rust and a C compiler.
+//! Requirements of the tests besides Rust and a C compiler.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::{root, run};
 
-/// A program that must be there, by any of its names, and the Debian package that has it.
+/// A required program with alternative names, and its Debian package.
 const PROGRAMS: &[(&[&str], &str)] = &[
     (&["git"], "git"),
     (&["c++"], "g++"),
-    // The shells that judge how the policy reads command lines.
+    // The reference shells for the policy's command line parser.
     (&["bash"], "bash"),
     (&["dash"], "dash"),
     (&["busybox"], "busybox"),
-    // Debian has it where only root looks.
+    // Debian installs it outside of the normal path.
     (&["nats-server", "/usr/sbin/nats-server"], "nats-server"),
     (&["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"], "chromium"),
 ];
 
-/// Installs what is missing.
+/// Installs missing requirements.
 pub(crate) fn install() -> Result<(), String> {
     install_programs()?;
     install_official_sdks()?;
@@ -35,7 +35,7 @@ pub(crate) fn install_programs() -> Result<(), String> {
     let missing: Vec<_> = PROGRAMS
         .iter()
         .filter(|(names, package)| {
-            // A browser may be anywhere.
+            // A browser may have any path.
             let named = match *package {
                 "chromium" => std::env::var_os("CHROMIUM").is_some(),
                 _ => false,
@@ -56,20 +56,20 @@ pub(crate) fn install_programs() -> Result<(), String> {
     Ok(())
 }
 
-/// Cargo's target folder.
+/// Returns Cargo's target folder.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(folder))
 }
 
-/// The official SDKs and `acpx`, which tests talk to: what is made with Rust is built, the rest installed where there is
-/// npm. The tests do the same where something is missing; this keeps the time out of them. What Python needs takes
-/// seconds: the tests install that.
+/// Builds or installs the official SDKs and `acpx`, which tests use: Rust programs are built, others
+/// installed if npm exists. The tests do the same if something is missing; this keeps the time out of them.
+/// Python packages take seconds and are installed by the tests.
 fn install_official_sdks() -> Result<(), String> {
     let wanted =
         [("npm", &["--version"][..], "npm"), ("python3", &["-m", "ensurepip", "--version"], "python3-venv")];
     for (program, arguments, package) in wanted {
         if !exists(program, arguments) && exists("apt-get", &["--version"]) {
-            // Without it, the tests that need it say that they were skipped.
+            // Without it, the tests that need it print that they were skipped.
             let install = ["install", "--quiet", "--yes", "--no-install-recommends", package];
             let _ = run(Command::new("apt-get").args(install));
         }
@@ -96,7 +96,7 @@ fn install_official_sdks() -> Result<(), String> {
     Ok(())
 }
 
-/// The arguments by which a program shows that it is there. Not all know `--version`.
+/// Returns arguments with which a program exits successfully. Not all support `--version`.
 fn version_arguments(program: &str) -> &'static [&'static str] {
     match program {
         "dash" => &["-c", ":"],
@@ -105,7 +105,7 @@ fn version_arguments(program: &str) -> &'static [&'static str] {
     }
 }
 
-/// Whether a program answers.
+/// Returns whether a program runs.
 pub(crate) fn exists(program: &str, arguments: &[&str]) -> bool {
     Command::new(program)
         .args(arguments)

@@ -1,16 +1,16 @@
-//! Running the tests; those that fail once more, alone.
+//! Runs the tests, and repeats failed ones alone.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use crate::{cargo, root};
 
-/// More failures than this are no matter of patience.
+/// Maximum number of failed tests that are repeated.
 const MOST_TRIED_AGAIN: usize = 5;
 
-/// Runs the tests of all crates. Many of them are several programs at once (agents, servers, browsers), and on a machine
-/// whose time goes elsewhere something may take longer than a test has patience for. So where a few fail, they are tried
-/// once more, one at a time: a fault fails again, and what was only slow is told at the end.
+/// Runs the tests of all crates. Many of them run several programs at once (agents, servers, browsers), and
+/// on a busy machine a test may exceed its timeout. If only a few fail, they are repeated one at a time: a
+/// real fault fails again, and slow tests are listed at the end.
 pub(crate) fn run() -> Result<(), String> {
     let mut slow = Vec::new();
     for targets in [&["--lib", "--bins", "--examples"][..], &["--test", "*"]] {
@@ -23,7 +23,7 @@ pub(crate) fn run() -> Result<(), String> {
             slow.extend(failed);
         }
     }
-    // What the usual build leaves out. Only the program itself is built anew for it.
+    // Features outside of the default build. Only the program itself is built again for them.
     let with_telemetry =
         ["test", "--workspace", "--locked", "--features", "switchboard/otlp", "--test", "it"];
     cargo(with_telemetry.into_iter().chain(["--", "telemetry::"]))?;
@@ -34,8 +34,8 @@ pub(crate) fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the tests of some targets. Those that failed, if they are few; an error where they are not, or something else went
-/// wrong.
+/// Runs the tests of some targets. Returns the failed ones if they are few; fails if they are many, or for
+/// other reasons.
 fn failures(targets: &[&str]) -> Result<Vec<String>, String> {
     let arguments = [&["test", "--workspace", "--locked", "--no-fail-fast"], targets].concat();
     let line = format!("cargo {}", arguments.join(" "));
@@ -63,10 +63,10 @@ fn failures(targets: &[&str]) -> Result<Vec<String>, String> {
     }
 }
 
-/// What test programs print, as far as it matters here.
+/// Output of test programs.
 #[derive(Default)]
 struct Report {
-    /// How many began and have not told their result: they died.
+    /// Number of tests that started without reporting a result, because they crashed.
     unfinished: usize,
     listed: Option<Vec<String>>,
     failed: Vec<String>,

@@ -1,10 +1,10 @@
-//! Rust in another version than the one that is at work.
+//! Selection of another Rust version.
 
 use std::process::Command;
 
 use crate::run;
 
-/// Has cargo be of this version (`1.88.0`): nothing to do where it is, otherwise rustup gets it. Why not, where that fails.
+/// Makes cargo use this version (`1.88.0`), with rustup if it is not the current one. Fails with the reason.
 pub(crate) fn choose(version: &str, cargo: &mut Command) -> Result<(), String> {
     let present =
         Command::new("rustc").arg("--version").output().map_err(|error| format!("rustc: {error}"))?;
@@ -25,7 +25,7 @@ pub(crate) fn choose(version: &str, cargo: &mut Command) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether that is what `rustc --version` says of this minor version.
+/// Returns whether the output of `rustc --version` has this minor version.
 fn is_of(said: &str, minor: &str) -> bool {
     said.strip_prefix("rustc ")
         .and_then(|rest| rest.strip_prefix(minor))

@@ -1,4 +1,4 @@
-//! The libraries that have nothing to do with files and processes, compiled for Windows.
+//! Compilation for Windows of the libraries that do not use files and processes.
 
 use std::process::Command;
 
@@ -6,12 +6,13 @@ use crate::run;
 
 const TARGET: &str = "x86_64-pc-windows-gnu";
 
-/// Those that translate, fold, read, check and build. The others need Unix.
+/// Libraries for translation, folding, parsing, checks and diffs. The others need Unix.
 const CRATES: [&str; 4] =
     ["switchboard-acp", "switchboard-session", "switchboard-diff", "switchboard-bridge"];
 
-/// Compiles them as far as no linker is needed. Where the standard library for Windows cannot be had, this is said and nothing
-/// else is held up: it comes from Rust's own servers, which not everybody reaches, and not with every compiler.
+/// Compiles them without linking. If the standard library for Windows is not available, prints that and
+/// continues: it comes from Rust's own servers, which are not reachable everywhere and not for every
+/// compiler.
 pub(crate) fn check() -> Result<(), String> {
     if let Err(reason) = run(Command::new("rustup").args(["target", "add", TARGET])) {
         println!("NOT CHECKED for Windows: the target {TARGET} cannot be installed: {reason}");

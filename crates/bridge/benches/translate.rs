@@ -1,9 +1,9 @@
-//! Translation and passing of lines, against a bare copy of the same lines in the same run.
+//! Translation and passthrough of lines, compared with a plain copy of the same lines in the same run.
 
 use switchboard_bridge::{Bridge, BridgeOptions, Dialect, Handled, Moment, Output, Side, Version};
 use switchboard_testkit::{Contest, TagPlace, stream};
 
-/// What any bridge must do at least: each line copied into a buffer that is written out.
+/// Lower bound for any bridge: copies each line into a buffer.
 fn copy(lines: &[String]) -> usize {
     let mut buffer = Vec::with_capacity(64 * 1024);
     let mut written = 0;
@@ -18,7 +18,7 @@ fn copy(lines: &[String]) -> usize {
     written + buffer.len()
 }
 
-/// Puts all lines through a bridge and writes what comes out into a buffer.
+/// Passes all lines through a bridge into a buffer.
 fn through(options: BridgeOptions, lines: &[String]) -> usize {
     let mut bridge = Bridge::new(options);
     let mut buffer = Vec::with_capacity(64 * 1024);

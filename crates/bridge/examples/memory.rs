@@ -1,8 +1,8 @@
-//! How much a bridge holds after very many updates to a client of version 1: `memory KIND COUNT`.
+//! Prints the retained state of a bridge after very many updates to a version 1 client: `memory KIND COUNT`.
 
 use switchboard_bridge::{Bridge, BridgeOptions, Moment, Side, Version};
 
-/// An update of a kind, the `number`th.
+/// Returns an update of a kind with a number.
 fn update(kind: &str, number: u64) -> String {
     let text = format!(r#"{{"type":"text","text":"word {number} "}}"#);
     let update = match kind {

@@ -1,4 +1,4 @@
-//! The bridge: finds out which versions the sides speak, then translates or lets pass.
+//! The bridge: determines the versions of both sides, then translates or passes through.
 
 use switchboard_acp::detect::Handshake;
 use switchboard_acp::rpc::{
@@ -9,123 +9,125 @@ use switchboard_acp::{Raw, Wire, WireFormat, v2};
 use crate::context::{Context, Output};
 use crate::host::{Host, NoHost};
 use crate::loss::Severity;
-use crate::machine::Machine;
-use crate::native::Begun;
-use crate::open_work::{self, OpenWork};
+use crate::native::NativeAction;
 use crate::passthrough::Passthrough;
+use crate::pending_work::{self, PendingWork};
 use crate::sessions::Size;
+use crate::translator::Translator;
 use crate::v1_to_v2::V1ToV2;
 use crate::v2_to_v1::V2ToV1;
 use crate::{BridgeOptions, LossReport, Moment, Side, Version};
 
-/// Stands between a client and an agent.
+/// A translator between a client and an agent.
 ///
-/// It is given what either side sends by [`handle`](Bridge::handle), and what it has for them is taken by
-/// [`drain`](Bridge::drain). It has no clock: whoever drives it says what time it is, and calls
-/// [`tick`](Bridge::tick) at [`next_deadline`](Bridge::next_deadline).
+/// [`handle`](Bridge::handle) takes the lines of either side, and [`drain`](Bridge::drain) returns the output
+/// for both. A bridge has no clock: the caller supplies the time and calls [`tick`](Bridge::tick) at
+/// [`next_deadline`](Bridge::next_deadline).
 #[derive(Debug)]
 pub struct Bridge {
     mode: Mode,
-    /// What the client asked before its handshake.
-    early: OpenWork,
-    /// What the client is told since the agent is gone.
+    /// Requests that the client sent before its handshake.
+    early: PendingWork,
+    /// Error for requests of the client after the agent has exited.
     ended: Option<RpcError<'static>>,
 }
 
 #[derive(Debug)]
 enum Mode {
-    /// The handshake is not over.
-    Opening(Box<Context>, Option<Opening>),
-    /// Both sides speak the same version.
+    /// The handshake is not complete.
+    Handshaking(Box<Context>, Option<Handshaking>),
+    /// Both sides use the same version.
     Same(Box<Passthrough>),
-    /// They speak different ones.
-    Different(Box<dyn Machine>),
+    /// The sides use different versions.
+    Different(Box<dyn Translator>),
 }
 
-/// A handshake that the agent has not answered.
+/// A handshake that the agent has not answered yet.
 #[derive(Debug)]
-struct Opening {
+struct Handshaking {
     client: Version,
     id: RequestId<'static>,
     line: String,
-    /// What the client said since: in which version the agent is to hear it is not known yet.
+    /// Messages of the client since the handshake. They wait until the agent's version is known.
     held: Vec<String>,
 }
 
-/// What is to be done with a line that was handled.
+/// Further treatment of a handled line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Handled {
-    /// It goes to the other side as it is, after what [`Bridge::drain`] gives.
+    /// Forward the line unchanged, after the output of [`Bridge::drain`].
     Forward,
-    /// Everything there is to send is given by [`Bridge::drain`].
+    /// [`Bridge::drain`] returns everything that has to be sent.
     Done,
 }
 
-/// How much a bridge remembers. All of it has limits: [`Limits`](crate::Limits).
+/// Size of the state that a bridge retains, bounded by [`Limits`](crate::Limits).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Remembered {
     /// Sessions.
     pub sessions: usize,
-    /// Messages, tool calls, terminals and the like in all of them.
+    /// Messages, tool calls, terminals and similar entries in all sessions.
     pub entries: usize,
-    /// Bytes of content, ids and requests that are kept.
+    /// Bytes of retained content, ids and requests.
     pub bytes: usize,
 }
 
-/// How many messages of a client that does not wait for the handshake are kept.
+/// Maximum number of retained messages from a client that does not wait for the handshake.
 const MAX_HELD: usize = 1024;
 
 impl Bridge {
-    /// A bridge on whose sides nothing has been said, with nobody to serve files.
+    /// Creates a bridge with a host that offers no files or commands.
     pub fn new(options: BridgeOptions) -> Self {
         Bridge::with_host(options, Box::new(NoHost))
     }
 
-    /// A bridge whose host has files or commands to offer.
+    /// Creates a bridge with a host that offers files or commands.
     pub fn with_host(options: BridgeOptions, host: Box<dyn Host + Send>) -> Self {
         let requests = options.limits.requests;
-        let open_work = || OpenWork::new(requests);
+        let pending_work = || PendingWork::new(requests);
         let versions = (options.client_version, options.agent_version);
         let context = Context::new(options, host);
         let mode = match versions {
             (Some(Version::V1), Some(Version::V2)) => Mode::Different(Box::new(V1ToV2::new(context))),
             (Some(Version::V2), Some(Version::V1)) => Mode::Different(Box::new(V2ToV1::new(context))),
-            (Some(version), Some(_)) => Mode::Same(Box::new(Passthrough::new(context, version, open_work()))),
-            _ => Mode::Opening(Box::new(context), None),
+            (Some(version), Some(_)) => {
+                Mode::Same(Box::new(Passthrough::new(context, version, pending_work())))
+            }
+            _ => Mode::Handshaking(Box::new(context), None),
         };
-        Bridge { mode, early: open_work(), ended: None }
+        Bridge { mode, early: pending_work(), ended: None }
     }
 
     fn context(&self) -> &Context {
         match &self.mode {
-            Mode::Opening(context, _) => context,
+            Mode::Handshaking(context, _) => context,
             Mode::Same(passthrough) => &passthrough.context,
-            Mode::Different(machine) => machine.context(),
+            Mode::Different(translator) => translator.context(),
         }
     }
 
     fn context_mut(&mut self) -> &mut Context {
         match &mut self.mode {
-            Mode::Opening(context, _) => context,
+            Mode::Handshaking(context, _) => context,
             Mode::Same(passthrough) => &mut passthrough.context,
-            Mode::Different(machine) => machine.context_mut(),
+            Mode::Different(translator) => translator.context_mut(),
         }
     }
 
-    /// The context, for the next mode.
+    /// Takes the context for the next mode.
     fn take_context(&mut self) -> Context {
         std::mem::take(self.context_mut())
     }
 
-    /// Time goes on.
+    /// Advances the time.
     fn at(&mut self, now: Moment) {
         let context = self.context_mut();
         context.now = context.now.max(now);
     }
 
-    /// Takes one line from one side.
+    /// Handles one line from one side.
     pub fn handle(&mut self, from: Side, line: &str, now: Moment) -> Handled {
         self.at(now);
         let start = line.trim_start();
@@ -151,30 +153,30 @@ impl Bridge {
         context.received += line.len();
         context.at_hand = line.len();
         let handled = match self.begin(from, line) {
-            Begun::AsItIs => self.handle_one(from, line),
-            Begun::Translate(line) => self.handle_one(from, &line),
-            Begun::Own(line) => {
+            NativeAction::Unchanged => self.handle_one(from, line),
+            NativeAction::Translate(line) => self.handle_one(from, &line),
+            NativeAction::Own(line) => {
                 self.context_mut().send(Side::Client, line);
                 Handled::Done
             }
-            Begun::Nothing => Handled::Done,
+            NativeAction::Drop => Handled::Done,
         };
         self.settle();
         self.context_mut().native.end();
         handled
     }
 
-    /// Begins to handle a message. Only a hub marks messages with what they were translated from.
-    fn begin(&mut self, from: Side, line: &str) -> Begun {
+    /// Starts handling a message. Only hubs mark messages with their originals.
+    fn begin(&mut self, from: Side, line: &str) -> NativeAction {
         let context = self.context_mut();
         match from {
             Side::Agent if context.options.is_shared => context.native.begin(line),
-            _ => Begun::AsItIs,
+            _ => NativeAction::Unchanged,
         }
     }
 
-    /// Takes one line from one side and gives all that is to be sent because of it, in order: [`handle`](Bridge::handle)
-    /// and [`drain`](Bridge::drain) in one, for whoever does not mind a copy of the lines that go on as they are.
+    /// Handles one line from one side and returns all resulting output, in order: [`handle`](Bridge::handle)
+    /// and [`drain`](Bridge::drain) in one call, at the cost of a copy of each line that is passed through.
     pub fn pass(&mut self, from: Side, line: &str, now: Moment) -> impl Iterator<Item = Output> {
         if self.handle(from, line, now) == Handled::Forward {
             let line = line.trim_matches(['\r', '\n']).to_owned();
@@ -183,13 +185,13 @@ impl Bridge {
         self.drain()
     }
 
-    /// Whether a line can go to the other side as it is without being handled: [`handle`](Bridge::handle) would say
-    /// [`Forward`](Handled::Forward) and have nothing to remember or to send. A quick look, which says no to many lines
-    /// of which this is true as well; so it can be taken before anybody knows whether the line is text.
+    /// Returns whether a line can be passed through without [`handle`](Bridge::handle), which would return
+    /// [`Forward`](Handled::Forward) with no state change and no output. A quick check with false negatives
+    /// that also accepts bytes which are not known to be UTF-8.
     pub fn is_passthrough(&self, from: Side, line: &[u8]) -> bool {
         match &self.mode {
             Mode::Same(passthrough) => passthrough.is_passthrough(from, line),
-            Mode::Opening(..) | Mode::Different(_) => false,
+            Mode::Handshaking(..) | Mode::Different(_) => false,
         }
     }
 
@@ -198,7 +200,7 @@ impl Bridge {
             return self.open(line);
         }
         match &mut self.mode {
-            Mode::Opening(context, opening) => match (from, opening) {
+            Mode::Handshaking(context, opening) => match (from, opening) {
                 (Side::Agent, opening @ Some(_)) => {
                     let Some(known) = opening.take_if(|known| answers(line, &known.id)) else {
                         self.early.look(from, line, context);
@@ -214,14 +216,14 @@ impl Bridge {
                 }
             },
             Mode::Same(passthrough) => passthrough.handle(from, line),
-            Mode::Different(machine) => {
-                machine.handle(from, line);
+            Mode::Different(translator) => {
+                translator.handle(from, line);
                 Handled::Done
             }
         }
     }
 
-    /// Messages that came in an array are taken one by one; their answers go back one by one.
+    /// Handles the messages of a JSON array one by one. Responses are sent one by one, too.
     fn batch(&mut self, from: Side, line: &str) {
         let entries = match batch_entries(line, BATCH_LIMIT) {
             Ok(entries) if !entries.is_empty() => entries,
@@ -236,7 +238,7 @@ impl Bridge {
         };
         for text in entries {
             if Message::decode(text, WireFormat::Any).is_err() {
-                let reason = "no message in a batch";
+                let reason = "a batch must contain at least one message";
                 self.context_mut().refuse(from, &RequestId::Null, codes::INVALID_REQUEST, reason);
             } else if self.handle_one(from, text) == Handled::Forward {
                 self.context_mut().send(from.other(), text.replace(['\n', '\r'], " "));
@@ -245,16 +247,16 @@ impl Bridge {
         }
     }
 
-    /// Whether the versions are found out by the handshake.
+    /// Returns whether the handshake determines the versions.
     fn is_negotiable(&self) -> bool {
         let options = &self.context().options;
         options.client_version.is_none() || options.agent_version.is_none()
     }
 
-    /// The client's handshake.
+    /// Handles the client's handshake.
     fn open(&mut self, line: &str) -> Handled {
         let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) else {
-            self.mode = Mode::Opening(Box::new(self.take_context()), None);
+            self.mode = Mode::Handshaking(Box::new(self.take_context()), None);
             return Handled::Forward;
         };
         let context = self.context_mut();
@@ -267,25 +269,26 @@ impl Bridge {
             return self.translate_for(client, line);
         }
         let id = request.id.into_owned();
-        let opening = Opening { client, id, line: line.to_owned(), held: Vec::new() };
-        self.mode = Mode::Opening(Box::new(self.take_context()), Some(opening));
+        let opening = Handshaking { client, id, line: line.to_owned(), held: Vec::new() };
+        self.mode = Mode::Handshaking(Box::new(self.take_context()), Some(opening));
         Handled::Forward
     }
 
-    /// Begins to translate for a client, from its handshake on.
+    /// Starts to translate for a client, beginning with its handshake.
     fn translate_for(&mut self, client: Version, line: &str) -> Handled {
         let context = self.take_context();
-        let mut machine: Box<dyn Machine> = match client {
+        let mut translator: Box<dyn Translator> = match client {
             Version::V1 => Box::new(V1ToV2::new(context)),
             Version::V2 => Box::new(V2ToV1::new(context)),
         };
-        machine.handle(Side::Client, line);
-        self.mode = Mode::Different(machine);
+        translator.handle(Side::Client, line);
+        self.mode = Mode::Different(translator);
         Handled::Done
     }
 
-    /// The agent's answer to a handshake in the client's version. What the client said since follows.
-    fn opened(&mut self, opening: &Opening, line: &str) {
+    /// Handles the agent's response to a handshake in the client's version, then the client's messages held
+    /// since.
+    fn opened(&mut self, opening: &Handshaking, line: &str) {
         if self.settle_versions(opening, line) == Handled::Forward {
             self.context_mut().send(Side::Client, line.to_owned());
         }
@@ -296,107 +299,107 @@ impl Bridge {
         }
     }
 
-    fn settle_versions(&mut self, opening: &Opening, line: &str) -> Handled {
+    fn settle_versions(&mut self, opening: &Handshaking, line: &str) -> Handled {
         let Ok(Message::Response(response)) = Message::decode(line, WireFormat::Any) else {
             return Handled::Forward;
         };
         match &response.outcome {
             Ok(result) if Handshake::of_answer(result).version == opening.client => {
                 let context = self.take_context();
-                let early = OpenWork::new(context.options.limits.requests);
+                let early = PendingWork::new(context.options.limits.requests);
                 let early = std::mem::replace(&mut self.early, early);
                 self.mode = Mode::Same(Box::new(Passthrough::new(context, opening.client, early)));
                 Handled::Forward
             }
             Ok(_) => self.opened_in_other(opening, &response),
-            // The agent does not speak the client's version; perhaps it speaks the other one.
+            // The agent rejects the client's version; it may support the other one.
             Err(error) if refuses_version(error.code) => self.translate_for(opening.client, &opening.line),
             Err(_) => Handled::Forward,
         }
     }
 
-    /// The agent has answered the client's words in its own version.
-    fn opened_in_other(&mut self, opening: &Opening, response: &Response<'_>) -> Handled {
+    /// Handles a handshake that the agent answered in its own version.
+    fn opened_in_other(&mut self, opening: &Handshaking, response: &Response<'_>) -> Handled {
         let context = self.take_context();
         let request = Message::decode(&opening.line, WireFormat::Any);
-        let machine: Box<dyn Machine> = match opening.client {
+        let translator: Box<dyn Translator> = match opening.client {
             Version::V1 => {
-                let mut machine = V1ToV2::new(context);
+                let mut translator = V1ToV2::new(context);
                 if let Ok(Message::Request(request)) = &request {
-                    machine.opened(request.params_text(), response);
+                    translator.opened(request.params_text(), response);
                 }
-                Box::new(machine)
+                Box::new(translator)
             }
             Version::V2 => {
-                let mut machine = V2ToV1::new(context);
+                let mut translator = V2ToV1::new(context);
                 let answer = response.outcome.as_ref().map_or("{}", Raw::as_str);
                 if let Ok(Message::Request(request)) = &request {
-                    machine.opened(request, answer);
+                    translator.opened(request, answer);
                 }
-                Box::new(machine)
+                Box::new(translator)
             }
         };
-        self.mode = Mode::Different(machine);
+        self.mode = Mode::Different(translator);
         Handled::Done
     }
 
-    /// What handling a line leaves to do: prompts that waited, turns that a loss has ended, and what there is no room for.
+    /// Completes a handled line: sends queued prompts, ends turns that a loss has failed, and evicts state
+    /// above the limits.
     fn settle(&mut self) {
         let context = self.context_mut();
         let counts = context.is_time_to_count();
         if counts && context.terminals.size().1 > context.options.limits.total {
             context.terminals.forget_output();
-            let reason = "what terminals put out is too much to remember; calls that come to show one show what follows";
+            let reason = "terminal output exceeds the total limit and is dropped; tool calls that show a terminal later show only new output";
             context.lose(None, "terminal_update", "", reason, Severity::Minor, Side::Client);
         }
-        if let Mode::Different(machine) = &mut self.mode {
-            machine.make_room(counts);
-            machine.next_prompts();
-            if let Some((Some(session), reason)) = machine.context_mut().strict_failure.take() {
-                machine.fail_turn(&session, &reason);
+        if let Mode::Different(translator) = &mut self.mode {
+            translator.enforce_limits(counts);
+            translator.next_prompts();
+            if let Some((Some(session), reason)) = translator.context_mut().strict_failure.take() {
+                translator.fail_turn(&session, &reason);
             }
         }
-        // What ending the turn loses in its turn is not a reason to end another.
+        // Losses while ending the turn are not a reason to end another turn.
         self.context_mut().strict_failure = None;
     }
 
-    /// The client goes on with a session that it did not open by a request here. All that was said in it is told again, so that
-    /// what follows can be translated.
+    /// Prepares for a client that continues a session without opening it through this bridge. The agent
+    /// replays the history, so that later messages can be translated.
     pub fn reopen(&mut self, session: &str) {
-        if let Mode::Different(machine) = &mut self.mode {
-            machine.reopen(session);
+        if let Mode::Different(translator) = &mut self.mode {
+            translator.reopen(session);
         }
         self.settle();
     }
 
-    /// Does what is due.
+    /// Runs the work that is due now.
     pub fn tick(&mut self, now: Moment) {
         self.at(now);
-        if let Mode::Different(machine) = &mut self.mode {
-            machine.tick();
+        if let Mode::Different(translator) = &mut self.mode {
+            translator.tick();
         }
         self.settle();
     }
 
-    /// When [`tick`](Bridge::tick) is next to be called; `None`: when something was handled again.
+    /// Returns the time of the next [`tick`](Bridge::tick); `None` until another line is handled.
     pub fn next_deadline(&self) -> Option<Moment> {
-        if let Mode::Different(machine) = &self.mode { machine.next_deadline() } else { None }
+        if let Mode::Different(translator) = &self.mode { translator.next_deadline() } else { None }
     }
 
-    /// Sends everything that is held back, because no more is to come.
+    /// Releases all output that is held back, because no more input will arrive.
     pub fn finish(&mut self) {
-        if let Mode::Different(machine) = &mut self.mode {
-            machine.finish();
+        if let Mode::Different(translator) = &mut self.mode {
+            translator.finish();
         }
         self.settle();
     }
 
-    /// The agent is gone. What is held back comes out, and whoever waits for it is told so: each request of the client
-    /// gets an error, and each session of a version 2 client that is at work comes to rest with that error. So does
-    /// what the client asks from now on.
+    /// Ends the agent's side. Held output is released, each pending and each later request of the client
+    /// fails, and each session of a version 2 client with work in progress becomes idle with the same error.
     ///
-    /// `reason` are words for a person; `last_lines` what the agent wrote last to its standard error, oldest first,
-    /// which the errors have in `data.stderr`. Afterwards, [`drain`](Bridge::drain) has everything.
+    /// `reason` is text for a person; `last_lines` are the last lines of the agent's standard error, oldest
+    /// first, which the errors carry in `data.stderr`. Call [`drain`](Bridge::drain) afterwards.
     ///
     /// ```
     /// # use switchboard_bridge::{Bridge, BridgeOptions, Moment, Output, Side, Version};
@@ -415,12 +418,12 @@ impl Bridge {
         if !last_lines.is_empty() {
             error.data = Some(Raw::from(serde_json::json!({"stderr": last_lines})));
         }
-        let early = std::mem::replace(&mut self.early, OpenWork::new(0));
+        let early = std::mem::replace(&mut self.early, PendingWork::new(0));
         early.agent_ended(&error, self.context_mut());
         match &mut self.mode {
-            Mode::Different(machine) => machine.agent_ended(&error),
+            Mode::Different(translator) => translator.agent_ended(&error),
             Mode::Same(passthrough) => passthrough.agent_ended(&error),
-            Mode::Opening(context, opening) => {
+            Mode::Handshaking(context, opening) => {
                 for opening in opening.iter() {
                     let held = opening.held.iter().flat_map(|line| requests(line));
                     for id in [opening.id.clone()].into_iter().chain(held) {
@@ -433,15 +436,15 @@ impl Bridge {
         self.context_mut().strict_failure = None;
     }
 
-    /// A command that the host runs has put something out.
+    /// Handles output of a command that the host runs.
     pub fn terminal_output(&mut self, terminal_id: &str, bytes: &[u8], now: Moment) {
         self.at(now);
-        if let Mode::Different(machine) = &mut self.mode {
-            machine.terminal_output(terminal_id, bytes);
+        if let Mode::Different(translator) = &mut self.mode {
+            translator.terminal_output(terminal_id, bytes);
         }
     }
 
-    /// A terminal of the client in a recording has changed.
+    /// Handles a change of a client terminal in a recording.
     pub(crate) fn recorded_terminal(
         &mut self,
         session: &str,
@@ -449,13 +452,13 @@ impl Bridge {
         now: Moment,
     ) {
         self.at(now);
-        if let Mode::Different(machine) = &mut self.mode {
-            machine.recorded_terminal(session, update);
+        if let Mode::Different(translator) = &mut self.mode {
+            translator.recorded_terminal(session, update);
         }
         self.settle();
     }
 
-    /// A command that the host runs has ended.
+    /// Handles the exit of a command that the host runs.
     pub fn terminal_exited(
         &mut self,
         terminal_id: &str,
@@ -464,70 +467,71 @@ impl Bridge {
         now: Moment,
     ) {
         self.at(now);
-        if let Mode::Different(machine) = &mut self.mode {
-            machine.terminal_exited(terminal_id, exit_code, signal);
+        if let Mode::Different(translator) = &mut self.mode {
+            translator.terminal_exited(terminal_id, exit_code, signal);
         }
     }
 
-    /// Takes what there is to send and to report, in its order.
+    /// Removes and returns the lines to send and the losses to report, in order.
     pub fn drain(&mut self) -> impl Iterator<Item = Output> + '_ {
         self.context_mut().output.drain(..)
     }
 
-    /// Takes the same as one list.
+    /// Removes and returns the same as a vector.
     pub(crate) fn take_output(&mut self) -> Vec<Output> {
         std::mem::take(&mut self.context_mut().output)
     }
 
-    /// How much is remembered now.
+    /// Returns the size of the retained state.
     pub fn remembered(&self) -> Remembered {
         let size = match &self.mode {
-            Mode::Different(machine) => machine.size(),
+            Mode::Different(translator) => translator.size(),
             Mode::Same(passthrough) => passthrough.size(),
-            Mode::Opening(..) => Size::default(),
+            Mode::Handshaking(..) => Size::default(),
         };
         let (terminals, output) = self.context().terminals.size();
         let (entries, bytes) = (size.entries + terminals, size.bytes + output);
         Remembered { sessions: size.sessions, entries, bytes }
     }
 
-    /// What could not be carried over so far.
+    /// Returns the losses so far.
     pub fn losses(&self) -> &LossReport {
         &self.context().losses
     }
 
-    /// The versions of the client and the agent, once they are known.
+    /// Returns the versions of the client and the agent once they are known.
     pub fn versions(&self) -> Option<(Version, Version)> {
         match &self.mode {
-            Mode::Opening(..) => None,
+            Mode::Handshaking(..) => None,
             Mode::Same(passthrough) => Some((passthrough.version(), passthrough.version())),
-            Mode::Different(machine) => Some(machine.versions()),
+            Mode::Different(translator) => Some(translator.versions()),
         }
     }
 }
 
-/// Whether a line of the client is a handshake. Asked of every line, so the quick look comes first.
+/// Returns whether a line of the client is a handshake. Called for every line, so a substring search comes
+/// first.
 fn is_initialize(line: &str) -> bool {
     memchr::memmem::find(line.as_bytes(), b"\"initialize\"").is_some()
         && Message::decode(line, WireFormat::Any).is_ok_and(|message| message.method() == Some("initialize"))
 }
 
-/// The ids of the requests in a line.
+/// Returns the ids of the requests in a line.
 fn requests(line: &str) -> Vec<RequestId<'static>> {
     let id = |text| match Message::decode(text, WireFormat::Any) {
         Ok(Message::Request(request)) => Some(request.id.into_owned()),
         _ => None,
     };
-    open_work::messages(line).into_iter().filter_map(id).collect()
+    pending_work::messages(line).into_iter().filter_map(id).collect()
 }
 
 fn answers(line: &str, id: &RequestId<'_>) -> bool {
     matches!(Message::decode(line, WireFormat::Any), Ok(Message::Response(response)) if response.id == *id)
 }
 
-/// Keeps what the client says before its handshake is answered. Answers pass, for the agent may wait for them, and so
-/// does what is no message.
-fn hold(opening: &mut Opening, line: &str, context: &mut Context) -> Handled {
+/// Holds a message of the client until its handshake is answered. Responses pass, because the agent may wait
+/// for them, and so do invalid lines.
+fn hold(opening: &mut Handshaking, line: &str, context: &mut Context) -> Handled {
     let request = match Message::decode(line, WireFormat::Any) {
         Ok(Message::Response(_)) | Err(_) => return Handled::Forward,
         Ok(Message::Request(request)) => Some(request.id),
@@ -538,7 +542,7 @@ fn hold(opening: &mut Opening, line: &str, context: &mut Context) -> Handled {
     } else if let Some(id) = request {
         context.refuse_full(Side::Client, &id);
     } else {
-        let reason = "said before the handshake was answered, when no more could be kept";
+        let reason = "sent before the handshake was answered, after the limit of held messages was reached";
         context.lose(None, "message", "", reason, Severity::Major, Side::Agent);
     }
     Handled::Done

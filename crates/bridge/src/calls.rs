@@ -1,4 +1,4 @@
-//! Requests that the bridge has made of one side, each with what is to become of its answer.
+//! Pending requests that the bridge has sent to one side, each with its purpose.
 
 use switchboard_acp::rpc::{Request, RequestId};
 use switchboard_acp::v2::EmptyObject;
@@ -7,19 +7,19 @@ use switchboard_acp::{Correlator, Wire};
 use crate::Side;
 use crate::context::Context;
 
-/// Requests without an answer yet, by the id that the side they were sent to knows them by.
+/// Pending requests by the id under which they were sent.
 #[derive(Debug)]
 pub(crate) struct Calls<P> {
-    /// Who is asked.
+    /// The side that received the requests.
     to: Side,
     open: Correlator<RelayedRequest<P>>,
     next: i64,
 }
 
-/// One of them.
+/// A pending request.
 #[derive(Debug)]
 struct RelayedRequest<P> {
-    /// Its id at the side that made it.
+    /// Its id at the side that sent it.
     original: RequestId<'static>,
     purpose: P,
 }
@@ -29,12 +29,13 @@ impl<P> Calls<P> {
         Calls { to, open: Correlator::new(limit), next: 1 }
     }
 
-    /// Whether no more can be asked until something is answered.
+    /// Returns whether the limit of pending requests is reached.
     pub(crate) fn is_full(&self) -> bool {
         self.open.len() >= self.open.limit()
     }
 
-    /// Makes a request for the other side of one that came, or refuses that when too many are open.
+    /// Sends a request to the other side on behalf of a received one, or refuses that if the limit is
+    /// reached.
     pub(crate) fn ask<'a>(
         &mut self,
         request: &Request<'_>,
@@ -51,7 +52,7 @@ impl<P> Calls<P> {
         }
     }
 
-    /// The same with the parameters as they came.
+    /// Sends a request with unchanged parameters.
     pub(crate) fn pass(&mut self, request: &Request<'_>, method: &str, purpose: P, context: &mut Context) {
         match &request.params {
             Some(params) => self.ask(request, method, params, purpose, context),
@@ -59,7 +60,8 @@ impl<P> Calls<P> {
         }
     }
 
-    /// The id of a request at the other side: its own if that is wanted and free, else one that never was there.
+    /// Returns an id for a request at the other side: the original one if that is wanted and free, else one
+    /// that was never used.
     fn id_for(&mut self, wanted: Option<&RequestId<'_>>) -> RequestId<'static> {
         let is_open = |id: &RequestId<'_>| self.open.contains(self.to.other(), id);
         if let Some(id) = wanted.filter(|id| **id != RequestId::Null && !is_open(id)) {
@@ -68,24 +70,24 @@ impl<P> Calls<P> {
         loop {
             let id = RequestId::Number(self.next);
             self.next += 1;
-            // One that was kept may have the number.
+            // An original id that was kept may have the same number.
             if !self.open.contains(self.to.other(), &id) {
                 return id;
             }
         }
     }
 
-    /// Takes a request that is answered: its id at the side that made it, and what is to become of the answer.
+    /// Removes a request that was answered. Returns its original id and its purpose.
     pub(crate) fn take(&mut self, id: &RequestId<'_>) -> Option<(RequestId<'static>, P)> {
         self.open.answered(self.to, id).map(|call| (call.original, call.purpose))
     }
 
-    /// The id of a request at the side that made it.
+    /// Returns the original id of a request.
     pub(crate) fn original(&self, id: &RequestId<'_>) -> Option<&RequestId<'static>> {
         self.open.get(self.to.other(), id).map(|call| &call.original)
     }
 
-    /// The id that a request was sent under.
+    /// Returns the id under which a request was sent.
     pub(crate) fn sent_as(&self, original: &RequestId<'_>) -> Option<RequestId<'static>> {
         self.open.iter().find_map(|(_, id, call)| (call.original == *original).then(|| id.clone()))
     }
@@ -98,8 +100,8 @@ impl<P> Calls<P> {
         self.open.iter().find_map(|(_, id, call)| matches(&call.purpose).then(|| id.clone()))
     }
 
-    /// Takes all requests that match, in the order in which they were made: the ids that they were sent under, and those
-    /// that they have at the side that made them.
+    /// Removes all requests with a matching purpose, in the order in which they were sent. Returns the id
+    /// under which each was sent, and its original id.
     pub(crate) fn take_all(
         &mut self,
         matches: impl Fn(&P) -> bool,

@@ -1,4 +1,4 @@
-//! What every machine works with: what is known of the peers, and where lines for them and losses go.
+//! Shared state of both translators: the peers' properties, and the output of lines and losses.
 
 use switchboard_acp::rpc::{
     CancelRequestNotification, Expected, Message, Notification, Params, Request, RequestId, Response,
@@ -15,31 +15,31 @@ use crate::host::{Host, NoHost, is_inside};
 use crate::loss::{Severity, element_of};
 use crate::native::NativeLines;
 use crate::peers::Peers;
-use crate::sessions::{Remember, Sessions};
+use crate::sessions::{RetainedSession, Sessions};
 use crate::terminals_as_text::TerminalsAsText;
 use crate::{BridgeOptions, Dialect, Error, Loss, LossReport, Moment, Side};
 
-/// Something that comes out of a bridge.
+/// One output of a bridge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Output {
-    /// A message for one side, without its line end.
+    /// A message for one side, without the line end.
     Line {
-        /// Who gets it.
+        /// The receiver.
         to: Side,
         /// The message.
         line: String,
     },
-    /// Something that could not be carried over.
+    /// Information that could not be carried over.
     Loss(Loss),
 }
 
-/// Returns the metadata of an update unless only a hub wrote it. A hub marks every update with its cursor, which says
-/// nothing about the update: dropping it loses nothing.
+/// Returns the metadata of an update unless only a hub wrote it. A hub marks every update with its cursor,
+/// which is not part of the update, so dropping it is not a loss.
 pub(crate) fn without_cursor(meta: Option<Meta<'_>>) -> Option<Meta<'_>> {
     meta.filter(|meta| meta.entries().any(|(key, _)| !extensions::is_connection_key(&key)))
 }
 
-/// What a bridge has whatever its peers speak. The machine that is at work owns it.
+/// State of a bridge that does not depend on the peers' versions. Owned by the active translator.
 pub(crate) struct Context {
     pub(crate) options: BridgeOptions,
     pub(crate) peers: Peers,
@@ -47,28 +47,28 @@ pub(crate) struct Context {
     pub(crate) output: Vec<Output>,
     pub(crate) losses: LossReport,
     pub(crate) now: Moment,
-    /// The beginning of the variable part of every id that is made here.
+    /// Beginning of the variable part of every id that this bridge creates.
     pub(crate) salt: String,
-    /// How many messages of the bridge's own the client has been shown.
+    /// Number of messages that the bridge itself has added for the client.
     pub(crate) minted: u64,
-    /// Bytes that have come since what is held was counted.
+    /// Bytes received since the retained state was last counted.
     pub(crate) received: usize,
-    /// How long the line is that is handled: what is said because of it is about as long.
+    /// Length of the current line in bytes. Estimates the length of the lines it produces.
     pub(crate) at_hand: usize,
-    /// Terminals that the client is shown as text, because its dialect has none.
+    /// Terminals shown to the client as text, because its dialect has none.
     pub(crate) terminals: TerminalsAsText,
-    /// What the update that is being handled says beside the update itself.
-    beside: Option<Box<Beside>>,
-    /// What the client of a hub gets in the agent's own words.
+    /// Metadata and unknown keys around the update that is being handled.
+    extras: Option<Box<UpdateExtras>>,
+    /// Native lines for the client of a hub.
     pub(crate) native: NativeLines,
-    /// A loss under the strict policy: the session that it happened in, and what it was.
+    /// First loss under the strict policy: its session and description.
     pub(crate) strict_failure: Option<(Option<String>, String)>,
 }
 
-/// What a notification of an update says beside the update itself: metadata and unknown keys of its parameters and of its
-/// envelope. They go with the first update that it becomes.
+/// Content of an update notification outside the update itself: metadata and unknown keys of its parameters
+/// and its envelope. It is attached to the first update that the notification is translated to.
 #[derive(Debug, Default)]
-struct Beside {
+struct UpdateExtras {
     session: String,
     meta: Option<Meta<'static>>,
     extra: Extra<'static>,
@@ -90,12 +90,13 @@ impl Context {
             at_hand: 0,
             native: NativeLines::default(),
             terminals: TerminalsAsText::default(),
-            beside: None,
+            extras: None,
             strict_failure: None,
         }
     }
 
-    /// Whether so much has come since the last time that what is held is to be counted.
+    /// Returns whether enough bytes arrived since the last count that the retained state must be counted
+    /// again.
     pub(crate) fn is_time_to_count(&mut self) -> bool {
         let is_time = self.received >= self.options.limits.total / 16;
         if is_time {
@@ -104,26 +105,27 @@ impl Context {
         is_time
     }
 
-    /// Something of a session is forgotten because too much was to be remembered.
+    /// Reports that state of a session was evicted.
     pub(crate) fn lose_from_memory(&mut self, session: &str, reason: String, severity: Severity) {
         self.lose(Some(session), "session", "", reason, severity, Side::Client);
     }
 
-    /// A line to be written, with room for what most need. One that comes in may become many short ones.
+    /// Returns an empty line with capacity for the usual message. One received line may become many short
+    /// ones.
     fn new_line(&self) -> String {
         String::with_capacity((self.at_hand + 64).clamp(192, 4096))
     }
 
     pub(crate) fn send(&mut self, to: Side, mut line: String) {
         if to == Side::Client
-            && let Some(own) = self.native.in_place_of(&line)
+            && let Some(own) = self.native.original_for(&line)
         {
             line = own;
         }
         self.output.push(Output::Line { to, line });
     }
 
-    /// An update of a session begins to be handled.
+    /// Starts handling an update of a session.
     pub(crate) fn begin_update(
         &mut self,
         session: &str,
@@ -132,7 +134,7 @@ impl Context {
         envelope: &Extra<'_>,
     ) {
         if meta.is_some() || !extra.is_empty() || !envelope.is_empty() {
-            self.beside = Some(Box::new(Beside {
+            self.extras = Some(Box::new(UpdateExtras {
                 session: session.to_owned(),
                 meta: meta.map(Wire::into_owned),
                 extra: extra.into_owned(),
@@ -141,22 +143,22 @@ impl Context {
         }
     }
 
-    /// It is handled. What was said beside it and went with nothing is lost.
+    /// Finishes an update. Metadata around it that was attached to no update is reported as lost.
     pub(crate) fn end_update(&mut self) {
-        let Some(beside) = self.beside.take() else { return };
-        let Beside { session, meta, extra, envelope } = *beside;
+        let Some(extras) = self.extras.take() else { return };
+        let UpdateExtras { session, meta, extra, envelope } = *extras;
         let meta = without_cursor(meta);
-        let reason = "the update that it stood beside is told in no update of its own";
+        let reason = "the update around it is not sent as an update of its own";
         for (root, rest) in [("/params", (meta.as_ref(), &extra)), ("", (None, &envelope))] {
             self.lose_rest(Some(&session), "session/update", root, rest, reason, Side::Client);
         }
     }
 
-    /// Tells a client of version 1 of something new in a session.
+    /// Sends an update to a version 1 client.
     pub(crate) fn update_v1(&mut self, session: &str, update: v1::SessionUpdate<'_>) {
-        let Beside { session: _, meta, extra, envelope } =
-            self.beside.take().map(|it| *it).unwrap_or_default();
-        if self.native.withholds_updates(session) {
+        let UpdateExtras { session: _, meta, extra, envelope } =
+            self.extras.take().map(|it| *it).unwrap_or_default();
+        if self.native.suppresses_update(session) {
             return;
         }
         let params = v1::SessionNotification {
@@ -169,7 +171,7 @@ impl Context {
         self.notify(Side::Client, "session/update", &params, &envelope);
     }
 
-    /// Tells a client of version 2 of something new in a session, by text where its dialect has no terminals.
+    /// Sends an update to a version 2 client, with terminals as text if its dialect has none.
     pub(crate) fn update_v2(&mut self, session: &str, mut update: v2::SessionUpdate<'_>) {
         if self.peers.client_dialect == Some(Dialect::Spec)
             && let Some(instead) = self.replace_terminals(session, &mut update)
@@ -180,8 +182,8 @@ impl Context {
     }
 
     fn send_v2(&mut self, session: &str, update: v2::SessionUpdate<'_>) {
-        let Beside { session: _, meta, extra, envelope } =
-            self.beside.take().map(|it| *it).unwrap_or_default();
+        let UpdateExtras { session: _, meta, extra, envelope } =
+            self.extras.take().map(|it| *it).unwrap_or_default();
         let params = v2::UpdateSessionNotification {
             session_id: Text::Borrowed(session),
             update,
@@ -203,7 +205,7 @@ impl Context {
         self.send(to, line);
     }
 
-    /// A notification as it is written for one side.
+    /// Encodes a notification for one side.
     pub(crate) fn call_line<'a>(
         &self,
         to: Side,
@@ -216,23 +218,25 @@ impl Context {
         line
     }
 
-    /// Passes a notification on as it came.
+    /// Forwards a notification unchanged.
     pub(crate) fn pass_notification(&mut self, to: Side, notification: &Notification<'_>) {
         let params = notification.params.clone().unwrap_or_else(|| Raw::from(serde_json::json!({})));
         self.notify(to, &notification.method, &params, &notification.extra);
     }
 
-    /// Passes a notification of one side on, but for those that mean nothing on the other.
-    pub(crate) fn pass_unless_odd(&mut self, from: Side, notification: &Notification<'_>) {
+    /// Forwards a notification of one side, except methods that are meaningless on the other side.
+    pub(crate) fn forward_if_valid(&mut self, from: Side, notification: &Notification<'_>) {
         let reason = match &*notification.method {
-            "session/update" | "elicitation/complete" if from == Side::Client => "only agents say that",
-            method if method.starts_with("$/") => "means something on its own connection only",
+            "session/update" | "elicitation/complete" if from == Side::Client => {
+                "only agents may send this method"
+            }
+            method if method.starts_with("$/") => "valid only on its own connection",
             _ => return self.pass_notification(from.other(), notification),
         };
         self.lose(None, &notification.method, "", reason, Severity::Minor, from.other());
     }
 
-    /// Answers a question of the agent as the client has. Whether that chose something.
+    /// Sends the client's answer to a question of the agent. Returns whether the client chose an option.
     pub(crate) fn answer_question(
         &mut self,
         id: &RequestId<'_>,
@@ -255,9 +259,9 @@ impl Context {
                 })
                 .unwrap_or_else(|_| (permission::cancelled(), false))
             }
-            // Whatever it was, it was no approval.
+            // An answer that cannot be read is never an approval.
             Err(error) => {
-                let reason = format!("an answer that is none: {error}");
+                let reason = format!("the answer cannot be read: {error}");
                 self.lose(Some(session), method, "/result", reason, Severity::Major, Side::Agent);
                 (permission::cancelled(), false)
             }
@@ -266,7 +270,7 @@ impl Context {
         selected
     }
 
-    /// What one side takes back.
+    /// Reads a cancellation of a request by one side.
     pub(crate) fn cancellation<'n>(
         &mut self,
         from: Side,
@@ -282,7 +286,7 @@ impl Context {
         }
     }
 
-    /// Takes back a request from the side that it was made of, as that side knows it.
+    /// Cancels a request at the side that received it, using the id that it has there.
     pub(crate) fn cancel(
         &mut self,
         to: Side,
@@ -290,33 +294,33 @@ impl Context {
         params: CancelRequestNotification<'_>,
         envelope: &Extra<'_>,
     ) {
-        // The sender knows it by another id.
+        // The sender knows the request by another id.
         let CancelRequestNotification { request_id: _, meta, extra, more: _ } = params;
         let params = CancelRequestNotification { request_id: id, meta, extra, more: switchboard_acp::More };
         self.notify(to, "$/cancel_request", &params, envelope);
     }
 
-    /// What one side takes back is not there any more, which is no loss; what it says beside that is.
+    /// Handles a cancellation of a request that no longer exists. That is not a loss, but its metadata is.
     pub(crate) fn lose_cancellation(
         &mut self,
         from: Side,
         params: &CancelRequestNotification<'_>,
         envelope: &Extra<'_>,
     ) {
-        let reason = "the request that is taken back is not open any more";
+        let reason = "the cancelled request is no longer pending";
         for (root, rest) in [("/params", (params.meta.as_ref(), &params.extra)), ("", (None, envelope))] {
             self.lose_rest(None, "$/cancel_request", root, rest, reason, from.other());
         }
     }
 
-    /// A prompt is not told to the agent, because its turn never came.
+    /// Reports that a queued prompt was never sent to the agent.
     pub(crate) fn lose_waiting_prompt(&mut self, session: &str) {
-        let reason = "its turn never came";
+        let reason = "the queued prompt was never sent";
         self.lose(Some(session), "session/prompt", "", reason, Severity::Minor, Side::Agent);
     }
 
-    /// Replaces the names of programs that start MCP servers by their paths, which version 2 wants, where the host finds
-    /// them. The others are reported by the conversion.
+    /// Replaces program names of stdio MCP servers by absolute paths, which version 2 requires, if the host
+    /// finds them. The conversion reports the others.
     pub(crate) fn resolve_programs(&mut self, servers: &mut [v1::McpServer<'_>]) {
         for server in servers {
             if let v1::McpServer::Stdio(server) = server
@@ -329,9 +333,9 @@ impl Context {
         }
     }
 
-    /// One side answers what it was not asked, or not any more.
-    pub(crate) fn lose_late_answer(&mut self, from: Side, response: &Response<'_>) {
-        let reason = "nobody waits for it, or not any more";
+    /// Reports a response of one side that no pending request matches.
+    pub(crate) fn lose_unmatched_response(&mut self, from: Side, response: &Response<'_>) {
+        let reason = "no pending request has this id";
         self.lose(None, "answer", "", reason, Severity::Minor, from.other());
         let has_meta = response.outcome.as_ref().is_ok_and(|result| result.get("_meta").is_some());
         if has_meta {
@@ -365,7 +369,7 @@ impl Context {
         self.send(to, line);
     }
 
-    /// Answers with nothing but that it was done.
+    /// Responds with an empty result.
     pub(crate) fn done(&mut self, to: Side, id: &RequestId<'_>) {
         self.respond(to, id, &v2::EmptyResponse::new(), &Extra::new());
     }
@@ -378,7 +382,7 @@ impl Context {
         self.fail(to, id, RpcError::new(code, message.into()));
     }
 
-    /// Answers a line that cannot be read, where there is somebody to answer.
+    /// Responds to a line that cannot be decoded if it has an id; reports it as a loss otherwise.
     fn refuse_line(&mut self, from: Side, line: &str, error: &DecodeError) {
         let raw = Raw::parse(line);
         let key = |name: &str| raw.as_ref().ok().and_then(|raw| raw.get(name));
@@ -400,13 +404,13 @@ impl Context {
         self.refuse(from, &RequestId::Null, code, error.to_string());
     }
 
-    /// Refuses a request because too many are open.
+    /// Refuses a request because the limit of pending requests is reached.
     pub(crate) fn refuse_full(&mut self, to: Side, id: &RequestId<'_>) {
-        self.refuse(to, id, codes::INTERNAL_ERROR, "too many requests are open");
+        self.refuse(to, id, codes::INTERNAL_ERROR, "too many pending requests; wait for responses");
     }
 
-    /// Whether a prompt can go to the agent now. If not, it waits for its turn, or was refused.
-    pub(crate) fn admits<S: Remember, P>(
+    /// Returns whether a prompt can be sent to the agent now. If not, it was queued or refused.
+    pub(crate) fn admits<S: RetainedSession, P>(
         &mut self,
         request: &Request<'_>,
         session: &str,
@@ -415,9 +419,8 @@ impl Context {
     ) -> bool {
         if sessions.is_full_for(session) {
             let limit = self.options.limits.sessions;
-            let message = format!(
-                "there is work in {limit} sessions, as many as there may be: wait until one of them rests"
-            );
+            let message =
+                format!("{limit} sessions are busy, which is the limit; wait until one of them is idle");
             self.refuse(Side::Client, &request.id, codes::INTERNAL_ERROR, message);
             return false;
         }
@@ -432,8 +435,8 @@ impl Context {
         false
     }
 
-    /// Tells a client of version 2 that the work in a session has ended with an error. A dialect whose states have no
-    /// place for the error gets its words as a message.
+    /// Tells a version 2 client that the work in a session ended with an error. A dialect without errors in
+    /// states gets the error text as a message.
     pub(crate) fn rest_with_error(&mut self, session: &str, error: &RpcError<'static>) {
         if self.peers.client_dialect == Some(Dialect::Spec) {
             self.minted += 1;
@@ -449,30 +452,30 @@ impl Context {
         self.update_v2(session, update);
     }
 
-    /// How to read what a side says.
+    /// Returns the wire format for decoding messages of a side.
     fn reading(&self, from: Side) -> WireFormat {
         if self.peers.old == Some(from) { WireFormat::V1 } else { WireFormat::Any }
     }
 
-    /// Reads a line of the agent, most of which are updates.
+    /// Decodes a line of the agent, most of which are updates.
     pub(crate) fn expect_update<'l, T: Params<'l>>(
         &mut self,
         line: &'l str,
     ) -> Option<(Expected<'l, T>, Vec<Diagnostic>)> {
         match Expected::decode_tolerant(line, self.reading(Side::Agent)) {
             Ok(expected) => Some(expected),
-            // Where only the parameters are at fault, it is told whose they are.
+            // Decode the envelope alone, so that an error in the parameters is reported with its session.
             Err(_) => Some((Expected::Other(self.message(Side::Agent, line)?), Vec::new())),
         }
     }
 
-    /// Reads a line of either side.
+    /// Decodes a line of either side.
     pub(crate) fn message<'l>(&mut self, from: Side, line: &'l str) -> Option<Message<'l>> {
         let message = Message::decode(line, WireFormat::Any);
         message.map_err(|error| self.refuse_line(from, line, &error)).ok()
     }
 
-    /// The parameters of an update whose envelope is not in the usual order, or holds more.
+    /// Decodes the parameters of an update whose envelope has an unusual key order or extra keys.
     pub(crate) fn update_params<'n, T: Wire<'n>>(
         &mut self,
         notification: &'n Notification<'_>,
@@ -487,7 +490,7 @@ impl Context {
             .ok()
     }
 
-    /// The parameters of a request; what is malformed and left out is reported.
+    /// Decodes the parameters of a request and reports malformed parts that were left out.
     pub(crate) fn params<'r, T: Wire<'r>>(
         &mut self,
         from: Side,
@@ -501,7 +504,8 @@ impl Context {
         Ok(params)
     }
 
-    /// The result in an answer of the agent. Where there is none, the client, whose request it was, is told.
+    /// Decodes the result of an agent's response. If there is none, the client gets the error as the response
+    /// to its request.
     pub(crate) fn result<'r, T: Wire<'r>>(
         &mut self,
         id: &RequestId<'_>,
@@ -510,7 +514,7 @@ impl Context {
     ) -> Option<T> {
         let format = self.reading(Side::Agent);
         let decoded = match &response.outcome {
-            // Some agents have nothing to say and say it.
+            // Some agents send `null` for an empty result.
             Ok(result) if result.as_str() == "null" => T::decode_tolerant("{}", format),
             Ok(result) => T::decode_tolerant(result.as_str(), format),
             Err(_) => {
@@ -531,7 +535,7 @@ impl Context {
         }
     }
 
-    /// Reports what was malformed of what stands at `root`: what was left out for that, and what breaks a rule but was
+    /// Reports malformed parts below `root`: those that were left out, and those that break a rule but were
     /// kept.
     pub(crate) fn report_left_out(
         &mut self,
@@ -553,14 +557,14 @@ impl Context {
         }
     }
 
-    /// Passes an answer on as it came.
+    /// Forwards a response unchanged.
     pub(crate) fn pass_answer(&mut self, to: Side, id: &RequestId<'_>, response: Response<'_>) {
         let Response { id: _, outcome, extra } = response;
         let response = Message::Response(Response { id: id.clone(), outcome, extra });
         self.send(to, response.encode(self.peers.format(to)));
     }
 
-    /// Converts what stands at `root` of a message, and reports what that loses.
+    /// Converts the value at `root` of a message and reports the losses.
     pub(crate) fn convert<T>(
         &mut self,
         session: Option<&str>,
@@ -575,7 +579,7 @@ impl Context {
         converted
     }
 
-    /// The same for something of a session for the client that may need a look at files.
+    /// Converts like [`convert`](Context::convert), with access to files below the session's roots.
     pub(crate) fn convert_with_files<T>(
         &mut self,
         session: &str,
@@ -593,7 +597,7 @@ impl Context {
         converted
     }
 
-    /// Converts an update for the client. One that cannot be converted is lost as a whole.
+    /// Converts an update for the client. An update that cannot be converted is reported as lost.
     pub(crate) fn convert_update<T>(
         &mut self,
         session: &str,
@@ -610,7 +614,7 @@ impl Context {
         }
     }
 
-    /// Reports metadata and unknown keys of what stands at `root` of a message that the other side does not get.
+    /// Reports metadata and unknown keys at `root` of a message as lost.
     pub(crate) fn lose_rest(
         &mut self,
         session: Option<&str>,
@@ -620,12 +624,12 @@ impl Context {
         reason: &str,
         toward: Side,
     ) {
-        // What is noted does not fail.
+        // A noted loss does not fail.
         let _: Result<(), Error> =
             self.convert(session, message, root, toward, |cx| cx.lose_rest(meta, extra, reason));
     }
 
-    /// Reports what could not be carried over; `pointer` is where it stood in the message.
+    /// Reports a loss; `pointer` is its location in the original message.
     pub(crate) fn lose(
         &mut self,
         session: Option<&str>,
@@ -636,8 +640,8 @@ impl Context {
         toward: Side,
     ) {
         debug_assert!(pointer.is_empty() || pointer.starts_with('/'), "a JSON pointer: {pointer}");
-        // What the client is not told by the translation cannot be lost in it.
-        if toward == Side::Client && self.native.withholds_losses(session) {
+        // Updates that are withheld from the client cannot lose anything.
+        if toward == Side::Client && self.native.suppresses_loss(session) {
             return;
         }
         let loss = Loss {
@@ -659,7 +663,7 @@ impl Context {
         self.output.push(Output::Loss(loss));
     }
 
-    /// Reports what conversions of a message lost.
+    /// Reports the losses of a message's conversions.
     pub(crate) fn note(&mut self, session: Option<&str>, message: &str, losses: Losses, toward: Side) {
         for note in losses.entries {
             self.lose(session, message, &note.pointer, note.reason, note.severity, toward);
@@ -668,7 +672,7 @@ impl Context {
 }
 
 impl Default for Context {
-    /// That of a bridge of which nothing is known, with nobody to serve it.
+    /// Returns the context of a bridge without known peers and without a host.
     fn default() -> Self {
         Context::new(BridgeOptions::default(), Box::new(NoHost))
     }
@@ -680,14 +684,14 @@ impl std::fmt::Debug for Context {
     }
 }
 
-/// A request that is to be handled later.
+/// Clones a request that is handled later.
 pub(crate) fn kept(request: &Request<'_>) -> Request<'static> {
     let Request { id, method, params, extra } = request.clone();
     let (id, params, extra) = (id.into_owned(), params.map(Raw::into_owned), extra.into_owned());
     Request { id, method: Wire::into_owned(method), params, extra }
 }
 
-/// The session that parameters are about.
+/// Returns the session id in the parameters of a message.
 pub(crate) fn session_of(params: Option<&Raw<'_>>) -> Option<String> {
     params?.text("sessionId")
 }

@@ -1,4 +1,4 @@
-//! Drives a [`Bridge`]: supplies the time and takes out everything that it produces.
+//! Drives a [`Bridge`]: supplies the current time and collects its output.
 
 use std::time::Instant;
 
@@ -9,9 +9,9 @@ use crate::context::Output;
 use crate::host::Host;
 use crate::{Bridge, BridgeOptions, Loss, Moment, Side};
 
-/// Receives what a [`Driver`] produces.
+/// Receiver of the lines and losses that a [`Driver`] produces.
 ///
-/// Both methods are required, so every program that translates says what becomes of losses.
+/// Both methods are required, so every program that translates has to decide how it handles losses.
 pub trait Port {
     /// Sends a line to one side.
     fn send(&mut self, to: Side, line: String);
@@ -58,17 +58,18 @@ pub struct Outputs {
 }
 
 impl Driver {
-    /// Creates a driver whose peers have said nothing yet and whose host serves no files.
+    /// Creates a driver for peers that have not sent anything yet, with a host that offers no files or
+    /// commands.
     pub fn new(options: BridgeOptions) -> Self {
         Driver::of(Bridge::new(options))
     }
 
-    /// Creates a driver whose host has files or commands to offer.
+    /// Creates a driver with a host that offers files or commands.
     pub fn with_host(options: BridgeOptions, host: Box<dyn Host + Send>) -> Self {
         Driver::of(Bridge::with_host(options, host))
     }
 
-    /// Creates a driver whose time stands still until [`Driver::advance`], as recordings need it.
+    /// Creates a driver whose clock only changes with [`Driver::advance`], as recordings need it.
     pub fn with_manual_clock(options: BridgeOptions) -> Self {
         Driver { started: None, ..Driver::new(options) }
     }
@@ -77,22 +78,22 @@ impl Driver {
         Driver { bridge, started: Some(Instant::now()), now: Moment::default() }
     }
 
-    /// The bridge itself, to look at.
+    /// Returns the bridge for inspection.
     pub fn bridge(&self) -> &Bridge {
         &self.bridge
     }
 
-    /// Time since the start, as of the last step.
+    /// Returns the time since the driver was created, as of the last step.
     pub fn now(&self) -> Moment {
         self.now
     }
 
-    /// Sets the time. It never goes back.
+    /// Sets the time. An earlier time than the current one is ignored.
     pub fn advance(&mut self, now: Moment) {
         self.now = self.now.max(now);
     }
 
-    /// Reads the clock.
+    /// Reads the clock and returns the current time.
     fn refresh(&mut self) -> Moment {
         if let Some(started) = self.started {
             self.now = started.elapsed().into();
@@ -100,24 +101,28 @@ impl Driver {
         self.now
     }
 
-    /// Takes one line from one side.
+    /// Handles one line from one side.
     pub fn receive(&mut self, from: Side, line: &str) -> Outputs {
         let now = self.refresh();
+        // The clock is read before the line is handled, so that deadlines set by the line count from its
+        // arrival.
         let handled = self.bridge.handle(from, line, now);
         self.outputs(handled)
     }
 
-    /// Does the work that is due by now.
+    /// Runs the work that is due now: deadlines, coalesced reports, held messages.
     pub fn tick(&mut self) -> Outputs {
         let now = self.refresh();
         self.bridge.tick(now);
         self.outputs(Handled::Done)
     }
 
-    /// Returns when to call [`Driver::tick`] next; `None`: not before another line was received.
+    /// Returns the time of the next [`Driver::tick`]; `None` if no tick is needed before another line
+    /// arrives.
     pub fn next_deadline(&self) -> Option<Instant> {
         let due = self.bridge.next_deadline()?;
-        // One millisecond more, because moments are whole milliseconds, rounded down.
+        // Moments are whole milliseconds, rounded down. One more millisecond makes sure that the deadline has
+        // passed.
         self.started.and_then(|started| started.checked_add(due.after(1).since(Moment::default())))
     }
 
@@ -127,26 +132,26 @@ impl Driver {
         self.outputs(Handled::Done)
     }
 
-    /// Releases everything that is held back, because no more will be received.
+    /// Releases all output that is held back, because no more input will arrive.
     pub fn finish(&mut self) -> Outputs {
         self.bridge.finish();
         self.outputs(Handled::Done)
     }
 
-    /// Ends the agent's side: every pending request of the client gets an error. See [`Bridge::agent_ended`].
+    /// Ends the agent's side: every pending request of the client fails. See [`Bridge::agent_ended`].
     pub fn agent_ended(&mut self, reason: &str, last_lines: &[String]) -> Outputs {
         self.bridge.agent_ended(reason, last_lines);
         self.outputs(Handled::Done)
     }
 
-    /// Takes output of a command that the host runs.
+    /// Handles output of a command that the host runs.
     pub fn terminal_output(&mut self, terminal_id: &str, bytes: &[u8]) -> Outputs {
         let now = self.refresh();
         self.bridge.terminal_output(terminal_id, bytes, now);
         self.outputs(Handled::Done)
     }
 
-    /// Takes a change of a terminal of the client in a recording.
+    /// Handles a change of a client terminal in a recording.
     pub(crate) fn recorded_terminal(
         &mut self,
         session: &str,
@@ -157,7 +162,7 @@ impl Driver {
         self.outputs(Handled::Done)
     }
 
-    /// Takes the end of a command that the host runs.
+    /// Handles the exit of a command that the host runs.
     pub fn terminal_exited(
         &mut self,
         terminal_id: &str,
@@ -170,22 +175,24 @@ impl Driver {
     }
 
     fn outputs(&mut self, handled: Handled) -> Outputs {
+        // Each step takes its own output, so that a caller cannot mix the outputs of two steps.
         Outputs { items: self.bridge.take_output(), handled }
     }
 }
 
 impl Outputs {
-    /// Whether the received line itself is to be forwarded after these.
+    /// Returns whether the caller must forward the received line itself after these outputs.
     pub fn handled(&self) -> Handled {
         self.handled
     }
 
-    /// The lines and losses, to look at.
+    /// Returns the lines and losses for inspection.
     pub fn items(&self) -> &[Output] {
         &self.items
     }
 
-    /// Hands everything to a port, in order. Returns whether the received line itself is to be forwarded now.
+    /// Passes everything to a port, in order. Returns whether the caller must forward the received line
+    /// itself now.
     pub fn deliver(self, port: &mut impl Port) -> Handled {
         for item in self.items {
             match item {

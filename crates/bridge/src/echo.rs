@@ -1,8 +1,8 @@
-//! A prompt that the agent says again, which the client does not have to be told.
+//! Detection of a prompt that the agent sends back, which the client does not need again.
 
 use switchboard_acp::v2::ContentBlock;
 
-/// The text of a prompt, and how much of it has been said again.
+/// The text of a prompt and the length of its echo so far.
 #[derive(Debug)]
 pub(crate) struct Echo {
     prompt: String,
@@ -14,8 +14,9 @@ impl Echo {
         Echo { prompt: prompt.iter().filter_map(|block| block.as_text()).collect(), said: 0 }
     }
 
-    /// Whether blocks say the prompt again: as a whole, or from where the last ones ended, which they then do too.
-    pub(crate) fn goes_on(&mut self, blocks: &[ContentBlock<'_>], whole: bool) -> bool {
+    /// Returns whether blocks repeat the prompt, as a whole or from the end of the last repeated part.
+    /// Advances that position if they do.
+    pub(crate) fn continues(&mut self, blocks: &[ContentBlock<'_>], whole: bool) -> bool {
         let mut rest = if whole { Some(&*self.prompt) } else { self.prompt.get(self.said..) };
         for text in blocks.iter().filter_map(|block| block.as_text()) {
             rest = rest.and_then(|rest| rest.strip_prefix(text));
@@ -34,12 +35,12 @@ mod tests {
     fn only_what_goes_on_as_the_prompt_does_is_its_echo() {
         let text = |text: &'static str| [ContentBlock::text(text)];
         let mut echo = Echo::of(&[ContentBlock::text("one "), ContentBlock::text("two")]);
-        assert!(echo.goes_on(&text("on"), false));
-        assert!(!echo.goes_on(&text("on"), false), "said already");
-        assert!(echo.goes_on(&text("e tw"), false));
-        assert!(echo.goes_on(&text("one"), true));
-        assert!(echo.goes_on(&text(" two"), false));
-        assert!(!echo.goes_on(&text("!"), false));
-        assert!(!echo.goes_on(&text("two"), true));
+        assert!(echo.continues(&text("on"), false));
+        assert!(!echo.continues(&text("on"), false), "said already");
+        assert!(echo.continues(&text("e tw"), false));
+        assert!(echo.continues(&text("one"), true));
+        assert!(echo.continues(&text(" two"), false));
+        assert!(!echo.continues(&text("!"), false));
+        assert!(!echo.continues(&text("two"), true));
     }
 }

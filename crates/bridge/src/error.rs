@@ -1,40 +1,40 @@
-//! Why a translation is not possible.
+//! Errors of a translation.
 
 use switchboard_acp::DecodeError;
 use switchboard_acp::rpc::{RpcError, codes};
 
-/// Why something cannot be translated.
+/// A message that cannot be translated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The other version has no way to say it.
+    /// The other version cannot express an element of the message.
     #[error("{element}: {reason}")]
     Unrepresentable {
         /// The part of the message.
         element: String,
-        /// Why it cannot be said.
+        /// The reason.
         reason: String,
     },
-    /// The message is not what its method wants.
+    /// The message does not match the schema of its method.
     #[error("malformed: {0}")]
     Malformed(#[from] DecodeError),
-    /// The method does not exist at the receiver.
+    /// The receiver does not have the method.
     #[error("method {method}: {reason}")]
     MethodMissing {
-        /// The method.
+        /// Name of the method.
         method: String,
-        /// Why there is nothing to call.
+        /// The reason.
         reason: String,
     },
 }
 
 impl Error {
-    #[allow(clippy::needless_pass_by_value, reason = "a name or a place, whichever is at hand")]
+    #[allow(clippy::needless_pass_by_value, reason = "a name or a path")]
     pub(crate) fn unrepresentable(element: impl ToString, reason: impl Into<String>) -> Self {
         Error::Unrepresentable { element: element.to_string(), reason: reason.into() }
     }
 
-    /// The error that the one who asked gets.
+    /// Returns the JSON-RPC error for the sender of the request.
     pub fn to_rpc(&self) -> RpcError<'static> {
         let code = match self {
             Error::Unrepresentable { .. } | Error::Malformed(_) => codes::INVALID_PARAMS,

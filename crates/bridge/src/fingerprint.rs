@@ -1,21 +1,21 @@
-//! What has been delivered of a message or a tool call: not the content itself, only enough of it to tell whether
-//! new content goes on where the old one ended.
+//! Fingerprint of the delivered content of a message or tool call: enough to tell whether new content
+//! continues the old, without storing the content.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use switchboard_acp::{Wire, WireFormat};
 
-/// One block of content, as far as it matters here.
+/// One block of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FingerprintPart<'u> {
-    /// Text and nothing else: joined with its neighbours.
+    /// Plain text, joined with adjacent text.
     Text(&'u str),
-    /// Anything else, by its hash.
+    /// Any other block, by its hash.
     Other(u64),
 }
 
 impl<'u> FingerprintPart<'u> {
-    /// A block of version 1, with its text where it is nothing but text.
+    /// Returns the part for a version 1 block, with its text if it is plain text.
     pub(crate) fn of<'b>(block: &impl Wire<'b>, text: Option<&'u str>) -> Self {
         match text {
             Some(text) => FingerprintPart::Text(text),
@@ -28,7 +28,7 @@ impl<'u> FingerprintPart<'u> {
     }
 }
 
-/// A hash of bytes that may come in any portions (FNV-1a).
+/// An incremental FNV-1a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Running(u64);
 
@@ -42,12 +42,12 @@ impl Running {
     }
 }
 
-/// What was delivered: a hash of it all, and how much that is. Runs of text count as one piece however they were cut.
+/// Hash and length of the delivered content. Adjacent text counts as one piece, however it was split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ContentFingerprint {
     hash: Running,
     pieces: usize,
-    /// Bytes of the last piece, where that is text.
+    /// Bytes of the last piece if that is text.
     text: Option<usize>,
 }
 
@@ -57,14 +57,14 @@ impl Default for ContentFingerprint {
     }
 }
 
-/// Where new content goes beyond what was delivered: from this unit on, without so many bytes of its text.
+/// Start of the undelivered content: index of the first unit, and bytes to skip in its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Remainder {
     pub(crate) first: usize,
     pub(crate) skip: usize,
 }
 
-/// What stands before a piece in the hash: no text has this byte.
+/// Separator before each piece in the hash. No UTF-8 text contains this byte.
 const MARK: u8 = 0xff;
 
 impl ContentFingerprint {
@@ -100,7 +100,7 @@ impl ContentFingerprint {
         self.text = Some(self.text.unwrap_or(0) + bytes.len());
     }
 
-    /// Where `units` goes on after what was delivered; `None` when it does not begin with that.
+    /// Returns the position in `units` after the delivered content; `None` if `units` does not begin with it.
     pub(crate) fn rest<'u>(&self, units: impl Iterator<Item = FingerprintPart<'u>>) -> Option<Remainder> {
         let mut seen = ContentFingerprint::default();
         let mut is_seen = self.is_empty();

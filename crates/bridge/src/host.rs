@@ -1,4 +1,4 @@
-//! Files and commands, which the bridge itself never touches.
+//! Files and commands. The bridge itself does no I/O and asks a [`Host`] for them.
 
 use switchboard_acp::rpc::codes;
 use switchboard_diff::FileAtHand;
@@ -6,56 +6,62 @@ use switchboard_diff::FileAtHand;
 /// A command to run for a version 1 agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TerminalStart {
-    /// The name that events about it carry.
+    /// Identifier that terminal events use.
     pub terminal_id: String,
-    /// The program.
+    /// Program to start.
     pub command: String,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: Vec<String>,
-    /// Variables of its environment.
+    /// Environment variables.
     pub env: Vec<(String, String)>,
-    /// Its working directory, inside the session's roots.
+    /// Working directory, inside the session's roots.
     pub cwd: String,
 }
 
-/// Why the host did not do something.
+/// An error of a host operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostError {
-    /// A JSON-RPC error code.
+    /// JSON-RPC error code.
     pub code: i32,
-    /// What to tell the agent.
+    /// Message for the agent.
     pub message: String,
 }
 
 impl HostError {
-    /// The host does not offer this.
+    /// Returns the error for an operation that the host does not offer.
     pub fn not_offered() -> Self {
-        HostError { code: codes::METHOD_NOT_FOUND, message: "not offered here".to_owned() }
+        HostError {
+            code: codes::METHOD_NOT_FOUND,
+            message: "the host does not offer this operation".to_owned(),
+        }
     }
 
-    /// Something is not there.
+    /// Returns the error for a file or command that does not exist.
     pub fn not_found(message: impl Into<String>) -> Self {
         HostError { code: codes::RESOURCE_NOT_FOUND, message: message.into() }
     }
 
-    /// Something went wrong.
+    /// Returns the error for an operation that failed.
     pub fn failed(message: impl Into<String>) -> Self {
         HostError { code: codes::INTERNAL_ERROR, message: message.into() }
     }
 }
 
-/// What surrounds a bridge. Every path that it is asked about lies, by its name, inside a root of the session;
-/// that no link leads out of it is for the host to see to, which is why it gets the roots too.
+/// Access to files and commands on behalf of a bridge.
+///
+/// Every path is checked by name to be inside a root of the session. Resolving links that lead out of the
+/// roots is the host's responsibility, so each method also gets the roots.
 pub trait Host {
-    /// The content of a file, to make diffs better; [`FileAtHand::Unknown`] where files are not to be looked at.
+    /// Returns the content of a file, used to improve diffs; [`FileAtHand::Unknown`] if files must not be
+    /// read.
     fn file(&mut self, path: &str, roots: &[String]) -> FileAtHand<'static> {
         let _ = (path, roots);
         FileAtHand::Unknown
     }
 
-    /// The absolute path of a program that is named as in a shell, without any folder, for a version 2 agent that starts it.
-    /// `None` where it is not found, or the agent runs elsewhere.
+    /// Resolves a program name without a folder to an absolute path, for a version 2 agent that starts it.
+    /// `None` if it is not found or the agent runs on another machine.
     fn find_program(&mut self, name: &str) -> Option<String> {
         let _ = name;
         None
@@ -73,15 +79,15 @@ pub trait Host {
         Err(HostError::not_offered())
     }
 
-    /// Starts a command for a version 1 agent. What it puts out and how it ends is told to the bridge by
-    /// [`Bridge::terminal_output`](crate::Bridge::terminal_output) and
+    /// Starts a command for a version 1 agent. The host reports its output with
+    /// [`Bridge::terminal_output`](crate::Bridge::terminal_output) and its end with
     /// [`Bridge::terminal_exited`](crate::Bridge::terminal_exited).
     fn start_terminal(&mut self, start: &TerminalStart, roots: &[String]) -> Result<(), HostError> {
         let _ = (start, roots);
         Err(HostError::not_offered())
     }
 
-    /// Ends a command and all that it started.
+    /// Kills a command and all its child processes.
     fn kill_terminal(&mut self, terminal_id: &str) {
         let _ = terminal_id;
     }
@@ -93,7 +99,7 @@ pub struct NoHost;
 
 impl Host for NoHost {}
 
-/// Whether a path lies inside one of the roots, by its name.
+/// Returns whether a path is inside one of the roots, judged by name only. A path with `..` never is.
 pub(crate) fn is_inside(path: &str, roots: &[String]) -> bool {
     let parts = |path: &str| -> Option<Vec<String>> {
         let mut parts = Vec::new();

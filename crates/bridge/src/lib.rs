@@ -1,16 +1,18 @@
-//! Lets a client of one version of ACP work with an agent of the other, and two of version 2 whose dialects differ.
-//! What passes is translated with memory of what each side has seen, because one message of one version is often
-//! several of the other, or a part of one; what cannot be carried over is reported, thing by thing, and never
-//! dropped without a word. Nothing here does I/O or looks at a clock.
+//! Lets a client of one ACP version work with an agent of the other, and connects version 2 peers whose
+//! dialects differ.
 //!
-//! - [`Bridge`] stands between two peers: [`Bridge::pass`] takes a line of either and gives [`Output`]: lines for either
-//!   side, and each [`Loss`]. [`Bridge::handle`] and [`Bridge::drain`] are its two halves. [`BridgeOptions`] say what is known of the peers and
-//!   what to do about losses ([`LossPolicy`]); [`LossReport`] counts them.
-//! - [`Driver`] is a bridge with a clock: what programs use. Lines and losses are delivered to a [`Port`].
-//! - [`Host`] is what surrounds a bridge: files and commands, for agents of version 1 that ask for them.
+//! Translation is stateful, because one message of one version often corresponds to several of the other, or
+//! to a part of one. Information that cannot be carried over is reported as a [`Loss`] and never dropped
+//! silently. This crate does no I/O and reads no clock.
+//!
+//! - [`Bridge`] connects two peers: [`Bridge::pass`] takes a line of either and returns [`Output`]: lines for
+//!   either side, and losses. [`Bridge::handle`] and [`Bridge::drain`] are its two halves. [`BridgeOptions`]
+//!   describe the peers and the treatment of losses ([`LossPolicy`]); [`LossReport`] counts them.
+//! - [`Driver`] is a bridge with a clock, for use in programs. It delivers lines and losses to a [`Port`].
+//! - [`Host`] provides files and commands to version 1 agents that request them.
 //! - [`RecordingBridge`] translates a recorded conversation of both sides.
-//! - [`update_to_v1`], [`update_to_v2`] and [`Stateless`] translate one thing at a time, and fail with an
-//!   [`Error`] that names element and reason where that is not enough.
+//! - [`update_to_v1`], [`update_to_v2`] and [`Stateless`] translate one message at a time without state. They
+//!   fail with an [`Error`] that names element and reason where state would be needed.
 //!
 //! ```
 //! use switchboard_bridge::{Bridge, BridgeOptions, Moment, Output, Side, Version};
@@ -28,9 +30,9 @@
 //! ] {
 //!     output.extend(bridge.pass(Side::Agent, &line, Moment(0)));
 //! }
-//! // The second message repeats what was said and goes on: only the rest is sent.
+//! The second message repeats the first chunk and adds to it: only the rest is sent.
 //! assert!(matches!(&output[1], Output::Line { to: Side::Client, line } if line.contains(r#""text":"lo""#)));
-//! // Version 1 has no updates of somebody's own.
+//! Version 1 has no custom updates.
 //! assert!(matches!(&output[2], Output::Loss(loss) if loss.message == "_weather"));
 //! assert_eq!(bridge.losses().total(), 1);
 //! ```
@@ -45,16 +47,15 @@ mod error;
 mod fingerprint;
 mod host;
 mod loss;
-mod machine;
 mod map;
 mod metadata;
 mod native;
-mod offered;
-mod open_work;
+mod optional_methods;
 mod options;
 mod own_ids;
 mod passthrough;
 mod peers;
+mod pending_work;
 mod plain;
 mod recorded_terminals;
 mod recording;
@@ -63,6 +64,7 @@ mod sessions;
 mod stateless;
 mod terminals;
 mod terminals_as_text;
+mod translator;
 mod v1_to_v2;
 mod v2_to_v1;
 
@@ -80,12 +82,12 @@ pub use stateless::{
 pub use switchboard_acp::{Moment, Side, Version};
 pub use switchboard_diff::FileAtHand;
 
-/// The example of the package's front page runs with the tests.
+/// Runs the example of the package's README with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// So do those of the guide.
+/// Runs the examples of the guide with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/bridge.md")]
 struct Guide;

@@ -1,4 +1,4 @@
-//! What could not be carried over, counted and kept.
+//! Losses: information that a translation could not carry over.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,42 +7,42 @@ use serde::Serialize;
 
 use crate::Side;
 
-/// How much a person would miss what was lost.
+/// Importance of a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Nothing is lost, but something was inferred that the sender did not say, such as where a message begins.
+    /// No loss: a value that the sender did not state was inferred, such as the start of a message.
     Guess,
-    /// A detail is gone that a person would hardly miss.
+    /// A lost detail that hardly any user would miss.
     Minor,
-    /// Something that a person would notice is gone, or shown in another way.
+    /// A loss that a user would notice, or content that is shown in another form.
     Major,
 }
 
-/// One thing that the other version has no place for.
+/// One element that the other version cannot carry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Loss {
-    /// The session that it happened in.
+    /// Session of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The kind of message: a method, or the kind of an update.
+    /// Kind of message: a method, or the tag of an update.
     pub message: String,
-    /// The part of the message, as people write it: `content[0].icons`.
+    /// The lost part of the message in dotted notation: `content[0].icons`.
     pub element: String,
-    /// Where that stood in the message as its sender wrote it, as a JSON pointer; empty for the whole message.
+    /// JSON pointer to that part in the original message; empty for the whole message.
     pub pointer: String,
-    /// Why it could not be carried over, and what was done instead.
+    /// Reason for the loss, and the replacement if there is one.
     pub reason: String,
-    /// How much it matters.
+    /// Importance of the loss.
     pub severity: Severity,
-    /// Who does not get it.
+    /// The side that does not receive the element.
     pub toward: Side,
 }
 
 impl Loss {
-    /// Returns the loss as one line of JSON, as logs and reports keep it.
+    /// Returns the loss as one line of JSON, the format of logs and reports.
     pub fn to_json(&self) -> String {
-        // Strings and names of variants alone: writing them cannot fail.
+        // The fields are strings and variant names: serializing them cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
@@ -53,7 +53,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// All losses of a bridge: the first ones whole, all of them counted.
+/// All losses of a bridge: the first ones in full, all of them counted.
 #[derive(Debug, Clone, Default)]
 pub struct LossReport {
     first: Vec<Loss>,
@@ -62,26 +62,26 @@ pub struct LossReport {
     guesses: u64,
 }
 
-/// How many losses are kept whole, and how many kinds are counted apart.
+/// Maximum number of losses kept in full, and of kinds counted separately.
 const KEPT: usize = 1000;
 
 impl LossReport {
-    /// How many things were lost. What was only inferred does not count.
+    /// Returns the number of losses, without guesses.
     pub fn total(&self) -> u64 {
         self.losses
     }
 
-    /// How many things were inferred.
+    /// Returns the number of guesses.
     pub fn guesses(&self) -> u64 {
         self.guesses
     }
 
-    /// The first thousand losses and guesses.
+    /// Returns the first 1,000 losses and guesses.
     pub fn entries(&self) -> &[Loss] {
         &self.first
     }
 
-    /// How often each element of each kind of message was lost: message, element, count.
+    /// Returns the count of each lost element: message, element, count.
     pub fn counts(&self) -> impl Iterator<Item = (&str, &str, u64)> {
         self.counts.iter().map(|((message, element), count)| (&**message, &**element, *count))
     }
@@ -102,7 +102,7 @@ impl LossReport {
     }
 }
 
-/// `content[3].icons` and `content[4].icons` are one kind.
+/// Removes array indices, so that `content[3].icons` and `content[4].icons` count as one kind.
 fn without_indices(element: &str) -> String {
     let mut kind = String::with_capacity(element.len());
     let mut inside = false;
@@ -120,8 +120,7 @@ fn without_indices(element: &str) -> String {
     kind
 }
 
-/// The place that a JSON pointer into a message names, as people write it: without what every message begins with, keys
-/// joined by dots.
+/// Formats a JSON pointer in dotted notation, without the prefix that all messages share.
 pub(crate) fn element_of(pointer: &str) -> String {
     const BEGINNINGS: [&str; 4] = ["/params/update", "/params", "/result", ""];
     let inside = |beginning: &&str| {
@@ -148,16 +147,16 @@ pub(crate) fn element_of(pointer: &str) -> String {
     element
 }
 
-/// One thing that a translation without memory had to leave out.
+/// One element that a stateless translation left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// The kind of message and the part of it, as people write it.
+    /// Kind of message and its lost part in dotted notation.
     pub element: String,
-    /// Where that stood, as a JSON pointer into the message.
+    /// JSON pointer to that part in the message.
     pub pointer: String,
-    /// Why, and what was done instead.
+    /// Reason for the loss, and the replacement if there is one.
     pub reason: String,
-    /// How much it matters.
+    /// Importance of the loss.
     pub severity: Severity,
 }
 

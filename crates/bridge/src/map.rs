@@ -1,7 +1,7 @@
-//! Maps on the way of every message.
+//! Hash maps for per-message lookups.
 
-/// A map whose keys peers choose: seeded anew in every process, fast for short keys, and
-/// without a copy of a key that it has.
+/// A map with keys that peers choose: randomly seeded per process against collision attacks, fast for short
+/// keys, and without copying a key that already exists.
 pub(crate) type HashMap<K, V> = hashbrown::HashMap<K, V, foldhash::fast::RandomState>;
-/// The same for a set.
+/// A set with the same properties.
 pub(crate) type HashSet<T> = hashbrown::HashSet<T, foldhash::fast::RandomState>;

@@ -1,5 +1,5 @@
-//! Metadata of things that are updated: one dialect of version 2 replaces it as a whole, the other merges it key
-//! by key.
+//! Metadata of updated objects: one dialect of version 2 replaces it as a whole, the other merges it key by
+//! key.
 
 use std::collections::HashMap;
 
@@ -7,26 +7,27 @@ use switchboard_acp::{Field, Meta, Text, Wire, v2};
 
 use crate::options::Dialect;
 
-/// How many things with metadata are remembered, and bytes of it; past that, all are forgotten.
+/// Maximum number of objects with tracked metadata, and bytes of it. Above that, all of it is dropped.
 const REMEMBERED: usize = 20_000;
 const BYTES: usize = 16 * 1024 * 1024;
 
-/// The metadata that the agent's things have, by session and thing.
+/// Last known metadata of the agent's objects, by session and object.
 #[derive(Debug, Default)]
 pub(crate) struct Metadata {
     known: HashMap<(String, String), Meta<'static>>,
     bytes: usize,
-    /// Whether something is forgotten, since that was last asked.
-    pub(crate) forgets: bool,
+    /// Whether metadata was dropped since this was last read.
+    pub(crate) evicted: bool,
 }
 
 impl Metadata {
-    /// Of how many things it is, and its bytes.
+    /// Returns the number of objects and the bytes of their metadata.
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.known.len(), self.bytes)
     }
 
-    /// Makes an update of one dialect mean the same in the other. Gives an update to be sent before it, if need be.
+    /// Adapts the metadata of an update to the other dialect. Returns an update to send before it if one is
+    /// needed.
     pub(crate) fn adjust(
         &mut self,
         session: &str,
@@ -43,18 +44,18 @@ impl Metadata {
             }
             Field::Set(new) => {
                 if self.known.len() >= REMEMBERED || self.bytes >= BYTES {
-                    *self = Metadata { forgets: true, ..Metadata::default() };
+                    *self = Metadata { evicted: true, ..Metadata::default() };
                 }
                 let had = self.remove(&key);
                 match client {
-                    // The agent merges, the client replaces: it gets the sum.
+                    // The agent merges, the client replaces: the client gets the merged metadata.
                     Dialect::Spec => {
                         let sum = merge(had.as_ref(), new);
                         self.insert(key, sum.clone());
                         *field = Field::Set(sum);
                         None
                     }
-                    // The agent replaces, the client merges: what was there goes first.
+                    // The agent replaces, the client merges: the old metadata is cleared first.
                     Dialect::Newest => {
                         self.insert(key, new.clone().into_owned());
                         had.and_then(|_| emptied(update))
@@ -113,7 +114,7 @@ fn field_of<'u, 'a>(update: &'u mut v2::SessionUpdate<'a>) -> Option<&'u mut Fie
     }
 }
 
-/// An update of the same thing that only clears its metadata.
+/// Returns an update of the same object that only clears its metadata.
 fn emptied(update: &v2::SessionUpdate<'_>) -> Option<v2::SessionUpdate<'static>> {
     use v2::SessionUpdate as Update;
     let own = |id: &Text<'_>| Text::Owned(id.clone().into_owned());

@@ -1,8 +1,9 @@
-//! Native lines: a hub keeps its sessions in version 2 and has the own lines of an agent of version 1 beside them. A client
-//! of version 1 gets these, instead of a translation of their translation.
+//! Native lines: a hub stores its sessions in version 2 and also keeps the original lines of a version 1
+//! agent. A version 1 client gets these originals instead of a translation of their translation.
 //!
-//! The hub marks what it sends with [`NATIVE`]. The translation still sees every message of version 2, because it keeps the
-//! state of turns and questions, but the updates that it makes are not sent where the client has the agent's own.
+//! The hub marks the messages it sends with [`NATIVE`]. The translator still handles every version 2 message,
+//! because it tracks turns and questions, but its own updates are suppressed in sessions where the client
+//! gets the originals.
 
 use std::collections::HashSet;
 
@@ -10,104 +11,107 @@ use switchboard_acp::extensions::{CURSOR, META, NATIVE, Native, QUESTIONS, is_ow
 use switchboard_acp::rpc::{Message, Request, Response};
 use switchboard_acp::{Meta, Raw, Text, Wire, WireFormat};
 
-/// The number of sessions with native lines that are known at a time.
+/// Maximum number of sessions with native lines that are tracked at a time.
 const SESSIONS: usize = 10_000;
 
-/// Decides which updates of the translation are sent.
+/// Decides which updates of the translator are sent to the client.
 #[derive(Debug, Default)]
 pub(crate) struct NativeLines {
-    /// Whether the client knows the sessions of sub-agents.
+    /// Whether the client supports sub-agent sessions.
     knows_subagents: bool,
-    /// Sessions in which the client gets the agent's own updates.
+    /// Sessions in which the client gets the agent's original updates.
     sessions: HashSet<String>,
-    /// Sessions with sub-agents, and those of the sub-agents themselves, for a client that does not know them: they are
-    /// translated.
+    /// Sessions with sub-agents, and the sub-agents' own sessions, for a client without sub-agent support.
+    /// These are translated.
     translated: HashSet<String>,
     current: Current,
 }
 
-/// What is being handled.
+/// The message that is being handled.
 #[derive(Debug, Default)]
 enum Current {
     /// A message of the client, or a deadline.
     #[default]
     Other,
-    /// A message of the hub that has no native line.
+    /// A message of the hub without a native line.
     Original,
-    /// A message of the hub that the client was told before.
+    /// A message of the hub that the client already has.
     Known,
-    /// A message of the hub that was translated from an update which the client has.
+    /// A message of the hub that was translated from an update which the client already has.
     Translated,
     /// A message of the hub that was translated from this message of the agent.
     TranslatedFrom(Raw<'static>, String),
 }
 
-/// What becomes of a message of the hub.
-pub(crate) enum Begun {
-    /// It is the agent's own: this line is sent to the client, and nothing is translated.
+/// Treatment of a message of the hub.
+pub(crate) enum NativeAction {
+    /// An original line of the agent: send it to the client and translate nothing.
     Own(String),
-    /// It is the agent's own in a session that is translated.
-    Nothing,
-    /// It is translated without the hub's mark.
+    /// An original line of the agent in a session that is translated: drop it.
+    Drop,
+    /// Translate this line, which no longer has the hub's marks.
     Translate(String),
-    /// It is translated as it is.
-    AsItIs,
+    /// Translate the line unchanged.
+    Unchanged,
 }
 
 impl NativeLines {
-    /// Takes note of whether the client knows the sessions of sub-agents.
+    /// Stores whether the client supports sub-agent sessions.
     pub(crate) fn learn(&mut self, knows_subagents: bool) {
         self.knows_subagents = knows_subagents;
     }
 
-    /// Begins to handle a message of the hub.
-    pub(crate) fn begin(&mut self, line: &str) -> Begun {
+    /// Starts handling a message of the hub.
+    pub(crate) fn begin(&mut self, line: &str) -> NativeAction {
         self.current = Current::Original;
+        // Most lines have no mark. Search for its name before the line is parsed.
         if !line.contains(NATIVE.name()) {
-            return Begun::AsItIs;
+            return NativeAction::Unchanged;
         }
-        let Ok(message) = Message::decode(line, WireFormat::Any) else { return Begun::AsItIs };
+        let Ok(message) = Message::decode(line, WireFormat::Any) else { return NativeAction::Unchanged };
         let params = match &message {
             Message::Notification(call) => call.params.as_ref(),
             Message::Request(call) => call.params.as_ref(),
             Message::Response(_) => None,
         };
         let Some((params, native)) = params.and_then(|params| Some((params, NATIVE.of(params)?))) else {
-            return Begun::AsItIs;
+            return NativeAction::Unchanged;
         };
         let session = text(params, "sessionId").unwrap_or_default();
         let is_update = matches!(&message, Message::Notification(call) if call.method == "session/update");
+        // A sub-agent must be found before the session is looked up below, so that its own announcement is
+        // already translated.
         if native == Native::Own && !self.knows_subagents {
             self.find_subagent(&session, params);
         }
         let is_translated = self.translated.contains(&session);
         match native {
-            // A request must not get past the translation, which counts the ids of requests.
-            Native::Own if !is_update => Begun::AsItIs,
-            Native::Own if is_translated => Begun::Nothing,
+            // A request must not bypass the translator, which tracks the ids of requests.
+            Native::Own if !is_update => NativeAction::Unchanged,
+            Native::Own if is_translated => NativeAction::Drop,
             Native::Own => {
                 insert(&mut self.sessions, session);
-                Begun::Own(without_marks(message))
+                NativeAction::Own(without_marks(message))
             }
             Native::Translated | Native::TranslatedFrom(_) if is_translated => {
-                Begun::Translate(without_marks(message))
+                NativeAction::Translate(without_marks(message))
             }
             Native::Translated => {
                 self.current = Current::Translated;
-                Begun::AsItIs
+                NativeAction::Unchanged
             }
             Native::Known => {
                 self.current = Current::Known;
-                Begun::AsItIs
+                NativeAction::Unchanged
             }
             Native::TranslatedFrom(native) => {
                 self.current = Current::TranslatedFrom(native, session);
-                Begun::Translate(without_marks(message))
+                NativeAction::Translate(without_marks(message))
             }
         }
     }
 
-    /// Looks whether an update of the agent tells of a sub-agent.
+    /// Detects an update that announces a sub-agent and switches its sessions to translation.
     fn find_subagent(&mut self, session: &str, params: &Raw<'_>) {
         let Some(update) = params.get("update") else { return };
         if text(&update, "sessionUpdate").as_deref() == Some("subagent_update") {
@@ -119,35 +123,39 @@ impl NativeLines {
         }
     }
 
-    /// Ends what was begun.
+    /// Finishes the current message.
     pub(crate) fn end(&mut self) {
         self.current = Current::Other;
     }
 
-    /// Returns whether the client has what an update of the translation says, or is told it by the agent itself.
-    pub(crate) fn withholds_updates(&self, session: &str) -> bool {
-        matches!(self.current, Current::Known) || self.withholds_losses(Some(session))
+    /// Returns whether to suppress an update of the translator, because the client has its content already or
+    /// gets it from the agent's own line.
+    pub(crate) fn suppresses_update(&self, session: &str) -> bool {
+        matches!(self.current, Current::Known) || self.suppresses_loss(Some(session))
     }
 
-    /// Returns whether what the translation loses is no loss, because the client has the agent's own line.
-    pub(crate) fn withholds_losses(&self, session: Option<&str>) -> bool {
+    /// Returns whether a loss of the translator does not count, because the client has the agent's own line.
+    pub(crate) fn suppresses_loss(&self, session: Option<&str>) -> bool {
         match &self.current {
             Current::Original | Current::Known => false,
             Current::Translated | Current::TranslatedFrom(..) => true,
+            // Deadlines and messages of the client have no mark of the hub, so the session decides.
             Current::Other => session.is_some_and(|session| self.sessions.contains(session)),
         }
     }
 
-    /// Returns the agent's own request or response in place of a line that the translation made for the client.
-    pub(crate) fn in_place_of(&mut self, made: &str) -> Option<String> {
+    /// Returns the agent's own request or response in place of a line that the translator produced for the
+    /// client.
+    pub(crate) fn original_for(&mut self, made: &str) -> Option<String> {
         let Current::TranslatedFrom(native, session) = &self.current else { return None };
-        let own = in_place_of(made, native.as_str(), session)?;
+        let own = original_for(made, native.as_str(), session)?;
+        // One original replaces one line. Further lines of the same message are translations of it.
         self.current = Current::Translated;
         Some(own)
     }
 }
 
-/// A message without what the hub has added.
+/// Encodes a message without the metadata that the hub added.
 fn without_marks(mut message: Message<'_>) -> String {
     let params = match &mut message {
         Message::Notification(call) => &mut call.params,
@@ -159,9 +167,9 @@ fn without_marks(mut message: Message<'_>) -> String {
     message.encode(WireFormat::Any)
 }
 
-/// Returns a message with the content of the agent's own one: the parameters of a request but for the session's id, or the
-/// outcome of a response. `None` where the two are of different kinds.
-fn in_place_of(made: &str, native: &str, session: &str) -> Option<String> {
+/// Returns a message with the content of the agent's original: the parameters of a request except for the
+/// session id, or the outcome of a response. `None` if the two messages are of different kinds.
+fn original_for(made: &str, native: &str, session: &str) -> Option<String> {
     let made = Message::decode(made, WireFormat::Any).ok()?;
     let own = match (made, Message::decode(native, WireFormat::Any).ok()?) {
         (Message::Request(made), Message::Request(native)) if made.method == native.method => {
@@ -191,7 +199,8 @@ fn text(object: &Raw<'_>, key: &str) -> Option<String> {
     Text::decode(object.get(key)?.as_str(), WireFormat::Any).ok().map(Text::into_owned)
 }
 
-/// Inserts a session. With more than [`SESSIONS`] the others are forgotten, and told twice when something comes in them.
+/// Inserts a session. At [`SESSIONS`] entries the set is cleared first; the client then gets updates of the
+/// forgotten sessions twice.
 fn insert(sessions: &mut HashSet<String>, session: String) {
     if sessions.len() >= SESSIONS {
         sessions.clear();

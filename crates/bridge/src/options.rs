@@ -1,16 +1,16 @@
-//! What a bridge is told when it is made.
+//! Options of a bridge.
 
 use crate::Version;
 
-/// What to do about things that cannot be carried over. They are always reported.
+/// Treatment of losses. Every loss is reported in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LossPolicy {
     /// End the turn with an error.
     Strict,
-    /// Say so in the session where a person would notice.
+    /// Show a notice in the session if a user would notice the loss.
     #[default]
     Visible,
-    /// Say nothing in the session.
+    /// Show nothing in the session.
     Quiet,
 }
 
@@ -23,20 +23,20 @@ pub enum Dialect {
     Newest,
 }
 
-/// How much is remembered. Past a limit, what is at rest and was not used for the longest time is forgotten, which is
-/// reported, or the request refused.
+/// Limits of the retained state. Above a limit, the bridge evicts the least recently used idle sessions and
+/// reports that as a loss, or refuses the request.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Sessions in which all is remembered, and in which there may be work at the same time. 1,024; of 16 times as many
-    /// more it is known where they are and which options they have.
+    /// Sessions with full history, and sessions with work in progress at the same time. Default: 1,024. For
+    /// 16 times as many further sessions the directories and options are retained.
     pub sessions: usize,
-    /// Messages and tool calls of a session, each. 20,000.
+    /// Messages per session, and tool calls per session. Default: 20,000.
     pub entries: usize,
-    /// Bytes of content of one tool call, and of output of one terminal. 64 MiB.
+    /// Bytes of content per tool call, and of output per terminal. Default: 64 MiB.
     pub content: usize,
-    /// Bytes that all sessions together hold. 512 MiB.
+    /// Bytes of all sessions together. Default: 512 MiB.
     pub total: usize,
-    /// Requests without an answer, in each direction, and prompts that wait. 4,096.
+    /// Pending requests in each direction, and queued prompts. Default: 4,096.
     pub requests: usize,
     #[doc(hidden)]
     pub more: switchboard_acp::More,
@@ -55,45 +55,49 @@ impl Default for Limits {
     }
 }
 
-/// How a bridge behaves.
+/// Behaviour of a bridge.
 #[derive(Debug, Clone)]
 pub struct BridgeOptions {
-    /// What to do about losses.
+    /// Treatment of losses.
     pub policy: LossPolicy,
-    /// The client's version; `None`: the one it asks for.
+    /// Version of the client; `None`: the version it requests.
     pub client_version: Option<Version>,
-    /// The agent's version; `None`: the client's if it can, else what it can.
+    /// Version of the agent; `None`: the client's version if the agent supports it, else the agent's own.
     pub agent_version: Option<Version>,
-    /// The dialect of a version 2 client; `None`: what it shows by what it says.
+    /// Dialect of a version 2 client; `None`: detected from its messages.
     pub client_dialect: Option<Dialect>,
-    /// The dialect of a version 2 agent; `None`: what it shows by what it says.
+    /// Dialect of a version 2 agent; `None`: detected from its messages.
     pub agent_dialect: Option<Dialect>,
-    /// Whether messages for a version 1 client wait until the agent rests, so that what it takes back is never shown.
+    /// Whether messages for a version 1 client are held until the agent is idle, so that text which the agent
+    /// retracts is never shown.
     pub hold_messages: bool,
-    /// Whether files are read and written for a version 1 agent.
+    /// Whether the bridge reads and writes files for a version 1 agent.
     pub serve_files: bool,
-    /// Whether commands are run for a version 1 agent.
+    /// Whether the bridge runs commands for a version 1 agent.
     pub serve_terminals: bool,
-    /// Name of the agent's program, for agents that do not say their name.
+    /// Name of the agent's program, for agents that do not send a name.
     pub agent_name: String,
-    /// Whether requests keep their ids on the other side: for recordings, where nobody else makes requests.
+    /// Whether requests keep their ids on the other side. For recordings, where no other requests exist.
     pub keep_ids: bool,
-    /// Milliseconds after which a prompt counts as accepted by a version 1 agent that shows no sign. 200.
+    /// Milliseconds after which a prompt counts as accepted by a version 1 agent that shows no sign of it.
+    /// Default: 200.
     pub acceptance: u64,
-    /// Milliseconds between two reports of growing tool output to a version 1 client. 50.
+    /// Milliseconds between two reports of growing tool output to a version 1 client. Default: 50.
     pub coalescing: u64,
-    /// Milliseconds after which the prompt of a version 1 client is answered although sub-agents are still said to be at
-    /// work, if nothing was heard of them and the user is asked nothing. 600,000.
+    /// Milliseconds without news of running sub-agents or a pending question after which the prompt of a
+    /// version 1 client is answered anyway. Default: 600,000.
     pub background: u64,
-    /// Whether others may work with the agent's sessions at the same time, as on a hub. The agent is then asked to say, when
-    /// it takes a prompt, whether the work on it is over: an end that comes before that may be that of somebody else's prompt.
+    /// Whether other clients may work with the agent's sessions at the same time, as on a hub. The agent is
+    /// then asked to say, when it accepts a prompt, whether the work on it is already over; an end that
+    /// arrives before that may belong to another client's prompt.
     pub is_shared: bool,
-    /// A part of all ids that this bridge makes for messages and tool calls. A client may keep those that an earlier
-    /// bridge made in the same session, for instance before the agent was restarted, so that no two bridges of a session
-    /// may have the same. The bridge has no clock and no randomness: its host supplies a value that does not repeat, such
-    /// as a random number. May be empty where a session has only one bridge, as in a recording. Empty.
+    /// Part of every message and tool call id that this bridge creates. Clients may keep ids of an earlier
+    /// bridge of the same session, for example from before a restart of the agent, so no two bridges of a
+    /// session may share a salt. The bridge has no clock and no randomness: the caller supplies a value that
+    /// does not repeat, such as a random number. May be empty if a session has only one bridge, as in a
+    /// recording. Default: empty.
     pub id_salt: String,
-    /// What is remembered.
+    /// Limits of the retained state.
     pub limits: Limits,
     #[doc(hidden)]
     pub more: switchboard_acp::More,
@@ -124,12 +128,12 @@ impl Default for BridgeOptions {
 }
 
 impl BridgeOptions {
-    /// The salt as it is in an id: with a separator, unless there is none.
+    /// Returns the salt with a trailing separator, or an empty string.
     pub(crate) fn salt(&self) -> String {
         if self.id_salt.is_empty() { String::new() } else { format!("{}-", self.id_salt) }
     }
 
-    /// A bridge whose sides are known beforehand, so that it translates from the first message on.
+    /// Returns options for peers of known versions, so that the bridge translates from the first message on.
     pub fn between(client: Version, agent: Version) -> Self {
         BridgeOptions { client_version: Some(client), agent_version: Some(agent), ..Self::default() }
     }

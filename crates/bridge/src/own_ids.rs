@@ -1,21 +1,21 @@
-//! Ids that the bridge makes where the agent makes ids, too.
+//! Ids that the bridge creates in the namespace of the agent's ids.
 
 use std::collections::{HashSet, VecDeque};
 
 use switchboard_acp::Text;
 
-/// The ids that were made in one session, of messages or of tool calls.
+/// Ids created in one session, for messages or for tool calls.
 #[derive(Debug, Default)]
 pub(crate) struct OwnIds {
     made: HashSet<String>,
     order: VecDeque<String>,
 }
 
-/// How many are remembered.
+/// Maximum number of tracked ids.
 const REMEMBERED: usize = 1000;
 
 impl OwnIds {
-    /// Makes an id: the first that was not made before and that the agent is not known to use.
+    /// Creates an id: the first that was not created before and that the agent is not known to use.
     pub(crate) fn make(
         &mut self,
         mut next: impl FnMut() -> String,
@@ -35,15 +35,15 @@ impl OwnIds {
         id
     }
 
-    /// What an id of the agent is for the client: the same, unless it is one that was made here.
-    pub(crate) fn set_apart<'a>(&self, id: Text<'a>) -> Text<'a> {
+    /// Returns the client's id for an id of the agent: the same, unless the bridge created an equal one.
+    pub(crate) fn disambiguate<'a>(&self, id: Text<'a>) -> Text<'a> {
         if self.made.is_empty() || !self.made.contains(&*id) {
             return id;
         }
         Text::Owned(format!("{id}~agent"))
     }
 
-    /// Whether an id was made here.
+    /// Returns whether the bridge created an id.
     pub(crate) fn contains(&self, id: &str) -> bool {
         self.made.contains(id)
     }
@@ -72,8 +72,8 @@ mod tests {
         };
         assert_eq!(made(&|_| false, &mut own), "m1");
         assert_eq!(made(&|id| id == "m2", &mut own), "m3");
-        assert_eq!(&*own.set_apart("m1".into()), "m1~agent");
-        assert_eq!(&*own.set_apart("m2".into()), "m2");
+        assert_eq!(&*own.disambiguate("m1".into()), "m1~agent");
+        assert_eq!(&*own.disambiguate("m2".into()), "m2");
         assert_eq!(own.make(|| "again".to_owned(), |_| false), "again");
         let mut words = ["again", "other"].into_iter();
         assert_eq!(own.make(|| words.next().unwrap().to_owned(), |_| false), "other");

@@ -1,5 +1,5 @@
-//! The same version on both sides: lines pass as they came, but for what two dialects of version 2 spell
-//! differently.
+//! Passthrough for two sides of the same version: lines are forwarded unchanged, except where two dialects of
+//! version 2 spell an element differently.
 
 use std::collections::HashMap;
 
@@ -12,29 +12,29 @@ use crate::context::{Context, session_of};
 use crate::convert::permission;
 use crate::loss::Severity;
 use crate::metadata::Metadata;
-use crate::open_work::{self, OpenWork, Purpose};
 use crate::options::Dialect;
+use crate::pending_work::{self, PendingWork, RequestKind};
 use crate::sessions::Size;
 use crate::{Side, Version};
 
-/// How many messages shown since a prompt are remembered.
+/// Maximum number of tracked user messages since a prompt.
 const REMEMBERED: usize = 1024;
 
-/// Lets lines pass.
+/// Forwards lines between two sides of the same version.
 #[derive(Debug)]
 pub(crate) struct Passthrough {
     pub(crate) context: Context,
     version: Version,
     words: Words,
-    /// What the client waits for, to be ended when the agent goes.
-    work: OpenWork,
-    /// The user message that was last seen in a session, since its prompt.
+    /// Pending requests and busy sessions of the client, which fail when the agent exits.
+    work: PendingWork,
+    /// Last user message of each session since its prompt.
     echoes: HashMap<String, String>,
     minted: u64,
     metadata: Metadata,
 }
 
-/// What lines are looked through for, because most need not be read.
+/// Substrings that lines are searched for, because most lines need not be parsed.
 #[derive(Debug)]
 struct Words {
     method: Finder<'static>,
@@ -70,9 +70,9 @@ impl Words {
     }
 }
 
-/// The kind of an update, if its line is spelled as nearly all agents spell it.
+/// Returns the tag of an update if its line has the usual key order.
 fn kind_of_update(line: &[u8]) -> Option<&[u8]> {
-    // What has an escape in it does not end where it seems to.
+    // A string with an escape does not end at the next quote.
     let end = |text: &[u8]| memchr::memchr2(b'"', b'\\', text);
     let id = line.strip_prefix(br#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":""#)?;
     let kind = id[end(id)?..].strip_prefix(br#"","update":{"sessionUpdate":""#)?;
@@ -80,8 +80,8 @@ fn kind_of_update(line: &[u8]) -> Option<&[u8]> {
     behind.starts_with(b"\"").then_some(kind)
 }
 
-/// Whether an update is a piece of what the agent says or thinks. There are very many of those, and the dialects spell
-/// them alike.
+/// Returns whether an update is a chunk of the agent's message or thought. Most updates are, and both
+/// dialects spell them the same way.
 fn is_chunk_of_agent(kind: &[u8]) -> bool {
     matches!(kind, b"agent_message_chunk" | b"agent_thought_chunk")
 }
@@ -91,7 +91,7 @@ fn has(line: &str, word: &Finder<'_>) -> bool {
 }
 
 impl Passthrough {
-    pub(crate) fn new(context: Context, version: Version, work: OpenWork) -> Self {
+    pub(crate) fn new(context: Context, version: Version, work: PendingWork) -> Self {
         Passthrough {
             context,
             version,
@@ -103,7 +103,7 @@ impl Passthrough {
         }
     }
 
-    /// How much is remembered.
+    /// Returns the size of the retained state.
     pub(crate) fn size(&self) -> Size {
         let (entries, bytes) = self.metadata.size();
         Size { sessions: 0, entries, bytes }
@@ -115,7 +115,7 @@ impl Passthrough {
 
     pub(crate) fn handle(&mut self, from: Side, line: &str) -> Handled {
         if is_batch(line) {
-            // Messages in an array pass together.
+            // Messages in an array are forwarded together.
             self.work.look(from, line, &mut self.context);
             return Handled::Forward;
         }
@@ -128,7 +128,7 @@ impl Passthrough {
             }
             Side::Agent => {
                 if self.work.is_waiting()
-                    && open_work::may_answer(line, &self.words.id)
+                    && pending_work::may_answer(line, &self.words.id)
                     && let Ok(Message::Response(response)) = Message::decode(line, WireFormat::Any)
                 {
                     return self.answer(&response);
@@ -144,8 +144,8 @@ impl Passthrough {
         }
     }
 
-    /// Whether a line passes as it is and nothing about it is to be remembered. Says so only of lines that come in
-    /// great numbers and show it at a glance.
+    /// Returns whether a line can be forwarded without parsing or tracking it. Only true for frequent lines
+    /// that show this in their first bytes.
     pub(crate) fn is_passthrough(&self, from: Side, line: &[u8]) -> bool {
         if from == Side::Client {
             return false;
@@ -154,18 +154,18 @@ impl Passthrough {
         if self.may_differ() {
             is_chunk_of_agent(kind) && !self.may_rewrite_metadata()
         } else {
-            // What sessions are at is remembered.
+            // Session states are tracked.
             kind != b"state_update"
         }
     }
 
-    /// Whether metadata of the agent may need to be added up or cleared.
+    /// Returns whether metadata of the agent may have to be merged or cleared.
     fn may_rewrite_metadata(&self) -> bool {
         let peers = &self.context.peers;
         peers.agent_dialect.is_some() && peers.client_dialect.is_some()
     }
 
-    /// Whether the agent's lines may need another spelling.
+    /// Returns whether the agent's lines may have to be rewritten.
     fn may_differ(&self) -> bool {
         let peers = &self.context.peers;
         let same = peers.client_dialect.is_some() && peers.client_dialect == peers.agent_dialect;
@@ -209,7 +209,7 @@ impl Passthrough {
 
     pub(crate) fn agent_ended(&mut self, error: &RpcError<'static>) {
         let limit = self.context.options.limits.requests;
-        let work = std::mem::replace(&mut self.work, OpenWork::new(limit));
+        let work = std::mem::replace(&mut self.work, PendingWork::new(limit));
         work.agent_ended(error, &mut self.context);
     }
 
@@ -242,9 +242,10 @@ impl Passthrough {
         }
     }
 
-    /// The newest dialect wants the id of the message in the answer to a prompt; the other does not tell it.
+    /// Adds the message id to the response to a prompt, which the newest dialect requires and the other does
+    /// not send.
     fn answer(&mut self, response: &Response<'_>) -> Handled {
-        let Some(Purpose::Prompt { session, .. }) = self.work.answered(response) else {
+        let Some(RequestKind::Prompt { session, .. }) = self.work.answered(response) else {
             return Handled::Forward;
         };
         if self.version == Version::V1 {
@@ -258,7 +259,7 @@ impl Passthrough {
         }
         let id = self.echoes.remove(&session).unwrap_or_else(|| {
             self.minted += 1;
-            let reason = "the agent does not tell the id of the message that it took";
+            let reason = "the agent does not send the id of the accepted message";
             self.context.lose(
                 Some(&session),
                 "session/prompt",
@@ -276,7 +277,7 @@ impl Passthrough {
         Handled::Done
     }
 
-    /// Writes an update again in the client's dialect.
+    /// Rewrites an update in the client's dialect.
     fn rewrite(&mut self, line: &str, differ: bool) -> Handled {
         let client = self.context.peers.client_dialect;
         let Ok(message) = Message::decode(line, WireFormat::Any) else { return Handled::Forward };
@@ -293,8 +294,8 @@ impl Passthrough {
                 {
                     self.context.update_v2(&session_id, first);
                 }
-                if std::mem::take(&mut self.metadata.forgets) {
-                    let reason = "metadata of too many things: what there was is forgotten, and not added up";
+                if std::mem::take(&mut self.metadata.evicted) {
+                    let reason = "the limit of tracked metadata is reached: earlier metadata is dropped and not merged";
                     self.context.lose_from_memory(&session_id, reason.to_owned(), Severity::Minor);
                 }
                 self.context.begin_update(&session_id, meta, extra, &notification.extra);
@@ -312,7 +313,7 @@ impl Passthrough {
                     Some(v2::RequestPermissionSubject::ToolCall(subject)) => {
                         self.context.show_terminals(&params.session_id, &mut subject.tool_call);
                     }
-                    // One dialect does not know it, and would ask without saying what about.
+                    // One dialect does not know this subject and would show a question without one.
                     Some(v2::RequestPermissionSubject::Command(subject))
                         if client != Some(Dialect::Newest) =>
                     {
@@ -332,7 +333,7 @@ impl Passthrough {
     }
 }
 
-/// Whether a key `line` has the value 0 anywhere.
+/// Returns whether any key `line` has the value 0.
 fn says_line_zero(line: &str, key: &Finder<'_>) -> bool {
     key.find_iter(line.as_bytes()).any(|place| {
         let rest = line[place + key.needle().len()..].trim_start();

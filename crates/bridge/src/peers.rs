@@ -1,4 +1,4 @@
-//! What is known of the two peers.
+//! Properties of the two peers.
 
 use switchboard_acp::detect::{DialectTracker, Weight};
 use switchboard_acp::rpc::{Message, Request};
@@ -6,16 +6,16 @@ use switchboard_acp::{Raw, WireFormat};
 
 use crate::{BridgeOptions, Dialect, Side};
 
-/// What is known of the peers: what the options say, and what they themselves have shown since.
+/// Properties of the peers: from the options, and detected from their messages.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Peers {
     pub(crate) client_dialect: Option<Dialect>,
     pub(crate) agent_dialect: Option<Dialect>,
     client: DialectTracker,
     agent: DialectTracker,
-    /// Whether a version 1 client shows terminals of the agent that it is told of in metadata.
+    /// Whether a version 1 client displays terminals of the agent that are described in metadata.
     pub(crate) client_displays: bool,
-    /// The side of version 1, where the sides differ.
+    /// The side of version 1 if the versions differ.
     pub(crate) old: Option<Side>,
 }
 
@@ -31,33 +31,33 @@ impl Peers {
         }
     }
 
-    /// Takes notice of what only clients of one dialect say.
+    /// Updates the client's dialect from a request.
     pub(crate) fn learn_from_client(&mut self, request: &Request<'_>) {
         if self.client.see_client_request(request) {
             self.client_dialect = dialect(self.client.wire_format());
         }
     }
 
-    /// Takes notice of how an agent spells an update or a question.
+    /// Updates the agent's dialect from an update or a question.
     pub(crate) fn learn_from_agent(&mut self, message: &Message<'_>) {
         if self.agent.see_agent_call(message) {
             self.agent_dialect = dialect(self.agent.wire_format());
         }
     }
 
-    /// Takes notice of what an agent answers to a prompt.
+    /// Updates the agent's dialect from its response to a prompt.
     pub(crate) fn learn_from_answer(&mut self, result: &Raw<'_>) {
         if self.agent.see_prompt_answer(result) {
             self.agent_dialect = dialect(self.agent.wire_format());
         }
     }
 
-    /// Whether the agent has shown its dialect so clearly that nothing changes it.
+    /// Returns whether the evidence for the agent's dialect is conclusive.
     pub(crate) fn knows_agent(&self) -> bool {
         self.agent.evidence().is_some_and(|evidence| evidence.row().weight >= Weight::Presence)
     }
 
-    /// How to write for a side.
+    /// Returns the wire format for messages to a side.
     pub(crate) fn format(&self, side: Side) -> WireFormat {
         match side {
             _ if self.old == Some(side) => WireFormat::V1,
@@ -66,7 +66,7 @@ impl Peers {
         }
     }
 
-    /// How to write for a client of version 2.
+    /// Returns the wire format for messages to a version 2 client.
     pub(crate) fn client_revision(&self) -> WireFormat {
         match self.client_dialect {
             Some(Dialect::Spec) => WireFormat::Spec,

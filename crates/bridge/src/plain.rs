@@ -1,33 +1,33 @@
 //! Terminal output as text.
 
-/// The text that bytes from a terminal amount to. They may come in any portions, cut inside a character or a control
+/// Text decoded from terminal bytes. Input may arrive in any portions, cut inside a character or a control
 /// sequence.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OutputText {
     text: String,
-    /// The first bytes of a character whose others are yet to come.
+    /// First bytes of an incomplete character.
     incomplete: Vec<u8>,
     state: ScanState,
-    /// Whether control sequences stay, for readers that understand them.
+    /// Whether control sequences are kept, for readers that understand them.
     keeps_controls: bool,
-    /// How much of the text is settled: it cannot be taken back by a backspace.
+    /// Length of the text that a backspace can no longer erase.
     settled: usize,
 }
 
-/// What the next character belongs to.
+/// State of the control sequence scanner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum ScanState {
     #[default]
     Text,
-    /// After a carriage return, which is part of a line end or one by itself.
+    /// After a carriage return, which is a line end of its own unless a line feed follows.
     Return,
     Escape,
-    /// Until the final byte.
+    /// Inside a control sequence, until the final byte.
     Control,
-    /// Until the bell or the string terminator.
+    /// Inside a string, until the bell or the string terminator.
     String,
     StringEscape,
-    /// One more character, which names a character set or the like.
+    /// Before the character that completes a designation, such as a character set.
     Designation,
 }
 
@@ -41,27 +41,27 @@ pub(crate) fn code_block(output: &str) -> String {
 }
 
 impl OutputText {
-    /// Without control sequences.
+    /// Creates a text that drops control sequences.
     pub(crate) fn plain() -> Self {
         OutputText::default()
     }
 
-    /// As it is, but for what is no UTF-8.
+    /// Creates a text that keeps control sequences and replaces only invalid UTF-8.
     pub(crate) fn with_controls() -> Self {
         OutputText { keeps_controls: true, ..OutputText::default() }
     }
 
-    /// The same, without any text.
+    /// Returns an empty text of the same kind.
     pub(crate) fn emptied(&self) -> Self {
         OutputText { keeps_controls: self.keeps_controls, ..OutputText::default() }
     }
 
-    /// How much of the text is settled.
+    /// Returns the length of the settled text.
     pub(crate) fn settled(&self) -> usize {
         self.settled
     }
 
-    /// Settles the first bytes of the text.
+    /// Marks the first `length` bytes as settled.
     pub(crate) fn settle(&mut self, length: usize) {
         self.settled = length.min(self.text.len());
     }
@@ -145,13 +145,13 @@ impl OutputText {
         };
     }
 
-    /// Drops the oldest text so that at most `limit` bytes stay. Gives how many went.
+    /// Drops the oldest text so that at most `limit` bytes remain. Returns the number of bytes dropped.
     pub(crate) fn keep_within(&mut self, limit: usize) -> usize {
         let over = self.text.len().saturating_sub(limit);
         if over == 0 {
             return 0;
         }
-        // More than need be, so that it is not done for every chunk.
+        // Drop more than necessary, so that this does not happen again with the next chunk.
         let mut cut = (over + limit / 4).min(self.text.len());
         while !self.text.is_char_boundary(cut) {
             cut += 1;

@@ -1,6 +1,6 @@
-//! Terminals of the client in a recording of version 1. The agent asks the client to run commands, and the output is in the
-//! client's answers to `terminal/output`. Version 2 has no such requests: there, updates tell of terminals. The updates are
-//! made here, of the requests and the answers that were recorded.
+//! Client terminals in a recording of version 1. The agent asks the client to run commands, and the output is
+//! in the client's responses to `terminal/output`. Version 2 has no such requests: updates describe terminals
+//! there. This module derives the updates from the recorded requests and responses.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,20 +11,20 @@ use switchboard_acp::{Base64, Extra, Field, Raw, Text, Wire, WireFormat, v1, v2}
 use crate::Side;
 use crate::context::session_of;
 
-/// How many requests and terminals are remembered. Beyond that they are treated as any other request.
+/// Maximum number of tracked requests and terminals. Others are treated like any other request.
 const MOST: usize = 10_000;
 
-/// What is remembered of the terminals of a recording.
+/// State of the terminals of a recording.
 #[derive(Debug, Default)]
 pub(crate) struct RecordedTerminals {
-    asked: HashMap<RequestId<'static>, Asked>,
-    /// A hash of the output that was told last, by session and terminal.
-    told: HashMap<(String, String), u64>,
+    pending: HashMap<RequestId<'static>, PendingRequest>,
+    /// Hash of the last output sent, by session and terminal.
+    event: HashMap<(String, String), u64>,
 }
 
-/// A request of the agent that the client has not answered yet.
+/// A pending request of the agent.
 #[derive(Debug)]
-struct Asked {
+struct PendingRequest {
     session: String,
     method: String,
     kind: Kind,
@@ -35,37 +35,37 @@ enum Kind {
     Create(Box<v1::CreateTerminalRequest<'static>>),
     Output(String),
     Exit(String),
-    /// Its answer says nothing.
+    /// The response has no content of interest.
     Other,
 }
 
-/// What comes of a message about terminals.
+/// Translation of a message about terminals.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
-    /// What to tell, and in which session.
+pub(crate) struct TerminalEvent {
+    /// The update and its session.
     pub(crate) update: Option<(String, v2::TerminalUpdate<'static>)>,
-    /// What version 2 cannot say: the place in the message, and why.
+    /// Losses: the pointer into the message, and the reason.
     pub(crate) losses: Vec<(String, &'static str)>,
     /// The method of the request.
     pub(crate) method: String,
 }
 
-/// Why keys that nobody knows are left out.
-const BESIDE: &str = "version 2 has no such message, and no place for what it says beside";
+/// Reason for leaving out unknown keys.
+const BESIDE: &str = "version 2 has no such message and no place for its metadata";
 
-impl Told {
+impl TerminalEvent {
     fn of(method: &str) -> Self {
-        Told { method: method.to_owned(), ..Told::default() }
+        TerminalEvent { method: method.to_owned(), ..TerminalEvent::default() }
     }
 
-    /// Reports the keys of an object that are not among those that are read.
+    /// Reports the keys of an object that are not read.
     fn lose_unknown(&mut self, root: &str, object: &Raw<'_>, known: &[&str]) {
         for (key, _) in object.entries().filter(|(key, _)| !known.contains(&&**key)) {
             self.lose_key(root, &key);
         }
     }
 
-    /// Reports the keys beside those of the envelope.
+    /// Reports unknown keys of the envelope.
     fn lose_envelope(&mut self, extra: &Extra<'_>) {
         for (key, _) in extra.iter() {
             self.lose_key("", key);
@@ -78,34 +78,34 @@ impl Told {
     }
 }
 
-/// What is read of an exit status.
+/// Known keys of an exit status.
 const EXIT: [&str; 2] = ["exitCode", "signal"];
 
 impl RecordedTerminals {
-    /// Takes a message that is about a terminal of the client; `None` for all others.
-    pub(crate) fn take(&mut self, from: Side, message: &Message<'_>) -> Option<Told> {
+    /// Translates a message about a client terminal; `None` for all others.
+    pub(crate) fn take(&mut self, from: Side, message: &Message<'_>) -> Option<TerminalEvent> {
         match message {
             Message::Request(request) if from == Side::Agent => self.request(request),
             Message::Response(response) if from == Side::Client => {
-                let asked = self.asked.remove(&response.id.clone().into_owned())?;
-                Some(self.answer(asked, response))
+                let pending = self.pending.remove(&response.id.clone().into_owned())?;
+                Some(self.answer(pending, response))
             }
             _ => None,
         }
     }
 
-    fn request(&mut self, request: &Request<'_>) -> Option<Told> {
+    fn request(&mut self, request: &Request<'_>) -> Option<TerminalEvent> {
         let params = request.params.as_ref()?;
         let session = session_of(Some(params))?;
         let terminal = params.text("terminalId");
-        let mut told = Told::of(&request.method);
+        let mut event = TerminalEvent::of(&request.method);
         let kind = match &*request.method {
             "terminal/create" => {
                 let create = v1::CreateTerminalRequest::decode(params.as_str(), WireFormat::V1).ok()?;
-                let reason = "a terminal of version 2 does not tell it";
+                let reason = "version 2 terminals do not have it";
                 let mut lose = |is_there: bool, pointer: &str| {
                     if is_there {
-                        told.losses.push((pointer.to_owned(), reason));
+                        event.losses.push((pointer.to_owned(), reason));
                     }
                 };
                 lose(create.env.as_ref().is_some_and(|env| !env.is_empty()), "/params/env");
@@ -117,25 +117,31 @@ impl RecordedTerminals {
             "terminal/kill" | "terminal/release" => Kind::Other,
             _ => return None,
         };
-        if self.asked.len() >= MOST {
+        if self.pending.len() >= MOST {
             return None;
         }
         let create = ["sessionId", "command", "args", "cwd", "env", "outputByteLimit"];
         let known = if matches!(kind, Kind::Create(_)) { &create[..] } else { &["sessionId", "terminalId"] };
-        told.lose_unknown("/params", params, known);
-        told.lose_envelope(&request.extra);
-        let method = told.method.clone();
-        self.asked.insert(request.id.clone().into_owned(), Asked { session, method, kind });
-        Some(told)
+        event.lose_unknown("/params", params, known);
+        event.lose_envelope(&request.extra);
+        let method = event.method.clone();
+        self.pending.insert(request.id.clone().into_owned(), PendingRequest { session, method, kind });
+        Some(event)
     }
 
-    fn answer(&mut self, Asked { session, method, kind }: Asked, response: &Response<'_>) -> Told {
-        let mut told = Told::of(&method);
-        told.lose_envelope(&response.extra);
+    fn answer(
+        &mut self,
+        PendingRequest { session, method, kind }: PendingRequest,
+        response: &Response<'_>,
+    ) -> TerminalEvent {
+        let mut event = TerminalEvent::of(&method);
+        event.lose_envelope(&response.extra);
         let Ok(result) = &response.outcome else {
-            // There is no terminal, or nothing is told of it.
-            told.losses.push(("/error".to_owned(), "version 2 has no such request, and so no refusal of it"));
-            return told;
+            // The terminal does not exist, or its output is unknown.
+            event
+                .losses
+                .push(("/error".to_owned(), "version 2 has no such request and no error response to it"));
+            return event;
         };
         let known: &[&str] = match &kind {
             Kind::Create(_) => &["terminalId"],
@@ -143,9 +149,9 @@ impl RecordedTerminals {
             Kind::Exit(_) => &EXIT,
             Kind::Other => &[],
         };
-        told.lose_unknown("/result", result, known);
+        event.lose_unknown("/result", result, known);
         if let (Kind::Output(_), Some(exit)) = (&kind, result.get("exitStatus")) {
-            told.lose_unknown("/result/exitStatus", &exit, &EXIT);
+            event.lose_unknown("/result/exitStatus", &exit, &EXIT);
         }
         let update = match kind {
             Kind::Create(create) => result.text("terminalId").map(|id| {
@@ -160,7 +166,7 @@ impl RecordedTerminals {
                 Ok(answer) => {
                     if answer.truncated {
                         let reason = "the client has kept only the end of the output";
-                        told.losses.push(("/result/truncated".to_owned(), reason));
+                        event.losses.push(("/result/truncated".to_owned(), reason));
                     }
                     self.output(&session, id, answer)
                 }
@@ -175,11 +181,11 @@ impl RecordedTerminals {
             }
             Kind::Other => None,
         };
-        told.update = update.map(|update| (session, update));
-        told
+        event.update = update.map(|update| (session, update));
+        event
     }
 
-    /// The output as a whole, unless it is what was told last.
+    /// Returns an update with the whole output unless it equals the last one.
     fn output(
         &mut self,
         session: &str,
@@ -190,9 +196,9 @@ impl RecordedTerminals {
         answer.output.hash(&mut hasher);
         let hash = hasher.finish();
         let key = (session.to_owned(), id.clone());
-        let is_new = self.told.get(&key) != Some(&hash);
-        if self.told.len() < MOST || self.told.contains_key(&key) {
-            self.told.insert(key, hash);
+        let is_new = self.event.get(&key) != Some(&hash);
+        if self.event.len() < MOST || self.event.contains_key(&key) {
+            self.event.insert(key, hash);
         }
         if !is_new && answer.exit_status.is_none() {
             return None;

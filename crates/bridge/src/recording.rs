@@ -9,14 +9,14 @@ use switchboard_acp::{DecodeError, SenderTracker, Wire, WireFormat};
 use crate::context::session_of;
 use crate::driver::{Driver, Outputs, Port};
 use crate::loss::{Severity, element_of};
-use crate::recorded_terminals::{RecordedTerminals, Told};
+use crate::recorded_terminals::{RecordedTerminals, TerminalEvent};
 use crate::{BridgeOptions, Loss, LossPolicy, Moment, Side, Version};
 
-/// Translates a recorded conversation, in which both sides speak the same version, into the other version.
+/// Translates a recorded conversation, in which both sides use the same version, into the other version.
 ///
-/// It puts two bridges back to back: the recorded client talks to the first, the recorded agent to the second,
-/// and what the two say to each other is the conversation in the other version. A part of the recording that is
-/// in the wanted version already passes as it is; where the recording has handshakes, they tell.
+/// Two bridges are connected back to back: the recorded client talks to the first and the recorded agent to
+/// the second; the messages between them are the translated conversation. Parts of the recording that are
+/// already in the wanted version, according to their handshake, pass unchanged.
 ///
 /// ```
 /// use switchboard_bridge::{Moment, RecordingBridge, Side, Version};
@@ -32,29 +32,29 @@ use crate::{BridgeOptions, Loss, LossPolicy, Moment, Side, Version};
 pub struct RecordingBridge {
     to: Version,
     policy: LossPolicy,
-    /// Talks to the recorded client.
+    /// The bridge of the recorded client.
     near: Driver,
-    /// Talks to the recorded agent.
+    /// The bridge of the recorded agent.
     far: Driver,
-    /// Lines of either half for the other, in the order in which they are handed over: those of `near` first.
+    /// Lines of each half for the other, in the order of delivery: those of `near` first.
     from_near: Vec<TranslatedLine>,
     from_far: Vec<TranslatedLine>,
-    /// Whether what comes is in the wanted version already.
+    /// Whether the recording is already in the wanted version.
     passes: bool,
     undecided: Option<Undecided>,
     senders: SenderTracker,
     terminals: RecordedTerminals,
     lines: VecDeque<TranslatedLine>,
-    /// The number of the line that is being translated, and of the last that came.
+    /// Number of the line that is being translated, and of the last line received.
     number: u64,
     taken: u64,
-    /// Whether anything was said in a session.
+    /// Whether any message belonged to a session.
     has_sessions: bool,
     losses: Vec<(u64, Loss)>,
     back: Vec<TranslatedLine>,
 }
 
-/// Lines since a handshake whose answer will tell the version.
+/// Lines since a handshake whose response will determine the version.
 #[derive(Debug)]
 struct Undecided {
     handshake: RequestId<'static>,
@@ -64,22 +64,22 @@ struct Undecided {
 /// One message of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TranslatedLine {
-    /// Who says it.
+    /// The sender.
     pub from: Side,
     /// The message.
     pub text: String,
 }
 
-/// How many lines a handshake may wait for its answer.
+/// Maximum number of lines held while a handshake waits for its response.
 const UNDECIDED: usize = 1000;
 
 impl RecordingBridge {
-    /// A translation into a version.
+    /// Creates a translation into a version.
     pub fn new(to: Version) -> Self {
         RecordingBridge::with_policy(to, LossPolicy::default())
     }
 
-    /// A translation that treats losses in a certain way.
+    /// Creates a translation with a loss policy.
     pub fn with_policy(to: Version, policy: LossPolicy) -> Self {
         let (near, far) = halves(to, policy, "");
         RecordingBridge {
@@ -102,13 +102,14 @@ impl RecordingBridge {
         }
     }
 
-    /// Takes the next message of the recording. Who said it is guessed where it is not known. A line that is no message
-    /// has no place in the translation: it is a loss, and the recording goes on.
+    /// Translates the next message of the recording. An unknown sender is guessed. An invalid line is
+    /// reported as a loss, and translation continues.
     pub fn take(&mut self, from: Option<Side>, line: &str, now: Moment) {
         self.take_numbered(self.taken + 1, from, line, now);
     }
 
-    /// The same for a line whose number is known, because there are others between the messages.
+    /// Translates a line with an explicit line number, for recordings that have other lines between the
+    /// messages.
     pub fn take_numbered(&mut self, number: u64, from: Option<Side>, line: &str, now: Moment) {
         (self.taken, self.number) = (number, number);
         let message = Message::decode(line, WireFormat::Any);
@@ -130,7 +131,8 @@ impl RecordingBridge {
         let full = undecided.lines.len() >= UNDECIDED;
         match &message {
             Ok(Message::Response(response)) if from == Side::Agent && response.id == undecided.handshake => {
-                // Refused: whatever was said is said in either version.
+                // The handshake was refused: no version is known, and the conversation is assumed to be in
+                // the other one.
                 let version = response.outcome.as_ref().ok();
                 let version = version.filter(|result| result.get("protocolVersion").is_some());
                 self.decide(version.map(|result| Handshake::of_answer(result).version));
@@ -140,8 +142,8 @@ impl RecordingBridge {
         }
     }
 
-    /// Who says something, where the recording does not tell. What shows nothing is taken for a request of the client, or for
-    /// something that the agent says.
+    /// Guesses the sender of a message if the recording does not name it. Without any evidence, requests are
+    /// assigned to the client and everything else to the agent.
     fn guess_sender(&mut self, message: Option<&Message<'_>>) -> Side {
         let shown = message.and_then(|message| self.senders.sender(message));
         shown.unwrap_or(match message {
@@ -150,21 +152,21 @@ impl RecordingBridge {
         })
     }
 
-    /// A line is no message.
+    /// Reports an invalid line.
     fn lose(&mut self, from: Side, error: &DecodeError) {
         let loss = Loss {
             session: None,
             message: "line".to_owned(),
             element: String::new(),
             pointer: String::new(),
-            reason: format!("no message, left out: {error}"),
+            reason: format!("invalid line, left out: {error}"),
             severity: Severity::Major,
             toward: from.other(),
         };
         self.losses.push((self.number, loss));
     }
 
-    /// The version is known, or must be assumed.
+    /// Sets the version and translates the lines that waited for it.
     fn decide(&mut self, version: Option<Version>) {
         let Some(undecided) = self.undecided.take() else { return };
         self.passes = version == Some(self.to);
@@ -175,8 +177,9 @@ impl RecordingBridge {
         self.number = self.taken;
     }
 
-    /// A new connection begins, with this line. The ids that are made in it have its number, so that they are not those of
-    /// an earlier connection with the same session, and the same whenever the recording is translated.
+    /// Starts a new connection with this line. Ids created in it contain its number, so that they differ from
+    /// those of an earlier connection with the same session but are the same in every translation of the
+    /// recording.
     fn end_connection(&mut self, number: u64) {
         self.finish_halves();
         let salt = if self.has_sessions { format!("{number:x}") } else { String::new() };
@@ -207,7 +210,7 @@ impl RecordingBridge {
         if self.to == Version::V2
             && let Some(told) = message.as_ref().and_then(|message| self.terminals.take(from, message))
         {
-            return self.tell_terminal(told, message.as_ref(), now);
+            return self.send_terminal_event(told, message.as_ref(), now);
         }
         let told = self.back.len();
         let half = self.half(from);
@@ -223,8 +226,8 @@ impl RecordingBridge {
         self.settle_after(told, message.as_ref());
     }
 
-    /// Tells what became of a terminal of the client.
-    fn tell_terminal(&mut self, told: Told, message: Option<&Message<'_>>, now: Moment) {
+    /// Sends the update that a message about a client terminal leads to.
+    fn send_terminal_event(&mut self, told: TerminalEvent, message: Option<&Message<'_>>, now: Moment) {
         let session = match message {
             Some(Message::Request(request)) => session_of(request.params.as_ref()),
             _ => told.update.as_ref().map(|(session, _)| session.clone()),
@@ -248,8 +251,8 @@ impl RecordingBridge {
         }
     }
 
-    /// The same after a line of the recording. A request that is answered at once was refused: the other side never gets
-    /// it, in whatever words the one who made it was told so.
+    /// Exchanges lines after a line of the recording. A request that is answered at once was refused: the
+    /// other side never receives it, regardless of the error's wording.
     fn settle_after(&mut self, told: usize, message: Option<&Message<'_>>) {
         self.settle();
         let Some(Message::Request(request)) = message else { return };
@@ -273,7 +276,7 @@ impl RecordingBridge {
         self.losses.extend(losses.map(|loss| (self.number, loss)));
     }
 
-    /// The half that talks to one side of the recording.
+    /// Returns the half that talks to one side of the recording.
     fn half(&mut self, own: Side) -> &mut Driver {
         match own {
             Side::Client => &mut self.near,
@@ -281,8 +284,8 @@ impl RecordingBridge {
         }
     }
 
-    /// Sorts what a half produced: for its own side of the recording, or for the other half. Nothing is forwarded as it is,
-    /// because the versions of both sides of each half are known.
+    /// Sorts the output of a half: for its own side of the recording, or for the other half. No line is
+    /// forwarded unchanged, because each half knows the versions of both its sides.
     fn deliver(&mut self, own: Side, outputs: Outputs) {
         let wire = match own {
             Side::Client => &mut self.from_near,
@@ -297,7 +300,7 @@ impl RecordingBridge {
         });
     }
 
-    /// Carries lines between the two halves until neither has any left.
+    /// Exchanges lines between the two halves until none are left.
     fn settle(&mut self) {
         loop {
             let mut wire = std::mem::take(&mut self.from_near);
@@ -322,29 +325,29 @@ impl RecordingBridge {
         self.settle();
     }
 
-    /// Ends the recording: what was held back comes out.
+    /// Ends the recording and releases held output.
     pub fn finish(&mut self) {
         self.decide(None);
         self.finish_halves();
     }
 
-    /// Takes the translated messages.
+    /// Removes and returns the translated messages.
     pub fn drain(&mut self) -> impl Iterator<Item = TranslatedLine> + '_ {
         self.lines.drain(..)
     }
 
-    /// Takes what was lost since the last time, each with the number of the line that it was in.
+    /// Removes and returns the losses since the last call, each with its line number.
     pub fn take_losses(&mut self) -> Vec<(u64, Loss)> {
         std::mem::take(&mut self.losses)
     }
 
-    /// Takes what each recorded side would have been told in its own version: the translation, translated back.
+    /// Removes and returns the translation translated back, as each recorded side would receive it.
     pub fn take_back(&mut self) -> Vec<TranslatedLine> {
         std::mem::take(&mut self.back)
     }
 }
 
-/// Where the output of one half of a recording goes.
+/// Receiver of the output of one half of a recording.
 struct HalfPort<'a> {
     own: Side,
     number: u64,
@@ -363,7 +366,7 @@ impl Port for HalfPort<'_> {
     }
 
     fn lose(&mut self, loss: Loss) {
-        // What the way back cannot carry is not missing in the translation.
+        // A loss on the way back is not missing in the translation.
         if loss.toward != self.own {
             self.losses.push((self.number, loss));
         }

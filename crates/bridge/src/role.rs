@@ -1,18 +1,18 @@
-//! Who speaks, and how.
+//! Roles of message senders.
 
 use switchboard_acp::{v1, v2};
 
-/// Who a message is of.
+/// The sender of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Role {
     User,
     Agent,
-    /// The agent, to itself.
+    /// The agent's reasoning.
     Thought,
 }
 
 impl Role {
-    /// The role in one word.
+    /// Returns the role as one word.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Role::User => "user",

@@ -1,4 +1,4 @@
-//! Sessions by id, only so many of them.
+//! Sessions by id, bounded in number.
 
 use std::collections::VecDeque;
 use std::ops::{AddAssign, Deref};
@@ -8,17 +8,17 @@ use switchboard_acp::{AbsolutePath, Wire, WireFormat, v2};
 
 use crate::map::HashMap;
 
-/// The directories that a session may touch.
+/// Returns the directories that a session may touch.
 pub(crate) fn roots(cwd: &str, more: Option<&[AbsolutePath<'_>]>) -> Vec<String> {
     let more = more.unwrap_or_default().iter().map(|path| path.as_str().to_owned());
     [cwd.to_owned()].into_iter().chain(more).collect()
 }
 
-/// The options of a session.
+/// The configuration options of a session.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KnownOptions {
     options: Vec<v2::SessionConfigOption<'static>>,
-    /// How many bytes they are, written.
+    /// Encoded size in bytes.
     pub(crate) bytes: usize,
 }
 
@@ -28,7 +28,7 @@ impl KnownOptions {
         self.options = options;
     }
 
-    /// Changes them; gives what `change` does.
+    /// Changes the options and returns the result of `change`.
     pub(crate) fn change<T>(
         &mut self,
         change: impl FnOnce(&mut [v2::SessionConfigOption<'static>]) -> T,
@@ -48,11 +48,11 @@ impl Deref for KnownOptions {
     }
 }
 
-/// How much is remembered.
+/// Size of the retained state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Size {
     pub(crate) sessions: usize,
-    /// Messages, tool calls, terminals and the like.
+    /// Messages, tool calls, terminals and similar entries.
     pub(crate) entries: usize,
     pub(crate) bytes: usize,
 }
@@ -65,38 +65,39 @@ impl AddAssign for Size {
     }
 }
 
-/// What is remembered of a session.
-pub(crate) trait Remember: Default {
-    /// The prompts that wait for the end of the turn; `None`: no turn is open, so that a prompt can begin one.
+/// Retained state of a session.
+pub(crate) trait RetainedSession: Default {
+    /// Returns the prompts queued until the turn ends; `None` if no turn is open, so that a prompt can start
+    /// one.
     fn waiting(&mut self) -> Option<&mut VecDeque<Request<'static>>>;
 
-    /// Whether nobody waits for anything in it.
-    fn is_at_rest(&self) -> bool;
+    /// Returns whether the session is idle: no request is pending in it.
+    fn is_idle(&self) -> bool;
 
-    /// Forgets what was said. What the session is (directories, options, which ids are taken) stays.
-    fn forget_said(&mut self);
+    /// Drops the history. Directories, options and used ids are kept.
+    fn drop_history(&mut self);
 
-    /// How many messages, tool calls and the like it has.
+    /// Returns the number of messages, tool calls and similar entries.
     fn entries(&self) -> usize;
 
-    /// Bytes that they hold.
+    /// Returns the bytes of those entries.
     fn bytes(&self) -> usize;
 
-    /// It is opened when so many others have been forgotten wholly, perhaps itself among them: ids that it makes must
-    /// not be those of then.
-    fn set_apart(&mut self, forgotten: u64);
+    /// Tells a new session how many sessions have been evicted, perhaps itself among them, so that it does
+    /// not reuse ids.
+    fn set_generation(&mut self, forgotten: u64);
 }
 
-/// So many sessions of which little is remembered may there be for each of which all is.
-const LITTLE: usize = 16;
+/// Number of sessions without history that are retained for each session with history.
+const SMALL_PER_FULL: usize = 16;
 
-/// The sessions that a bridge remembers. Of those that were not used for the longest time it forgets first what was
-/// said, then everything; but never of one in which somebody waits.
+/// The sessions that a bridge retains. Of the least recently used idle sessions it drops first the history,
+/// then everything. A session with pending requests is never dropped.
 #[derive(Debug)]
 pub(crate) struct Sessions<S> {
-    full: HashMap<String, Slot<S>>,
-    /// Those of which what was said is forgotten.
-    little: HashMap<String, Slot<S>>,
+    with_history: HashMap<String, Slot<S>>,
+    /// Sessions whose history has been dropped.
+    without_history: HashMap<String, Slot<S>>,
     limit: usize,
     uses: u64,
     opened: u64,
@@ -106,45 +107,45 @@ pub(crate) struct Sessions<S> {
 #[derive(Debug, Default)]
 struct Slot<S> {
     session: S,
-    /// Which use of a session was its last.
+    /// Sequence number of the last use.
     used: u64,
-    /// The how manyeth it is.
+    /// Sequence number of the session in the order of opening.
     number: u64,
 }
 
-impl<S: Remember> Sessions<S> {
+impl<S: RetainedSession> Sessions<S> {
     pub(crate) fn new(limit: usize) -> Self {
-        let (full, little) = (HashMap::default(), HashMap::default());
-        Sessions { full, little, limit: limit.max(1), uses: 0, opened: 0, forgotten: 0 }
+        let (with_history, without_history) = (HashMap::default(), HashMap::default());
+        Sessions { with_history, without_history, limit: limit.max(1), uses: 0, opened: 0, forgotten: 0 }
     }
 
     pub(crate) fn get(&self, id: &str) -> Option<&S> {
-        self.full.get(id).or_else(|| self.little.get(id)).map(|slot| &slot.session)
+        self.with_history.get(id).or_else(|| self.without_history.get(id)).map(|slot| &slot.session)
     }
 
     pub(crate) fn get_mut(&mut self, id: &str) -> Option<&mut S> {
-        if let Some(slot) = self.little.remove(id) {
-            self.full.insert(id.to_owned(), slot);
+        if let Some(slot) = self.without_history.remove(id) {
+            self.with_history.insert(id.to_owned(), slot);
         }
-        let slot = self.full.get_mut(id)?;
+        let slot = self.with_history.get_mut(id)?;
         self.uses += 1;
         slot.used = self.uses;
         Some(&mut slot.session)
     }
 
-    /// The session, if all is remembered of it. That does not count as a use.
+    /// Returns a session with history. Does not count as a use.
     pub(crate) fn peek_mut(&mut self, id: &str) -> Option<&mut S> {
-        self.full.get_mut(id).map(|slot| &mut slot.session)
+        self.with_history.get_mut(id).map(|slot| &mut slot.session)
     }
 
-    /// The session, made if need be.
+    /// Returns the session, creating it if needed.
     pub(crate) fn open(&mut self, id: &str) -> &mut S {
-        let slot = self.full.entry_ref(id).or_insert_with(|| {
-            self.little.remove(id).unwrap_or_else(|| {
+        let slot = self.with_history.entry_ref(id).or_insert_with(|| {
+            self.without_history.remove(id).unwrap_or_else(|| {
                 self.opened += 1;
                 let mut session = S::default();
                 if self.forgotten > 0 {
-                    session.set_apart(self.forgotten);
+                    session.set_generation(self.forgotten);
                 }
                 Slot { session, used: 0, number: self.opened }
             })
@@ -155,63 +156,63 @@ impl<S: Remember> Sessions<S> {
     }
 
     pub(crate) fn forget(&mut self, id: &str) {
-        if self.full.remove(id).or_else(|| self.little.remove(id)).is_some() {
+        if self.with_history.remove(id).or_else(|| self.without_history.remove(id)).is_some() {
             self.forgotten += 1;
         }
     }
 
-    /// Whether there is no room for work in a session, because there is work in too many others.
+    /// Returns whether no work can start in a session, because too many others have work in progress.
     pub(crate) fn is_full_for(&self, id: &str) -> bool {
-        self.full.len() >= self.limit
-            && !self.full.contains_key(id)
-            && self.full.values().all(|slot| !slot.session.is_at_rest())
+        self.with_history.len() >= self.limit
+            && !self.with_history.contains_key(id)
+            && self.with_history.values().all(|slot| !slot.session.is_idle())
     }
 
-    /// Whether there are more than there may be.
+    /// Returns whether the number of sessions is above the limit.
     pub(crate) fn are_too_many(&self) -> bool {
-        self.full.len() > self.limit
+        self.with_history.len() > self.limit
     }
 
-    /// The session at rest that was not used for the longest time, to forget what was said in it. `is_busy` knows of more
-    /// reasons to keep one.
+    /// Takes the least recently used idle session, to drop its history. `is_busy` names further sessions to
+    /// keep.
     pub(crate) fn take_oldest(&mut self, is_busy: impl Fn(&str) -> bool) -> Option<(String, &mut S)> {
-        let at_rest = self.full.iter().filter(|(id, slot)| slot.session.is_at_rest() && !is_busy(id));
+        let at_rest = self.with_history.iter().filter(|(id, slot)| slot.session.is_idle() && !is_busy(id));
         let id = at_rest.min_by_key(|(_, slot)| slot.used)?.0.clone();
-        let slot = self.full.remove(&id)?;
-        if self.little.len() >= self.limit.saturating_mul(LITTLE)
-            && let Some(oldest) = self.little.iter().min_by_key(|(_, slot)| slot.used)
+        let slot = self.with_history.remove(&id)?;
+        if self.without_history.len() >= self.limit.saturating_mul(SMALL_PER_FULL)
+            && let Some(oldest) = self.without_history.iter().min_by_key(|(_, slot)| slot.used)
         {
             let oldest = oldest.0.clone();
-            self.little.remove(&oldest);
+            self.without_history.remove(&oldest);
             self.forgotten += 1;
         }
-        let slot = self.little.entry_ref(&*id).insert(slot).into_mut();
+        let slot = self.without_history.entry_ref(&*id).insert(slot).into_mut();
         Some((id, &mut slot.session))
     }
 
-    /// How much is remembered of all of them.
+    /// Returns the size of the retained state of all sessions.
     pub(crate) fn size(&self) -> Size {
         let mut size = Size::default();
-        for Slot { session, .. } in self.full.values().chain(self.little.values()) {
+        for Slot { session, .. } in self.with_history.values().chain(self.without_history.values()) {
             size += Size { sessions: 1, entries: session.entries(), bytes: session.bytes() };
         }
         size
     }
 
-    /// The ids of all in the order in which they were opened.
+    /// Returns all ids in the order in which the sessions were opened.
     pub(crate) fn ids(&self) -> Vec<String> {
-        let slots = self.full.iter().chain(&self.little);
+        let slots = self.with_history.iter().chain(&self.without_history);
         let mut ids: Vec<(u64, &String)> = slots.map(|(id, slot)| (slot.number, id)).collect();
         ids.sort_unstable();
         ids.into_iter().map(|(_, id)| id.clone()).collect()
     }
 
-    /// Those of which more than a little is remembered.
+    /// Returns the sessions with history.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&String, &S)> {
-        self.full.iter().map(|(id, slot)| (id, &slot.session))
+        self.with_history.iter().map(|(id, slot)| (id, &slot.session))
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&String, &mut S)> {
-        self.full.iter_mut().map(|(id, slot)| (id, &mut slot.session))
+        self.with_history.iter_mut().map(|(id, slot)| (id, &mut slot.session))
     }
 }

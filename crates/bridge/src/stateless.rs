@@ -1,7 +1,8 @@
-//! Translation of one thing at a time, without memory: what cannot be said fails, by element and reason.
+//! Stateless translation of single messages. An element that the other version cannot express is an error
+//! with element and reason.
 //!
-//! The rules are those of [`convert`](crate::convert), as in a bridge. What is here is the choice of the rule by method, and
-//! the answer to questions for which a bridge would look into its memory.
+//! The rules are those of [`convert`](crate::convert), as in a bridge. This module selects the rule by method
+//! and provides defaults where a bridge would use its state.
 
 use std::collections::VecDeque;
 
@@ -11,23 +12,23 @@ use switchboard_diff::{FileAtHand, read_back};
 
 use crate::convert::initialize::{self, Served};
 use crate::convert::message::{Message as Whole, Rest, chunk_to_v1, chunk_to_v2, message_to_v1};
-use crate::convert::paths::Places;
+use crate::convert::paths::PathNormalizer;
 use crate::convert::permission::{self, Question, Subject};
 use crate::convert::{Conversion, Losses, config, elicitation, lists, meta, session, tool_call, update};
 use crate::loss::{Note, Severity};
 use crate::{Error, Side, Version};
 
-/// A translated value, with what was left out of it.
+/// A translated value and the parts that were left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Converted<T> {
     /// The value in the other version.
     pub value: T,
-    /// What had to be left out, where the protocol's text allows that.
+    /// Parts that were left out, where the specification allows that.
     pub omitted: Vec<Note>,
 }
 
-/// Converts something, failing rather than losing.
+/// Runs a conversion in which every loss is an error.
 fn strictly<T>(
     message: &str,
     root: &str,
@@ -38,10 +39,10 @@ fn strictly<T>(
     Ok(Converted { value, omitted: losses.entries })
 }
 
-/// Translates one update of version 2 into the updates of version 1 that say the same.
+/// Translates one update of version 2 into the equivalent updates of version 1.
 ///
-/// A whole message becomes a chunk for each block, which is the same only where nothing of that message has been
-/// sent before. Clears of a tool call's scalar and raw fields are left out and listed.
+/// A complete message becomes one chunk per block, which is only equivalent if no part of that message has
+/// been sent before. Clears of a tool call's scalar and raw fields are left out and listed.
 ///
 /// ```
 /// use switchboard_bridge::{Error, update_to_v1};
@@ -50,7 +51,7 @@ fn strictly<T>(
 /// let text = r#"{"sessionUpdate":"agent_message","messageId":"m","content":null}"#;
 /// let update = v2::SessionUpdate::decode(text, WireFormat::Spec)?;
 /// let error = update_to_v1(update).unwrap_err();
-/// assert_eq!(error.to_string(), "agent_message.content: version 1 cannot take back what was said");
+/// assert_eq!(error.to_string(), "agent_message.content: version 1 cannot retract a message");
 /// # Ok::<(), switchboard_acp::DecodeError>(())
 /// ```
 pub fn update_to_v1(update: v2::SessionUpdate<'_>) -> Result<Converted<Vec<v1::SessionUpdate<'_>>>, Error> {
@@ -79,10 +80,10 @@ pub fn update_to_v1(update: v2::SessionUpdate<'_>) -> Result<Converted<Vec<v1::S
     })
 }
 
-/// Why version 1 has no such update.
+/// Returns the reason why version 1 has no such update.
 fn why_not(update: &v2::SessionUpdate<'_>) -> &'static str {
     match update {
-        v2::SessionUpdate::StateUpdate(_) => "version 1 has no states; a turn is a request that is open",
+        v2::SessionUpdate::StateUpdate(_) => "version 1 has no states; a turn is a pending request",
         v2::SessionUpdate::ToolCallContentChunk(_) => {
             "version 1 replaces content as a whole, which needs the content so far"
         }
@@ -101,9 +102,9 @@ fn fan_out<'a>(
     match &message.content {
         Field::Set(blocks) if !blocks.is_empty() => {}
         Field::Set(_) | Field::Clear => {
-            return Err(cx.key("content").error("version 1 cannot take back what was said"));
+            return Err(cx.key("content").error("version 1 cannot retract a message"));
         }
-        Field::Keep => return Err(cx.error("version 1 cannot change a message without adding to it")),
+        Field::Keep => return Err(cx.error("version 1 can only append to a message")),
     }
     let Whole { id, content, rest } = message_to_v1(message, cx)?;
     let chunk = |content| {
@@ -119,9 +120,9 @@ fn fan_out<'a>(
     Ok(content.into_value().unwrap_or_default().into_iter().map(chunk).collect())
 }
 
-/// Without memory no session's folder is known: paths that are not absolute are reported, and pass as they are.
-const AS_SENT_BY_V1: Places<'static> = Places { directory: None, key: meta::V1_PATH };
-const AS_SENT_BY_V2: Places<'static> = Places { directory: None, key: meta::V2_PATH };
+/// No session directory is known without state: relative paths are reported and pass unchanged.
+const AS_SENT_BY_V1: PathNormalizer<'static> = PathNormalizer { directory: None, key: meta::V1_PATH };
+const AS_SENT_BY_V2: PathNormalizer<'static> = PathNormalizer { directory: None, key: meta::V2_PATH };
 
 fn call_to_v1<'a>(
     update: v2::ToolCallUpdate<'a>,
@@ -167,7 +168,7 @@ fn content_to_v2<'a>(
     let mut items = VecDeque::from(items);
     let (mut converted, mut index) = (Vec::with_capacity(items.len()), 0);
     loop {
-        // What stands for a diff of version 2 is that diff again.
+        // Content that was translated from a version 2 diff is restored.
         if let Some((diff, count)) = read_back(items.make_contiguous()) {
             items.drain(..count);
             index += count;
@@ -192,7 +193,7 @@ fn plan_to_v1<'a>(update: v2::PlanUpdate<'a>, cx: &mut Conversion<'_>) -> Result
     }
 }
 
-/// Translates one update of version 1 into the update of version 2 that says the same.
+/// Translates one update of version 1 into the equivalent update of version 2.
 ///
 /// ```
 /// use switchboard_bridge::update_to_v2;
@@ -223,14 +224,14 @@ pub fn update_to_v2(update: v1::SessionUpdate<'_>) -> Result<Converted<v2::Sessi
             V1::CurrentModeUpdate(_) => return Err(cx.error(NO_MODES)),
             other => match update::to_v2(other, cx)? {
                 Ok(update) => update,
-                Err(_) => return Err(cx.error("an update that needs memory")),
+                Err(_) => return Err(cx.error("the update can only be translated with state")),
             },
         })
     })
 }
 
-/// Translates a question of version 1 into the one of version 2 that asks the same. Where its tool call has no title, the
-/// question has one of ours.
+/// Translates a permission request of version 1 into the equivalent one of version 2. If its tool call has no
+/// title, a default title is used.
 ///
 /// ```
 /// use switchboard_bridge::permission_to_v2;
@@ -248,8 +249,8 @@ pub fn permission_to_v2(
     strictly("session/request_permission", "/params", |cx| question_to_v2(request, cx))
 }
 
-/// Reads the parameters of a `session/update` of version 1 and translates them, with the first part that was malformed and
-/// left out. Terminals of version 1 belong to the client and are left out.
+/// Decodes and translates the parameters of a version 1 `session/update`. Also returns the first malformed
+/// part that was left out. Version 1 terminals belong to the client and are left out.
 pub fn read_v1_update(
     params: &str,
 ) -> Result<(v2::UpdateSessionNotification<'static>, Option<String>), String> {
@@ -265,7 +266,8 @@ pub fn read_v1_update(
     Ok((params.into_owned(), first_problem(&left_out)))
 }
 
-/// Reads the parameters of a `session/request_permission` of version 1, as [`read_v1_update`] does with an update.
+/// Decodes and translates the parameters of a version 1 `session/request_permission`, like
+/// [`read_v1_update`].
 pub fn read_v1_permission(
     params: &str,
 ) -> Result<(v2::RequestPermissionRequest<'static>, Option<String>), String> {
@@ -286,12 +288,12 @@ fn first_problem(left_out: &[Diagnostic]) -> Option<String> {
     left_out.iter().find(|problem| !problem.kept).map(ToString::to_string)
 }
 
-const NO_MODES: &str = "version 2 has no modes; the option for them is known only to who remembers it";
+const NO_MODES: &str = "version 2 has no modes; the option for them is only known with state";
 
-/// How many open requests are remembered; answers to older ones pass as they are.
+/// Maximum number of tracked requests; responses to older ones pass unchanged.
 const MAX_OPEN: usize = 100_000;
 
-/// Translates messages one by one. It remembers only which method an answer belongs to.
+/// Translates messages one by one. Only the methods of pending requests are tracked.
 ///
 /// ```
 /// use switchboard_bridge::{Side, Stateless, Version};
@@ -308,17 +310,17 @@ pub struct Stateless {
     open: Correlator<Box<str>>,
 }
 
-/// A method and its parameters; `None`: both are the same in both versions.
+/// A method and its parameters; `None` if both are the same in both versions.
 type ConvertedCall = Option<(&'static str, Raw<'static>)>;
 
 impl Stateless {
-    /// A translation into a version.
+    /// Creates a translation into a version.
     pub fn new(to: Version) -> Self {
         Stateless { to, open: Correlator::new(MAX_OPEN) }
     }
 
-    /// Translates one message. `from` is who sent it; where that is not known, an answer is taken to belong to
-    /// whoever asked something under its id.
+    /// Translates one message. `from` is its sender; if unknown, a response is assigned to the side with a
+    /// pending request of that id.
     pub fn convert(&mut self, line: &str, from: Option<Side>) -> Result<Converted<Vec<String>>, Error> {
         match Message::decode(line, self.formats().0)? {
             Message::Request(mut request) => {
@@ -418,12 +420,12 @@ impl Stateless {
     }
 }
 
-/// How a text is read, and how its translation is written.
+/// Wire formats for decoding the original and encoding the translation.
 type Formats = (WireFormat, WireFormat);
 const TO_V2: Formats = (WireFormat::V1, WireFormat::Any);
 const TO_V1: Formats = (WireFormat::Any, WireFormat::V1);
 
-/// Translates parameters or a result by a rule.
+/// Translates parameters or a result with a rule.
 fn by_rule<'t, V: Wire<'t>, W: Wire<'t>>(
     text: &'t str,
     (reading, writing): Formats,
@@ -459,7 +461,7 @@ fn call_in_v2(method: &str, params: &str, cx: &mut Conversion<'_>) -> Result<Con
         "session/request_permission" => {
             let params = by_rule(params, TO_V2, |request: v1::RequestPermissionRequest<'_>| {
                 if request.options.is_empty() {
-                    return Err(cx.key("options").error("version 2 wants at least one option"));
+                    return Err(cx.key("options").error("version 2 requires at least one option"));
                 }
                 question_to_v2(request, cx)
             })?;
@@ -513,7 +515,7 @@ fn call_in_v1(method: &str, params: &str, cx: &mut Conversion<'_>) -> Result<Con
             ("elicitation/create", by_rule(params, TO_V1, |request| elicitation::to_v1(request, cx))?)
         }
         "tool_call/cancel" | "terminal/cancel" => {
-            return Err(cx.error("version 1 can cancel a whole turn only"));
+            return Err(cx.error("version 1 can only cancel a whole turn"));
         }
         _ => return Ok(None),
     }))
@@ -542,7 +544,7 @@ fn question_to_v1<'a>(
         return Err(cx.key("subject").error(reason));
     };
     if description.is_some() {
-        let reason = "version 1 has no words of the prompt apart from the tool call's own";
+        let reason = "version 1 has no title and description apart from the tool call's own";
         return Err(cx.key("description").error(reason));
     }
     let mut tool_call = call_to_v1(*call, &mut cx.key("subject").key("toolCall"))?;
@@ -564,11 +566,11 @@ fn question_to_v1<'a>(
     })
 }
 
-/// `None`: the result is the same in both versions.
+/// Translates a result into version 2. `None` if it is the same in both versions.
 fn result_in_v2(method: &str, result: &str, cx: &mut Conversion<'_>) -> Result<Option<Raw<'static>>, Error> {
     Ok(Some(match method {
         "initialize" => by_rule(result, TO_V2, |answer| {
-            // What cannot be offered is not offered, as everywhere.
+            // Capabilities without a counterpart are left out, as everywhere.
             cx.leaving_out(|cx| initialize::response_to_v2(answer, "unknown-agent", cx))
         })?,
         "session/status" => by_rule(result, TO_V2, |answer| Ok(session::status_to_v2(answer)))?,
@@ -591,7 +593,7 @@ fn result_in_v2(method: &str, result: &str, cx: &mut Conversion<'_>) -> Result<O
             Ok(v2::SetSessionConfigOptionResponse { config_options, meta, extra, more })
         })?,
         "session/prompt" => {
-            let reason = "version 2 answers a prompt when it is accepted and tells its end by a state";
+            let reason = "version 2 answers a prompt when it is accepted and reports its end as a state";
             return Err(cx.key("stopReason").error(reason));
         }
         _ => return Ok(None),
@@ -607,7 +609,7 @@ fn options_to_v2<'a>(
         (Some(modes), None) => Ok(Some(vec![config::option_of_modes(modes, "mode")])),
         (modes, options) => {
             if modes.is_some() {
-                let reason = "a client that knows options looks at those, not at modes";
+                let reason = "a client that supports options ignores modes";
                 cx.key("modes").omit(Severity::Minor, reason);
             }
             options.map(|options| config::to_v2(options, &mut cx.key("configOptions"))).transpose()
@@ -615,7 +617,7 @@ fn options_to_v2<'a>(
     }
 }
 
-/// `None`: the result is the same in both versions.
+/// Translates a result into version 1. `None` if it is the same in both versions.
 fn result_in_v1(method: &str, result: &str, cx: &mut Conversion<'_>) -> Result<Option<Raw<'static>>, Error> {
     Ok(Some(match method {
         "initialize" => by_rule(result, TO_V1, |answer| initialize::response_to_v1(answer, cx))?,
@@ -639,7 +641,8 @@ fn result_in_v1(method: &str, result: &str, cx: &mut Conversion<'_>) -> Result<O
             Ok(v1::SetSessionConfigOptionResponse { config_options, meta, extra, more })
         })?,
         "session/prompt" => {
-            let reason = "version 1 answers a prompt when the turn has ended, which a state tells later";
+            let reason =
+                "version 1 answers a prompt when the turn has ended, which is reported later as a state";
             return Err(cx.error(reason));
         }
         "session/request_permission" => {
@@ -660,7 +663,7 @@ fn options_to_v1<'a>(
     cx: &mut Conversion<'_>,
 ) -> Result<Option<Vec<v1::SessionConfigOption<'a>>>, Error> {
     if has_commands {
-        return Err(cx.key("availableCommands").error("version 1 tells commands by an update only"));
+        return Err(cx.key("availableCommands").error("version 1 sends commands only as an update"));
     }
     options.map(|options| config::to_v1(options, true, &mut cx.key("configOptions"))).transpose()
 }

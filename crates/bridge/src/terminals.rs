@@ -1,4 +1,4 @@
-//! Terminals of an agent, for clients that have none.
+//! Terminals of an agent, for clients without terminals.
 
 use std::collections::HashMap;
 
@@ -6,30 +6,30 @@ use switchboard_acp::{Field, Text, Wire, v2};
 
 use crate::plain::{OutputText, code_block};
 
-/// What a terminal has put out.
+/// Output and exit status of a terminal.
 #[derive(Debug, Default)]
 pub(crate) struct Terminal {
     output: OutputText,
     exit: Option<v2::TerminalExitStatus<'static>>,
     pub(crate) command: Option<String>,
     pub(crate) cwd: Option<String>,
-    /// The calls that show it.
+    /// The tool calls that show it.
     pub(crate) calls: Vec<String>,
-    /// Whether the client knows how it ended, where it is told piece by piece.
-    told_exit: bool,
-    /// Whether the client knows of it as a terminal.
+    /// Whether the client has been sent the exit status, if it gets output in pieces.
+    sent_exit: bool,
+    /// Whether the client has been told about the terminal as such.
     pub(crate) introduced: bool,
     pub(crate) reported: bool,
 }
 
-/// What became of a terminal's text.
+/// Change of a terminal's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Changed {
-    /// By how many bytes it grew.
+    /// Number of bytes added.
     pub(crate) grown: usize,
-    /// Whether what the client has is not the beginning any more.
+    /// Whether the text that the client has is no longer its beginning.
     pub(crate) replaced: bool,
-    /// Whether there was too much of it.
+    /// Whether the text was cut to its limit.
     pub(crate) cut: bool,
 }
 
@@ -39,7 +39,7 @@ impl Terminal {
         Terminal { output, ..Terminal::default() }
     }
 
-    /// Forgets what was told.
+    /// Drops the output.
     pub(crate) fn forget_output(&mut self) {
         self.output = self.output.emptied();
     }
@@ -48,15 +48,15 @@ impl Terminal {
         self.output.as_str().len()
     }
 
-    /// All text, and how it ended if not well.
+    /// Returns all output, followed by a note if the command failed.
     pub(crate) fn text(&self) -> String {
         let mut text = self.output.as_str().to_owned();
         text.push_str(&self.note());
         text
     }
 
-    /// All text as Markdown, in which version 1 clients show it: the output in a code block, and how it ended if not
-    /// well behind that.
+    /// Returns all output as Markdown for version 1 clients: a code block, followed by a note if the command
+    /// failed.
     pub(crate) fn markdown(&self) -> String {
         let (output, end) = (self.output.as_str(), self.end().unwrap_or_default());
         match (output.is_empty(), end.is_empty()) {
@@ -72,7 +72,7 @@ impl Terminal {
         if text.is_empty() || text.ends_with('\n') { note } else { format!("\n{note}") }
     }
 
-    /// How it ended, if not well.
+    /// Returns a note about the exit status if the command failed.
     fn end(&self) -> Option<String> {
         match &self.exit {
             Some(v2::TerminalExitStatus { signal: Some(signal), .. }) => {
@@ -114,30 +114,30 @@ impl Terminal {
         Changed { grown, replaced: false, cut: self.output.keep_within(limit) > 0 }
     }
 
-    /// The text that the client does not have yet, where it is told piece by piece. It counts as told then.
-    pub(crate) fn untold(&mut self) -> &str {
+    /// Returns the output that the client does not have yet and marks it as sent.
+    pub(crate) fn unsent(&mut self) -> &str {
         let from = self.output.settled();
         self.output.settle(self.size());
         self.output.as_str().get(from..).unwrap_or_default()
     }
 
-    /// The note about the end, once.
-    pub(crate) fn untold_note(&mut self) -> String {
-        if self.exit.is_none() || std::mem::replace(&mut self.told_exit, true) {
+    /// Returns the note about the exit status the first time it is called after the exit.
+    pub(crate) fn unsent_note(&mut self) -> String {
+        if self.exit.is_none() || std::mem::replace(&mut self.sent_exit, true) {
             return String::new();
         }
         self.note()
     }
 
-    /// How it ended, once.
-    pub(crate) fn untold_exit(&mut self) -> Option<&v2::TerminalExitStatus<'static>> {
-        if std::mem::replace(&mut self.told_exit, self.exit.is_some()) { None } else { self.exit.as_ref() }
+    /// Returns the exit status the first time it is called after the exit.
+    pub(crate) fn unsent_exit(&mut self) -> Option<&v2::TerminalExitStatus<'static>> {
+        if std::mem::replace(&mut self.sent_exit, self.exit.is_some()) { None } else { self.exit.as_ref() }
     }
 
-    /// Everything counts as told.
-    pub(crate) fn tell_all(&mut self) {
+    /// Marks everything as sent.
+    pub(crate) fn mark_all_sent(&mut self) {
         self.output.settle(self.size());
-        self.told_exit = self.exit.is_some();
+        self.sent_exit = self.exit.is_some();
     }
 
     pub(crate) fn is_shown_by(&mut self, call_id: &str) {
@@ -147,5 +147,5 @@ impl Terminal {
     }
 }
 
-/// The terminals of a session.
+/// The terminals of a session, by id.
 pub(crate) type Terminals = HashMap<String, Terminal>;

@@ -1,4 +1,5 @@
-//! Terminals of an agent for a client whose dialect has none: their output is text in the calls that show them.
+//! Terminals of an agent for a client whose dialect has none: their output becomes text in the tool calls
+//! that show them.
 
 use std::collections::HashMap;
 
@@ -16,12 +17,12 @@ use crate::terminals::{Changed, Terminal};
 pub(crate) struct TerminalsAsText(HashMap<(String, String), Terminal>);
 
 impl TerminalsAsText {
-    /// How many there are, and the bytes of their output.
+    /// Returns the number of terminals and the bytes of their output.
     pub(crate) fn size(&self) -> (usize, usize) {
         (self.0.len(), self.0.values().map(Terminal::size).sum())
     }
 
-    /// Forgets what has been told.
+    /// Drops the output of all terminals.
     pub(crate) fn forget_output(&mut self) {
         self.0.values_mut().for_each(Terminal::forget_output);
     }
@@ -32,7 +33,8 @@ impl TerminalsAsText {
 }
 
 impl Context {
-    /// Takes an update in and gives what the client is told instead; `None`: the update as it is.
+    /// Applies an update and returns the updates for the client in its place; `None`: send the update
+    /// unchanged.
     pub(crate) fn replace_terminals(
         &mut self,
         session: &str,
@@ -55,25 +57,25 @@ impl Context {
                 let id = update.terminal_id.clone().into_owned();
                 let Some(terminal) = self.open_terminal(session, &id) else { return Some(Vec::new()) };
                 let changed = terminal.update((**update).clone(), limit);
-                Some(self.tell_terminal(session, &id, changed))
+                Some(self.new_terminal_output(session, &id, changed))
             }
             v2::SessionUpdate::TerminalOutputChunk(chunk) => {
                 self.convert_update(session, "terminal_output_chunk", |cx| terminal::lose_chunk(chunk, cx));
                 let id = chunk.terminal_id.clone().into_owned();
                 let Some(terminal) = self.open_terminal(session, &id) else { return Some(Vec::new()) };
                 let changed = terminal.push(&chunk.data.to_bytes(), limit);
-                Some(self.tell_terminal(session, &id, changed))
+                Some(self.new_terminal_output(session, &id, changed))
             }
             _ => None,
         }
     }
 
-    /// Puts text in the place of terminals in a call, where the client's dialect has none.
+    /// Replaces terminals in a tool call by text if the client's dialect has none.
     pub(crate) fn show_terminals(&mut self, session: &str, call: &mut v2::ToolCallUpdate<'_>) {
         if call.content.is_keep() || self.peers.client_dialect != Some(Dialect::Spec) {
             return;
         }
-        // What it showed before is gone.
+        // A new content replaces everything that the call showed before.
         for (_, terminal) in self.terminals.0.iter_mut().filter(|((known, _), _)| known == session) {
             terminal.calls.retain(|known| *known != call.tool_call_id);
         }
@@ -90,9 +92,9 @@ impl Context {
         let id = shown.terminal_id.clone().into_owned();
         let Some(terminal) = self.open_terminal(session, &id) else { return };
         terminal.is_shown_by(call_id);
-        terminal.tell_all();
+        terminal.mark_all_sent();
         let text = v2::ContentBlock::text(terminal.text());
-        // The id belongs to something that the client does not know.
+        // The id belongs to a terminal that the client does not know.
         let v2::Terminal { terminal_id: _, meta, extra, more: _ } = shown;
         *item = v2::ToolCallContent::Content(v2::Content {
             content: text,
@@ -128,8 +130,8 @@ impl Context {
         Some(self.terminals.0.entry(key).or_default())
     }
 
-    /// What is new, for each call that shows the terminal.
-    fn tell_terminal(
+    /// Returns the new output for each call that shows the terminal.
+    fn new_terminal_output(
         &mut self,
         session: &str,
         id: &str,
@@ -141,15 +143,15 @@ impl Context {
         if terminal.calls.is_empty() {
             return Vec::new();
         }
-        let mut text = terminal.untold().to_owned();
-        text.push_str(&terminal.untold_note());
+        let mut text = terminal.unsent().to_owned();
+        text.push_str(&terminal.unsent_note());
         let chunk = |call: &String| {
             let item = v2::ToolCallContent::text(text.clone());
             v2::SessionUpdate::ToolCallContentChunk(v2::ToolCallContentChunk::new(call.clone(), item))
         };
         let chunks = terminal.calls.iter().filter(|_| !text.is_empty()).map(chunk).collect();
         if changed.replaced || changed.cut {
-            let reason = "output that was shown as text cannot be taken back; what is new follows it";
+            let reason = "output that was shown as text cannot be retracted; new output follows it";
             let (session, pointer) = (Some(session), "/params/update/output");
             self.lose(session, "terminal_update", pointer, reason, Severity::Major, Side::Client);
         }

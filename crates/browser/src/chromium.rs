@@ -1,4 +1,4 @@
-//! The process.
+//! The browser process.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::Visitor;
 use crate::connection::Connection;
 
-/// Names that Chromium goes by.
+/// Names of the Chromium program.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
 const FLAGS: [&str; 16] = [
     "--headless=new",
-    // Chromium writes to descriptor 4 and reads from 3. When the other end of 3 is gone, it ends.
+    // Chromium writes to descriptor 4 and reads from 3. It exits when the other end of 3 is closed.
     "--remote-debugging-pipe",
     "--no-sandbox",
     "--disable-gpu",
@@ -29,18 +29,19 @@ const FLAGS: [&str; 16] = [
     "--disable-sync",
     "--disable-extensions",
     "--hide-scrollbars",
-    // Every tab is a window that somebody looks at.
+    // Every tab counts as visible.
     "--disable-background-timer-throttling",
     "--disable-backgrounding-occluded-windows",
     "--disable-renderer-backgrounding",
 ];
 
-/// Runs Chromium with the pipes where it looks for them, and removes its profile once it is gone, however it ended.
+/// Runs Chromium with the pipes on the expected descriptors, and removes its profile after any kind of exit.
 const SCRIPT: &str = r#"profile=$1; shift; "$@" 3<&0 4>&1 </dev/null >/dev/null 2>&1; rm -rf "$profile""#;
 
-/// A Chromium without a window, with a profile of its own.
+/// A headless Chromium with a profile of its own.
 ///
-/// It ends with this value, or with the process that holds it, even where that is killed: then its pipe breaks.
+/// It ends when this value is dropped, or with the process that holds it, even if that is killed: its pipe
+/// breaks then.
 #[derive(Debug)]
 pub struct Browser {
     connection: Arc<Connection>,
@@ -50,18 +51,18 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// The browser that all tests of a process share.
+    /// Returns the browser that all tests of a process share.
     #[must_use]
     pub fn shared() -> &'static Browser {
         static SHARED: OnceLock<Browser> = OnceLock::new();
         SHARED.get_or_init(Browser::start)
     }
 
-    /// Starts one more.
+    /// Starts another one.
     ///
     /// # Panics
     ///
-    /// Where there is no Chromium, or it does not start.
+    /// If Chromium is not installed or does not start.
     #[must_use]
     pub fn start() -> Browser {
         let program = find("CHROMIUM", &NAMES).unwrap_or_else(|| {
@@ -98,13 +99,13 @@ impl Browser {
         browser
     }
 
-    /// Where it keeps its files while it runs.
+    /// Returns its profile folder.
     #[must_use]
     pub fn profile(&self) -> &Path {
         &self.profile
     }
 
-    /// Somebody new, without cookies and storage.
+    /// Creates a visitor without cookies and storage.
     #[must_use]
     pub fn visitor(&self) -> Visitor {
         Visitor::new(&self.connection)
@@ -122,7 +123,7 @@ impl Drop for Browser {
     }
 }
 
-/// A program: the one that an environment variable names, or the first of some names that is in the path.
+/// Finds a program: the one in an environment variable, or the first of some names in the path.
 pub(crate) fn find(variable: &str, names: &[&str]) -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(variable) {
         return Some(named.into());

@@ -1,5 +1,5 @@
-//! Chromium's DevTools protocol over a pair of pipes: JSON texts, each ended by a zero byte. The crate's documentation says why
-//! no published client is used.
+//! Chromium's DevTools protocol over a pair of pipes: JSON texts, each ended by a zero byte. The crate's
+//! documentation explains why no published client is used.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -13,17 +13,17 @@ use serde_json::{Value, json};
 
 use crate::observed::Observed;
 
-/// How long one command may take; longer than any wait inside a page.
+/// Timeout of one command; longer than any wait inside a page.
 const COMMAND_LIMIT: Duration = Duration::from_secs(90);
 
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// None once closed.
+    /// `None` once closed.
     writer: Mutex<Option<ChildStdin>>,
     next: AtomicU64,
-    /// Who waits for which answer. None once Chromium is gone.
+    /// Pending commands by id. `None` after Chromium has exited.
     waiting: Mutex<Option<HashMap<u64, SyncSender<Value>>>>,
-    /// What was seen in each attached page.
+    /// Observed events of each attached page.
     pages: Mutex<HashMap<String, Arc<Mutex<Observed>>>>,
     ended: Mutex<Receiver<()>>,
 }
@@ -49,14 +49,14 @@ impl Connection {
                 }
                 line.clear();
             }
-            // Those who wait hear of it because their senders are dropped.
+            // Waiting callers are notified because their senders are dropped.
             *lock(&reading.waiting) = None;
             let _ = end.send(());
         });
         connection
     }
 
-    /// Sends a command to the browser, or to one of its pages, and waits for the answer.
+    /// Sends a command to the browser, or to one of its pages, and waits for the response.
     pub(crate) fn call(&self, page: Option<&str>, method: &str, params: &Value) -> Result<Value, String> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = sync_channel(1);
@@ -85,7 +85,7 @@ impl Connection {
         }
     }
 
-    /// From now on, what happens in a page is written down there.
+    /// Records events of a page from now on.
     pub(crate) fn observe(&self, page: &str, observed: Arc<Mutex<Observed>>) {
         lock(&self.pages).insert(page.to_owned(), observed);
     }
@@ -107,7 +107,7 @@ impl Connection {
         };
         let (page, method) = (page.to_owned(), method.to_owned());
         if method == "Page.javascriptDialogOpening" {
-            // The page stands still until the dialog is answered; the answer to this is of no interest.
+            // The page is blocked until the dialog is answered; the response to this is not needed.
             let id = self.next.fetch_add(1, Ordering::Relaxed);
             let _ = self.send(id, Some(&page), "Page.handleJavaScriptDialog", &json!({ "accept": false }));
         }
@@ -117,14 +117,14 @@ impl Connection {
         }
     }
 
-    /// Breaks the pipe, and tells whether Chromium ended in time.
+    /// Breaks the pipe. Returns whether Chromium exited in time.
     pub(crate) fn close(&self, limit: Duration) -> bool {
         *lock(&self.writer) = None;
         lock(&self.ended).recv_timeout(limit).is_ok()
     }
 }
 
-/// A test that failed while it held a lock must not hide its reason behind the failures of others.
+/// Locks a mutex even if it is poisoned: a failed test must not hide its reason behind failures of others.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Mouse and keyboard, as real events.
+//! Mouse and keyboard input as real events.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::Page;
 use crate::page::quoted;
 
-/// Keys that have a name: name, code, number, text that it types.
+/// Named keys: name, code, number, typed text.
 const KEYS: [(&str, &str, u32, &str); 15] = [
     ("Enter", "Enter", 13, "\r"),
     ("Tab", "Tab", 9, ""),
@@ -26,11 +26,11 @@ const KEYS: [(&str, &str, u32, &str); 15] = [
     ("F1", "F1", 112, ""),
 ];
 
-/// How often something that moves away is aimed at.
+/// Maximum number of attempts to hit a moving element.
 pub(crate) const MOST_AIMS: usize = 5;
 
-/// A script that gives where to press: the middle of an element, once it stands still, can be used and nothing is before it.
-/// Whether the press reaches it is told by `pressReached` in the page.
+/// Returns a script that computes the click position: the center of an element, once it stands still, is
+/// enabled and is not covered. `pressReached` in the page tells whether the press reached it.
 pub(crate) fn point(element: &str) -> String {
     format!(
         "(async () => {{
@@ -56,7 +56,7 @@ pub(crate) fn point(element: &str) -> String {
     )
 }
 
-/// The mouse's button, pressed.
+/// The pressed mouse button.
 #[derive(Debug)]
 pub struct Held<'p> {
     page: &'p Page,
@@ -64,7 +64,7 @@ pub struct Held<'p> {
 }
 
 impl Held<'_> {
-    /// Lets the button go where it was pressed.
+    /// Releases the button at the same position.
     #[track_caller]
     pub fn release(self) {
         self.page.mouse("mouseReleased", &self.point, 0);
@@ -72,14 +72,14 @@ impl Held<'_> {
 }
 
 impl Page {
-    /// Clicks in the middle of an element, once it stands still, can be used and nothing is before it.
+    /// Clicks the center of an element, once it stands still, is enabled and is not covered.
     #[track_caller]
     pub fn click(&self, element: &str) {
         self.hold(element).release();
     }
 
-    /// Presses the mouse's button where [`Page::click`] does, and holds it. What moved away in the moment before the press
-    /// is aimed at again, as a person would.
+    /// Presses the mouse button like [`Page::click`] and holds it. Tries again if the element moved away
+    /// before the press.
     #[track_caller]
     #[must_use]
     pub fn hold(&self, element: &str) -> Held<'_> {
@@ -89,7 +89,7 @@ impl Page {
             self.mouse("mouseMoved", &point, 0);
             self.mouse("mousePressed", &point, 1);
             let held = Held { page: self, point };
-            // A press that led elsewhere took its trace along.
+            // A press that navigated away has removed the variable.
             if self.script("globalThis.pressReached").is_ok_and(|reached| reached != false) {
                 return held;
             }
@@ -107,7 +107,7 @@ impl Page {
         self.command("Input.dispatchMouseEvent", &event);
     }
 
-    /// Turns the mouse's wheel in the middle of an element.
+    /// Turns the mouse wheel over the center of an element.
     #[track_caller]
     pub fn scroll(&self, element: &str, down: i32) {
         let point = self.middle(element);
@@ -116,7 +116,7 @@ impl Page {
         self.command("Input.dispatchMouseEvent", &event);
     }
 
-    /// The middle of an element, once it is there.
+    /// Returns the center of an element, once it exists.
     #[track_caller]
     fn middle(&self, element: &str) -> Value {
         self.wait_for(element);
@@ -124,7 +124,7 @@ impl Page {
         self.eval(&format!("(box => [box.left + box.width / 2, box.top + box.height / 2])({box_of})"))
     }
 
-    /// Types a text where the cursor is, key by key; a line break is Shift and Enter.
+    /// Types a text at the cursor, key by key; a line break is Shift and Enter.
     #[track_caller]
     pub fn type_text(&self, text: &str) {
         for character in text.chars() {
@@ -136,7 +136,7 @@ impl Page {
         }
     }
 
-    /// Clicks on an element and types a text.
+    /// Clicks an element and types a text.
     #[track_caller]
     pub fn type_into(&self, element: &str, text: &str) {
         self.click(element);
@@ -172,7 +172,7 @@ impl Page {
                 _ => (String::new(), 0, key),
             },
         };
-        // With Control and the like, a key types nothing.
+        // With Control and similar modifiers, a key types nothing.
         let text = if modifiers & 7 == 0 { text } else { "" };
         let key = if key == "Space" { " " } else { key };
         let kind = if text.is_empty() { "rawKeyDown" } else { "keyDown" };
@@ -186,7 +186,7 @@ impl Page {
         self.command("Input.dispatchKeyEvent", &event);
     }
 
-    /// Chooses files in a file input, which may be hidden.
+    /// Selects files in a file input, which may be hidden.
     #[track_caller]
     pub fn attach(&self, selector: &str, files: &[&Path]) {
         let expression = format!("document.querySelector({})", json!(selector));
@@ -194,7 +194,7 @@ impl Page {
         let Some(object) = found["result"]["objectId"].as_str() else { self.fail(selector, "") };
         self.command("DOM.setFileInputFiles", &json!({ "objectId": object, "files": files }));
     }
-    /// Drags files over an element and drops them there.
+    /// Drags files over an element and drops them.
     #[track_caller]
     pub fn drop_files(&self, element: &str, files: &[&Path]) {
         let point = self.middle(element);
@@ -205,7 +205,7 @@ impl Page {
         }
     }
 
-    /// Pastes what is in the clipboard where the cursor is.
+    /// Pastes the clipboard at the cursor.
     #[track_caller]
     pub fn paste(&self) {
         let event = json!({

@@ -1,16 +1,16 @@
-//! A real Chromium for tests: it opens pages, clicks and types as a person does, and tells what the page showed,
-//! asked for and complained about. Only for development.
+//! A real Chromium for tests: it opens pages, clicks and types with real events, and reports the content,
+//! requests and errors of a page. For development only.
 //!
-//! [`Browser`] is the process, [`Visitor`] a person's cookies and storage in it, [`Page`] one tab. A page is asked for
-//! elements by a CSS selector, or by `selector :: text` for those that show a text or are named by it. Only visible
-//! elements count.
+//! [`Browser`] is the process, [`Visitor`] a set of cookies and storage, [`Page`] one tab. Elements are
+//! selected by a CSS selector, or by `selector :: text` for those that show a text or have it as their name.
+//! Only visible elements count.
 //!
-//! The client of the DevTools protocol is ours: the tests need a few of its commands, as JSON over a pipe, while published
-//! clients are generated from the whole protocol. Other browsers are not driven: that would take a client for each, or
-//! Playwright with Node.js.
+//! The DevTools client is our own: the tests need a few commands, as JSON over a pipe, while published
+//! clients are generated from the whole protocol. Other browsers are not supported: that would take a client
+//! for each, or Playwright with Node.js.
 //!
-//! Nothing here sleeps, and every wait has an end. Where something does not come, the test fails with what was awaited
-//! and what the page showed instead, and leaves a screenshot in `target/screenshots/failed/`.
+//! Nothing here sleeps, and every wait has a timeout. After a timeout the test fails with the awaited
+//! condition and the content of the page, and leaves a screenshot in `target/screenshots/failed/`.
 //!
 //! ```no_run
 //! let visitor = switchboard_browser::Browser::shared().visitor();

@@ -1,4 +1,4 @@
-//! How the page is looked at: size, colours, pictures, accessibility.
+//! Presentation of a page: size, colors, screenshots, accessibility.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::Page;
 use crate::page::metrics;
 
-/// What a person prefers.
+/// Preferred color scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColorScheme {
     /// Dark on light.
@@ -17,24 +17,24 @@ pub enum ColorScheme {
     Dark,
 }
 
-/// An element as a screen reader has it.
+/// An element as seen by a screen reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     /// `button`, `heading`, ...
     pub role: String,
-    /// What is read out.
+    /// The accessible name.
     pub name: String,
 }
 
 impl Page {
-    /// Sets the size of the page's view in pixels.
+    /// Sets the size of the viewport in pixels.
     #[track_caller]
     pub fn resize(&self, width: u32, height: u32) {
         self.command("Emulation.setDeviceMetricsOverride", &metrics(width, height));
         self.wait_until(&format!("innerWidth === {width} && innerHeight === {height}"));
     }
 
-    /// Prefers light or dark, and no motion where `still`.
+    /// Sets the preferred color scheme, and reduced motion if `still`.
     #[track_caller]
     pub fn prefer(&self, scheme: ColorScheme, still: bool) {
         let scheme = match scheme {
@@ -49,7 +49,7 @@ impl Page {
         self.command("Emulation.setEmulatedMedia", &json!({ "features": features }));
     }
 
-    /// Writes what is seen to `NAME.png` in [`screenshots_folder`], and gives its path.
+    /// Writes a screenshot to `NAME.png` in [`screenshots_folder`], and returns its path.
     #[track_caller]
     pub fn screenshot(&self, name: &str) -> PathBuf {
         let taken = self.command("Page.captureScreenshot", &json!({ "format": "png" }));
@@ -64,7 +64,7 @@ impl Page {
         path
     }
 
-    /// What a screen reader finds, in the order of the page.
+    /// Returns the elements of the accessibility tree, in page order.
     #[track_caller]
     #[must_use]
     pub fn accessibility(&self) -> Vec<Named> {
@@ -75,7 +75,7 @@ impl Page {
     }
 }
 
-/// Where screenshots go: `screenshots` in Cargo's target folder.
+/// Returns the folder of screenshots: `screenshots` in Cargo's target folder.
 #[must_use]
 pub fn screenshots_folder() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

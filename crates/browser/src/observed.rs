@@ -1,16 +1,16 @@
-//! What happened in a page, besides what it shows.
+//! Events of a page besides its content.
 
 use serde_json::Value;
 
-/// More events than this are not kept: a test that has so many looks at the first ones.
+/// Maximum number of stored events.
 const MOST: usize = 10_000;
 
-/// Something that a page asked for over the network.
+/// A network request of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// `GET`, ... ; `WEBSOCKET` for opening one.
+    /// `GET`, ...; `WEBSOCKET` for opening one.
     pub method: String,
-    /// The whole address.
+    /// The complete URL.
     pub url: String,
 }
 

@@ -1,4 +1,4 @@
-//! One tab: going somewhere, waiting, asking.
+//! One tab: navigation, waits and queries.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use crate::Request;
 use crate::connection::{Connection, lock};
 use crate::observed::Observed;
 
-/// How long something may take to show up. Long, because machines that test are busy; nothing waits so long that works.
+/// Timeout for a condition. Long, because test machines are busy; passing tests never wait that long.
 pub(crate) const LIMIT: Duration = Duration::from_secs(80);
 
-/// In every script: the visible elements of a selector that show a text or are named by it.
+/// Helper in every script: the visible elements of a selector that show a text or have it as their name.
 const FIND: &str = "
     const named = element => ['aria-label', 'title', 'placeholder'].map(name => element.getAttribute(name) ?? '');
     const shows = (element, text) => [element.innerText ?? element.textContent, element.value ?? '', ...named(element)]
@@ -20,7 +20,7 @@ const FIND: &str = "
     const find = (selector, text) => [...document.querySelectorAll(selector)].filter(element =>
         element.checkVisibility({ visibilityProperty: true }) && (text === undefined || shows(element, text)));";
 
-/// One tab of a browser. It closes with this value.
+/// One tab of a browser. It closes when this value is dropped.
 #[derive(Debug)]
 pub struct Page {
     connection: Arc<Connection>,
@@ -50,7 +50,7 @@ impl Page {
         Ok(page)
     }
 
-    /// Sets how long something may take to show up, for what is known to be slow.
+    /// Sets the timeout for slow conditions.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Page {
         self.patience = patience;
@@ -61,13 +61,13 @@ impl Page {
         self.connection.call(Some(&self.session), method, params)
     }
 
-    /// Like [`Page::call`] for commands that only fail when the page is gone.
+    /// Runs a command that only fails if the page is gone.
     #[track_caller]
     pub(crate) fn command(&self, method: &str, params: &Value) -> Value {
         self.call(method, params).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Goes to an address and waits until it is loaded.
+    /// Navigates to a URL and waits until it is loaded.
     #[track_caller]
     pub fn visit(&self, url: &str) {
         let went = self.command("Page.navigate", &json!({ "url": url }));
@@ -77,20 +77,21 @@ impl Page {
         self.wait_until("document.readyState === 'complete'");
     }
 
-    /// Loads the page anew.
+    /// Reloads the page.
     #[track_caller]
     pub fn reload(&self) {
-        // The mark goes with the old page.
+        // The variable disappears with the old page.
         self.eval("globalThis.beforeReload = true");
         self.command("Page.reload", &json!({}));
         self.wait_until("!globalThis.beforeReload && document.readyState === 'complete'");
     }
 
-    /// The value of a JavaScript expression, which may be a promise. `find(selector, text)` gives visible elements.
+    /// Evaluates a JavaScript expression, which may be a promise. `find(selector, text)` returns visible
+    /// elements.
     ///
     /// # Panics
     ///
-    /// Where the expression throws.
+    /// If the expression throws.
     #[track_caller]
     pub fn eval(&self, expression: &str) -> Value {
         self.script(&value_of(expression)).unwrap_or_else(|error| panic!("{expression}: {error}"))
@@ -109,7 +110,7 @@ impl Page {
         }
     }
 
-    /// Waits until an expression is true, and gives its value. One that throws is not true yet.
+    /// Waits until an expression is true, and returns its value. An exception counts as not true yet.
     #[track_caller]
     pub fn wait_until(&self, expression: &str) -> Value {
         self.try_wait(expression).unwrap_or_else(|state| self.fail(&format!("`{expression}`"), &state))
@@ -131,12 +132,12 @@ impl Page {
         }
     }
 
-    /// Waits in the page for an expression; the error tells what it was last.
+    /// Waits in the page for an expression; the error contains its last value.
     pub(crate) fn try_wait(&self, expression: &str) -> Result<Value, String> {
         let deadline = Instant::now() + self.patience;
         loop {
             let left = deadline.saturating_duration_since(Instant::now()).as_millis();
-            // Going elsewhere ends scripts; they are begun anew in the new page.
+            // Navigation ends scripts; they are restarted in the new page.
             let outcome = self.script(&waiting(expression, left));
             if let Ok(seen) = &outcome
                 && seen["value"].as_bool() != Some(false)
@@ -155,7 +156,7 @@ impl Page {
         }
     }
 
-    /// Fails the test with what was awaited and what the page shows.
+    /// Fails the test with the awaited condition and the content of the page.
     #[track_caller]
     pub(crate) fn fail(&self, awaited: &str, state: &str) -> ! {
         let shown = self.script("document.body?.innerText").unwrap_or_default();
@@ -171,13 +172,13 @@ impl Page {
         )
     }
 
-    /// How many such elements are visible.
+    /// Returns the number of such visible elements.
     #[track_caller]
     pub fn count(&self, element: &str) -> u64 {
         self.eval(&format!("find({}).length", quoted(element))).as_u64().unwrap_or_default()
     }
 
-    /// The text that each such element shows.
+    /// Returns the text of each such element.
     #[track_caller]
     pub fn texts(&self, element: &str) -> Vec<String> {
         let texts = self.eval(&format!("find({}).map(element => element.innerText)", quoted(element)));
@@ -189,26 +190,27 @@ impl Page {
             .collect()
     }
 
-    /// The text that the first such element shows, once it is there.
+    /// Returns the text of the first such element, once it exists.
     #[track_caller]
     pub fn text(&self, element: &str) -> String {
         self.wait_for(element);
         self.texts(element).into_iter().next().unwrap_or_default()
     }
 
-    /// Errors in the console, uncaught exceptions, violations of the content security policy and dialogs, so far.
+    /// Returns console errors, uncaught exceptions, violations of the content security policy and dialogs so
+    /// far.
     #[must_use]
     pub fn complaints(&self) -> Vec<String> {
         lock(&self.observed).complaints.clone()
     }
 
-    /// Everything that the page asked for over the network, so far.
+    /// Returns all network requests of the page so far.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         lock(&self.observed).requests.clone()
     }
 
-    /// Bytes of JavaScript objects that are in use, after a collection of garbage.
+    /// Returns the bytes of JavaScript objects in use after garbage collection.
     #[track_caller]
     #[must_use]
     pub fn heap(&self) -> u64 {
@@ -225,12 +227,12 @@ impl Drop for Page {
     }
 }
 
-/// A script that gives the value of an expression.
+/// Returns a script that evaluates an expression.
 pub(crate) fn value_of(expression: &str) -> String {
     format!("(async () => {{ {FIND} return ({expression}); }})()")
 }
 
-/// A script that waits so many milliseconds until an expression is true, and tells what it was last.
+/// Returns a script that waits so many milliseconds until an expression is true, and returns its last value.
 pub(crate) fn waiting(expression: &str, left: u128) -> String {
     format!(
         "(async () => {{ {FIND}
@@ -244,7 +246,7 @@ pub(crate) fn waiting(expression: &str, left: u128) -> String {
     )
 }
 
-/// The arguments of `find` in a script, for `selector` or `selector :: text`.
+/// Returns the arguments of `find` in a script for `selector` or `selector :: text`.
 pub(crate) fn quoted(element: &str) -> String {
     match element.split_once(" :: ") {
         Some((selector, text)) => format!("{}, {}", json!(selector), json!(text)),
@@ -252,7 +254,7 @@ pub(crate) fn quoted(element: &str) -> String {
     }
 }
 
-/// Arguments for the size of the page.
+/// Returns the parameters for the size of the page.
 pub(crate) fn metrics(width: u32, height: u32) -> Value {
     json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false })
 }

@@ -1,14 +1,14 @@
-//! A web site for tests of the browser, and for attacks from elsewhere.
+//! A web site for tests of the browser, and for attacks from another origin.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 
-/// Serves a page at every path of an origin of its own, for as long as the process runs, and gives its address. Its
+/// Serves a page at every path of an origin of its own until the process ends, and returns its address. Its
 /// content security policy forbids images.
 ///
 /// # Panics
 ///
-/// Where there is no port left.
+/// If no port is free.
 #[must_use]
 pub fn serve(page: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -1,4 +1,4 @@
-//! Somebody who uses the browser.
+//! A browser context with its own cookies.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::Page;
 use crate::connection::Connection;
 
-/// Somebody with cookies and storage of their own, which go with this value, as do all their pages.
+/// A set of cookies and storage, which is removed with its pages when this value is dropped.
 #[derive(Debug)]
 pub struct Visitor {
     connection: Arc<Connection>,
@@ -23,7 +23,7 @@ impl Visitor {
         Visitor { connection: Arc::clone(connection), context }
     }
 
-    /// Opens one more tab and waits until it is loaded.
+    /// Opens another tab and waits until it is loaded.
     #[track_caller]
     #[must_use]
     pub fn open(&self, url: &str) -> Page {
@@ -32,7 +32,7 @@ impl Visitor {
         page
     }
 
-    /// Opens an empty tab, to be set up before it goes anywhere.
+    /// Opens an empty tab, to be configured before navigation.
     #[track_caller]
     #[must_use]
     pub fn blank_page(&self) -> Page {
@@ -40,8 +40,8 @@ impl Visitor {
             .unwrap_or_else(|error| panic!("cannot open a page: {error}"))
     }
 
-    /// Lets the pages of an origin read and write the clipboard without asking. There is one for all visitors: nobody else
-    /// is let in before the returned value is dropped.
+    /// Lets the pages of an origin read and write the clipboard without asking. All visitors share it: others
+    /// wait until the returned value is dropped.
     pub fn allow_clipboard(&self, origin: &str) -> MutexGuard<'static, ()> {
         static CLIPBOARD: Mutex<()> = Mutex::new(());
         let alone = CLIPBOARD.lock().unwrap_or_else(PoisonError::into_inner);

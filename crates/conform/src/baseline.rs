@@ -1,4 +1,4 @@
-//! Failures that are known.
+//! Known failures.
 
 use std::fmt;
 
@@ -7,10 +7,11 @@ use serde_json::Value;
 use crate::report::{Report, Status, Verdict};
 use crate::rules::RuleId;
 
-/// Failures that are known: they count no more, and what does not fail any more is stale.
+/// Known failures, which no longer count. An entry that does not fail any more is stale.
 ///
-/// A text has one rule a line, for all subjects or, behind `SUBJECT: `, for one; `#` begins a comment. Or it is JSON: a list
-/// of rules, or a report that `conform --format json` wrote, whose failures are then the known ones.
+/// The text format has one rule per line, for all subjects or, after `SUBJECT: `, for one; `#` starts a
+/// comment. The JSON format is a list of rules, or a report of `conform --format json`, whose failures become
+/// the known ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Baseline {
     entries: Vec<Entry>,
@@ -22,7 +23,7 @@ struct Entry {
     rule: RuleId,
 }
 
-/// A baseline that makes no sense.
+/// An invalid baseline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BaselineError(String);
 
@@ -35,18 +36,18 @@ impl fmt::Display for BaselineError {
 impl std::error::Error for BaselineError {}
 
 fn rule(name: &str) -> Result<RuleId, BaselineError> {
-    RuleId::find(name).ok_or_else(|| BaselineError(format!("there is no rule \"{name}\"")))
+    RuleId::find(name).ok_or_else(|| BaselineError(format!("unknown rule \"{name}\"")))
 }
 
 impl Baseline {
-    /// Reads a baseline.
+    /// Parses a baseline. Fails if it names an unknown rule.
     ///
     /// ```
     /// use switchboard_conform::Baseline;
     ///
     /// assert!(Baseline::parse("# until the next release\nprocess-exits\n").is_ok());
     /// assert!(Baseline::parse(r#"["process-exits"]"#).is_ok());
-    /// assert_eq!(Baseline::parse("no-such-rule").unwrap_err().to_string(), "line 1: there is no rule \"no-such-rule\"");
+    /// assert_eq!(Baseline::parse("no-such-rule").unwrap_err().to_string(), "line 1: unknown rule \"no-such-rule\"");
     /// ```
     pub fn parse(text: &str) -> Result<Self, BaselineError> {
         if text.trim_start().starts_with(['{', '[']) {
@@ -92,7 +93,7 @@ impl Baseline {
         }
     }
 
-    /// Lets known failures pass, and gives the entries that are stale: what they are about was judged, and does not fail.
+    /// Marks known failures as passed, and returns the stale entries: those that were tested and do not fail.
     pub fn apply(&self, reports: &mut [Report]) -> Vec<String> {
         let mut stale = Vec::new();
         for entry in &self.entries {
@@ -124,7 +125,7 @@ impl Baseline {
                 judged.status == Status::Fail && !judged.is_known && judged.rule.rule().strength.counts()
             };
             if report.verdict == Verdict::NotConformant && !report.rules.iter().any(counts) {
-                report.forgive();
+                report.mark_known();
             }
         }
         stale

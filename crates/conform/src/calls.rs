@@ -1,4 +1,4 @@
-//! Requests, and what is taken back.
+//! Requests and cancellations.
 
 mod answers;
 
@@ -6,20 +6,20 @@ use serde_json::Value;
 use switchboard_acp::extensions::is_own_method;
 use switchboard_acp::{Side, Version};
 
-use crate::connection::{Open, Opening, Work};
-use crate::evaluator::{Evaluator, Told, request_id};
+use crate::connection::{PendingRequest, Reopening, Work};
+use crate::evaluator::{Evaluator, ParsedMessage, request_id};
 use crate::rules::RuleId;
 
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
 const LOGIN_REQUIRED: i64 = -32000;
 
-/// Methods that open a session.
+/// Returns whether a method opens a session.
 fn opens(method: &str) -> bool {
     matches!(method, "session/new" | "session/load" | "session/resume" | "session/fork")
 }
 
-/// Where the agent advertises a method of the client; `None` for what everybody has.
+/// Returns the capability of a client-to-agent method as a JSON pointer; `None` if it is always available.
 fn advertised_at(method: &str, version: Version) -> Option<&'static str> {
     Some(match (version, method) {
         (Version::V1, "session/load") => "/loadSession",
@@ -44,7 +44,7 @@ fn advertised_at(method: &str, version: Version) -> Option<&'static str> {
     })
 }
 
-/// The rule that an advertised method works.
+/// Returns the rule that an advertised method works.
 fn works(method: &str, version: Version) -> Option<RuleId> {
     Some(match (version, method) {
         (Version::V1, "session/load") => RuleId::LoadWorks,
@@ -60,37 +60,42 @@ fn works(method: &str, version: Version) -> Option<RuleId> {
     })
 }
 
-/// Whether a method is one of the protocol's.
+/// Returns whether a method is outside the protocol.
 pub(crate) fn is_foreign(method: &str) -> bool {
     method.starts_with('_')
         || !method.contains('/') && !matches!(method, "initialize" | "authenticate" | "logout")
 }
 
-/// Whether nobody can know a method: it is neither the protocol's nor, by its underscore, somebody's own, or it is one that
-/// we make up.
+/// Returns whether no peer can know a method: it is neither the protocol's nor, by its underscore, an
+/// extension, or it is one of our own inventions.
 fn is_invented(method: &str) -> bool {
     is_foreign(method) && (!method.starts_with('_') || is_own_method(method))
 }
 
 impl Evaluator {
-    /// Something is asked.
-    pub(crate) fn about_request(&mut self, told: &Told<'_>, method: &str, open: &mut Open) {
-        self.goes_on(told, method);
-        match told.from {
+    /// Checks a request.
+    pub(crate) fn about_request(
+        &mut self,
+        received: &ParsedMessage<'_>,
+        method: &str,
+        open: &mut PendingRequest,
+    ) {
+        self.after_handshake(received, method);
+        match received.from {
             Side::Client => {
-                self.connection.latest_of_client = told.number;
-                self.client_request(told, method, open);
+                self.connection.latest_of_client = received.number;
+                self.client_request(received, method, open);
             }
-            Side::Agent => self.agent_request(told, method, open),
+            Side::Agent => self.agent_request(received, method, open),
         }
     }
 
-    fn client_request(&mut self, told: &Told<'_>, method: &str, open: &mut Open) {
+    fn client_request(&mut self, received: &ParsedMessage<'_>, method: &str, open: &mut PendingRequest) {
         let Some(version) = self.version() else { return };
-        let params = told.params();
-        let number = told.number;
+        let params = received.params();
+        let number = received.number;
         if self.connection.agent_capabilities.is_some() {
-            self.gates(told, method, version, open);
+            self.gates(received, method, version, open);
         }
         let session_id = open.session.clone();
         let opens_known =
@@ -109,7 +114,8 @@ impl Evaluator {
                 let session = self.connection.session(&session_id);
                 session.is_closed = false;
                 let was_working = session.work != Work::Idle;
-                session.opening = Some(Opening { with_history, is_load, was_working, ..Opening::default() });
+                session.opening =
+                    Some(Reopening { with_history, is_load, was_working, ..Reopening::default() });
             }
             "session/prompt" => {
                 let session = self.connection.session(&session_id);
@@ -117,7 +123,7 @@ impl Evaluator {
                 session.ended = None;
                 session.is_loaded = false;
                 session.is_prompted = true;
-                session.told_user_message = false;
+                session.has_user_message = false;
             }
             "session/close" => {
                 let session = self.connection.session(&session_id);
@@ -142,13 +148,13 @@ impl Evaluator {
                     });
                 }
             }
-            "session/set_config_option" => self.sets_option(told, &session_id),
+            "session/set_config_option" => self.sets_option(received, &session_id),
             _ => {}
         }
     }
 
-    fn sets_option(&mut self, told: &Told<'_>, session_id: &str) {
-        let params = told.params();
+    fn sets_option(&mut self, received: &ParsedMessage<'_>, session_id: &str) {
+        let params = received.params();
         let Some(options) = self.connection.session(session_id).options.as_ref() else { return };
         let id = params["configId"].as_str().unwrap_or_default();
         let option = options.iter().find(|option| option.id == id);
@@ -162,12 +168,18 @@ impl Evaluator {
             _ => None,
         };
         self.findings
-            .judge(RuleId::KnownOption, told.number, problem.is_none(), || problem.unwrap_or_default());
+            .judge(RuleId::KnownOption, received.number, problem.is_none(), || problem.unwrap_or_default());
     }
 
-    /// What the agent has not advertised is not used.
-    fn gates(&mut self, told: &Told<'_>, method: &str, version: Version, open: &mut Open) {
-        let (number, params) = (told.number, told.params());
+    /// Checks that only advertised methods are used.
+    fn gates(
+        &mut self,
+        received: &ParsedMessage<'_>,
+        method: &str,
+        version: Version,
+        open: &mut PendingRequest,
+    ) {
+        let (number, params) = (received.number, received.params());
         let is_v1 = version == Version::V1;
         if let Some(pointer) = advertised_at(method, version) {
             let has = self.connection.agent_has(pointer);
@@ -216,7 +228,7 @@ impl Evaluator {
         }
     }
 
-    /// Judges what a prompt holds, and gives the rules that are kept by taking it.
+    /// Checks the content of a prompt, and returns the rules that are kept by accepting it.
     fn prompt_content(&mut self, number: u64, params: &Value, is_v1: bool) -> Vec<RuleId> {
         let mut must_take = Vec::new();
         if params["_meta"].is_object() {
@@ -245,8 +257,8 @@ impl Evaluator {
         must_take
     }
 
-    fn agent_request(&mut self, told: &Told<'_>, method: &str, open: &mut Open) {
-        let (number, params) = (told.number, told.params());
+    fn agent_request(&mut self, received: &ParsedMessage<'_>, method: &str, open: &mut PendingRequest) {
+        let (number, params) = (received.number, received.params());
         let is_v1 = match self.version() {
             Some(version) => version == Version::V1,
             None => return,
@@ -279,53 +291,53 @@ impl Evaluator {
             self.about_session(number, id);
         }
         if method == "session/request_permission" {
-            open.is_faulty |= !self.asks_permission(told, is_v1);
+            open.is_faulty |= !self.asks_permission(received, is_v1);
         }
     }
 
-    /// Whether its options are in order.
-    fn asks_permission(&mut self, told: &Told<'_>, is_v1: bool) -> bool {
-        let params = told.params();
+    /// Checks the options of a permission request. Returns whether they are valid.
+    fn asks_permission(&mut self, received: &ParsedMessage<'_>, is_v1: bool) -> bool {
+        let params = received.params();
         let options = params["options"].as_array().map(Vec::as_slice).unwrap_or_default();
         let mut ids = std::collections::HashSet::new();
         let twice =
             options.iter().filter_map(|option| option["optionId"].as_str()).find(|id| !ids.insert(*id));
         let rule = if is_v1 { RuleId::PermissionIdsV1 } else { RuleId::PermissionIdsV2 };
-        self.findings.judge(rule, told.number, twice.is_none(), || {
+        self.findings.judge(rule, received.number, twice.is_none(), || {
             format!("two options have the id {:?}", twice.unwrap_or_default())
         });
         if !is_v1 && params["title"].as_str().is_some_and(|title| title.trim().is_empty()) {
-            self.findings.broken(RuleId::PermissionShape, told.number, "the title is empty");
+            self.findings.broken(RuleId::PermissionShape, received.number, "the title is empty");
         }
         let call = if is_v1 { &params["toolCall"] } else { &params["subject"]["toolCall"] };
         let session_id = params["sessionId"].as_str().unwrap_or_default();
         if call.is_object() {
-            self.tool_call(told.number, session_id, call, is_v1, true);
+            self.tool_call(received.number, session_id, call, is_v1, true);
         }
         twice.is_none()
     }
 
-    /// `$/cancel_request`.
-    pub(crate) fn cancel_request(&mut self, told: &Told<'_>) {
-        let Some(id) = request_id(&told.params()["requestId"]) else { return };
-        let is_open = if let Some(open) = self.connection.open.get_mut(told.from, &id) {
-            open.is_withdrawn = true;
+    /// Handles `$/cancel_request`.
+    pub(crate) fn cancel_request(&mut self, received: &ParsedMessage<'_>) {
+        let Some(id) = request_id(&received.params()["requestId"]) else { return };
+        let is_open = if let Some(open) = self.connection.open.get_mut(received.from, &id) {
+            open.is_request_cancelled = true;
             true
         } else {
             false
         };
-        let is_own = is_open || self.connection.was_answered(told.from, &id) || !self.connection.is_whole;
-        self.findings.judge(RuleId::CancelOwnRequest, told.number, is_own, || {
-            format!("the {} has made no request {id}", told.from.as_str())
+        let is_own = is_open || self.connection.was_answered(received.from, &id) || !self.connection.is_whole;
+        self.findings.judge(RuleId::CancelOwnRequest, received.number, is_own, || {
+            format!("the {} has made no request {id}", received.from.as_str())
         });
     }
 
-    /// `session/cancel`.
-    pub(crate) fn session_cancelled(&mut self, told: &Told<'_>) {
-        self.connection.latest_of_client = told.number;
-        let Some(id) = told.params()["sessionId"].as_str() else { return };
+    /// Handles `session/cancel`.
+    pub(crate) fn session_cancelled(&mut self, received: &ParsedMessage<'_>) {
+        self.connection.latest_of_client = received.number;
+        let Some(id) = received.params()["sessionId"].as_str() else { return };
         self.mark_prompts(id, |prompt| prompt.is_cancelled = true);
-        let is_open = |side: Side, open: &Open| {
+        let is_open = |side: Side, open: &PendingRequest| {
             side == Side::Agent && open.method == "session/request_permission" && open.session == id
         };
         let questions: Vec<_> = self
@@ -350,8 +362,8 @@ impl Evaluator {
         }
     }
 
-    /// Changes what is known of the open prompts of a session.
-    fn mark_prompts(&mut self, session: &str, mut mark: impl FnMut(&mut Open)) {
+    /// Updates the pending prompts of a session.
+    fn mark_prompts(&mut self, session: &str, mut mark: impl FnMut(&mut PendingRequest)) {
         let prompts: Vec<_> = self
             .connection
             .open

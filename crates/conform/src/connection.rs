@@ -1,4 +1,4 @@
-//! What is known of a connection while its messages go by.
+//! State of a connection.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,51 +6,51 @@ use serde_json::Value;
 use switchboard_acp::rpc::RequestId;
 use switchboard_acp::{Correlator, Side, Version};
 
-use crate::evaluator::Told;
+use crate::evaluator::ParsedMessage;
 use crate::rules::RuleId;
 
-/// How many requests, sessions and ids are remembered. What is beyond that is judged without memory of it.
+/// Maximum number of tracked requests, sessions and ids. Others are checked without their history.
 pub(crate) const MOST_REMEMBERED: usize = 100_000;
 
-/// How many requests may be open, and how many messages of prompts awaited. They are looked through now and then.
+/// Maximum number of pending requests, and of awaited prompt messages. They are searched occasionally.
 pub(crate) const MOST_OPEN: usize = 4096;
 
-/// A request that waits for its answer.
+/// A pending request.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct PendingRequest {
     pub(crate) method: String,
     pub(crate) number: u64,
-    /// How many requests were made before it.
+    /// Number of earlier requests.
     pub(crate) order: u64,
     pub(crate) session: String,
-    /// The parameters that its answer is judged by; without the content of prompts.
+    /// The parameters needed to check its response, without the content of prompts.
     pub(crate) params: Value,
-    /// Rules that it is kept by taking this request.
+    /// Rules that are kept by accepting this request.
     pub(crate) must_take: Vec<RuleId>,
-    /// Whether it broke a rule itself, so that an error is the right answer.
+    /// Set if the request itself broke a rule, so that an error is the correct response.
     pub(crate) is_faulty: bool,
-    /// Whether the session's work was cancelled since.
+    /// Set if the session's work was cancelled since.
     pub(crate) is_cancelled: bool,
-    /// Whether it was taken back itself.
-    pub(crate) is_withdrawn: bool,
-    /// Whether work was going on in the session when it was asked.
+    /// Set if the request itself was cancelled.
+    pub(crate) is_request_cancelled: bool,
+    /// Set if the session was running when the request was sent.
     pub(crate) during_work: bool,
 }
 
-impl Open {
-    pub(crate) fn new(method: &str, told: &Told<'_>, order: u64) -> Self {
-        let params = told.params();
+impl PendingRequest {
+    pub(crate) fn new(method: &str, received: &ParsedMessage<'_>, order: u64) -> Self {
+        let params = received.params();
         let kept = if method == "session/prompt" { Value::Null } else { params.clone() };
-        Open {
+        PendingRequest {
             method: method.to_owned(),
-            number: told.number,
+            number: received.number,
             order,
             session: params["sessionId"].as_str().unwrap_or_default().to_owned(),
             params: kept,
             must_take: Vec::new(),
             is_faulty: false,
             is_cancelled: false,
-            is_withdrawn: false,
+            is_request_cancelled: false,
             during_work: false,
         }
     }
@@ -60,35 +60,35 @@ impl Open {
 pub(crate) struct Connection {
     pub(crate) version: Option<Version>,
     pub(crate) messages: u64,
-    /// Whether nothing is missing so far.
+    /// Set if no message is missing so far.
     pub(crate) is_whole: bool,
-    /// Whether its beginning is there.
+    /// Set if the handshake was seen.
     pub(crate) has_handshake: bool,
-    /// The number that the client asked for.
+    /// The version that the client requested.
     pub(crate) asked_version: Option<u64>,
-    /// Whether the agent answered with a higher one.
+    /// Set if the agent answered with a higher version.
     pub(crate) is_foreign: bool,
-    /// The first request, if it was one that needs an initialized connection.
+    /// Number of the first request if it needs an initialized connection.
     pub(crate) too_early: Option<u64>,
     pub(crate) client_capabilities: Value,
     pub(crate) agent_capabilities: Option<Value>,
     pub(crate) auth_methods: Vec<(String, String)>,
     pub(crate) is_logged_in: bool,
     pub(crate) needs_login: bool,
-    pub(crate) open: Correlator<Open>,
+    pub(crate) open: Correlator<PendingRequest>,
     answered: HashSet<(Side, RequestId<'static>)>,
-    /// The latest request of each side that was answered.
+    /// The latest answered request of each side.
     pub(crate) latest_answered: [u64; 2],
-    /// Prompts that were answered, by session: the latest.
+    /// The latest answered prompt of each session.
     pub(crate) latest_prompt: HashMap<String, u64>,
     order: u64,
-    /// Arrays that each side sent and that nobody refused yet.
+    /// Batches of each side that were not refused yet.
     pub(crate) batches: [u64; 2],
     pub(crate) sessions: HashMap<String, Session>,
-    /// Updates of sessions that nobody opened yet.
+    /// Updates of sessions that are not open yet.
     pub(crate) unknown: HashMap<String, Vec<u64>>,
     pub(crate) deleted: HashSet<String>,
-    /// The latest message of the client.
+    /// Number of the client's latest message.
     pub(crate) latest_of_client: u64,
 }
 
@@ -127,7 +127,7 @@ impl Connection {
         self.order
     }
 
-    pub(crate) fn remember_answered(&mut self, asker: Side, id: &RequestId<'static>, open: &Open) {
+    pub(crate) fn remember_answered(&mut self, asker: Side, id: &RequestId<'static>, open: &PendingRequest) {
         let latest = &mut self.latest_answered[asker as usize];
         *latest = open.order.max(*latest);
         if self.answered.len() < MOST_REMEMBERED {
@@ -139,7 +139,7 @@ impl Connection {
         self.answered.contains(&(asker, id.clone()))
     }
 
-    /// A session that is known from now on.
+    /// Returns a session, which is known from now on.
     pub(crate) fn session(&mut self, id: &str) -> &mut Session {
         self.unknown.remove(id);
         if !self.sessions.contains_key(id) && self.sessions.len() >= MOST_REMEMBERED {
@@ -148,7 +148,7 @@ impl Connection {
         self.sessions.entry(id.to_owned()).or_default()
     }
 
-    /// Something is missing: what is open, and what goes on in sessions, is not known any more.
+    /// Drops pending requests and session states, because messages are missing.
     pub(crate) fn forget(&mut self) {
         self.is_whole = false;
         self.open = Correlator::new(MOST_OPEN);
@@ -159,12 +159,12 @@ impl Connection {
         }
     }
 
-    /// Whether a session was made in this conversation, so that all of it is known.
+    /// Returns whether a session was created in this conversation, so that its whole history is known.
     pub(crate) fn is_new(&self, id: &str) -> bool {
         self.sessions.get(id).is_some_and(|session| session.is_new)
     }
 
-    /// Whether what the agent advertises has something at a place: an object, or `true`.
+    /// Returns whether the agent's capabilities have an object or `true` at a pointer.
     pub(crate) fn agent_has(&self, pointer: &str) -> bool {
         let capabilities = self.agent_capabilities.as_ref();
         capabilities.and_then(|known| known.pointer(pointer)).is_some_and(is_advertised)
@@ -179,7 +179,7 @@ fn is_advertised(value: &Value) -> bool {
     !matches!(value, Value::Null | Value::Bool(false))
 }
 
-/// What work does.
+/// State of a session's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Work {
     #[default]
@@ -188,35 +188,35 @@ pub(crate) enum Work {
     RequiresAction,
 }
 
-/// What is known of a session.
+/// State of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
-    /// Whether `session/new` made it in this conversation, so that all of it is known.
+    /// Set if `session/new` created it in this conversation, so that its whole history is known.
     pub(crate) is_new: bool,
     pub(crate) is_closed: bool,
-    /// The ways in which it is being opened: the number of open `session/load` and `session/resume` requests.
-    pub(crate) opening: Option<Opening>,
-    /// Since it was loaded nothing was asked.
+    /// Pending `session/load` and `session/resume` requests.
+    pub(crate) opening: Option<Reopening>,
+    /// Set if no prompt was sent since it was loaded.
     pub(crate) is_loaded: bool,
     pub(crate) open_prompts: u64,
-    /// How the turn before ended, until the next begins; `true` if it was cancelled.
+    /// End of the last turn, until the next one begins; `true` if it was cancelled.
     pub(crate) ended: Option<bool>,
     pub(crate) work: Work,
-    /// Whether it was running since it last was idle.
+    /// Set if it was running since it was last idle.
     pub(crate) has_run: bool,
-    /// Whether there was a prompt since it last was idle.
+    /// Set if a prompt was sent since it was last idle.
     pub(crate) is_prompted: bool,
-    /// Whether its work was cancelled.
+    /// Set if its work was cancelled.
     pub(crate) is_cancelled: bool,
-    /// Whether a question was answered while it waited for that.
+    /// Set if a question was answered while it waited for that.
     pub(crate) is_answered: bool,
-    /// Whether it said that it waits since it last was idle or running.
+    /// Set if it reported waiting since it was last idle or running.
     pub(crate) has_waited: bool,
-    /// Whether a message of the user was told since the latest prompt.
-    pub(crate) told_user_message: bool,
+    /// Set if a user message was sent since the latest prompt.
+    pub(crate) has_user_message: bool,
     pub(crate) awaited_messages: Vec<String>,
     pub(crate) prompt_ids: HashSet<String>,
-    /// Ids of messages, by kind.
+    /// Message ids by kind.
     pub(crate) messages: HashSet<(u8, String)>,
     pub(crate) tool_calls: HashMap<String, ToolCall>,
     pub(crate) terminals: HashMap<String, String>,
@@ -224,13 +224,13 @@ pub(crate) struct Session {
     pub(crate) options: Option<Vec<ConfigOption>>,
 }
 
-/// A session that is being taken up again.
+/// A session that is being loaded or resumed.
 #[derive(Debug, Default)]
-pub(crate) struct Opening {
+pub(crate) struct Reopening {
     pub(crate) with_history: bool,
     pub(crate) is_load: bool,
     pub(crate) has_state: bool,
-    /// Whether work was going on when it began: what comes then may be live.
+    /// Set if the session was running at the start, so that updates may be live.
     pub(crate) was_working: bool,
     pub(crate) whole: HashSet<(u8, String)>,
 }
@@ -244,6 +244,6 @@ pub(crate) struct ToolCall {
 #[derive(Debug)]
 pub(crate) struct ConfigOption {
     pub(crate) id: String,
-    /// `None` for an option whose values are not listed.
+    /// `None` for an option without listed values.
     pub(crate) values: Option<Vec<String>>,
 }

@@ -1,4 +1,4 @@
-//! What updates hold: tool calls, diffs, terminals, options and modes.
+//! Content of updates: tool calls, diffs, terminals, options and modes.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::evaluator::{Evaluator, decoded};
 use crate::rules::RuleId;
 
 impl Evaluator {
-    /// What stands in an update.
+    /// Checks the content of an update.
     pub(crate) fn content(&mut self, number: u64, session: &str, kind: &str, update: &Value, is_v1: bool) {
         match kind {
             "tool_call" if is_v1 => self.tool_call(number, session, update, is_v1, true),
@@ -36,7 +36,7 @@ impl Evaluator {
         }
     }
 
-    /// A report of a tool call. `announces`: whether it may be the first one.
+    /// Checks a tool call report. `announces`: it may be the first one.
     pub(crate) fn tool_call(
         &mut self,
         number: u64,
@@ -95,7 +95,7 @@ impl Evaluator {
             return;
         }
         let text = item.to_string();
-        // What cannot be read breaks another rule.
+        // Unreadable content breaks another rule.
         let Some(diff) = decoded::<v2::Diff<'_>>(&text) else { return };
         let findings = &mut self.findings;
         for rule in [
@@ -123,7 +123,7 @@ impl Evaluator {
                 Disagreement::OldPathMissing { .. } => RuleId::DiffOldPath,
                 _ => RuleId::DiffAgrees,
             };
-            // A relative path is one fault, and not also one of the patch.
+            // A relative path is one fault, not also one of the patch.
             findings.broken(rule, number, disagreement.to_string());
         }
         let is_text = item["changes"].as_array().into_iter().flatten().any(|change| {
@@ -159,7 +159,7 @@ impl Evaluator {
         self.connection.session(session).modes = Some(ids);
     }
 
-    /// A list of options, wherever it stands.
+    /// Checks a list of options.
     pub(crate) fn options(&mut self, number: u64, session: &str, options: &Value, is_v1: bool) {
         let Some(options) = options.as_array() else { return };
         let mut known = Vec::new();
@@ -201,7 +201,7 @@ fn problem_of(option: &Value, id: &str, values: Option<&[String]>, is_new: bool)
         .then(|| format!("the option {id:?} is {current:?}, which is none of its values"))
 }
 
-/// The values of an option, flat or in groups.
+/// Returns the values of an option, flat or in groups.
 fn values_of(options: &Value) -> Vec<String> {
     let entries = options.as_array().map(Vec::as_slice).unwrap_or_default();
     entries

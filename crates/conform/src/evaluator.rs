@@ -1,4 +1,4 @@
-//! Feeds the messages of a conversation to all checks.
+//! Runs all checks on the messages of a conversation.
 
 use serde_json::Value;
 use switchboard_acp::check::{Checker, Rules};
@@ -6,15 +6,15 @@ use switchboard_acp::detect::{DialectTracker, Weight, version_shown_by};
 use switchboard_acp::rpc::{Message, RequestId};
 use switchboard_acp::{Raw, Side, Version, Wire, WireFormat};
 
-use crate::connection::{Connection, MOST_OPEN, Open};
+use crate::connection::{Connection, MOST_OPEN, PendingRequest};
 use crate::report::{Findings, Report};
 use crate::rules::RuleId;
-use crate::schema::{self, Place};
+use crate::schema::{self, MessageContext};
 
-/// Error codes that say that a message could not be read.
+/// Error codes for an unreadable message.
 const UNREADABLE: [i64; 2] = [-32700, -32600];
 
-/// Judges a conversation, message by message.
+/// Checks a conversation message by message.
 ///
 /// ```
 /// use switchboard_conform::{Evaluator, Status, Verdict};
@@ -34,9 +34,9 @@ pub struct Evaluator {
     pub(crate) connection: Connection,
     checkers: Checkers,
     dialect: DialectTracker,
-    /// Violations of what only the newest dialect asks for; which dialect it is, the end shows.
+    /// Violations of rules of the newest dialect only; the dialect is known at the end.
     if_newest: Vec<(RuleId, u64, String)>,
-    /// Signs that the agent speaks the older dialect.
+    /// Evidence that the agent uses the older dialect.
     spec_signs: SpecSigns,
 }
 
@@ -64,21 +64,21 @@ impl Checkers {
     }
 }
 
-/// A message that was taken apart.
-pub(crate) struct Told<'a> {
+/// A parsed message.
+pub(crate) struct ParsedMessage<'a> {
     pub(crate) number: u64,
     pub(crate) from: Side,
     pub(crate) value: &'a Value,
 }
 
-impl Told<'_> {
+impl ParsedMessage<'_> {
     pub(crate) fn params(&self) -> &Value {
         &self.value["params"]
     }
 }
 
 impl Evaluator {
-    /// Nothing heard yet. With a side, only what that side has to keep is judged.
+    /// Creates an evaluator. With a side, only that side's obligations are checked.
     pub fn new(only: Option<Side>) -> Self {
         Evaluator {
             findings: Findings::new(only),
@@ -90,12 +90,12 @@ impl Evaluator {
         }
     }
 
-    /// A message, or several in an array, that a side sent. The number is told where it breaks a rule.
+    /// Checks a message of a side, or several in an array. Violations are reported with its number.
     pub fn message(&mut self, number: u64, from: Side, text: &str) {
         self.findings.speaker = Some(from);
         let Ok(value) = serde_json::from_str::<Value>(text) else {
             if Raw::parse(text).is_ok() {
-                // Too deep to be looked into.
+                // Nested too deeply to be parsed.
                 self.gap();
             } else {
                 self.noise(number, from, text);
@@ -125,31 +125,31 @@ impl Evaluator {
         }
     }
 
-    /// Something that a side sent and that is no JSON.
+    /// Handles output of a side that is not JSON.
     pub fn noise(&mut self, number: u64, from: Side, text: &str) {
         self.findings.speaker = Some(from);
         let rule = if text.contains('\u{FFFD}') { RuleId::Utf8 } else { RuleId::JsonLine };
         let shown: String = text.chars().take(80).collect();
         let reason = match rule {
-            RuleId::Utf8 => format!("the {} sent bytes that are no UTF-8: {shown:?}", from.as_str()),
-            _ => format!("the {} sent something that is no JSON: {shown:?}", from.as_str()),
+            RuleId::Utf8 => format!("the {} sent bytes that are not UTF-8: {shown:?}", from.as_str()),
+            _ => format!("the {} sent a line that is not JSON: {shown:?}", from.as_str()),
         };
         self.findings.broken(rule, number, reason);
     }
 
-    /// Something is missing at this place. What depends on it is not judged.
+    /// Marks a gap. Checks that depend on missing messages are skipped.
     pub fn gap(&mut self) {
         self.connection.forget();
         self.checkers = Checkers::new();
     }
 
-    /// Another conversation begins, in which the same ids mean something else.
+    /// Starts another conversation, in which the same ids have another meaning.
     pub fn begin(&mut self) {
         self.close_connection();
         self.checkers = Checkers::new();
     }
 
-    /// What was found, now that nothing more comes.
+    /// Finishes the conversation and returns the findings.
     pub fn finish(mut self) -> Findings {
         self.close_connection();
         let has_newest = self.dialect.wire_format() == WireFormat::Newest
@@ -166,7 +166,7 @@ impl Evaluator {
         self.findings
     }
 
-    /// The report, now that nothing more comes.
+    /// Finishes the conversation and returns the report.
     pub fn report(self, subject: impl Into<String>) -> Report {
         self.finish().report(subject)
     }
@@ -188,16 +188,17 @@ impl Evaluator {
         }
     }
 
-    /// One message.
+    /// Checks one message.
     fn one(&mut self, number: u64, from: Side, text: &str, value: &Value) {
         self.connection.messages += 1;
-        let told = Told { number, from, value };
-        if !self.envelope(&told) {
-            // It asks or answers all the same, however badly.
+        let received = ParsedMessage { number, from, value };
+        if !self.envelope(&received) {
+            // It is still a request or a response, however malformed.
             if let Some(id) = value.get("id").and_then(request_id) {
                 if let Some(method) = value["method"].as_str() {
                     let order = self.connection.next_order();
-                    let open = Open { is_faulty: true, ..Open::new(method, &told, order) };
+                    let open =
+                        PendingRequest { is_faulty: true, ..PendingRequest::new(method, &received, order) };
                     self.connection.open.open_or_evict(from, &id, open);
                 } else {
                     self.connection.open.answered(from, &id);
@@ -214,16 +215,16 @@ impl Evaluator {
         }
         self.see_dialect(from, text, value);
         match (method, request_id(&value["id"]).filter(|_| value.get("id").is_some())) {
-            (Some(method), Some(id)) => self.request(&told, text, method, &id),
-            (Some(method), None) => self.notification(&told, text, method),
-            (None, Some(id)) => self.response(&told, text, &id),
+            (Some(method), Some(id)) => self.request(&received, text, method, &id),
+            (Some(method), None) => self.notification(&received, text, method),
+            (None, Some(id)) => self.response(&received, text, &id),
             (None, None) => {}
         }
     }
 
-    /// Whether it is a message of JSON-RPC at all.
-    fn envelope(&mut self, told: &Told<'_>) -> bool {
-        let (number, value) = (told.number, told.value);
+    /// Returns whether a value is a JSON-RPC message.
+    fn envelope(&mut self, received: &ParsedMessage<'_>) -> bool {
+        let (number, value) = (received.number, received.value);
         let findings = &mut self.findings;
         let is_call = value.get("method").is_some();
         if value["jsonrpc"] != "2.0" {
@@ -282,66 +283,69 @@ impl Evaluator {
         true
     }
 
-    fn request(&mut self, told: &Told<'_>, text: &str, method: &str, id: &RequestId<'static>) {
-        if method == "initialize" && told.from == Side::Client {
-            self.begin_handshake(told);
+    fn request(&mut self, received: &ParsedMessage<'_>, text: &str, method: &str, id: &RequestId<'static>) {
+        if method == "initialize" && received.from == Side::Client {
+            self.begin_handshake(received);
         }
         self.findings.kept(RuleId::RequestIdForm);
-        let has_fault = self.check_schema(told, text, method, true);
-        let mut open = Open::new(method, told, self.connection.next_order());
+        let has_fault = self.check_schema(received, text, method, true);
+        let mut open = PendingRequest::new(method, received, self.connection.next_order());
         open.is_faulty = has_fault;
-        self.about_request(told, method, &mut open);
-        let before = self.connection.open.open_or_evict(told.from, id, open);
-        let in_use = before.as_ref().is_some_and(|before| before.id == *id && before.asker == told.from);
-        // What is forgotten for it may be answered yet.
+        self.about_request(received, method, &mut open);
+        let before = self.connection.open.open_or_evict(received.from, id, open);
+        let in_use = before.as_ref().is_some_and(|before| before.id == *id && before.asker == received.from);
+        // The response may belong to the request that is dropped for it.
         self.connection.is_whole &= before.is_none() || in_use;
-        self.findings.judge(RuleId::IdInUse, told.number, !in_use, || {
+        self.findings.judge(RuleId::IdInUse, received.number, !in_use, || {
             format!("the id {id} belongs to a request that is not answered yet")
         });
     }
 
-    fn notification(&mut self, told: &Told<'_>, text: &str, method: &str) {
-        self.check_schema(told, text, method, true);
-        match (told.from, method) {
-            (_, "$/cancel_request") => self.cancel_request(told),
-            (Side::Client, "session/cancel") => self.session_cancelled(told),
-            (Side::Agent, "session/update") => self.update(told),
+    fn notification(&mut self, received: &ParsedMessage<'_>, text: &str, method: &str) {
+        self.check_schema(received, text, method, true);
+        match (received.from, method) {
+            (_, "$/cancel_request") => self.cancel_request(received),
+            (Side::Client, "session/cancel") => self.session_cancelled(received),
+            (Side::Agent, "session/update") => self.update(received),
             _ => {}
         }
     }
 
-    fn response(&mut self, told: &Told<'_>, text: &str, id: &RequestId<'static>) {
-        let Some(open) = self.connection.open.answered(told.from, id) else {
-            self.unexpected_response(told, id);
+    fn response(&mut self, received: &ParsedMessage<'_>, text: &str, id: &RequestId<'static>) {
+        let Some(open) = self.connection.open.answered(received.from, id) else {
+            self.unexpected_response(received, id);
             return;
         };
         self.findings.kept(RuleId::IdEcho);
         self.findings.kept(RuleId::AnsweredOnce);
         self.findings.kept(RuleId::NotificationUnanswered);
-        self.connection.remember_answered(told.from.other(), id, &open);
-        if let Some(error) = told.value.get("error") {
+        self.connection.remember_answered(received.from.other(), id, &open);
+        if let Some(error) = received.value.get("error") {
             let message = error["message"].as_str().unwrap_or_default();
             let is_right = !message.trim().is_empty() && !message.contains('\n');
-            self.findings.judge(RuleId::ErrorMessage, told.number, is_right, || {
+            self.findings.judge(RuleId::ErrorMessage, received.number, is_right, || {
                 format!("expected one line of text, found {message:?}")
             });
         }
-        if open.method == "initialize" && told.from == Side::Agent {
-            self.end_handshake(told, &open);
+        if open.method == "initialize" && received.from == Side::Agent {
+            self.end_handshake(received, &open);
         }
-        self.check_schema(told, text, &open.method, false);
-        self.about_response(told, &open);
+        self.check_schema(received, text, &open.method, false);
+        self.about_response(received, &open);
     }
 
-    fn unexpected_response(&mut self, told: &Told<'_>, id: &RequestId<'static>) {
-        let number = told.number;
-        let code = told.value["error"]["code"].as_i64();
+    fn unexpected_response(&mut self, received: &ParsedMessage<'_>, id: &RequestId<'static>) {
+        let number = received.number;
+        let code = received.value["error"]["code"].as_i64();
         if *id == RequestId::Null {
-            let asker = told.from.other() as usize;
+            let asker = received.from.other() as usize;
             if self.connection.batches[asker] > 0 {
                 self.connection.batches[asker] -= 1;
                 self.findings.judge(RuleId::BatchRefused, number, code == Some(-32600), || {
-                    format!("expected the code -32600, found {}", schema::shown(&told.value["error"]["code"]))
+                    format!(
+                        "expected the code -32600, found {}",
+                        schema::shown(&received.value["error"]["code"])
+                    )
                 });
             } else if !code.is_some_and(|code| UNREADABLE.contains(&code)) {
                 self.findings.broken(
@@ -350,51 +354,58 @@ impl Evaluator {
                     "a response with the id null, which answers no request",
                 );
             }
-        } else if self.connection.was_answered(told.from.other(), id) {
+        } else if self.connection.was_answered(received.from.other(), id) {
             self.findings.broken(RuleId::AnsweredOnce, number, format!("request {id} is answered again"));
         } else if self.connection.is_whole && self.connection.has_handshake {
-            let reason = format!("the id {id} is none of a request of the {}", told.from.other().as_str());
+            let reason = format!("the id {id} matches no request of the {}", received.from.other().as_str());
             self.findings.broken(RuleId::IdEcho, number, reason);
         }
     }
 
-    /// Judges a message by its schema. Tells whether it has a fault.
-    fn check_schema(&mut self, told: &Told<'_>, text: &str, method: &str, is_call: bool) -> bool {
+    /// Checks a message against its schema. Returns whether it has an error.
+    fn check_schema(
+        &mut self,
+        received: &ParsedMessage<'_>,
+        text: &str,
+        method: &str,
+        is_call: bool,
+    ) -> bool {
         let is_handshake = method == "initialize";
         let version = if is_handshake && is_call {
-            let asked = told.params()["protocolVersion"].as_u64().unwrap_or(1);
+            let asked = received.params()["protocolVersion"].as_u64().unwrap_or(1);
             Some(if asked >= 2 { Version::V2 } else { Version::V1 })
         } else {
             self.version()
         };
         let feeds = |wanted| is_handshake || version == Some(wanted);
-        let v1 = feeds(Version::V1).then(|| self.checkers.v1.check_sent(text, told.from));
-        let any = feeds(Version::V2).then(|| self.checkers.any.check_sent(text, told.from));
-        let newest = feeds(Version::V2).then(|| self.checkers.newest.check_sent(text, told.from));
+        let v1 = feeds(Version::V1).then(|| self.checkers.v1.check_sent(text, received.from));
+        let any = feeds(Version::V2).then(|| self.checkers.any.check_sent(text, received.from));
+        let newest = feeds(Version::V2).then(|| self.checkers.newest.check_sent(text, received.from));
         let Some(version) = version else { return false };
         let verdict = match version {
             Version::V1 => v1,
             Version::V2 => any,
         };
         let Some(verdict) = verdict else { return false };
-        let update = told.params()["update"]["sessionUpdate"].as_str().unwrap_or_default();
-        let place = Place { version, from: told.from, is_call, method, update, value: told.value };
+        let update = received.params()["update"]["sessionUpdate"].as_str().unwrap_or_default();
+        let place =
+            MessageContext { version, from: received.from, is_call, method, update, value: received.value };
         for error in &verdict.errors {
             let rule = schema::rule_of_error(&place, &error.pointer, &error.message);
-            self.findings.broken(rule, told.number, schema::reason(error));
+            self.findings.broken(rule, received.number, schema::reason(error));
         }
         for warning in &verdict.warnings {
             let Some(rule) = schema::rule_of_warning(&place, &warning.pointer, &warning.message) else {
                 continue;
             };
-            // What is wrong as a whole is not also judged key by key.
+            // An error of the whole is not also reported key by key.
             let is_in_error = verdict.errors.iter().any(|error| warning.pointer.starts_with(&error.pointer));
-            // What was before is not known of a session that was not made here.
+            // The history of a session that was not created here is unknown.
             let is_unknown = rule == RuleId::ToolCallTitle
-                && !self.connection.is_new(told.params()["sessionId"].as_str().unwrap_or_default());
+                && !self.connection.is_new(received.params()["sessionId"].as_str().unwrap_or_default());
             let is_said = is_in_error && rule == RuleId::RootKeys;
             if !is_unknown && !is_said {
-                self.findings.broken(rule, told.number, schema::reason(warning));
+                self.findings.broken(rule, received.number, schema::reason(warning));
             }
         }
         if version == Version::V2
@@ -402,7 +413,7 @@ impl Evaluator {
             && let Some(error) = newest.as_ref().and_then(|newest| newest.errors.first())
         {
             let rule = schema::rule_of_error(&place, &error.pointer, &error.message);
-            self.broken_if_newest(rule, told.number, schema::reason(error));
+            self.broken_if_newest(rule, received.number, schema::reason(error));
         }
         if verdict.is_valid() {
             for rule in schema::kept_rules(&place) {
@@ -412,14 +423,14 @@ impl Evaluator {
         !verdict.is_valid()
     }
 
-    /// A rule is broken, if the agent speaks the newest dialect.
+    /// Reports a violation if the agent uses the newest dialect.
     pub(crate) fn broken_if_newest(&mut self, rule: RuleId, number: u64, reason: String) {
         if self.if_newest.len() < MOST_OPEN {
             self.if_newest.push((rule, number, reason));
         }
     }
 
-    /// What a message shows of its sender's dialect.
+    /// Detects the sender's dialect from a message.
     fn see_dialect(&mut self, from: Side, text: &str, value: &Value) {
         let Ok(message) = Message::decode(text, WireFormat::Any) else { return };
         match (from, &message) {
@@ -449,7 +460,7 @@ impl Evaluator {
     }
 }
 
-/// The id of a message; `None` for what cannot be one.
+/// Returns the id of a message; `None` if it cannot be one.
 pub(crate) fn request_id(id: &Value) -> Option<RequestId<'static>> {
     match id {
         Value::Null => Some(RequestId::Null),
@@ -459,7 +470,7 @@ pub(crate) fn request_id(id: &Value) -> Option<RequestId<'static>> {
     }
 }
 
-/// A text as a raw value, for what the protocol's own types judge.
+/// Decodes a value with the protocol's own types.
 pub(crate) fn decoded<'a, T: Wire<'a>>(text: &'a str) -> Option<T> {
     T::decode(text, WireFormat::Any).ok()
 }

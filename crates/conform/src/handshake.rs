@@ -1,4 +1,4 @@
-//! `initialize`: who speaks what, and what is advertised.
+//! `initialize`: versions and capabilities.
 
 use std::collections::HashSet;
 
@@ -6,24 +6,24 @@ use serde_json::Value;
 use switchboard_acp::detect::Handshake;
 use switchboard_acp::{Raw, Side, Version};
 
-use crate::connection::Open;
-use crate::evaluator::{Evaluator, Told};
+use crate::connection::PendingRequest;
+use crate::evaluator::{Evaluator, ParsedMessage};
 use crate::rules::RuleId;
 use crate::schema::shown;
 
-/// The error that says that there is no common version.
+/// The error for peers without a common version.
 const UNSUPPORTED_VERSION: i64 = -32022;
 
 fn is_filled(value: &Value) -> bool {
     value.as_str().is_some_and(|text| !text.trim().is_empty())
 }
 
-/// Whether somebody introduces itself with a name and a version.
+/// Returns whether a peer sends a name and a version.
 fn is_introduced(info: &Value) -> bool {
     is_filled(&info["name"]) && is_filled(&info["version"])
 }
 
-/// The places in capabilities that hold a boolean where only objects are.
+/// Collects the pointers of booleans in capabilities that must be objects.
 fn booleans(capabilities: &Value, pointer: &str, found: &mut Vec<String>) {
     let Some(entries) = capabilities.as_object() else { return };
     for (key, value) in entries.iter().filter(|(key, _)| *key != "_meta") {
@@ -36,8 +36,8 @@ fn booleans(capabilities: &Value, pointer: &str, found: &mut Vec<String>) {
 }
 
 impl Evaluator {
-    /// The client initializes: a connection begins.
-    pub(crate) fn begin_handshake(&mut self, told: &Told<'_>) {
+    /// Checks the client's handshake, which starts a connection.
+    pub(crate) fn begin_handshake(&mut self, received: &ParsedMessage<'_>) {
         let is_first = self.connection.messages == 1;
         if let Some(early) = self.connection.too_early.take().filter(|_| self.connection.is_whole) {
             self.findings.broken(RuleId::InitFirst, early, "a request before the connection was initialized");
@@ -47,7 +47,7 @@ impl Evaluator {
         if !is_first {
             self.close_connection();
         }
-        let params = told.params();
+        let params = received.params();
         let asked = params["protocolVersion"].as_u64();
         let connection = &mut self.connection;
         connection.messages = 1;
@@ -61,35 +61,36 @@ impl Evaluator {
             if params["info"].is_object() {
                 self.findings.judge(
                     RuleId::ClientInfoV2,
-                    told.number,
+                    received.number,
                     is_introduced(&params["info"]),
                     || "info without a name or a version".to_owned(),
                 );
             }
             let mut found = Vec::new();
             booleans(&params["capabilities"], "/params/capabilities", &mut found);
-            self.findings
-                .judge(RuleId::Markers, told.number, found.is_empty(), || format!("{}: a boolean", found[0]));
+            self.findings.judge(RuleId::Markers, received.number, found.is_empty(), || {
+                format!("{}: a boolean", found[0])
+            });
         } else {
             self.findings.judge(
                 RuleId::ClientInfoV1,
-                told.number,
+                received.number,
                 is_introduced(&params["clientInfo"]),
                 || "no clientInfo with a name and a version".to_owned(),
             );
         }
     }
 
-    /// The agent answers.
-    pub(crate) fn end_handshake(&mut self, told: &Told<'_>, open: &Open) {
-        let number = told.number;
-        let Some(result) = told.value.get("result") else {
-            let code = told.value["error"]["code"].as_i64();
+    /// Checks the agent's response.
+    pub(crate) fn end_handshake(&mut self, received: &ParsedMessage<'_>, open: &PendingRequest) {
+        let number = received.number;
+        let Some(result) = received.value.get("result") else {
+            let code = received.value["error"]["code"].as_i64();
             if code == Some(UNSUPPORTED_VERSION) {
                 self.findings.kept(RuleId::InitAnswer);
                 self.findings.block("client and agent have no version in common");
             } else if !open.is_faulty {
-                let reason = format!("initialize failed: {}", shown(&told.value["error"]));
+                let reason = format!("initialize failed: {}", shown(&received.value["error"]));
                 self.findings.broken(RuleId::InitAnswer, number, reason);
                 self.findings.versions.insert(1);
             }
@@ -108,7 +109,7 @@ impl Evaluator {
         };
         self.findings.kept(RuleId::InitAnswer);
         self.judge_version(number, answered, handshake.version);
-        self.introduce_agent(told, result, handshake.version);
+        self.introduce_agent(received, result, handshake.version);
     }
 
     fn judge_version(&mut self, number: u64, answered: u64, version: Version) {
@@ -133,8 +134,8 @@ impl Evaluator {
         }
     }
 
-    fn introduce_agent(&mut self, told: &Told<'_>, result: &Value, version: Version) {
-        let number = told.number;
+    fn introduce_agent(&mut self, received: &ParsedMessage<'_>, result: &Value, version: Version) {
+        let number = received.number;
         let capabilities = match version {
             Version::V1 => {
                 self.findings.judge(RuleId::AgentInfoV1, number, is_introduced(&result["agentInfo"]), || {
@@ -194,20 +195,20 @@ impl Evaluator {
         self.connection.auth_methods = known;
     }
 
-    /// The client goes on after the handshake.
-    pub(crate) fn goes_on(&mut self, told: &Told<'_>, method: &str) {
-        if told.from != Side::Client || method == "initialize" {
+    /// Checks the client's first request after the handshake.
+    pub(crate) fn after_handshake(&mut self, received: &ParsedMessage<'_>, method: &str) {
+        if received.from != Side::Client || method == "initialize" {
             return;
         }
         let connection = &mut self.connection;
         if !connection.has_handshake && connection.messages == 1 && connection.is_whole {
             let opens = matches!(method, "session/new" | "session/load" | "session/resume" | "session/list");
-            connection.too_early = opens.then_some(told.number);
+            connection.too_early = opens.then_some(received.number);
         }
         if connection.agent_capabilities.is_some() {
             let (is_foreign, asked) = (connection.is_foreign, connection.asked_version.unwrap_or_default());
-            self.findings.judge(RuleId::ForeignVersion, told.number, !is_foreign, || {
-                format!("the client asked for version {asked}, got a higher one, and goes on")
+            self.findings.judge(RuleId::ForeignVersion, received.number, !is_foreign, || {
+                format!("the client requested version {asked}, got a higher one, and continued")
             });
         }
     }

@@ -1,11 +1,11 @@
-//! The rules of ACP as data, and who keeps them.
+//! The rules of ACP as data, and checks of peers against them.
 //!
-//! - [`RULES`] is the registry: what each rule asks for, of whom, where the specification says so, and what to change.
-//! - [`Evaluator`] is fed the messages of a conversation, live or recorded, and finds the violations.
-//! - [`Findings`] is what it found; [`Report`] says what that amounts to.
+//! - [`RULES`] is the registry: the requirement of each rule, the obligated side, the citation, and the fix.
+//! - [`Evaluator`] takes the messages of a live or recorded conversation and finds violations.
+//! - [`Findings`] are its result; [`Report`] summarizes them.
 //!
-//! Schemas are judged by `switchboard_acp::check`, diffs by `switchboard_diff`; here is what they mean as rules, and all
-//! that concerns more than one message.
+//! `switchboard_acp::check` checks schemas and `switchboard_diff` checks diffs. This crate maps their
+//! findings to rules, and checks everything that concerns more than one message.
 
 mod baseline;
 mod calls;
@@ -29,7 +29,7 @@ pub use report::{Failure, Findings, JudgedRule, Report, Status, Verdict};
 pub use rule::{Party, Rule, Seen, Strength, Versions};
 pub use rules::{RULES, RuleId};
 
-/// The example of the package's front page runs with the tests.
+/// Runs the example of the package's README with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

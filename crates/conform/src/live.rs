@@ -1,6 +1,7 @@
-//! Peers that run: scenarios with a fresh process each, judged by the same rules.
+//! Live peers: scenarios with a fresh process each, checked against the same rules.
 //!
-//! [`judge_agent`] is the client of an agent. For a client, [`play_agent`] is the agent, and [`ClientJudge`] looks at what was said.
+//! [`judge_agent`] acts as the client of an agent. For a client, [`play_agent`] acts as the agent, and
+//! [`ClientJudge`] evaluates the logs.
 
 mod agent;
 mod client;

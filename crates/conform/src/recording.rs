@@ -7,8 +7,8 @@ use crate::evaluator::Evaluator;
 use crate::report::Findings;
 use crate::rules::RuleId;
 
-/// Judges the lines of a recording. What cannot be read, as where a recording was cut off, is a gap: no violation, but no verdict that
-/// everything was kept either.
+/// Checks the lines of a recording. An unreadable line, as at the end of a truncated recording, is a gap: it
+/// is not a violation, but without a violation there is no verdict either.
 ///
 /// ```
 /// use switchboard_conform::{RecordingJudge, Verdict};
@@ -21,16 +21,16 @@ use crate::rules::RuleId;
 pub struct RecordingJudge {
     evaluator: Evaluator,
     senders: SenderTracker,
-    /// Whether the lines so far are messages alone, so that one that is no JSON was sent by somebody.
+    /// Set if all lines so far are bare messages, so that a line that is not JSON was sent by a peer.
     is_bare: bool,
     has_lines: bool,
     gaps: u64,
-    /// The number of the line at which something is missing first.
+    /// Number of the line with the first gap.
     first_gap: u64,
 }
 
 impl RecordingJudge {
-    /// A recording of which nothing was read yet. With a side, only what that side has to keep is judged.
+    /// Creates a judge. With a side, only that side's obligations are checked.
     pub fn new(only: Option<Side>) -> Self {
         RecordingJudge {
             evaluator: Evaluator::new(only),
@@ -42,7 +42,7 @@ impl RecordingJudge {
         }
     }
 
-    /// Takes a line. Its number is told where it breaks a rule.
+    /// Checks a line. Violations are reported with its number.
     pub fn line(&mut self, number: u64, line: &[u8]) {
         if line.trim_ascii().is_empty() {
             return;
@@ -54,7 +54,7 @@ impl RecordingJudge {
         }
     }
 
-    /// Something is missing at this line.
+    /// Marks a gap at a line.
     pub fn gap(&mut self, number: u64) {
         if self.gaps == 0 {
             self.first_gap = number;
@@ -64,7 +64,7 @@ impl RecordingJudge {
         self.senders = SenderTracker::default();
     }
 
-    /// How many places there were at which something is missing.
+    /// Returns the number of gaps.
     pub fn gaps(&self) -> u64 {
         self.gaps
     }
@@ -86,7 +86,7 @@ impl RecordingJudge {
                 self.bare(number, text, line.form);
             }
             Recorded::Noise { from, other_side: false, text } => self.evaluator.noise(number, *from, text),
-            // What was recorded beside the messages says nothing about them.
+            // Other recorded events do not concern the messages.
             Recorded::Message { .. }
             | Recorded::Noise { .. }
             | Recorded::StandardError(_)
@@ -97,25 +97,25 @@ impl RecordingJudge {
         }
     }
 
-    /// Who sent a message, as far as it shows.
+    /// Returns the sender of a message if it can be determined.
     fn sender_of(&mut self, text: &str) -> Option<Side> {
         self.senders.sender(&Message::decode(text, WireFormat::Any).ok()?)
     }
 
-    /// A message of which nobody says who sent it.
+    /// Checks a message without a recorded sender.
     fn bare(&mut self, number: u64, text: &str, form: LineForm) {
         if let Some(from) = self.sender_of(text) {
             self.is_bare |= form == LineForm::Bare;
             self.evaluator.message(number, from, text);
         } else if self.is_bare && !text.trim_start().starts_with(['{', '[']) {
-            // Agents are those who write logs to standard output.
+            // Agents are the side that writes logs to standard output.
             self.evaluator.noise(number, Side::Agent, text);
         } else {
             self.gap(number);
         }
     }
 
-    /// A line that is no UTF-8.
+    /// Handles a line that is not UTF-8.
     fn damaged(&mut self, number: u64, text: &str) {
         let sender = match RecordedLine::parse(text).map(|line| line.recorded) {
             Ok(Recorded::Message { from: Some(from), .. } | Recorded::Noise { from, .. }) => Some(from),
@@ -128,14 +128,14 @@ impl RecordingJudge {
         }
     }
 
-    /// What was found, now that all lines are read. Where something is missing, what is there can break rules, but nobody can
-    /// say that all were kept.
+    /// Finishes the recording and returns the findings. With gaps, violations count, but the verdict cannot
+    /// be conformant.
     pub fn finish(mut self) -> Findings {
         if self.gaps > 0 {
             let places =
                 if self.gaps == 1 { "one place".to_owned() } else { format!("{} places", self.gaps) };
             let first = self.first_gap;
-            self.evaluator.findings.block(format!("something is missing in {places}, first at line {first}"));
+            self.evaluator.findings.block(format!("messages are missing in {places}, first at line {first}"));
         } else if self.has_lines {
             self.evaluator.findings.kept(RuleId::Utf8);
         }

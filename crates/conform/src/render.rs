@@ -1,4 +1,4 @@
-//! Reports for people and programs.
+//! Report formats for people and programs.
 
 mod html;
 mod junit;
@@ -14,10 +14,10 @@ pub use text::{explanation, list, text};
 
 use crate::report::{JudgedRule, Report, Status};
 
-/// What was said around violations, by subject: messages by their numbers.
+/// Messages around violations by number, for each subject.
 pub type Transcripts = Vec<BTreeMap<u64, String>>;
 
-/// How the rules of a report came out, as numbers.
+/// Number of rules by status.
 struct Counts {
     pass: usize,
     fail: usize,
@@ -37,7 +37,7 @@ fn counts(report: &Report) -> Counts {
     }
 }
 
-/// The messages of a rule in a few words.
+/// Returns the numbers of the messages that break a rule, as text.
 fn places(judged: &JudgedRule) -> String {
     const MOST: usize = 8;
     let mut numbers: Vec<_> = judged.failures.iter().map(|failure| failure.message).collect();
@@ -47,7 +47,7 @@ fn places(judged: &JudgedRule) -> String {
     if rest > 0 { format!("{} and {rest} more", shown.join(", ")) } else { shown.join(", ") }
 }
 
-/// A text in XML or HTML. Characters that XML does not have are replaced.
+/// Escapes a text for XML or HTML. Characters that XML does not allow are replaced.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

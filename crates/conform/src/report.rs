@@ -1,4 +1,4 @@
-//! What was found, and what that amounts to.
+//! Findings and the report.
 
 use std::collections::BTreeSet;
 
@@ -8,30 +8,30 @@ use switchboard_acp::{Side, Version};
 use crate::rule::{Party, Rule, Strength, Versions};
 use crate::rules::RuleId;
 
-/// How many violations of one rule are kept.
+/// Maximum number of violations kept per rule.
 const MOST_FAILURES: usize = 1000;
-/// How long a reason may be.
+/// Maximum length of a reason in characters.
 const LONGEST_REASON: usize = 400;
 
-/// How a rule came out.
+/// Status of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub enum Status {
-    /// It was kept wherever it applied.
+    /// Kept wherever it applied.
     #[serde(rename = "pass")]
     Pass,
-    /// It was broken.
+    /// Broken.
     #[serde(rename = "fail")]
     Fail,
-    /// It does not apply to this peer.
+    /// Does not apply to this peer.
     #[serde(rename = "skipped")]
     Skipped,
-    /// Nothing showed whether it is kept.
+    /// No message showed whether it is kept.
     #[serde(rename = "not tested")]
     NotTested,
 }
 
 impl Status {
-    /// The words for it.
+    /// Returns the status as words.
     pub fn as_str(self) -> &'static str {
         match self {
             Status::Pass => "pass",
@@ -42,7 +42,7 @@ impl Status {
     }
 }
 
-/// What all rules together amount to.
+/// Verdict over all rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub enum Verdict {
     /// No rule that counts was broken.
@@ -51,13 +51,13 @@ pub enum Verdict {
     /// A rule that counts was broken.
     #[serde(rename = "not conformant")]
     NotConformant,
-    /// There was nothing to judge by.
+    /// Nothing could be checked.
     #[serde(rename = "not judged")]
     NotJudged,
 }
 
 impl Verdict {
-    /// The words for it.
+    /// Returns the verdict as words.
     pub fn as_str(self) -> &'static str {
         match self {
             Verdict::Conformant => "conformant",
@@ -73,7 +73,7 @@ impl Verdict {
 pub struct Failure {
     /// The number of the message that breaks the rule.
     pub message: u64,
-    /// What is wrong with it.
+    /// Description of the violation.
     pub reason: String,
 }
 
@@ -81,18 +81,18 @@ pub struct Failure {
 struct Record {
     kept: u64,
     failures: Vec<Failure>,
-    /// Violations beyond those that are kept.
+    /// Number of violations beyond those that are kept.
     more: u64,
     noted: Vec<Failure>,
 }
 
-/// What the checks found, rule by rule.
+/// Results of the checks by rule.
 #[derive(Debug, Clone)]
 pub struct Findings {
     records: Vec<Record>,
-    /// Only this side is judged.
+    /// The only side that is checked.
     only: Option<Side>,
-    /// Who is being judged at the moment, for rules that both have to keep.
+    /// The sender of the current message, for rules of both sides.
     pub(crate) speaker: Option<Side>,
     pub(crate) versions: BTreeSet<u16>,
     pub(crate) agent_capabilities: Option<serde_json::Value>,
@@ -101,7 +101,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Nothing found yet. With a side, only what that side has to keep is judged.
+    /// Creates empty findings. With a side, only that side's obligations are checked.
     pub fn new(only: Option<Side>) -> Self {
         Findings {
             records: vec![Record::default(); RuleId::ALL.len()],
@@ -114,7 +114,7 @@ impl Findings {
         }
     }
 
-    /// A rule was kept once more.
+    /// Records that a rule was kept.
     pub fn kept(&mut self, rule: RuleId) {
         if self.is_of_other(rule) {
             return;
@@ -122,7 +122,7 @@ impl Findings {
         self.records[rule as usize].kept += 1;
     }
 
-    /// A message breaks a rule. One message breaks a rule once.
+    /// Records that a message breaks a rule. Counted once per message and rule.
     pub fn broken(&mut self, rule: RuleId, message: u64, reason: impl Into<String>) {
         if self.is_of_other(rule) {
             return;
@@ -135,7 +135,7 @@ impl Findings {
                 record.noted.push(Failure { message, reason });
             }
         } else if record.failures.iter().rev().take(64).any(|failure| failure.message == message) {
-            // Said already.
+            // Already reported.
         } else if record.failures.len() < MOST_FAILURES {
             record.failures.push(Failure { message, reason });
         } else {
@@ -143,29 +143,29 @@ impl Findings {
         }
     }
 
-    /// A rule was kept or broken by a message.
+    /// Records that a message keeps or breaks a rule.
     pub fn judge(&mut self, rule: RuleId, message: u64, is_kept: bool, reason: impl FnOnce() -> String) {
         if is_kept { self.kept(rule) } else { self.broken(rule, message, reason()) }
     }
 
-    /// Whether the one who keeps or breaks a rule is not the one who is judged.
+    /// Returns whether the current sender is not the side that is checked.
     fn is_of_other(&self, rule: RuleId) -> bool {
         let is_both = rule.rule().party == Party::Both;
         is_both && self.only.zip(self.speaker).is_some_and(|(only, speaker)| only != speaker)
     }
 
-    /// It cannot be judged, and why.
+    /// Marks the subject as not checkable, with the reason.
     pub fn block(&mut self, reason: impl Into<String>) {
         self.blocked.get_or_insert_with(|| reason.into());
     }
 
-    /// Whether a rule was kept or broken so far.
+    /// Returns whether a rule was kept or broken so far.
     pub fn has_judged(&self, rule: RuleId) -> bool {
         let record = &self.records[rule as usize];
         record.kept > 0 || !record.failures.is_empty()
     }
 
-    /// Takes in what was found in another conversation with the same subject.
+    /// Adds the findings of another conversation with the same subject.
     pub fn merge(&mut self, other: Findings) {
         for (record, more) in self.records.iter_mut().zip(other.records) {
             record.kept += more.kept;
@@ -212,7 +212,7 @@ impl Findings {
         })
     }
 
-    /// The report on a subject.
+    /// Creates the report on a subject.
     pub fn report(mut self, subject: impl Into<String>) -> Report {
         for record in &mut self.records {
             record.failures.sort_by_key(|failure| failure.message);
@@ -279,50 +279,51 @@ fn shortened(mut reason: String) -> String {
     reason
 }
 
-/// How one rule came out.
+/// Result of one rule.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct JudgedRule {
     /// The rule.
     pub rule: RuleId,
-    /// How it came out.
+    /// Its status.
     pub status: Status,
-    /// The violations, or, for what is only recorded, what was seen.
+    /// The violations, or the observations for a rule that is only recorded.
     pub failures: Vec<Failure>,
-    /// Why it came out so.
+    /// Reason for the status.
     pub reason: String,
-    /// Whether a baseline knows that it fails.
+    /// Set if a baseline lists the failure.
     pub is_known: bool,
 }
 
 /// The report on one subject.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// What was judged.
+    /// Name of the subject.
     pub subject: String,
-    /// What it amounts to.
+    /// The verdict.
     pub verdict: Verdict,
-    /// For what was not judged: why.
+    /// Reason why it could not be checked.
     pub blocked: Option<String>,
-    /// For what breaks rules: why it could not be judged if it did not.
+    /// Reason why it could not be checked, for a subject that breaks rules.
     hindrance: Option<String>,
     /// All rules that apply.
     pub rules: Vec<JudgedRule>,
 }
 
 impl Report {
-    /// The rules that were broken.
+    /// Returns the rules that were broken.
     pub fn failed(&self) -> impl Iterator<Item = &JudgedRule> {
         self.rules.iter().filter(|rule| rule.status == Status::Fail)
     }
 
-    /// The failures are known, all of them.
-    pub(crate) fn forgive(&mut self) {
+    /// Marks all failures as known.
+    pub(crate) fn mark_known(&mut self) {
         self.blocked = self.hindrance.take();
         self.verdict = if self.blocked.is_some() { Verdict::NotJudged } else { Verdict::Conformant };
     }
 
-    /// As JSON: `{"subject","verdict","rules":[{"id","strength","status","messages","reason"}]}`.
+    /// Returns the report as JSON:
+    /// `{"subject","verdict","rules":[{"id","strength","status","messages","reason"}]}`.
     pub fn to_json(&self) -> serde_json::Value {
         let rules: Vec<_> = self
             .rules

@@ -1,22 +1,22 @@
-//! What a rule is.
+//! Structure of a rule.
 
 use switchboard_acp::{Side, Version};
 
-/// How much a rule weighs.
+/// Strength of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Strength {
-    /// The specification says must: who breaks it does not conform.
+    /// A "must" of the specification: breaking it means not conformant.
     Must,
-    /// A must for those who advertise the capability.
+    /// A "must" for peers that advertise the capability.
     Capability,
-    /// The specification says should. It is reported and does not count.
+    /// A "should" of the specification. Reported, but without effect on the verdict.
     Should,
-    /// The specification is silent or peers disagree. What happened is told and never judged.
+    /// The specification is silent or peers disagree. Observations are reported and never judged.
     Recorded,
 }
 
 impl Strength {
-    /// The word for it in reports.
+    /// Returns the strength as a word for reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Strength::Must => "must",
@@ -26,25 +26,25 @@ impl Strength {
         }
     }
 
-    /// Whether breaking the rule means not to conform.
+    /// Returns whether breaking the rule means not conformant.
     pub fn counts(self) -> bool {
         matches!(self, Strength::Must | Strength::Capability)
     }
 }
 
-/// Who has to keep a rule.
+/// The side that has to keep a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Party {
     /// The agent.
     Agent,
     /// The client.
     Client,
-    /// Whoever sends.
+    /// The sender.
     Both,
 }
 
 impl Party {
-    /// Whether a side has to keep it.
+    /// Returns whether a side has to keep it.
     pub fn includes(self, side: Side) -> bool {
         match self {
             Party::Agent => side == Side::Agent,
@@ -53,7 +53,7 @@ impl Party {
         }
     }
 
-    /// The word for it.
+    /// Returns the side as a word.
     pub fn as_str(self) -> &'static str {
         match self {
             Party::Agent => "agent",
@@ -63,21 +63,21 @@ impl Party {
     }
 }
 
-/// In which versions a rule holds.
+/// Protocol versions of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Versions {
     /// Version 1.
     V1,
     /// Version 2, both dialects.
     V2,
-    /// Version 2, only its newest dialect.
+    /// Version 2, newest dialect only.
     V2Newest,
-    /// All of them.
+    /// All versions.
     All,
 }
 
 impl Versions {
-    /// Whether it holds in a version.
+    /// Returns whether the rule applies to a version.
     pub fn includes(self, version: Version) -> bool {
         match self {
             Versions::V1 => version == Version::V1,
@@ -86,7 +86,7 @@ impl Versions {
         }
     }
 
-    /// The words for it.
+    /// Returns the versions as words.
     pub fn as_str(self) -> &'static str {
         match self {
             Versions::V1 => "1",
@@ -97,12 +97,12 @@ impl Versions {
     }
 }
 
-/// Where a rule can be seen.
+/// Kind of test that can observe a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Seen {
-    /// In any conversation.
+    /// Any conversation.
     Recorded,
-    /// Only by asking a peer that runs.
+    /// Only a live peer.
     Live,
 }
 
@@ -110,26 +110,26 @@ pub enum Seen {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rule {
-    /// Its name in reports, baselines and on the command line.
+    /// Name in reports, baselines and on the command line.
     pub id: &'static str,
-    /// In which versions it holds.
+    /// Versions in which it applies.
     pub versions: Versions,
-    /// Who has to keep it.
+    /// The side that has to keep it.
     pub party: Party,
-    /// How much it weighs.
+    /// Its strength.
     pub strength: Strength,
-    /// For [`Strength::Capability`]: the capability, as a JSON pointer into what the agent advertises.
+    /// For [`Strength::Capability`]: the capability as a JSON pointer into the agent's capabilities.
     pub capability: &'static str,
     /// The ids of the official kit's requirements that it covers.
     pub official: &'static [&'static str],
-    /// What it asks for.
+    /// The requirement.
     pub text: &'static str,
-    /// Where the specification says so: document and heading.
+    /// Citation of the specification: document and heading.
     pub citation: &'static str,
-    /// The smallest thing that breaks it.
+    /// A minimal violation.
     pub violation: &'static str,
-    /// What to change.
+    /// Advice for a fix.
     pub fix: &'static str,
-    /// Where it can be seen.
+    /// Kind of test that can observe it.
     pub seen: Seen,
 }

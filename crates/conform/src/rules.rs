@@ -7,7 +7,7 @@ macro_rules! rules {
         $name:ident $id:literal: $versions:ident $party:ident $strength:ident $capability:literal [$($official:literal)*]
         $text:literal $citation:literal $violation:literal $fix:literal $($live:ident)?;
     )*) => {
-        /// The name of a rule in the code.
+        /// Identifier of a rule in the code.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[allow(missing_docs)]
         pub enum RuleId { $($name,)* }
@@ -28,7 +28,7 @@ macro_rules! rules {
         },)*];
 
         impl RuleId {
-            /// All of them.
+            /// All rule identifiers.
             pub const ALL: &[RuleId] = &[$(RuleId::$name,)*];
         }
     };
@@ -37,13 +37,13 @@ macro_rules! rules {
 }
 
 impl RuleId {
-    /// What it says.
+    /// Returns the rule.
     pub fn rule(self) -> &'static Rule {
-        // The table is made in the same order.
+        // The table has the same order.
         &RULES[self as usize]
     }
 
-    /// The rule of a name: its own, or one of the official kit's where only one rule covers that.
+    /// Returns the rule with a name: its own, or one of the official kit's if only one rule covers that.
     pub fn find(name: &str) -> Option<Self> {
         let own = RuleId::ALL.iter().find(|id| id.rule().id.eq_ignore_ascii_case(name));
         own.or_else(|| {
@@ -182,7 +182,7 @@ rules! {
     Logout "auth-logout": All Agent Capability "" ["ACP-AUTH-004" "ACP-AUTH-203"]
         "A logout that is offered works." "Authentication: logout" "logout answered -32601" "Implement what is advertised.";
 
-    // What the client has not advertised
+    // Methods that the client has not advertised
     FileAccess "client-files-unadvertised": V1 Agent Must "" ["ACP-CLIENTCAP-001"]
         "fs/read_text_file and fs/write_text_file are called only if the client advertises them." "File system: checking support"
         "fs/write_text_file to a client without fs.writeTextFile" "Look at clientCapabilities.fs.";
@@ -205,7 +205,7 @@ rules! {
         "A client answers what it advertises, and does not call it unknown." "Initialization: client capabilities"
         "fs.readTextFile true, and fs/read_text_file answered -32601" "Advertise only what is there.";
 
-    // What the agent has not advertised
+    // Methods that the agent has not advertised
     CallsAdvertised "agent-method-unadvertised": All Client Must "" []
         "A client calls only methods that the agent advertises." "Initialization: agent capabilities"
         "session/load to an agent without loadSession" "Look at the agent's capabilities.";
@@ -291,7 +291,7 @@ rules! {
     UnknownSession "session-unknown": All Agent Recorded "" ["ACP-INFO-UNKNOWNSESSION-001"]
         "What is answered to a prompt in a session that is not there." "Session setup" "-" "-" Live;
 
-    // Taking up sessions
+    // Loading and resuming sessions
     LoadReplay "load-replay-before-answer": V1 Agent Capability "/loadSession" ["ACP-LOAD-002"]
         "session/load gives the whole history before its answer." "Session setup: loading a session"
         "a user_message_chunk after the answer to session/load" "Answer when the last update of the history is sent.";
@@ -501,7 +501,7 @@ rules! {
         "The current mode is one of the modes that are there." "Session modes"
         "{\"currentModeId\":\"x\",\"availableModes\":[{\"id\":\"a\",\"name\":\"A\"}]}" "Name a mode of the list.";
 
-    // Only a peer that runs can show these
+    // Observable only with a live peer
     PromptExtras "prompt-resource-link": All Agent Should "" ["ACP-PROMPT-003"]
         "A link to a resource is taken in a prompt." "Content: resource link" "a resource_link answered -32602" "Take it as text, if need be.";
     PromptContentTaken "prompt-advertised-content": All Agent Capability "" []

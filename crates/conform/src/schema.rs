@@ -1,4 +1,4 @@
-//! Which rule a fault belongs to that the protocol's own types found.
+//! Mapping of schema findings to rules.
 
 use serde_json::Value;
 use switchboard_acp::check::Finding;
@@ -6,19 +6,19 @@ use switchboard_acp::{Side, Version};
 
 use crate::rules::RuleId;
 
-/// The message that a fault is in.
-pub(crate) struct Place<'a> {
+/// The message with a fault.
+pub(crate) struct MessageContext<'a> {
     pub(crate) version: Version,
     pub(crate) from: Side,
-    /// Whether it is a request or a notification, and not an answer.
+    /// Set for a request or notification; unset for a response.
     pub(crate) is_call: bool,
     pub(crate) method: &'a str,
-    /// The kind of update, where it is one.
+    /// The tag of an update.
     pub(crate) update: &'a str,
     pub(crate) value: &'a Value,
 }
 
-impl Place<'_> {
+impl MessageContext<'_> {
     fn is_v1(&self) -> bool {
         self.version == Version::V1
     }
@@ -28,7 +28,7 @@ impl Place<'_> {
     }
 }
 
-/// A finding in words.
+/// Formats a finding as text.
 pub(crate) fn reason(finding: &Finding) -> String {
     if finding.pointer.is_empty() {
         finding.message.clone()
@@ -37,14 +37,14 @@ pub(crate) fn reason(finding: &Finding) -> String {
     }
 }
 
-/// A value in a few words.
+/// Formats a value as short text.
 pub(crate) fn shown(value: &Value) -> String {
     let text = value.to_string();
     if text.chars().count() > 60 { format!("{}…", text.chars().take(60).collect::<String>()) } else { text }
 }
 
-/// The rule that an error breaks.
-pub(crate) fn rule_of_error(place: &Place<'_>, pointer: &str, message: &str) -> RuleId {
+/// Returns the rule that an error breaks.
+pub(crate) fn rule_of_error(place: &MessageContext<'_>, pointer: &str, message: &str) -> RuleId {
     if message.ends_with("for it is a notification") || message.ends_with("for it is a request") {
         return RuleId::MethodForm;
     }
@@ -73,12 +73,12 @@ fn is_path(message: &str) -> bool {
     message.starts_with("expected an absolute path")
 }
 
-/// Whether an error is about a key: it is missing, or what stands there is wrong.
+/// Returns whether an error concerns a key: it is missing or has an invalid value.
 fn is_about(pointer: &str, message: &str, key: &str) -> bool {
     message.starts_with(&format!("expected the key \"{key}\"")) || pointer.ends_with(&format!("/{key}"))
 }
 
-fn in_handshake(place: &Place<'_>, pointer: &str, message: &str) -> RuleId {
+fn in_handshake(place: &MessageContext<'_>, pointer: &str, message: &str) -> RuleId {
     let is_v1 = place.is_v1();
     let is_marker = !is_v1
         && pointer.contains("/capabilities")
@@ -111,7 +111,7 @@ fn in_handshake(place: &Place<'_>, pointer: &str, message: &str) -> RuleId {
     }
 }
 
-fn in_agent_call(place: &Place<'_>, pointer: &str, message: &str) -> RuleId {
+fn in_agent_call(place: &MessageContext<'_>, pointer: &str, message: &str) -> RuleId {
     match place.method {
         "session/update" => in_update(place, pointer, message),
         "session/request_permission" => in_permission(place, pointer, message),
@@ -120,7 +120,7 @@ fn in_agent_call(place: &Place<'_>, pointer: &str, message: &str) -> RuleId {
     }
 }
 
-fn in_permission(place: &Place<'_>, pointer: &str, message: &str) -> RuleId {
+fn in_permission(place: &MessageContext<'_>, pointer: &str, message: &str) -> RuleId {
     if message.starts_with("expected option ids that differ") {
         return place.either(RuleId::PermissionIdsV1, RuleId::PermissionIdsV2);
     }
@@ -147,7 +147,7 @@ fn in_permission(place: &Place<'_>, pointer: &str, message: &str) -> RuleId {
     RuleId::CallSchemaV2
 }
 
-/// What is wrong with a path, a diff or other content of a tool call of version 2.
+/// Returns the rule for an error in a path, diff or other content of a version 2 tool call.
 fn in_content(pointer: &str, message: &str) -> Option<RuleId> {
     let is_in_change = pointer.contains("/changes/");
     if is_about(pointer, message, "oldPath") && !is_path(message) {
@@ -165,7 +165,7 @@ fn in_content(pointer: &str, message: &str) -> Option<RuleId> {
     }
 }
 
-fn in_update(place: &Place<'_>, pointer: &str, message: &str) -> RuleId {
+fn in_update(place: &MessageContext<'_>, pointer: &str, message: &str) -> RuleId {
     if place.update == "config_option_update" {
         return RuleId::ConfigValue;
     }
@@ -204,7 +204,7 @@ fn in_update(place: &Place<'_>, pointer: &str, message: &str) -> RuleId {
     }
 }
 
-fn in_agent_answer(place: &Place<'_>, pointer: &str, message: &str) -> RuleId {
+fn in_agent_answer(place: &MessageContext<'_>, pointer: &str, message: &str) -> RuleId {
     let is = |key| is_about(pointer, message, key);
     match place.method {
         "session/new" | "session/fork" if is("sessionId") => {
@@ -227,12 +227,12 @@ fn in_agent_answer(place: &Place<'_>, pointer: &str, message: &str) -> RuleId {
     }
 }
 
-/// Whether an update is a message or a chunk of one.
+/// Returns whether an update is a message or a chunk of one.
 pub(crate) fn is_message(update: &str) -> bool {
     message_kind(update).is_some()
 }
 
-/// Which kind of message an update is about, and whether it is whole.
+/// Returns the kind of message of an update, and whether it is complete.
 pub(crate) fn message_kind(update: &str) -> Option<(u8, bool)> {
     Some(match update {
         "user_message" => (0, true),
@@ -245,8 +245,8 @@ pub(crate) fn message_kind(update: &str) -> Option<(u8, bool)> {
     })
 }
 
-/// The rule that a warning is about, if one is.
-pub(crate) fn rule_of_warning(place: &Place<'_>, pointer: &str, message: &str) -> Option<RuleId> {
+/// Returns the rule that a warning concerns, if any.
+pub(crate) fn rule_of_warning(place: &MessageContext<'_>, pointer: &str, message: &str) -> Option<RuleId> {
     if message.starts_with("expected only keys of the protocol") {
         return of_foreign_key(place, pointer, message);
     }
@@ -265,11 +265,11 @@ pub(crate) fn rule_of_warning(place: &Place<'_>, pointer: &str, message: &str) -
     message.contains("the same patch under").then_some(RuleId::DiffAgrees)
 }
 
-fn of_foreign_key(place: &Place<'_>, pointer: &str, message: &str) -> Option<RuleId> {
+fn of_foreign_key(place: &MessageContext<'_>, pointer: &str, message: &str) -> Option<RuleId> {
     if place.method != "initialize" {
         return Some(RuleId::RootKeys);
     }
-    // A client that asks in both versions at once has the keys of both.
+    // A client that requests both versions at once has the keys of both.
     let is_of_other_version = ["info", "capabilities", "clientInfo", "clientCapabilities"]
         .iter()
         .any(|key| place.is_call && message.contains(&format!("not \"{key}\"")));
@@ -283,8 +283,8 @@ fn of_foreign_key(place: &Place<'_>, pointer: &str, message: &str) -> Option<Rul
     }
 }
 
-/// A value that is neither defined nor somebody's own, by where it stands.
-fn of_reserved_value(place: &Place<'_>, pointer: &str) -> RuleId {
+/// Returns the rule for a value that is neither defined nor an extension, by its pointer.
+fn of_reserved_value(place: &MessageContext<'_>, pointer: &str) -> RuleId {
     let last = pointer.rsplit('/').next().unwrap_or_default();
     let is_agent = place.from == Side::Agent;
     let in_update = place.method == "session/update" && place.is_call;
@@ -313,8 +313,8 @@ fn of_reserved_value(place: &Place<'_>, pointer: &str) -> RuleId {
     }
 }
 
-/// The rules that a message keeps by being as the schema says.
-pub(crate) fn kept_rules(place: &Place<'_>) -> Vec<RuleId> {
+/// Returns the rules that a message keeps by matching its schema.
+pub(crate) fn kept_rules(place: &MessageContext<'_>) -> Vec<RuleId> {
     let mut kept = vec![RuleId::MethodForm, RuleId::MethodDirection];
     let is_v1 = place.is_v1();
     if place.method == "initialize" {

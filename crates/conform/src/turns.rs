@@ -1,14 +1,14 @@
-//! Turns: prompts, what comes of them, and how they end.
+//! Turns: prompts, their results and their ends.
 
 use serde_json::Value;
 use switchboard_acp::{Side, Version};
 
-use crate::connection::{MOST_OPEN, MOST_REMEMBERED, Open, Session, Work};
-use crate::evaluator::{Evaluator, Told};
+use crate::connection::{MOST_OPEN, MOST_REMEMBERED, PendingRequest, Session, Work};
+use crate::evaluator::{Evaluator, ParsedMessage};
 use crate::rules::RuleId;
 use crate::schema::{message_kind, shown};
 
-/// Whether an update belongs to a conversation, and is not about the session itself.
+/// Returns whether an update is part of a conversation rather than about the session itself.
 fn is_content(update: &str) -> bool {
     message_kind(update).is_some()
         || matches!(
@@ -18,7 +18,7 @@ fn is_content(update: &str) -> bool {
 }
 
 impl Evaluator {
-    /// The agent speaks about a session: is there one?
+    /// Checks that a session of an agent's message exists.
     pub(crate) fn about_session(&mut self, number: u64, id: &str) {
         let Some(version) = self.version() else { return };
         if self.connection.sessions.contains_key(id) {
@@ -28,7 +28,7 @@ impl Evaluator {
             };
             self.findings.kept(rule);
         } else if self.connection.unknown.len() < MOST_REMEMBERED {
-            // It may be opened yet: updates can come before the answer.
+            // It may be opened yet: updates can precede the response.
             let numbers = self.connection.unknown.entry(id.to_owned()).or_default();
             if numbers.len() < MOST_REMEMBERED {
                 numbers.push(number);
@@ -36,11 +36,11 @@ impl Evaluator {
         }
     }
 
-    /// An update of a session.
-    pub(crate) fn update(&mut self, told: &Told<'_>) {
+    /// Checks an update of a session.
+    pub(crate) fn update(&mut self, received: &ParsedMessage<'_>) {
         let Some(version) = self.version() else { return };
-        let params = told.params();
-        let (update, number) = (&params["update"], told.number);
+        let params = received.params();
+        let (update, number) = (&params["update"], received.number);
         let Some(id) = params["sessionId"].as_str() else { return };
         self.about_session(number, id);
         for started in switchboard_session::sessions_started_in(&update.to_string()) {
@@ -122,17 +122,17 @@ impl Evaluator {
         }
     }
 
-    /// A prompt of version 1 is answered: the turn is over.
-    pub(crate) fn prompt_ended(&mut self, told: &Told<'_>, open: &Open) {
-        let number = told.number;
-        let result = told.value.get("result");
+    /// Handles the response to a version 1 prompt, which ends the turn.
+    pub(crate) fn prompt_ended(&mut self, received: &ParsedMessage<'_>, open: &PendingRequest) {
+        let number = received.number;
+        let result = received.value.get("result");
         let reason = result.and_then(|result| result["stopReason"].as_str());
         if result.is_some() && reason.is_some() {
             self.findings.kept(RuleId::StopReasonV1);
         }
         let is_cancelled = reason == Some("cancelled");
-        let outcome = || shown(result.unwrap_or(&told.value["error"]));
-        if open.is_cancelled && !open.is_withdrawn {
+        let outcome = || shown(result.unwrap_or(&received.value["error"]));
+        if open.is_cancelled && !open.is_request_cancelled {
             self.findings.judge(RuleId::CancelV1, number, is_cancelled, || {
                 format!("the prompt was cancelled, and answered with {}", outcome())
             });
@@ -156,17 +156,17 @@ impl Evaluator {
         }
     }
 
-    /// A prompt of version 2 is answered: it is in the conversation, or it is not.
-    pub(crate) fn prompt_accepted(&mut self, told: &Told<'_>, open: &Open) {
-        let number = told.number;
+    /// Handles the response to a version 2 prompt, which accepts or refuses it.
+    pub(crate) fn prompt_accepted(&mut self, received: &ParsedMessage<'_>, open: &PendingRequest) {
+        let number = received.number;
         let latest = self.connection.latest_prompt.entry(open.session.clone()).or_default();
         *latest = open.order.max(*latest);
         let Some(session) = self.connection.sessions.get_mut(&open.session) else { return };
         session.open_prompts = session.open_prompts.saturating_sub(1);
-        let Some(result) = told.value.get("result") else {
-            let is_late = session.told_user_message && session.open_prompts == 0;
+        let Some(result) = received.value.get("result") else {
+            let is_late = session.has_user_message && session.open_prompts == 0;
             self.findings.judge(RuleId::PromptLateError, number, !is_late, || {
-                format!("its message was told, and it failed: {}", shown(&told.value["error"]))
+                format!("its message was sent, and it failed: {}", shown(&received.value["error"]))
             });
             return;
         };
@@ -218,7 +218,8 @@ impl Evaluator {
                 if is_whole {
                     opening.whole.insert(key);
                 } else {
-                    // A state in the history does not make it live: only work that the client saw before is.
+                    // A state in the history does not make it live: only work that the client saw before
+                    // does.
                     let is_seeded = opening.whole.contains(&key) || opening.was_working;
                     findings.judge(RuleId::ReplaySeeds, number, is_seeded, || {
                         format!("{kind} {message_id:?} without the whole message before it")
@@ -232,7 +233,7 @@ impl Evaluator {
                 session.messages.insert((class, message_id.to_owned()));
             }
             if class == 0 {
-                session.told_user_message = true;
+                session.has_user_message = true;
                 let before = session.awaited_messages.len();
                 session.awaited_messages.retain(|awaited| awaited != message_id);
                 if session.awaited_messages.len() < before {
@@ -280,12 +281,12 @@ impl Evaluator {
                 session.ended = None;
             }
             Some(Work::Idle) => idle(findings, session, number, update),
-            // A state that is not known: busy.
+            // An unknown state counts as busy.
             None => {}
         }
     }
 
-    /// Nothing more comes of this connection.
+    /// Checks the end of a connection.
     pub(crate) fn judge_end(&mut self) {
         let connection = &self.connection;
         for (side, _, open) in connection.open.iter() {
@@ -347,7 +348,7 @@ fn work_of(update: &Value) -> Option<Work> {
     }
 }
 
-/// Work is over, or there was none.
+/// Handles an idle state.
 fn idle(findings: &mut crate::report::Findings, session: &mut Session, number: u64, update: &Value) {
     let reason = update["stopReason"].as_str();
     let has_background = update["background"].as_array().is_some_and(|work| !work.is_empty());
@@ -367,15 +368,15 @@ fn idle(findings: &mut crate::report::Findings, session: &mut Session, number: u
         let is_stuck = session.work == Work::RequiresAction && session.is_answered;
         if !session.is_cancelled && reason != Some("cancelled") {
             findings.judge(RuleId::RunningAgain, number, !is_stuck, || {
-                "the question was answered, and running never came again".to_owned()
+                "the question was answered, but no running state followed".to_owned()
             });
         }
     } else if reason.is_some() && session.is_prompted {
-        findings.broken(RuleId::RunningFirst, number, "the work ended, and running was never told");
+        findings.broken(RuleId::RunningFirst, number, "the work ended without a running state");
     }
     if session.has_run || reason.is_some() {
         for awaited in std::mem::take(&mut session.awaited_messages) {
-            let reason = format!("the work ended, and the message {awaited:?} of its prompt was never told");
+            let reason = format!("the work ended without the message {awaited:?} of its prompt");
             findings.broken(RuleId::PromptEchoed, number, reason);
         }
     }

@@ -1,4 +1,4 @@
-//! Takes in a flood from one and the same agent process, with our client and with the official one.
+//! Receives a flood of updates from the same agent process, with our client and with the official one.
 //!
 //! `cargo bench --manifest-path crates/interop/Cargo.toml -- PROGRAM [COUNT]`, where the program is `switchboard`.
 
@@ -58,7 +58,7 @@ async fn ours(program: &str, count: u64) -> Duration {
     time
 }
 
-/// Lines alone: what the agent can send.
+/// Lines only: the agent's maximum rate.
 async fn transport(program: &str, count: u64) -> Duration {
     use switchboard_transport::{ConnectionOptions, Json, Received};
     let program = Program::new(program).args(["demo-agent"]);
@@ -89,7 +89,7 @@ async fn transport(program: &str, count: u64) -> Duration {
     time
 }
 
-/// The official client, which counts and forgets.
+/// The official client, which counts and drops updates.
 async fn theirs(program: &str, count: u64) -> Result<Duration, agent_client_protocol::Error> {
     let agent = AcpAgent::new(AcpAgentConfig::new(program).args(["demo-agent"]));
     let seen = Arc::new(AtomicU64::new(0));

@@ -1,5 +1,5 @@
-//! A client made with the official SDK, whatever brings it to the agent. It prints a line of JSON for every update and at
-//! last the stop reason. It allows what it is asked for.
+//! A client built with the official SDK, over any connection. It prints a line of JSON for every update and
+//! the stop reason at the end. It allows everything.
 
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::{Agent, Client, ConnectTo, Error, on_receive_notification, on_receive_request};
@@ -17,15 +17,15 @@ pub async fn run_client(
     if version == "1" { version_one(agent, prompt).await } else { version_two(agent, prompt).await }
 }
 
-/// What an agent says in a flood, and how many times: what a client asked for.
+/// Text of each update in a flood.
 pub const FLOOD_TEXT: &str = "The quick brown fox jumps over the lazy dog, and nobody minds. ";
 
-/// How many updates a prompt asks for: `flood 1000`.
+/// Returns the number of updates that a prompt requests: `flood 1000`.
 pub fn flood_of(prompt: &str) -> Option<u64> {
     prompt.strip_prefix("flood ")?.parse().ok()
 }
 
-/// Asks an agent of version 2 for a flood of updates, and counts them. Gives how long it took.
+/// Requests a flood of updates from a version 2 agent and counts them. Returns the duration.
 pub async fn take_flood(agent: impl ConnectTo<Client> + 'static, count: u64) -> Result<Duration, Error> {
     use agent_client_protocol::v2::{ConnectionTo, schema};
     let seen = AtomicU64::new(0);

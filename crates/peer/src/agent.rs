@@ -1,4 +1,4 @@
-//! The role of an agent.
+//! The agent role.
 
 mod history;
 mod message;
@@ -30,15 +30,15 @@ use switchboard_transport::ConnectionOptions;
 
 use crate::Error;
 
-/// What an author of an agent writes; [`serve`] does the rest.
+/// Behaviour of an agent, implemented by its author and run by [`serve`].
 ///
-/// Sessions, their ids, their history and its replay, prompts that wait for their turn, cancelling and closing are
-/// looked after. Only [`Agent::prompt`] must be written.
+/// [`serve`] manages sessions, ids, history and replay, queued prompts, cancellation and closing. Only
+/// [`Agent::prompt`] is required.
 pub trait Agent: Send + Sync + 'static {
-    /// What the agent tells of itself.
+    /// Returns the agent's description of itself.
     fn introduce(&self) -> Introduction;
 
-    /// A session has been opened. What this returns goes to the client with the answer.
+    /// Handles a new session. The result is sent to the client with the response.
     fn open_session(
         &self,
         session: &AgentSession,
@@ -48,30 +48,30 @@ pub trait Agent: Send + Sync + 'static {
         async { Ok(SessionLists::default()) }
     }
 
-    /// The id for a new session: a number that counts up, unless an agent has ideas of its own.
+    /// Returns the id for a new session. By default it contains a counter.
     fn session_id(&self, number: u64) -> String {
         format!("session-{number}")
     }
 
-    /// A session that is not open is asked for by its id; an agent that keeps sessions beyond its own life gives
-    /// the updates that make up its history.
+    /// Restores a session that is not open, by its id. An agent with persistent sessions returns the updates
+    /// of its history.
     fn recall_session(&self, id: &str) -> impl Future<Output = Option<Recalled>> + Send {
         let _ = id;
         async { None }
     }
 
-    /// Works on a prompt, which has become part of the conversation, until it is done or [`Turn::cancelled`]. An
-    /// error ends the turn with the stop reason `error`, and the user is told why ([`Error::failed`] makes one of
-    /// anything); after a cancel, the reason is `cancelled` in any case.
+    /// Works on a prompt, which is part of the conversation now, until it is done or [`Turn::cancelled`]. An
+    /// error ends the turn with the stop reason `error` and is shown to the user ([`Error::failed`] converts
+    /// any error); after a cancellation, the reason is always `cancelled`.
     fn prompt(&self, turn: &Turn) -> impl Future<Output = Result<v2::StopReason, Error>> + Send;
 
-    /// The work on a prompt is over, and the session idle: time to store it.
+    /// Handles the end of a turn, when the session is idle and can be stored.
     fn turn_ended(&self, session: &AgentSession) -> impl Future<Output = ()> + Send {
         let _ = session;
         async {}
     }
 
-    /// The user sets an option. Returns all options as they are then.
+    /// Sets an option for the user. Returns all options after the change.
     fn set_config_option(
         &self,
         session: &AgentSession,
@@ -81,15 +81,15 @@ pub trait Agent: Send + Sync + 'static {
         async { Err(RpcError::new(codes::INVALID_PARAMS, "this agent has no options").into()) }
     }
 
-    /// The user logs in by one of the methods that the agent offered.
+    /// Logs the user in with one of the methods that the agent offered.
     fn login(&self, method_id: &str) -> impl Future<Output = Result<(), Error>> + Send {
         let _ = method_id;
         async { Err(RpcError::new(codes::METHOD_NOT_FOUND, "this agent has no login").into()) }
     }
 
-    /// A copy of a session has been made, with its history, and goes on by itself: time to copy what the author keeps of
-    /// it. The session that it is a copy of may be one from before. Asked only of an agent whose capabilities have `fork`.
-    /// **Unstable.**
+    /// Handles a copy of a session and its history, which continues independently, so that the author can
+    /// copy state of its own. The original may be a session that is not open. Only called if the agent's
+    /// capabilities have `fork`. **Unstable.**
     fn fork_session(
         &self,
         from: &str,
@@ -99,35 +99,36 @@ pub trait Agent: Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// Whether somebody is logged in. Asked only of an agent whose capabilities have `status` for logins. **Unstable.**
+    /// Returns the login status. Only called if the agent's capabilities have `status` for logins.
+    /// **Unstable.**
     fn auth_status(
         &self,
     ) -> impl Future<Output = Result<v2::unstable::AuthStatusResponse<'static>, Error>> + Send {
         async { Err(RpcError::new(codes::METHOD_NOT_FOUND, "this agent has no login").into()) }
     }
 
-    /// The user logs out.
+    /// Logs the user out.
     fn logout(&self) -> impl Future<Output = Result<(), Error>> + Send {
         async { Err(RpcError::new(codes::METHOD_NOT_FOUND, "this agent has no login").into()) }
     }
 }
 
-/// What an agent tells of itself.
+/// Description of an agent.
 #[derive(Debug, Clone)]
 pub struct Introduction {
     /// Its name and version.
     pub info: v2::Implementation<'static>,
-    /// What it can do beyond what [`serve`] does for every agent. What is told here of copies, titles, the archive and
-    /// the status of sessions is done, too.
+    /// Capabilities beyond those that [`serve`] provides to every agent. [`serve`] also implements forks,
+    /// titles, the archive and the status of sessions if they are set here.
     pub capabilities: v2::AgentCapabilities<'static>,
-    /// The ways to log in. With at least one, [`Agent::login`] and [`Agent::logout`] must be there.
+    /// The login methods. With at least one, [`Agent::login`] and [`Agent::logout`] must be implemented.
     pub auth_methods: Vec<v2::AuthMethod<'static>>,
     #[doc(hidden)]
     pub more: switchboard_acp::More,
 }
 
 impl Introduction {
-    /// An agent of this name and version that takes text.
+    /// Returns the description of an agent with this name and version that accepts text.
     pub fn new(name: &str, version: &str) -> Self {
         let session = v2::SessionCapabilities {
             delete: Some(v2::EmptyObject::new()),
@@ -142,34 +143,34 @@ impl Introduction {
     }
 }
 
-/// What a session offers from its start.
+/// Options and commands of a new session.
 #[derive(Debug, Clone, Default)]
 pub struct SessionLists {
-    /// What the user can set.
+    /// Configuration options.
     pub config_options: Option<Vec<v2::SessionConfigOption<'static>>>,
-    /// What the user can call for.
+    /// Slash commands.
     pub commands: Option<Vec<v2::AvailableCommand<'static>>>,
     #[doc(hidden)]
     pub more: switchboard_acp::More,
 }
 
-/// A session from before.
+/// A restored session.
 #[derive(Debug, Clone)]
 pub struct Recalled {
-    /// Where it works.
+    /// Its working directory.
     pub cwd: String,
-    /// What happened in it.
+    /// Its history.
     pub history: Vec<v2::SessionUpdate<'static>>,
-    /// What it offers.
+    /// Its options and commands.
     pub lists: SessionLists,
-    /// The sub-agents that it and they have started: their ids, and what happened in their sessions. **Unstable.**
+    /// Ids and histories of all its sub-agents, including nested ones. **Unstable.**
     pub subagents: Vec<(String, Vec<v2::SessionUpdate<'static>>)>,
     #[doc(hidden)]
     pub more: switchboard_acp::More,
 }
 
 impl Recalled {
-    /// A session in which nothing has happened.
+    /// Returns a session with an empty history.
     pub fn new(cwd: &str) -> Self {
         Recalled {
             cwd: cwd.to_owned(),
@@ -196,7 +197,7 @@ const KNOWN: [&str; 19] = [
     "session/cancel",
     "tool_call/cancel",
     "terminal/cancel",
-    // Refused where the author did not tell of them.
+    // Refused unless the author's capabilities have them.
     "session/fork",
     "session/set_title",
     "session/archive",
@@ -205,8 +206,8 @@ const KNOWN: [&str; 19] = [
     "auth/status",
 ];
 
-/// The options for a connection to a client: methods that an agent does not have are refused by themselves, and so are lines
-/// that hold no message.
+/// Returns the options for a connection to a client: unknown methods and invalid lines are refused
+/// automatically.
 pub fn agent_connection_options() -> ConnectionOptions {
     let mut options = ConnectionOptions::default().knows(|method| KNOWN.contains(&method));
     options.refuses_invalid_lines = true;

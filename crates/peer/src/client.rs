@@ -1,4 +1,4 @@
-//! The role of a client.
+//! The client role.
 
 mod feed;
 mod handle;
@@ -27,29 +27,30 @@ use crate::{Error, translation};
 use negotiation::Early;
 use state::ClientInner;
 
-/// What a client tells of itself, and how patient it is.
+/// Description and timeouts of a client.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
     /// Name and version of the client.
     pub info: v2::Implementation<'static>,
-    /// What it can do. Nothing unless told otherwise.
+    /// Its capabilities. Default: none.
     pub capabilities: v2::ClientCapabilities<'static>,
-    /// How long the agent may take to introduce itself, in all. 30 seconds.
+    /// Timeout for the whole handshake. Default: 30 seconds.
     pub patience: Duration,
-    /// How many sessions the agent may talk of at once; updates for more are dropped and reported. 10240, sub-agents
-    /// among them.
+    /// Maximum number of sessions of the agent, including sub-agents; updates for more are dropped and
+    /// reported. Default: 10240.
     pub session_limit: usize,
-    /// Whether updates are folded into sessions, and told. Who reads the transcript elsewhere, such as in the log of a hub,
-    /// needs it only there; then no turn is known to end here, and questions are all that is told. `true`.
+    /// Whether updates are folded into sessions and reported as events. Disable it if the transcript is read
+    /// elsewhere, such as in the log of a hub; then the ends of turns are unknown here, and only questions
+    /// are reported. Default: `true`.
     pub folds_updates: bool,
-    /// Who is shown everything that is said. `None`: nobody.
+    /// Observer of all messages. Default: none.
     pub observer: Option<Observer>,
     #[doc(hidden)]
     pub more: switchboard_acp::More,
 }
 
 impl ClientOptions {
-    /// A client of this name and version.
+    /// Returns the options of a client with this name and version.
     pub fn new(name: &str, version: &str) -> Self {
         ClientOptions {
             info: v2::Implementation::new(name.to_owned(), version.to_owned()),
@@ -62,8 +63,8 @@ impl ClientOptions {
         }
     }
 
-    /// The options for a connection to an agent: methods that a client does not have are refused by themselves, and
-    /// the observer is shown what is said.
+    /// Returns the options for a connection to an agent: unknown methods are refused automatically, and the
+    /// observer sees all messages.
     pub fn connection_options(&self) -> ConnectionOptions {
         observer::observed(Client::connection_options(), self.observer.as_ref(), WireSide::Agent)
     }
@@ -79,23 +80,24 @@ const KNOWN: [&str; 6] = [
     "_auth/status_update",
 ];
 
-/// A connection to an agent that has introduced itself. The two halves may live in different tasks.
+/// An initialized connection to an agent. The two halves may be used in different tasks.
 #[derive(Debug)]
 pub struct Client {
-    /// Asks the agent for things.
+    /// Sends requests to the agent.
     pub agent: AgentHandle,
-    /// Holds the sessions and tells what happens in them. It drives the connection: answers arrive only while
-    /// somebody asks it for the next event.
+    /// Holds the sessions and reports their events. It drives the connection: responses only arrive while the
+    /// next event is awaited.
     pub feed: Feed,
 }
 
 impl Client {
-    /// Opens the conversation over a connection.
+    /// Initializes a connection.
     ///
-    /// Version 2 is asked for; an agent that refuses that is asked for version 1. What the agent speaks is judged by
-    /// the shape of its answer, because several agents echo any number.
+    /// Requests version 2, and version 1 if the agent refuses that. The shape of the response determines the
+    /// agent's version, because several agents echo any number.
     ///
-    /// An agent of version 1 is translated: the client sees one of version 2. [`AgentDescription::version`] tells.
+    /// A version 1 agent is translated, so that the client sees version 2. [`AgentDescription::version`] has
+    /// the actual version.
     pub async fn connect(connection: Connection, options: ClientOptions) -> Result<Self, Error> {
         let patience = options.patience;
         tokio::time::timeout(patience, Self::shake_hands(connection, options)).await.unwrap_or_else(|_| {
@@ -130,7 +132,7 @@ impl Client {
         })
     }
 
-    /// Starts an agent's program and opens the conversation with it.
+    /// Starts an agent's program and initializes the connection.
     pub async fn start(program: &Program, options: ClientOptions) -> Result<(Child, Self), Error> {
         let (child, connection) = program.connect(options.connection_options())?;
         match Self::connect(connection, options).await {
@@ -142,7 +144,7 @@ impl Client {
         }
     }
 
-    /// The options for a connection to an agent that nobody observes.
+    /// Returns the options for a connection to an agent without an observer.
     pub fn connection_options() -> ConnectionOptions {
         ConnectionOptions::default().knows(|method| KNOWN.contains(&method))
     }

@@ -1,4 +1,4 @@
-//! What can go wrong in either role.
+//! Errors of both roles.
 
 use std::fmt;
 
@@ -6,61 +6,62 @@ use switchboard_acp::DecodeError;
 use switchboard_acp::rpc::{RequestId, RpcError, codes};
 use switchboard_session::SessionError;
 
-/// Why something could not be done.
+/// An error of a client or agent operation.
 ///
-/// An error that the peer answers is data, which a [`Reply`](crate::Reply) has inside; whoever does not care for the
-/// difference writes `??`, in a function that returns this error or any.
+/// An error response of the peer is data, which a [`Reply`](crate::Reply) has inside. Use `??` to treat both
+/// alike.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The connection failed: closed, no answer in time, or the agent's program could not be started.
+    /// The connection failed: it was closed, a response timed out, or the agent's program could not be
+    /// started.
     #[error(transparent)]
     Transport(#[from] switchboard_transport::Error),
-    /// An error as JSON-RPC has it: one that the peer answered, or that an agent's author wants it to be answered.
+    /// A JSON-RPC error: a response of the peer, or an error that an agent's author wants to send.
     #[error(transparent)]
     Rpc(#[from] RpcError<'static>),
-    /// The peer answered, but not as the method's result should be.
-    #[error("the answer to {method} cannot be read: {reason}")]
+    /// The result in a response does not match its method.
+    #[error("cannot read the response to {method}: {reason}")]
     BadAnswer {
         /// The method that was called.
         method: &'static str,
-        /// What is wrong with the answer.
+        /// The decoding error.
         reason: DecodeError,
     },
-    /// The agent refused to open a connection, in both versions of the protocol.
-    #[error("the agent refuses to initialize: {0}")]
+    /// The agent refused the handshake in both versions of the protocol.
+    #[error("the agent refused the handshake: {0}")]
     NotInitialized(RpcError<'static>),
-    /// The agent chose a version that nobody here speaks.
-    #[error("the agent wants to speak version {0} of the protocol, which is not known here")]
+    /// The agent chose an unsupported version.
+    #[error("the agent requests protocol version {0}, which is not supported")]
     UnknownVersion(u64),
-    /// The question was answered or taken back before.
-    #[error("the question {id} is settled already")]
+    /// The question was already answered or cancelled.
+    #[error("the question {id} is already settled")]
     AlreadySettled {
-        /// The request that asked it.
+        /// The id of the request.
         id: RequestId<'static>,
     },
-    /// The answer to a question is not one that the question allows.
+    /// The answer does not match the question.
     #[error(transparent)]
     NotAllowed(SessionError),
-    /// The turn is over: nothing can be said in it any more.
+    /// The turn is over: no more updates can be sent in it.
     #[error("the turn is over")]
     TurnOver,
-    /// The session is closed: nothing can be said in it any more.
+    /// The session is closed: no more updates can be sent in it.
     #[error("the session {0} is closed")]
     SessionClosed(String),
-    /// What is to be sent breaks a rule of the protocol.
+    /// The message to send breaks a rule of the protocol.
     #[error("{0}")]
     BrokenRule(String),
 }
 
 impl Error {
-    /// An agent's work failed, for a reason that the user is told: for errors of other crates, behind `map_err`.
+    /// Creates the error of failed work, with a reason that is shown to the user. For use with `map_err`.
     pub fn failed(reason: impl fmt::Display) -> Self {
         Error::Rpc(RpcError::new(codes::INTERNAL_ERROR, reason.to_string()))
     }
 
-    /// A value that breaks the rule of its type.
-    #[allow(clippy::needless_pass_by_value, reason = "it stands behind `map_err`")]
+    /// Creates the error for a value that breaks the rule of its type.
+    #[allow(clippy::needless_pass_by_value, reason = "for use with `map_err`")]
     pub(crate) fn rule(error: DecodeError) -> Self {
         Error::BrokenRule(error.to_string())
     }
@@ -75,7 +76,7 @@ impl From<SessionError> for Error {
     }
 }
 
-/// What the other side is told.
+/// Converts an error to a response for the other side.
 impl From<Error> for RpcError<'static> {
     fn from(error: Error) -> Self {
         match error {

@@ -1,20 +1,23 @@
-//! The two roles of ACP, the Agent Client Protocol, for programs that want to play one of them: a client that
-//! drives any agent and has a live session, and an agent that says things in the right order.
-//! Both speak version 2 and, by translation, version 1. Neither prints anything or reads configuration.
+//! The two roles of ACP, the Agent Client Protocol: a client that drives any agent with live sessions, and an
+//! agent that sends valid updates in the right order. Both support version 2 and, by translation, version 1.
+//! This crate prints nothing and reads no configuration.
 //!
-//! - [`Client`] is a connection to an agent that has introduced itself. Its [`AgentHandle`] asks for things; its
-//!   [`Feed`] hands out one [`Event`] after the other and holds the [`Sessions`]. A [`PromptTurn`] can be awaited
-//!   until the session is idle. A [`PermissionQuestion`] and an [`ElicitationQuestion`] wait for an answer.
-//! - [`serve`] plays an [`Agent`], whose author writes what happens in a [`Turn`]: [`Message`]s, [`ToolCall`]s,
-//!   [`Terminal`]s, questions by [`Turn::ask`], [`Subagent`]s. What concerns the [`AgentSession`] is said at any time.
-//! - [`ResumableClient`] keeps a client on a server whose connections break: nothing is lost, nothing comes twice.
-//! - [`Error`] says why something could not be done. An error that the peer answers is data: a [`Reply`] has it
-//!   inside, and `??` takes both out.
+//! - [`Client`] is an initialized connection to an agent. Its [`AgentHandle`] sends requests; its [`Feed`]
+//!   returns one [`Event`] after the other and holds the [`Sessions`]. A [`PromptTurn`] can be awaited until
+//!   the session is idle. A [`PermissionQuestion`] and an [`ElicitationQuestion`] wait for an answer.
+//! - [`serve`] runs an [`Agent`], whose author implements a [`Turn`] with [`Message`]s, [`ToolCall`]s,
+//!   [`Terminal`]s, questions by [`Turn::ask`], and [`Subagent`]s. Updates of the [`AgentSession`] itself can
+//!   be sent at any time.
+//! - [`ResumableClient`] keeps a client connected to a server over broken connections, without lost or
+//!   duplicate messages.
+//! - [`Error`] is the error of all operations. An error response of the peer is data: a [`Reply`] has it
+//!   inside, and `??` unwraps both.
 //!
-//! This crate is the only one of its family that an author needs: [`acp`] has the types of the protocol ([`v2`] those of
-//! its second version), [`transport`] programs and connections, [`session`] what a client reads of its sessions, [`diff`]
-//! what an agent shows of its edits. With the feature `remote` a client reaches agents by WebSocket and HTTP
-//! (`transport::Remote`), with `serve` an agent can be reached that way (`transport::server`).
+//! This crate is the only one of its family that an author needs: [`acp`] has the types of the protocol
+//! ([`v2`] those of its second version), [`transport`] programs and connections, [`session`] the folded
+//! sessions of a client, [`diff`] the diffs of an agent. With the feature `remote` a client reaches agents
+//! over WebSocket and HTTP (`transport::Remote`), with `serve` an agent accepts such connections
+//! (`transport::server`).
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -80,12 +83,12 @@ pub use {
     switchboard_transport as transport,
 };
 
-/// The examples of the guide are compiled and run with the tests.
+/// Compiles and runs the examples of the guide with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/agents-and-clients.md")]
 struct Guide;
 
-/// The example of the package's front page runs with the tests.
+/// Runs the example of the package's README with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! A client of a server whose connections may break: nothing is lost, nothing comes twice.
+//! A client of a server over unreliable connections, without lost or duplicate messages.
 
 mod envelope;
 mod from_server;
@@ -20,15 +20,16 @@ use self::pending::{About, Opens, Pending};
 use self::places::Places;
 use self::questions::Questions;
 
-/// How many bytes of what the client said may wait for an answer before it should say no more.
+/// Send window in bytes: unanswered messages of the client before backpressure applies.
 const ROOM: usize = 8 * 1024 * 1024;
 
-/// Stands between a client of version 2 and a server that can take up broken connections, such as `switchboard serve`.
+/// Connects a version 2 client to a server with resumable connections, such as `switchboard serve`.
 ///
-/// It has no connection and no clock: whoever drives it tells what either side says by [`handle`](Self::handle), and by
-/// [`connected`](Self::connected) and [`lost`](Self::lost) what happens to the connection, and takes what there is to send
-/// by [`drain`](Self::drain). Whatever breaks and wherever, the client gets each update once and in its order, one answer
-/// to each request, and sees each question once; and what it asked for is done once.
+/// It has no connection and no clock. The caller passes lines of either side to [`handle`](Self::handle),
+/// reports connection changes with [`connected`](Self::connected) and [`lost`](Self::lost), and sends the
+/// output of [`drain`](Self::drain). Wherever a connection breaks, the client gets each update once and in
+/// order, one response to each request, and each question once; and each of its requests is executed once,
+/// because it has an idempotency key.
 ///
 /// ```
 /// use switchboard_peer::{Connected, ResumableClient, ResumableOutput};
@@ -39,7 +40,8 @@ const ROOM: usize = 8 * 1024 * 1024;
 /// client.connected(Connected::Anew);
 /// client.handle(Side::Agent, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":2}}"#);
 /// client.handle(Side::Client, r#"{"jsonrpc":"2.0","id":1,"method":"session/list"}"#);
-/// // The connection breaks before the answer: the request is sent once more, and the server knows it again.
+/// The connection breaks before the response: the request is sent again, and the server detects the
+/// duplicate.
 /// client.lost();
 /// client.connected(Connected::Resumed);
 /// let asked = client.drain().filter(|output| {
@@ -52,21 +54,21 @@ pub struct ResumableClient {
     operation_id: Box<dyn FnMut() -> String + Send>,
     keeps_cursors: bool,
     phase: Phase,
-    /// Counts the links, so that it is known what was said on which.
+    /// Number of the current connection, to tell on which one a message was sent.
     link: u64,
-    /// The server knows us and our sessions on this connection.
+    /// Set if the server knows the client and its sessions on this connection.
     is_known: bool,
     initialize: Option<Initialize>,
     pending: Pending,
     questions: Questions,
     sessions: BTreeMap<String, Attached>,
     places: Places,
-    /// Requests of our own, on this link.
+    /// Pending requests of this type itself on the current connection.
     own: BTreeMap<u64, (Own, String)>,
     last_own: u64,
-    /// The sessions that are being taken up: until their state is told, what has come already may come once more.
+    /// Sessions that are being reattached: until their state arrives, updates may be duplicates.
     taken_up: HashSet<String>,
-    /// The sessions of which it is to be found out what is still asked in them.
+    /// Sessions whose pending questions are being determined.
     catching_up: HashMap<String, CatchingUp>,
     output: VecDeque<ResumableOutput>,
 }
@@ -74,21 +76,22 @@ pub struct ResumableClient {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Down,
-    /// The server does not know us yet.
+    /// The client is not initialized on this connection.
     Opening,
-    /// The server does not know our sessions yet.
+    /// The sessions are not attached on this connection.
     Attaching,
     Up,
 }
 
-/// How far a session is taken up. The server tells what has happened, then the state, then what it still wants to know.
+/// Progress of reattaching a session. The server sends the missed updates, then the state, then the pending
+/// questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CatchingUp {
-    /// The state was not told yet.
+    /// The state has not arrived yet.
     Waits,
-    /// So many questions are to come.
+    /// Number of questions that still follow.
     Asks(u64),
-    /// Questions come until something happens.
+    /// Questions follow until a live update arrives.
     AsksUntilLive,
 }
 
@@ -104,56 +107,56 @@ struct Initialize {
 #[derive(Debug)]
 struct Attached {
     method: &'static str,
-    /// With what it was opened, without its name.
+    /// Parameters of the request that opened it, without the session id.
     params: Raw<'static>,
-    /// The client opened it as a new one: all that happens in it is for the client.
+    /// Set if the client created it, so that every update belongs to the client.
     is_own: bool,
 }
 
-/// What a request of our own is for.
+/// Purpose of a request of this type itself.
 #[derive(Debug)]
 enum Own {
     Initialize,
     Attach { session: String, has_cursor: bool },
 }
 
-/// How a connection to the server came about.
+/// Kind of a new connection to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Connected {
-    /// The server does not know us: all begins with the handshake.
+    /// The server does not know the client: the handshake must be repeated.
     Anew,
-    /// It is the connection that was lost.
+    /// The server resumes the lost connection.
     Resumed,
 }
 
-/// What comes out of a [`ResumableClient`].
+/// Output of a [`ResumableClient`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResumableOutput {
     /// A line for one of the sides.
     Line {
-        /// Whom it is for.
+        /// The receiver.
         to: Side,
         /// The line.
         line: String,
     },
-    /// A session goes on, but not where it broke off: something may be missing.
+    /// A session continues, but not from the point of interruption: updates may be missing.
     Gap {
         /// The session.
         session: String,
-        /// What the server said.
+        /// The server's message.
         reason: String,
     },
-    /// The server has no such session any more. The client is told that its work is over.
+    /// The server no longer has the session. The client is told that its work is over.
     SessionLost {
         /// The session.
         session: String,
-        /// What the server said.
+        /// The server's message.
         reason: String,
     },
-    /// The server refuses to go on over this connection.
+    /// The server refuses to continue on this connection.
     Refused {
-        /// What it said.
+        /// The server's message.
         reason: String,
     },
 }
@@ -167,7 +170,7 @@ impl fmt::Debug for ResumableClient {
 }
 
 impl ResumableClient {
-    /// A client that has said nothing. `operation_id` makes up names that nobody else does: 128 random bits.
+    /// Creates a client. `operation_id` creates unique idempotency keys, such as 128 random bits.
     pub fn new(operation_id: impl FnMut() -> String + Send + 'static) -> Self {
         ResumableClient {
             operation_id: Box::new(operation_id),
@@ -188,36 +191,37 @@ impl ResumableClient {
         }
     }
 
-    /// The client gets updates without their cursors.
+    /// Removes cursors from the updates for the client.
     #[must_use]
     pub fn without_cursors(mut self) -> Self {
         self.keeps_cursors = false;
         self
     }
 
-    /// Takes what there is to send and to tell, in its order.
+    /// Removes and returns the output, in order.
     pub fn drain(&mut self) -> impl Iterator<Item = ResumableOutput> + '_ {
         self.output.drain(..)
     }
 
-    /// Whether the client may go on talking. It may for ever while the server answers.
+    /// Returns whether the send window is open. If not, stop reading from the client (backpressure) until the
+    /// server answers.
     pub fn has_room(&self) -> bool {
         self.pending.bytes() < ROOM
     }
 
-    /// Whether all that the client asked is answered.
+    /// Returns whether all requests of the client are answered.
     pub fn is_answered(&self) -> bool {
         self.pending.has_no_requests() && self.initialize.as_ref().is_none_or(|known| known.is_answered)
     }
 
-    /// Whether a lost connection may be taken up again: not before the server knows our sessions, and not while one is being
-    /// opened, of whose history the server cannot know how much has come.
+    /// Returns whether a lost connection may be resumed: not before the server knows the sessions, and not
+    /// while one is being opened, because the server cannot know how much of its history has arrived.
     pub fn is_resumable(&self) -> bool {
         let is_opening = |about: &About| matches!(about, About::Request { opens: Opens::Known { .. }, .. });
         self.is_known && !self.pending.iter().any(|item| is_opening(&item.about))
     }
 
-    /// There is a connection.
+    /// Handles a new connection.
     pub fn connected(&mut self, how: Connected) {
         self.link += 1;
         self.own.clear();
@@ -250,7 +254,7 @@ impl ResumableClient {
         }
     }
 
-    /// The connection is the same, but answers of the server may be lost.
+    /// Handles a lost response stream on the same connection.
     pub fn refreshed(&mut self) {
         let own: Vec<String> = self.own.values().map(|(_, line)| line.clone()).collect();
         own.into_iter().for_each(|line| self.tell_server(line));
@@ -259,13 +263,13 @@ impl ResumableClient {
         }
     }
 
-    /// The connection is lost.
+    /// Handles the loss of the connection.
     pub fn lost(&mut self) {
         self.phase = Phase::Down;
         self.own.clear();
     }
 
-    /// There will be no connection any more: whoever waits for an answer gets this one.
+    /// Ends the client without a connection: pending requests fail with this reason.
     pub fn give_up(&mut self, reason: &str) {
         self.lost();
         let unanswered = self.initialize.take().filter(|known| !known.is_answered).map(|known| known.id);
@@ -275,9 +279,9 @@ impl ResumableClient {
         }
     }
 
-    /// Takes one line from the client or from the server.
+    /// Handles one line of the client or the server.
     pub fn handle(&mut self, from: Side, line: &str) {
-        // As the hub itself would refuse it.
+        // Refused with the same response as a hub would send.
         if from == Side::Client
             && let Some(answer) = invalid_line_answer(line)
         {
@@ -315,7 +319,7 @@ impl ResumableClient {
         self.output.push_back(ResumableOutput::Line { to: Side::Agent, line });
     }
 
-    /// What is no message cannot be kept for later; whoever sent it hears that now.
+    /// Refuses an invalid line at once, because it cannot be queued.
     fn refuse_line(&mut self, from: Side, code: i32, reason: &str) {
         if from == Side::Client {
             self.refuse(RequestId::Null, code, reason);
@@ -328,7 +332,7 @@ impl ResumableClient {
     }
 }
 
-/// From the client.
+/// Messages of the client.
 impl ResumableClient {
     fn client_asks(&mut self, request: &Request<'_>) {
         let id = request.id.clone().into_owned();
@@ -353,7 +357,7 @@ impl ResumableClient {
         }
         let about = About::Request { id: id.clone(), opens };
         if !self.pending.push(&line, about, sent_on) {
-            let reason = "the id is in use, or too many requests wait for an answer";
+            let reason = "the id is in use, or the limit of pending requests is reached";
             return self.refuse(id, codes::INVALID_REQUEST, reason);
         }
         if sent_on.is_some() {
@@ -383,7 +387,7 @@ impl ResumableClient {
         }
     }
 
-    /// Names an operation, so that a server which hears of it twice knows that it is one.
+    /// Adds an idempotency key to an operation, so that the server detects duplicates.
     fn with_operation(&mut self, params: &Raw<'_>) -> Raw<'static> {
         if OPERATION_ID.of(params).is_some() {
             return params.clone().into_owned();
@@ -392,9 +396,9 @@ impl ResumableClient {
     }
 }
 
-/// To the server, when there is a connection again.
+/// Messages to the server after a new connection.
 impl ResumableClient {
-    /// Sends a request of our own.
+    /// Sends a request of this type itself.
     fn ask_for(&mut self, own: Own, method: &str, params: Raw<'_>) {
         self.last_own += 1;
         let line = envelope::request(own_request_id(self.last_own), method, params);
@@ -412,7 +416,7 @@ impl ResumableClient {
         }
     }
 
-    /// The server knows us: now it is to know our sessions. What else waits follows when it does.
+    /// Attaches all sessions on the new connection. Other pending messages follow when they are attached.
     fn attach_all(&mut self) {
         self.phase = Phase::Attaching;
         let sessions: Vec<String> =
@@ -423,7 +427,7 @@ impl ResumableClient {
         self.go_on_when_attached();
     }
 
-    /// Whether the client is about to open a session itself.
+    /// Returns whether the client is opening a session itself.
     fn is_being_opened(&self, session: &str) -> bool {
         self.pending.iter().any(|item| {
             matches!(&item.about, About::Request { opens: Opens::Known { session: known, .. }, .. } if known == session)
@@ -453,18 +457,19 @@ impl ResumableClient {
         }
     }
 
-    /// Sends again what the server may not have heard.
+    /// Resends messages that the server may not have received.
     fn send_pending(&mut self, all: bool) {
         for item in self.pending.iter_mut() {
             let again = match &item.about {
-                // On its own connection it is the same operation: a history that comes twice could not be told apart.
+                // On the same connection it is the same operation: two equal histories could not be told
+                // apart.
                 About::Request { id, opens: Opens::Known { method, session, params } }
                     if item.sent_on != Some(self.link) =>
                 {
-                    // A history that has begun to come is not to begin once more.
+                    // A history that has started must not start again.
                     let cursor = self.places.of(session).filter(|_| !self.places.expects_again(session));
                     let params = attach_params(params, session, cursor);
-                    // Opening a session means something on its own connection only, so this is another operation.
+                    // Opening a session is valid on one connection only, so this is another operation.
                     let params = OPERATION_ID.set(&params, (self.operation_id)());
                     let line = envelope::request(id.clone(), method, params);
                     item.instead = Some(line.clone());
@@ -481,7 +486,8 @@ impl ResumableClient {
     }
 }
 
-/// Whether an answer to `initialize`, in either version, is one of a server whose connections can be taken up again.
+/// Returns whether a response to `initialize`, in either version, is from a server with resumable
+/// connections.
 ///
 /// ```
 /// use switchboard_peer::is_resumable;
@@ -501,7 +507,7 @@ pub fn is_resumable(answer: &str) -> bool {
     of_version_two.or(of_version_one).unwrap_or_default()
 }
 
-/// What a request of the client will mean for what is remembered of sessions.
+/// Returns the effect of a client's request on the tracked sessions.
 fn opens(method: &str, params: &Raw<'_>) -> Opens {
     let session = params.text("sessionId");
     let method = match (method, session) {
@@ -520,7 +526,7 @@ fn opens(method: &str, params: &Raw<'_>) -> Opens {
     Opens::Known { method, session, params: envelope::without_keys(params, &[META, "sessionId"]) }
 }
 
-/// The parameters that open a session behind a place.
+/// Returns the parameters that open a session after a cursor.
 fn attach_params(params: &Raw<'_>, session: &str, cursor: Option<&str>) -> Raw<'static> {
     let rest = envelope::without_keys(params, if cursor.is_some() { &["replayFrom"] } else { &[] });
     let name = (Text::Borrowed("sessionId"), envelope::quoted(session));

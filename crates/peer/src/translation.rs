@@ -1,5 +1,5 @@
-//! The one place where versions of the protocol meet: a connection of one version becomes one of the other. All
-//! else in this crate knows version 2 alone.
+//! Conversion of a connection of one protocol version to the other. All other modules of this crate use
+//! version 2 only.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,21 +15,21 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::client::{Observed, Observer};
 
-/// Why the peer behind a translation is gone, once it is.
+/// The reason why the translated peer has disconnected, once it has.
 pub(crate) type Gone = Arc<OnceLock<Arc<Closure>>>;
 
-/// What is known of an agent behind a translation.
+/// State of a translated agent.
 pub(crate) struct Behind {
     pub(crate) gone: Gone,
-    /// What it sent and should not have. Somebody must take it: the agent waits for that.
+    /// Protocol errors of the agent. They must be received, because the agent waits for that.
     pub(crate) anomalies: mpsc::Receiver<Anomaly>,
 }
 
-/// How many anomalies may wait to be taken.
+/// Maximum number of queued anomalies.
 const ANOMALIES: usize = 16;
 
-/// Makes a connection to an agent of version 1 one to an agent of version 2. `answer` is what the agent answered to
-/// `initialize` before, and stands for its answer where it refuses to be asked once more.
+/// Converts a connection to a version 1 agent to one of version 2. `answer` is the agent's earlier response
+/// to `initialize`, used if it refuses a second one.
 pub(crate) fn to_version_one_agent(
     agent: Connection,
     options: ConnectionOptions,
@@ -57,8 +57,8 @@ pub(crate) fn to_version_one_agent(
     (near, Behind { gone, anomalies: told })
 }
 
-/// Makes a connection to a client of version 1 one to a client of version 2. `first` is what has been read from it
-/// already.
+/// Converts a connection to a version 1 client to one of version 2. `first` is a line that was already read
+/// from it.
 pub(crate) fn to_version_one_client(
     client: Connection,
     options: ConnectionOptions,
@@ -89,22 +89,22 @@ struct Translation {
     handshake: Option<Handshake>,
     observer: Option<Observer>,
     gone: Gone,
-    /// Who is told what the agent should not have sent.
+    /// Receiver of the agent's protocol errors.
     anomalies: Option<mpsc::Sender<Anomaly>>,
-    /// The last number under which the agent was asked something: the bridge counts.
+    /// The last request id sent to the agent, which the bridge counts.
     asked: i64,
 }
 
-/// The second `initialize` that an agent of version 1 gets, this time in its own words.
+/// The second `initialize` of a version 1 agent, now in its own version.
 struct Handshake {
-    /// What it answered to the first.
+    /// Its response to the first one.
     answer: String,
-    /// The request, once it is sent.
+    /// The id of the request, once it is sent.
     id: Option<RequestId<'static>>,
 }
 
 impl Translation {
-    /// Carries messages to and fro until one of the sides is gone.
+    /// Forwards messages in both directions until one side disconnects.
     async fn run(mut self, first: Option<SharedText>) {
         if let Some(line) = first
             && self.carry(Side::Client, &line).await.is_none()
@@ -137,7 +137,7 @@ impl Translation {
                 }
                 Err(closure) => {
                     if from == Side::Agent {
-                        // The first to know is the only one to tell.
+                        // Only the first reason counts.
                         let _ = self.gone.set(closure);
                     }
                     let outputs = self.driver.finish();
@@ -148,7 +148,7 @@ impl Translation {
         }
     }
 
-    /// Passes on what the agent should not have sent. Whoever waits for an answer that was too long is told so.
+    /// Forwards a protocol error of the agent. A request whose response was too long fails.
     async fn take_anomaly(&mut self, anomaly: Anomaly) -> Option<()> {
         let substitute = match &anomaly {
             Anomaly::TooLong(too_long) => too_long.substitute(),
@@ -157,20 +157,20 @@ impl Translation {
         self.tell(anomaly).await;
         match substitute {
             Some(Substitute::Answer(line)) => self.carry(Side::Agent, &SharedText::from(line)).await,
-            // A request has been refused by the connection itself.
+            // The connection itself has refused the request.
             Some(Substitute::Refusal(_)) | None => Some(()),
         }
     }
 
     async fn tell(&mut self, anomaly: Anomaly) {
         if let Some(anomalies) = &self.anomalies {
-            // Nobody may be there any more to be told.
+            // The receiver may be gone.
             let _ = anomalies.send(anomaly).await;
         }
     }
 
-    /// What is wrong with a line of the agent, where the bridge could not use it: what the connection itself tells of an
-    /// agent that needs no translation.
+    /// Returns the fault of an agent's line that the bridge could not use, as the connection reports it for
+    /// an agent without translation.
     fn fault(&self, line: &SharedText, outputs: &[Output]) -> Option<Anomaly> {
         let (code, reason) = outputs.iter().find_map(|output| match output {
             Output::Loss(loss) => {
@@ -199,7 +199,7 @@ impl Translation {
         }
     }
 
-    /// An answer that nobody waits for.
+    /// Returns the anomaly for a response without a pending request.
     fn unwanted(&self, answer: Response<'static>, line: &SharedText) -> Anomaly {
         let (id, line) = (answer.id, line.clone());
         match (&id, answer.outcome) {
@@ -211,7 +211,7 @@ impl Translation {
         }
     }
 
-    /// `None` when a side cannot be reached any more.
+    /// Handles a line. Returns `None` if a side is unreachable.
     async fn carry(&mut self, from: Side, line: &SharedText) -> Option<()> {
         let substitute = self.handshake.as_ref().and_then(|handshake| handshake.substitute(from, line));
         if substitute.is_some() {
@@ -230,7 +230,7 @@ impl Translation {
         Some(())
     }
 
-    /// Sends lines to either side and reports losses. `None` when a side cannot be reached any more.
+    /// Sends lines to either side and reports losses. Returns `None` if a side is unreachable.
     async fn send(&mut self, outputs: Outputs) -> Option<Handled> {
         let mut sorted = Sorted { lines: Vec::new(), observer: self.observer.as_ref() };
         let handled = outputs.deliver(&mut sorted);
@@ -254,8 +254,8 @@ impl Translation {
         let connection = if side == Side::Agent { &self.agent } else { &self.client };
         match connection.caller.forward(&line).await {
             Ok(()) => Some(()),
-            // The input of the agent was closed on this side: nothing can be told to it, but what it still writes is
-            // read until it ends.
+            // The agent's input was closed on this side: nothing can be sent to it, but its output is read
+            // until it exits.
             Err(switchboard_transport::Error::Closed(closure))
                 if side == Side::Agent && matches!(closure.cause, ClosureCause::ClosedHere) =>
             {
@@ -266,7 +266,7 @@ impl Translation {
     }
 }
 
-/// Lines that wait to be sent; losses go to the observer.
+/// Lines to send; losses are passed to the observer.
 struct Sorted<'a> {
     lines: Vec<(Side, String)>,
     observer: Option<&'a Observer>,
@@ -291,7 +291,7 @@ impl Handshake {
         }
     }
 
-    /// The line to take instead of a refusal to be asked twice.
+    /// Returns the line to use instead of a refusal of the second handshake.
     fn substitute(&self, from: Side, line: &str) -> Option<String> {
         let id = self.id.as_ref().filter(|_| from == Side::Agent)?;
         match Message::decode(line, WireFormat::Any) {
@@ -307,15 +307,15 @@ impl Handshake {
     }
 }
 
-/// What came from a peer.
+/// Input of a peer.
 enum Came {
     /// A message.
     Line(SharedText),
-    /// Something that should not have come.
+    /// A protocol error.
     Anomaly(Anomaly),
 }
 
-/// The next message as it came, or what came instead of one.
+/// Returns the next message or protocol error.
 async fn next_line(inbox: &mut Inbox, is_taken: fn(&str) -> bool) -> Result<Came, Arc<Closure>> {
     loop {
         match inbox.next_or(|line| is_taken(line).then(|| line.clone())).await {
@@ -329,7 +329,7 @@ async fn next_line(inbox: &mut Inbox, is_taken: fn(&str) -> bool) -> Result<Came
     }
 }
 
-/// What is wrong with the parameters of a message, with its place in the message.
+/// Returns the fault in a message's parameters, with its pointer in the message.
 fn in_params(reason: &str) -> String {
     let reason = reason.strip_prefix("malformed: ").unwrap_or(reason);
     match reason.strip_prefix("at ") {
@@ -338,13 +338,13 @@ fn in_params(reason: &str) -> String {
     }
 }
 
-/// Whether a line is for the bridge. What is no message the connection sets aside itself, as it does of a peer that needs
-/// no translation; what begins as one the bridge answers in the same way.
+/// Returns whether a line is for the bridge. The connection handles invalid lines itself, as without
+/// translation; the bridge answers malformed messages in the same way.
 fn is_message(line: &str) -> bool {
     line.starts_with(r#"{"jsonrpc""#) || is_batch(line) || Message::decode(line, WireFormat::Any).is_ok()
 }
 
-/// The same of a client, whose connection answers what holds no message, arrays too.
+/// Returns the same for a client, whose connection answers invalid lines and arrays itself.
 fn is_from_client(line: &str) -> bool {
     is_message(line) && invalid_line_answer(line).is_none()
 }

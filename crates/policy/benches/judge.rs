@@ -1,4 +1,4 @@
-//! How long a decision takes over a thousand rules.
+//! Duration of an evaluation with a thousand rules.
 
 use divan::{Bencher, black_box};
 use switchboard_policy::{NoFiles, Policy, QuestionReader, Scene, Subject};
@@ -7,7 +7,7 @@ fn main() {
     divan::main();
 }
 
-/// A thousand rules, of which the last one decides.
+/// Returns a thousand rules, of which the last one matches.
 fn rules() -> Policy {
     let mut text = String::new();
     for place in 0..333 {

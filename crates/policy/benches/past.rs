@@ -1,4 +1,4 @@
-//! Looking for questions in a million recorded messages, against folding them with the official types.
+//! Search for questions in a million recorded messages, compared with folding them with the official types.
 
 #[path = "../../session/benches/official/mod.rs"]
 mod official;
@@ -24,7 +24,7 @@ fn main() {
     }
 }
 
-/// Of the updates about tool calls, every so many is kept.
+/// Keeps every n-th update about tool calls.
 fn contest(name: &str, every: usize) {
     let mut calls = 0;
     let lines: Vec<String> = stream(COUNT, TagPlace::First)

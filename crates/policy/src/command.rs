@@ -1,24 +1,24 @@
-//! What a command line runs: through wrappers and inner shells, for those who forbid and for those who allow.
+//! Commands of a command line, through wrappers and nested shells, as deny rules and allow rules see them.
 
 use crate::program::{HARMLESS_GIT, Origin, Program, arguments};
 use crate::shell::{Cwd, DirectoryChange, Doubt, Part, Redirection, Script, Word, is_private};
 use crate::sketch::Sketch;
 
-/// How deep wrappers may be nested.
+/// Maximum nesting of wrappers.
 const MAX_DEPTH: usize = 8;
-/// How many commands may come of one line.
+/// Maximum number of commands in one line.
 const MAX_RUNS: usize = 2000;
 
-/// One way to read a request's command.
+/// One interpretation of a request's command.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reading {
-    /// The commands of the line, each with what it runs in turn.
+    /// The commands of the line, each with the commands it runs in turn.
     pub(crate) runs: Vec<Run>,
-    /// Commands that only those see who forbid.
+    /// Commands that only deny rules are checked against.
     pub(crate) guesses: Vec<Run>,
     pub(crate) doubts: Vec<Doubt>,
     pub(crate) tokens: Vec<String>,
-    /// Whether variables are set that may change what a command does.
+    /// Set if variables are set that may change a command's behaviour.
     pub(crate) sets_variables: bool,
 }
 
@@ -28,13 +28,13 @@ pub(crate) struct Run {
     pub(crate) words: Vec<Word>,
     pub(crate) redirections: Vec<Redirection>,
     pub(crate) cwd: Cwd,
-    /// Everything that may be run by it, wherever that ends; for those who forbid.
-    pub(crate) tries: Vec<(Vec<Word>, Cwd)>,
-    /// What exactly is run by it, where it is nothing but a harmless wrapper; for those who allow.
+    /// Everything that it may run, wherever the command begins; for deny rules.
+    pub(crate) candidates: Vec<(Vec<Word>, Cwd)>,
+    /// The exact commands that it runs if it is nothing but a harmless wrapper; for allow rules.
     pub(crate) inner: Vec<Run>,
-    /// Whether that is run by a login shell, which reads the user's files first.
+    /// Set if they run in a login shell, which reads the user's files first.
     pub(crate) is_login: bool,
-    /// Whether its input comes from another command or from the line itself.
+    /// Set if its input comes from another command or from the line itself.
     pub(crate) is_fed: bool,
 }
 
@@ -49,21 +49,21 @@ pub(crate) struct Argument {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct FileName {
     pub(crate) text: String,
-    /// Whether it is what the command gets.
+    /// Set if the command gets exactly this text.
     pub(crate) is_known: bool,
-    /// Whether the shell puts the home directory in the place of its tilde.
+    /// Set if the shell replaces its tilde by the home directory.
     pub(crate) has_tilde: bool,
-    /// Whether the shell puts in the files that it stands for, and nothing else.
+    /// Set if the shell expands it to file names and nothing else.
     pub(crate) is_glob: bool,
-    /// Whether the shell splits their names at blanks.
+    /// Set if the shell splits the expanded names at blanks.
     pub(crate) splits: bool,
-    /// Whether it is what a program searches for rather than a file; only good for rules that forbid.
+    /// Set if it is a search pattern rather than a file; only for deny rules.
     pub(crate) is_pattern: bool,
     pub(crate) origin: Origin,
 }
 
 impl FileName {
-    /// A name that is a whole word.
+    /// Creates a name from a whole word.
     pub(crate) fn of(word: &Word) -> FileName {
         FileName {
             text: word.text.clone(),
@@ -75,7 +75,7 @@ impl FileName {
         }
     }
 
-    /// A name that is written out.
+    /// Creates a name that is known literally.
     pub(crate) fn known(text: &str) -> FileName {
         FileName { text: text.to_owned(), is_known: true, ..FileName::default() }
     }
@@ -86,7 +86,7 @@ impl Reading {
         Reading::of(Script::parse(line))
     }
 
-    /// A command whose words were told one by one. Some agents give them to a shell all the same.
+    /// Parses a command whose words were given one by one. Some agents pass them to a shell anyway.
     pub(crate) fn of_words(words: Vec<String>) -> Reading {
         let joined = Script::parse(&words.join(" "));
         let is_script = words.first().is_some_and(|word| is_shell(base_name(word)))
@@ -115,7 +115,7 @@ impl Reading {
     }
 }
 
-/// Variables that change how something looks, and nothing else.
+/// Variables that only change presentation.
 const HARMLESS: [&str; 22] = [
     "CARGO_INCREMENTAL",
     "CARGO_TERM_COLOR",
@@ -145,12 +145,12 @@ fn is_shell(name: &str) -> bool {
     Program::named(name) == Some(Program::Shell)
 }
 
-/// The name of a program without its folder.
+/// Returns the name of a program without its folder.
 pub(crate) fn base_name(word: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
 
-/// Whether an option of a shell says that a script follows: `-c`, `-lc`, `-euc`.
+/// Returns whether an option of a shell announces a script: `-c`, `-lc`, `-euc`.
 fn is_script_option(word: &str) -> bool {
     let letters = word.strip_prefix('-').or_else(|| word.strip_prefix('+'));
     letters.is_some_and(|letters| {
@@ -174,15 +174,15 @@ impl Unfolding {
     fn run(&mut self, part: Part, depth: usize) -> Run {
         let Part { words, assignments, redirections, cwd, is_fed } = part;
         assignments.iter().for_each(|word| self.assign(word.variable()));
-        let mut tries = Vec::new();
-        self.unfold(&words, &cwd, is_fed, depth, &mut tries);
+        let mut candidates = Vec::new();
+        self.unfold(&words, &cwd, is_fed, depth, &mut candidates);
         let inner = if depth < MAX_DEPTH {
             self.inner(&words, &redirections, &cwd, is_fed, depth)
         } else {
             Vec::new()
         };
         let is_login = login_script(&words).is_some();
-        Run { words, redirections, cwd, tries, inner, is_login, is_fed }
+        Run { words, redirections, cwd, candidates, inner, is_login, is_fed }
     }
 
     fn assign(&mut self, name: Option<&str>) {
@@ -196,7 +196,7 @@ impl Unfolding {
         cwd: &Cwd,
         is_fed: bool,
         depth: usize,
-        tries: &mut Vec<(Vec<Word>, Cwd)>,
+        candidates: &mut Vec<(Vec<Word>, Cwd)>,
     ) {
         let Some(first) = words.first() else { return };
         self.count += 1;
@@ -206,26 +206,26 @@ impl Unfolding {
         if !first.is_plain() {
             self.doubt(Doubt::CommandWord);
         }
-        tries.push((words.to_vec(), cwd.clone()));
+        candidates.push((words.to_vec(), cwd.clone()));
         if first.has_brace {
-            // What a shell would make of it, roughly.
+            // Approximates brace expansion.
             let pieces =
                 first.text.split(['{', ',', '}']).filter(|piece| !piece.is_empty()).map(Word::literal);
-            tries.push((pieces.chain(words[1..].iter().cloned()).collect(), cwd.clone()));
+            candidates.push((pieces.chain(words[1..].iter().cloned()).collect(), cwd.clone()));
         }
         let name = base_name(&first.text);
         match name {
             "eval" | "trap" | "alias" => {
                 self.doubt(Doubt::Evaluates);
                 let line: Vec<&str> = words[1..].iter().map(|word| &*word.text).collect();
-                self.script(&line.join(" "), cwd, depth, tries);
+                self.script(&line.join(" "), cwd, depth, candidates);
             }
             "export" | "declare" | "typeset" | "local" | "readonly" => {
                 let set = words[1..].iter().filter(|word| !word.is_option());
                 set.for_each(|word| self.assign(word.variable()));
                 self.evaluate(words);
             }
-            // Builtins that set the variables that they are told.
+            // Builtins that set the variables they name.
             "read" | "mapfile" | "readarray" | "getopts" => {
                 let set = words[1..].iter().filter(|word| !word.is_option());
                 self.sets_variables |= !set.clone().all(|word| word.is_plain() && is_private(&word.text));
@@ -239,7 +239,7 @@ impl Unfolding {
             "test" | "[" | "[[" | "unset" | "wait" => self.evaluate(words),
             "git" => {
                 if let Some(found) = git_command(words, cwd) {
-                    tries.push(found);
+                    candidates.push(found);
                 }
             }
             "find" => {
@@ -251,19 +251,19 @@ impl Unfolding {
                     rest = &rest[at + 1..];
                     let end =
                         rest.iter().position(|word| matches!(&*word.text, ";" | "+")).unwrap_or(rest.len());
-                    self.unfold(&rest[..end], cwd, false, depth + 1, tries);
+                    self.unfold(&rest[..end], cwd, false, depth + 1, candidates);
                 }
             }
-            _ if is_shell(name) => self.shell(words, cwd, is_fed, depth, tries),
+            _ if is_shell(name) => self.shell(words, cwd, is_fed, depth, candidates),
             _ if Program::named(name) == Some(Program::Wrapper) => {
-                self.wrapper(name, words, cwd, is_fed, depth, tries);
+                self.wrapper(name, words, cwd, is_fed, depth, candidates);
             }
             _ => {}
         }
     }
 
-    /// A builtin that reads the name of a variable or arithmetic, and with it runs the substitutions in a subscript, quoted
-    /// or not, also where they come of a variable.
+    /// Handles a builtin that evaluates a variable name or arithmetic. It runs the substitutions in a
+    /// subscript, quoted or not, even if they come from a variable.
     fn evaluate(&mut self, words: &[Word]) {
         const OPERATORS: [&str; 7] = ["-v", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
         let name = words.first().map_or("", |word| &word.text);
@@ -275,13 +275,13 @@ impl Unfolding {
         }
     }
 
-    /// A script that is run.
+    /// Parses a script that is run.
     fn script(
         &mut self,
         line: &str,
         cwd: &Cwd,
         depth: usize,
-        tries: &mut Vec<(Vec<Word>, Cwd)>,
+        candidates: &mut Vec<(Vec<Word>, Cwd)>,
     ) -> Vec<Part> {
         if depth > MAX_DEPTH {
             self.doubt(Doubt::TooLong);
@@ -293,12 +293,12 @@ impl Unfolding {
             parts.into_iter().map(|part| Part { cwd: behind(cwd, &part.cwd), ..part }).collect();
         for part in parts.iter().chain(&guesses) {
             part.assignments.iter().for_each(|word| self.assign(word.variable()));
-            self.unfold(&part.words, &part.cwd, part.is_fed, depth + 1, tries);
-            // Files that it redirects to are seen like arguments.
+            self.unfold(&part.words, &part.cwd, part.is_fed, depth + 1, candidates);
+            // Files of redirections are treated like arguments.
             let targets = part.redirections.iter().map(|redirection| redirection.target.clone());
             let words: Vec<Word> = std::iter::once(Word::default()).chain(targets).collect();
             if words.len() > 1 {
-                tries.push((words, part.cwd.clone()));
+                candidates.push((words, part.cwd.clone()));
             }
         }
         parts
@@ -310,7 +310,7 @@ impl Unfolding {
         cwd: &Cwd,
         is_fed: bool,
         depth: usize,
-        tries: &mut Vec<(Vec<Word>, Cwd)>,
+        candidates: &mut Vec<(Vec<Word>, Cwd)>,
     ) {
         let script = words.iter().enumerate().skip(1).filter(|(_, word)| is_script_option(&word.text));
         let mut has_script = false;
@@ -320,7 +320,7 @@ impl Unfolding {
             if !script.is_plain() {
                 self.doubt(Doubt::CommandWord);
             }
-            self.script(&script.text, cwd, depth + 1, tries);
+            self.script(&script.text, cwd, depth + 1, candidates);
         }
         let reads_input = !has_script
             && words[1..].iter().all(|word| word.text.starts_with(['-', '+']) || !word.is_plain());
@@ -336,7 +336,7 @@ impl Unfolding {
         cwd: &Cwd,
         is_fed: bool,
         depth: usize,
-        tries: &mut Vec<(Vec<Word>, Cwd)>,
+        candidates: &mut Vec<(Vec<Word>, Cwd)>,
     ) {
         match name {
             "su" => {
@@ -344,9 +344,9 @@ impl Unfolding {
                     if word.text == "-c" || word.text == "--command" {
                         words
                             .get(at + 1)
-                            .inspect(|script| drop(self.script(&script.text, cwd, depth + 1, tries)));
+                            .inspect(|script| drop(self.script(&script.text, cwd, depth + 1, candidates)));
                     } else if let Some(script) = word.text.strip_prefix("--command=") {
-                        self.script(script, cwd, depth + 1, tries);
+                        self.script(script, cwd, depth + 1, candidates);
                     }
                 }
             }
@@ -358,13 +358,14 @@ impl Unfolding {
                     };
                     if let Some(script) = script.filter(|script| !script.is_empty()) {
                         self.doubt(Doubt::CommandWord);
-                        self.script(script, cwd, depth + 1, tries);
+                        self.script(script, cwd, depth + 1, candidates);
                     }
                 }
             }
             _ => {}
         }
-        // Which words are options and their values is not known of all; so every place counts where the command may begin.
+        // The set of options with values is not known for every program, so every possible start of the
+        // command counts.
         let mut reached = vec![false; words.len() + 2];
         if let Some(start) = reached.get_mut(1) {
             *start = true;
@@ -386,13 +387,13 @@ impl Unfolding {
                 self.assign(name);
                 reached[at + 1] = true;
             } else {
-                self.unfold(&words[at..], cwd, is_fed || name == "xargs", depth + 1, tries);
+                self.unfold(&words[at..], cwd, is_fed || name == "xargs", depth + 1, candidates);
                 if matches!(name, "watch" | "parallel") {
-                    // They give it to a shell.
+                    // These programs pass the words to a shell.
                     let line: Vec<&str> = words[at..].iter().map(|word| &*word.text).collect();
-                    self.script(&line.join(" "), cwd, depth + 1, tries);
+                    self.script(&line.join(" "), cwd, depth + 1, candidates);
                 }
-                // Behind the time that it may take, the folder that it changes to, the file that it locks.
+                // The command follows the duration, the new root or the lock file.
                 let has_operand = match name {
                     "timeout" => word.text.starts_with(|first: char| first.is_ascii_digit() || first == '$'),
                     "chroot" | "flock" | "taskset" | "chrt" => at == 1 || words[at - 1].is_option(),
@@ -403,7 +404,7 @@ impl Unfolding {
         }
     }
 
-    /// What a wrapper runs that changes nothing about it. Of a shell, it is the script.
+    /// Returns the commands of a wrapper that changes nothing about them; for a shell, those of its script.
     fn inner(
         &mut self,
         words: &[Word],
@@ -476,7 +477,7 @@ impl Unfolding {
     }
 }
 
-/// The script of a login shell: `bash -lc SCRIPT`.
+/// Returns the script of a login shell: `bash -lc SCRIPT`.
 fn login_script(words: &[Word]) -> Option<&str> {
     let plain = |at: usize| words.get(at).filter(|word| word.is_plain()).map(|word| &*word.text);
     let shell = plain(0)?;
@@ -484,14 +485,15 @@ fn login_script(words: &[Word]) -> Option<&str> {
     let (script, is_login) = match (plain(1)?, plain(2)?) {
         ("-lc" | "-cl", _) => (2, true),
         ("-l" | "--login", "-c") => (3, true),
-        // The same shell, by its place.
+        // The same shell, named by its path.
         ("-c", _) => (2, shell != name),
         _ => return None,
     };
     (is_shell(name) && is_login && words.len() == script + 1).then(|| plain(script)).flatten()
 }
 
-/// What git does behind options that change nothing about it, and where: `git --no-pager -C src log`.
+/// Returns the git command after options that do not affect it, and its directory: `git --no-pager -C src
+/// log`.
 fn git_command(words: &[Word], cwd: &Cwd) -> Option<(Vec<Word>, Cwd)> {
     let (mut at, mut cwd) = (1, cwd.clone());
     loop {
@@ -518,7 +520,7 @@ fn is_number(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
 
-/// Where something runs that begins in a directory and goes on from there.
+/// Returns the directory of a command that starts in one directory and changes it from there.
 fn behind(outer: &Cwd, inner: &Cwd) -> Cwd {
     match (outer, inner) {
         (Cwd::After(outer), Cwd::After(inner)) => Cwd::After(outer.iter().chain(inner).cloned().collect()),
@@ -527,7 +529,7 @@ fn behind(outer: &Cwd, inner: &Cwd) -> Cwd {
 }
 
 impl Run {
-    /// The files that a command names.
+    /// Returns the files that a command names.
     pub(crate) fn arguments(&self) -> Vec<Argument> {
         let mut all: Vec<Argument> =
             arguments(&self.words).into_iter().map(|name| Argument { name, writes: false }).collect();
@@ -538,7 +540,7 @@ impl Run {
         all
     }
 
-    /// Whether it writes a file by redirection.
+    /// Returns whether it writes a file by redirection.
     pub(crate) fn writes(&self) -> bool {
         self.redirections.iter().any(|redirection| redirection.writes)
     }
@@ -546,11 +548,11 @@ impl Run {
 
 // ----- patterns
 
-/// Words that a command begins with, each with its alternatives.
+/// The first words of a command, each with its alternatives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pattern {
     words: Vec<Vec<String>>,
-    /// What each name that it may begin with needs.
+    /// Sketch of each name that it may begin with.
     needed: Vec<Sketch>,
 }
 
@@ -561,39 +563,39 @@ impl Pattern {
         Pattern { words, needed }
     }
 
-    /// The names that it may begin with.
+    /// Returns the names that it may begin with.
     pub(crate) fn names(&self) -> &[String] {
         self.words.first().map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// How many words it has.
+    /// Returns the number of words.
     pub(crate) fn len(&self) -> usize {
         self.words.len()
     }
 
-    /// Whether one of the names in a sketch may be one that this begins with.
+    /// Returns whether one of the names in a sketch may be one that this begins with.
     pub(crate) fn may_begin_with(&self, names: &Sketch) -> bool {
         self.needed.iter().any(|needed| names.may_have(needed))
     }
 }
 
-/// Whether a command is forbidden by a pattern.
+/// Result of matching a deny rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Match {
     No,
-    /// It is if a word that is not written out is the wanted one.
+    /// Matches if a word that is not literal has the wanted value.
     Maybe,
     Yes,
 }
 
-/// Whether a command begins exactly as a pattern says.
+/// Returns whether a command begins exactly with a pattern.
 pub(crate) fn allows(pattern: &Pattern, words: &[Word]) -> bool {
     words.len() >= pattern.words.len()
         && pattern.words.iter().zip(words).all(|(any, word)| word.is_plain() && any.contains(&word.text))
 }
 
-/// Whether a command is one of those that a pattern means, whatever options stand between its words.
-pub(crate) fn forbids(pattern: &Pattern, words: &[Word]) -> Match {
+/// Returns whether a command matches a pattern, with any options between its words.
+pub(crate) fn denies(pattern: &Pattern, words: &[Word]) -> Match {
     let (Some(names), Some(command)) = (pattern.words.first(), words.first()) else { return Match::No };
     let is_named = names.iter().any(|name| *name == command.text || *name == base_name(&command.text));
     if !is_named {
@@ -606,7 +608,7 @@ pub(crate) fn forbids(pattern: &Pattern, words: &[Word]) -> Match {
     }
     for any in &pattern.words[1..] {
         let (flags, plain): (Vec<&String>, Vec<&String>) = any.iter().partition(|word| word.starts_with('-'));
-        // A flag counts wherever it stands.
+        // A flag counts in any position.
         match flags.iter().map(|flag| has_flag(flag, &words[1..])).max() {
             Some(Match::Yes) => continue,
             Some(Match::Maybe) if plain.is_empty() => {
@@ -648,12 +650,12 @@ pub(crate) fn forbids(pattern: &Pattern, words: &[Word]) -> Match {
     found
 }
 
-/// Whether a flag is among words: itself, with a value, or, of few letters, in any order and in several pieces. It may be one
-/// that is told otherwise: shortened, as many programs take it, or `--recursive` for `-r`.
+/// Returns whether a flag is among words: itself, with a value, or, for single letters, in any order and
+/// split. An abbreviated long option or `--recursive` for `-r` matches as `Maybe`.
 fn has_flag(flag: &str, words: &[Word]) -> Match {
     let is_same =
         |text: &str| text == flag || text.strip_prefix(flag).is_some_and(|rest| rest.starts_with('='));
-    // Of braces, each piece becomes a word.
+    // Each alternative of a brace becomes a word.
     let is_there =
         |word: &Word| is_same(&word.text) || word.has_brace && word.text.split(['{', ',', '}']).any(is_same);
     if words.iter().any(is_there) {

@@ -1,8 +1,8 @@
-//! What is wrong with a file of rules.
+//! Errors in a policy file.
 
 use std::fmt;
 
-/// Why a file of rules is not used, with the line.
+/// An error in a policy file, with its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyError {
     line: Option<usize>,
@@ -10,7 +10,7 @@ pub struct PolicyError {
 }
 
 impl PolicyError {
-    /// Something that is wrong with the file as a whole.
+    /// Creates an error about the file as a whole.
     pub fn new(message: impl Into<String>) -> Self {
         PolicyError { line: None, message: message.into() }
     }
@@ -21,12 +21,12 @@ impl PolicyError {
         PolicyError { line: Some(line), message: message.into() }
     }
 
-    /// The line that is wrong, counted from 1; none where it is the file as a whole.
+    /// Returns the 1-based line of the error; `None` if it concerns the whole file.
     pub fn line(&self) -> Option<usize> {
         self.line
     }
 
-    /// What is wrong.
+    /// Returns the message.
     pub fn message(&self) -> &str {
         &self.message
     }

@@ -1,7 +1,7 @@
 //! Patterns for paths and names.
 //!
-//! Written here because a rule must also say whether it may match a path that is only partly known: whether two patterns can
-//! have a path in common. Published matchers such as `globset` decide about one path that is known.
+//! Implemented here because a rule must also decide whether it may match a path that is only partly known:
+//! whether two patterns can have a path in common. Published matchers such as `globset` match one known path.
 
 use crate::host::Host;
 use crate::path::{components, resolve};
@@ -11,9 +11,9 @@ use crate::sketch::Sketch;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PathPattern {
     anchor: Anchor,
-    /// The names behind the anchor.
+    /// The names after the anchor.
     names: Vec<Name>,
-    /// The same with links followed in the part that has no wildcards, where that is another path.
+    /// The names with links resolved in the part without wildcards, if that differs.
     resolved: Option<Vec<Name>>,
     needed: Sketch,
 }
@@ -46,15 +46,15 @@ impl Name {
     }
 }
 
-/// A path, as the names in it.
+/// A path as a list of names.
 pub(crate) type Names = Vec<String>;
 
-/// The names in a path.
+/// Splits a path into names.
 pub(crate) fn names(path: &str) -> Names {
     components(path).map(str::to_owned).collect()
 }
 
-/// What `$root` and `~` are in one judgement, as they are written and with links followed.
+/// Values of `$root` and `~` in one evaluation, as written and with links resolved.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Anchors {
     pub(crate) roots: Vec<Vec<Name>>,
@@ -62,7 +62,7 @@ pub(crate) struct Anchors {
 }
 
 impl Anchors {
-    /// Whether a path is the root or below it.
+    /// Returns whether a path is the root or below it.
     pub(crate) fn are_above(&self, path: &Names, ignores_case: bool) -> bool {
         self.roots.iter().any(|root| {
             path.len() >= root.len()
@@ -94,7 +94,7 @@ impl PathPattern {
         };
         if anchor != Anchor::Top && !rest.is_empty() && !rest.starts_with('/') {
             return Err(format!(
-                "the pattern {text:?} can never match: behind $root and ~ there must be a slash"
+                "the pattern {text:?} can never match: $root and ~ must be followed by a slash"
             ));
         }
         if rest.contains('$') && rest.contains("$root")
@@ -105,7 +105,7 @@ impl PathPattern {
             })
         {
             return Err(format!(
-                "the pattern {text:?} can never match: only $root, at the beginning, stands for something"
+                "the pattern {text:?} can never match: $root is the only variable, and only at the beginning"
             ));
         }
         if components(rest).any(|name| name == "." || name == "..") {
@@ -119,7 +119,7 @@ impl PathPattern {
         });
         if has_braces {
             return Err(format!(
-                "the pattern {text:?} can never match, because braces are names like others; write several patterns"
+                "the pattern {text:?} can never match, because braces are not expanded; write several patterns"
             ));
         }
         let names: Vec<Name> = components(rest).map(Name::parse).collect();
@@ -133,12 +133,12 @@ impl PathPattern {
         Ok(PathPattern { anchor, names, resolved, needed })
     }
 
-    /// What the names in a path need to have for it to be one of these.
+    /// Returns the sketch that a path must contain to match.
     pub(crate) fn needed(&self) -> &Sketch {
         &self.needed
     }
 
-    /// Whether a path, by its names, is one of these.
+    /// Returns whether a path matches.
     pub(crate) fn matches(&self, path: &Names, anchors: &Anchors, ignores_case: bool) -> bool {
         self.fits(path, anchors, |name, found| match name {
             Name::Any => true,
@@ -148,7 +148,7 @@ impl PathPattern {
         })
     }
 
-    /// Whether a path may be one of these, in whose names a shell would put in something: for `*`, `?` and [`ANYTHING`].
+    /// Returns whether a path may match after a shell expands its `*`, `?` and [`ANYTHING`].
     pub(crate) fn may_match(&self, path: &Names, anchors: &Anchors, ignores_case: bool) -> bool {
         let lower = |text: &str| if ignores_case { text.to_lowercase() } else { text.to_owned() };
         self.fits(path, anchors, |name, found| match name {
@@ -182,7 +182,7 @@ fn needed(names: &[Name]) -> Sketch {
     }))
 }
 
-/// A folder as a pattern for itself.
+/// Returns a folder as a pattern that matches only itself.
 pub(crate) fn exactly(path: &str) -> Vec<Name> {
     components(path).map(|name| Name::Plain(name.to_owned())).collect()
 }
@@ -203,7 +203,8 @@ fn same(left: &str, right: &str, ignores_case: bool) -> bool {
     left == right || ignores_case && left.to_lowercase() == right.to_lowercase()
 }
 
-/// Goes back to the last `**` alone, so that it never takes longer than the product of both lengths.
+/// Matches names with backtracking to the last `**` only, so that the time is at most the product of both
+/// lengths.
 fn match_names(pattern: &[Name], names: &[String], fits: &impl Fn(&Name, &str) -> bool) -> bool {
     let (mut at, mut name) = (0, 0);
     let mut back: Option<(usize, usize)> = None;
@@ -223,13 +224,14 @@ fn match_names(pattern: &[Name], names: &[String], fits: &impl Fn(&Name, &str) -
     pattern[at..].iter().all(|rest| *rest == Name::Any)
 }
 
-/// Stands in a path for anything that a shell may put there, also for what begins with a dot.
+/// Placeholder in a path for anything that a shell may insert, including names that begin with a dot.
 pub(crate) const ANYTHING: char = '\0';
 
-/// The longest names that are compared; longer ones may be anything.
+/// Maximum length of compared names; longer ones match anything.
 const MAX_NAME: usize = 256;
 
-/// Whether a name may be both as a pattern says and as one of a shell does, whose wildcards leave out what begins with a dot.
+/// Returns whether a name can match both a pattern and a shell pattern, whose wildcards skip names that begin
+/// with a dot.
 fn overlap(pattern: &str, open: &str, is_wild: bool) -> bool {
     if pattern.len() > MAX_NAME || open.len() > MAX_NAME {
         return true;
@@ -239,7 +241,7 @@ fn overlap(pattern: &str, open: &str, is_wild: bool) -> bool {
     }
     let is_star = |letter: char| letter == '*' || letter == ANYTHING;
     let open: Vec<char> = open.chars().collect();
-    // Which beginnings of the second one go with the beginning of the first that was read.
+    // Prefixes of the second pattern that match the consumed prefix of the first.
     let mut reached = vec![false; open.len() + 1];
     reached[0] = true;
     let through_stars = |reached: &mut [bool]| {
@@ -269,9 +271,9 @@ fn overlap(pattern: &str, open: &str, is_wild: bool) -> bool {
     reached[open.len()]
 }
 
-/// Whether a text is as a pattern with `*` and `?` says.
+/// Returns whether a text matches a pattern with `*` and `?`.
 pub(crate) fn wildcard(mut pattern: &str, mut text: &str) -> bool {
-    // Behind the last `*`, and what it has not taken yet.
+    // The pattern after the last `*`, and the text that it has not consumed yet.
     let mut back: Option<(&str, &str)> = None;
     loop {
         match (pattern.chars().next(), text.chars().next()) {

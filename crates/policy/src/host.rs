@@ -1,38 +1,39 @@
-//! What a policy has to know of the machine that the agent works on.
+//! Information about the machine on which the agent runs.
 
-/// What is at a path.
+/// The file system object at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
     /// Nothing.
     Missing,
     /// A folder.
     Folder,
-    /// Something else, with the number of names that it has.
+    /// Anything else, with its number of hard links.
     File {
-        /// How many hard links there are to it.
+        /// Number of hard links.
         links: u64,
     },
-    /// A symbolic link, with what it says.
+    /// A symbolic link, with its target.
     Link(String),
-    /// Nobody can tell, because it cannot be read or is no text.
+    /// Unknown, because it cannot be read or its name is not UTF-8.
     Unreadable,
 }
 
-/// The machine that the agent works on, as far as a policy has to know it.
+/// The machine on which the agent runs, as far as a policy needs it.
 ///
-/// [`NoFiles`] is one on which nothing is known, for tests and examples.
+/// [`NoFiles`] is a machine without files, for tests and examples.
 pub trait Host {
-    /// What is at an absolute path whose folders are no links.
+    /// Returns the object at an absolute path whose folders are not links.
     fn look(&self, path: &str) -> Node;
 
-    /// The home directory, where there is one.
+    /// Returns the home directory if there is one.
     fn home(&self) -> Option<&str>;
 
-    /// Whether names that differ only in case are the same below this folder.
+    /// Returns whether names that differ only in case are the same below this folder.
     fn ignores_case(&self, folder: &str) -> bool;
 
-    /// Returns the names in a folder, given as an absolute path without links: none where there is no such folder, and
-    /// `None` where not all of them are known. Rules with `path` do not allow a wildcard in a folder whose names are not known.
+    /// Returns the names in a folder, given as an absolute path without links: an empty list if the folder
+    /// does not exist, and `None` if not all names are known. Rules with `path` do not allow a wildcard in a
+    /// folder with unknown names.
     fn list(&self, _folder: &str) -> Option<Vec<String>> {
         None
     }
@@ -56,7 +57,7 @@ impl<H: Host + ?Sized> Host for &H {
     }
 }
 
-/// A machine without files, on which no path is a link.
+/// A machine without files and links.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NoFiles {
     /// The home directory.

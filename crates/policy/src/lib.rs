@@ -1,19 +1,21 @@
-//! Rules that answer an agent's permission requests: over any agent, in both versions of the protocol.
+//! Rules that answer an agent's permission requests, for any agent and both versions of the protocol.
 //!
-//! A request is judged over the folded tool call, never over the request alone. [`Subject`] is what it asks for, in one
-//! form for all agents, and says why nobody can know that where it is so; [`Policy`] is a file of rules, and
-//! [`Policy::judge`] makes a [`Decision`] of the two, which [`Decision::answer`] turns into one of the offered options.
-//! Everything fails closed: what is cut, guessed or cannot be parsed can be denied by a rule, but never allowed.
+//! A request is evaluated over the folded tool call, never over the request alone. [`Subject`] describes the
+//! requested action in one form for all agents, and the reason if it is not fully known. [`Policy`] is a file
+//! of rules. [`Policy::judge`] evaluates the two to a [`Decision`], and [`Decision::answer`] turns that into
+//! one of the offered options. Everything fails closed: a request that is truncated, guessed or cannot be
+//! parsed can be denied by a rule, but never allowed.
 //!
-//! - [`Subject::of`] makes a subject of the session that asks, which somebody has folded already: a hub, a client or a page. It
-//!   looks at the [outline](switchboard_session::Snapshot::tool_call_outline) of a tool call, so that it does not matter how
-//!   much of the session is kept.
-//! - [`QuestionReader`] is for whoever has no session: a bridge that only passes messages on, and recordings. It reads the
-//!   messages of a connection, keeps outlines alone, and gives each [`Question`] with its subject.
-//! - [`Draft`] makes the narrowest rule of a request, for a client that offers "always allow"; [`PastQuestions`] pairs the
-//!   questions of a recording with their answers.
-//! - [`Host`] is what has to be known of the machine: links, hard links, the home directory.
-//! - Nothing here does I/O or looks at a clock.
+//! - [`Subject::of`] creates a subject from a session that the caller has folded already, such as a hub, a
+//!   client or a page. It uses the [outline](switchboard_session::Snapshot::tool_call_outline) of a tool
+//!   call, so it does not depend on how much of the session is kept.
+//! - [`QuestionReader`] is for callers without a session: a bridge that only forwards messages, and
+//!   recordings. It reads the messages of a connection, keeps only outlines, and returns each [`Question`]
+//!   with its subject.
+//! - [`Draft`] creates the narrowest rule for a request, for a client that offers "always allow". [`PastQuestions`] pairs
+//!   the questions of a recording with their answers.
+//! - [`Host`] provides information about the machine: links, hard links, the home directory.
+//! - This crate does no I/O and reads no clock.
 //!
 //! ```
 //! use switchboard_policy::{NoFiles, QuestionReader, Policy, Scene, Verdict};
@@ -32,9 +34,9 @@
 mod command;
 mod draft;
 mod error;
+mod evaluation;
 mod glob;
 mod host;
-mod judge;
 mod past;
 mod path;
 mod policy;
@@ -56,7 +58,7 @@ pub use question_reader::{Question, QuestionReader, Version1};
 pub use relevance::Relevance;
 pub use subject::{Operation, Scene, Source, Subject, SubjectPath};
 
-/// The example of the package's front page runs with the tests.
+/// Runs the example of the package's README with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

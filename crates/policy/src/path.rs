@@ -1,13 +1,13 @@
-//! Paths: as they are told, and what they are once links are followed.
+//! Paths as written, and with links resolved.
 
 use crate::host::{Host, Node};
 
-/// How many links are followed.
+/// Maximum number of followed links.
 const MAX_LINKS: usize = 40;
-/// How many components are looked at.
+/// Maximum number of path components.
 const MAX_COMPONENTS: usize = 1000;
 
-/// Why nobody can tell which file a path names.
+/// Reason why the file of a path is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PathDoubt {
     Circle,
@@ -18,14 +18,15 @@ pub(crate) enum PathDoubt {
 impl PathDoubt {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            PathDoubt::Circle => "a path leads through a circle of links",
-            PathDoubt::Unreadable => "a path leads through something that cannot be read",
+            PathDoubt::Circle => "a path contains a cycle of links",
+            PathDoubt::Unreadable => "a path leads through a folder that cannot be read",
             PathDoubt::TooLong => "a path is too long",
         }
     }
 }
 
-/// Follows a path as the system does: each link where it stands, so that `..` behind it is the parent of its target.
+/// Resolves a path like the operating system: each link in its position, so that `..` after it is the parent
+/// of its target.
 pub(crate) fn resolve(path: &str, host: &dyn Host) -> Result<String, PathDoubt> {
     let mut pending: Vec<String> = components(path).rev().map(str::to_owned).collect();
     let mut resolved = String::new();
@@ -65,12 +66,12 @@ pub(crate) fn resolve(path: &str, host: &dyn Host) -> Result<String, PathDoubt> 
     Ok(resolved)
 }
 
-/// The names in a path.
+/// Returns the names in a path.
 pub(crate) fn components(path: &str) -> impl DoubleEndedIterator<Item = &str> {
     path.split('/').filter(|name| !name.is_empty())
 }
 
-/// The path without `.` and `..`, as it is written.
+/// Returns the path without `.` and `..`, without resolving links.
 pub(crate) fn tidy(path: &str) -> String {
     let mut names: Vec<&str> = Vec::new();
     for name in components(path) {
@@ -83,12 +84,12 @@ pub(crate) fn tidy(path: &str) -> String {
     format!("/{}", names.join("/"))
 }
 
-/// A path behind a folder.
+/// Joins a folder and a path.
 pub(crate) fn join(folder: &str, path: &str) -> String {
     if path.starts_with('/') { path.to_owned() } else { format!("{}/{path}", folder.trim_end_matches('/')) }
 }
 
-/// Whether it is an address: `file:///x`, `https://x`.
+/// Returns whether a text is a URI: `file:///x`, `https://x`.
 pub(crate) fn is_uri(text: &str) -> bool {
     text.split_once(':').is_some_and(|(scheme, rest)| {
         scheme.len() > 1
@@ -98,7 +99,7 @@ pub(crate) fn is_uri(text: &str) -> bool {
     })
 }
 
-/// The path of an address of a file, and any text with its percent signs decoded.
+/// Returns the path of a file URI, or any text with its percent encoding decoded.
 pub(crate) fn decoded(text: &str) -> String {
     let path = match text.split_once(':') {
         Some((scheme, rest)) if scheme.eq_ignore_ascii_case("file") => match rest.strip_prefix("//") {

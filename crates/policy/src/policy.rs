@@ -1,4 +1,4 @@
-//! A policy: its rules, and what it decides.
+//! A policy: its rules and their evaluation.
 
 use std::fmt;
 
@@ -9,19 +9,19 @@ use crate::host::Host;
 use crate::rule::{File, Rule};
 use crate::subject::{Scene, Subject};
 
-/// What becomes of a request, in the order of strictness.
+/// Outcome of an evaluation, in the order of strictness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
-    /// It is allowed.
+    /// Allow the request.
     Allow,
-    /// Somebody is asked.
+    /// Ask the user.
     Ask,
-    /// It is denied.
+    /// Deny the request.
     Deny,
 }
 
 impl Verdict {
-    /// The word for it.
+    /// Returns the verdict as a word.
     pub fn as_str(self) -> &'static str {
         match self {
             Verdict::Allow => "allow",
@@ -37,51 +37,52 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Whether a policy answers.
+/// Enforcement mode of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
-    /// It answers what it allows and denies.
+    /// Answer requests that it allows or denies.
     #[default]
     Enforce,
-    /// Everything is asked as if there were none; what it would have done is written down.
+    /// Ask about every request as if there were no policy, and record its decision.
     Observe,
 }
 
-/// What a policy decides, and why.
+/// Decision of a policy, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Decision {
-    /// What becomes of the request.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The rule that decided, where one did.
+    /// Id of the rule that decided, if one did.
     pub rule: Option<String>,
-    /// Why, for people.
+    /// Reason, for people.
     pub reason: String,
     pub(crate) remember: Remember,
 }
 
-/// Whether an answer may count for more than this request.
+/// Scope of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Remember {
     Never,
-    /// Only where nothing less is offered.
+    /// Only if no narrower option is offered.
     IfNothingElse,
     WhereOffered,
 }
 
-/// What can be answered to a request.
+/// Answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// This option, by its id.
+    /// Select the option with this id.
     Select(String),
-    /// No option, which is no approval: the outcome `cancelled`.
+    /// Select no option, which is not an approval: the outcome `cancelled`.
     Cancel,
-    /// Nothing: somebody is to be asked.
+    /// Do not answer: ask the user.
     Ask,
 }
 
 impl Decision {
-    /// The decision as far as the offered options allow it: what cannot be allowed by one of them is asked.
+    /// Adjusts the decision to the offered options: an allowed request without an allowing option is asked
+    /// about.
     #[must_use]
     pub fn offered(self, options: &[PermissionOption<'_>]) -> Decision {
         if self.verdict == Verdict::Allow && self.allowing(options).is_none() {
@@ -94,7 +95,7 @@ impl Decision {
         self
     }
 
-    /// What to answer. An option that allows is chosen for a decision that allows and for no other.
+    /// Returns the answer. An allowing option is only selected for the verdict `Allow`.
     pub fn answer(&self, options: &[PermissionOption<'_>]) -> Answer {
         let id = |option: &PermissionOption<'_>| Answer::Select(option.option_id.to_string());
         match self.verdict {
@@ -106,6 +107,7 @@ impl Decision {
 
     fn allowing<'o, 'a>(&self, options: &'o [PermissionOption<'a>]) -> Option<&'o PermissionOption<'a>> {
         let first = |kind: Kind| options.iter().find(|option| option.kind == kind);
+        // Fail closed: with duplicate ids it is unknown which option the agent would apply.
         if has_doubled_ids(options) {
             return None;
         }
@@ -122,7 +124,7 @@ fn has_doubled_ids(options: &[PermissionOption<'_>]) -> bool {
     !options.iter().all(|option| ids.insert(&*option.option_id))
 }
 
-/// The option that rejects with the least harm: it does not end the turn, and is for once.
+/// Returns the rejecting option with the least effect: one that does not end the turn and applies once.
 fn rejecting<'o, 'a>(options: &'o [PermissionOption<'a>]) -> Option<&'o PermissionOption<'a>> {
     if has_doubled_ids(options) {
         return None;
@@ -138,7 +140,7 @@ fn rejecting<'o, 'a>(options: &'o [PermissionOption<'a>]) -> Option<&'o Permissi
     rejects.min_by_key(|option| (ends_turn(option), option.kind == Kind::RejectAlways))
 }
 
-/// Rules, with what counts where none does.
+/// Rules, and a default for requests that no rule matches.
 ///
 /// ```
 /// use switchboard_policy::{NoFiles, Policy, Scene, Verdict};
@@ -164,7 +166,7 @@ pub struct Policy {
     pub(crate) default: Verdict,
     mode: Mode,
     pub(crate) rules: Vec<Rule>,
-    /// Whether everything is allowed, known or not, as only a person at the command line can say.
+    /// Set if everything is allowed, known or not, which only the user can request on the command line.
     pub(crate) approves_all: bool,
     hash: String,
     has_default: bool,
@@ -173,10 +175,11 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Reads a file of rules and tries the examples in it.
+    /// Parses a policy file and checks the examples in it. Fails with the line of the first error.
     pub fn parse(text: &str, host: &dyn Host) -> Result<Policy, PolicyError> {
         let File { default, mode, login_shells, rules, examples } = File::parse(text, host)?;
         let policy = Policy {
+            // Fail closed: without a default, unmatched requests are asked about.
             default: default.unwrap_or(Verdict::Ask),
             mode: mode.unwrap_or_default(),
             rules,
@@ -186,9 +189,11 @@ impl Policy {
             has_mode: mode.is_some(),
             login_shells,
         };
+        // Examples run against the complete rule, so that a rule that does not do what its author means is
+        // never used.
         for example in examples {
             let Some(rule) = policy.rules.get(example.rule) else { continue };
-            let is_match = crate::judge::matches_alone(rule, &example.line, policy.login_shells(), host);
+            let is_match = crate::evaluation::matches_alone(rule, &example.line, policy.login_shells(), host);
             if is_match != example.is_match {
                 let should = if example.is_match { "does not match" } else { "matches" };
                 let message = format!("the rule {:?} {should} its example {:?}", rule.id, example.line);
@@ -211,32 +216,34 @@ impl Policy {
         }
     }
 
-    /// Asks about everything.
+    /// Returns a policy that asks about everything.
     pub fn ask() -> Policy {
         Policy::named("ask", Verdict::Ask, Vec::new())
     }
 
-    /// Allows everything, also what nobody can know. Only for a person who said so.
+    /// Returns a policy that allows everything, including requests that are not understood. Only for users
+    /// who ask for it.
     pub fn approve_all() -> Policy {
         Policy { approves_all: true, ..Policy::named("approve-all", Verdict::Allow, Vec::new()) }
     }
 
-    /// Denies everything.
+    /// Returns a policy that denies everything.
     pub fn deny_all() -> Policy {
         Policy::named("deny-all", Verdict::Deny, vec![Rule::for_kinds("deny-all", Verdict::Deny, &[], None)])
     }
 
-    /// Allows calls that only read or search, whatever they read, and asks about the rest.
+    /// Returns a policy that allows calls that only read or search, and asks about the rest.
     pub fn approve_reads() -> Policy {
         use switchboard_acp::v2::ToolKind::{Read, Search};
         let rule = |path| Rule::for_kinds("approve-reads", Verdict::Allow, &[Read, Search], path);
         Policy::named("approve-reads", Verdict::Ask, vec![rule(Some("**")), rule(None)])
     }
 
-    /// A user's policy with that of a project on top. One that the user has not trusted can only make things stricter: what
-    /// it allows does not count.
+    /// Returns a user's policy extended by a project's policy. An untrusted project can only make it
+    /// stricter: its allow rules are ignored.
     #[must_use]
     pub fn with_project(self, project: Policy, is_trusted: bool) -> Policy {
+        // An untrusted project must not lower the default.
         let default = match (project.has_default, is_trusted) {
             (true, true) => project.default,
             (true, false) => self.default.max(project.default),
@@ -248,7 +255,8 @@ impl Policy {
         let hash = blake3::hash(format!("{}{}", self.hash, project.hash).as_bytes()).to_hex().to_string();
         let has_mode = self.has_mode || project.has_mode && is_trusted;
         let has_default = self.has_default || project.has_default;
-        // Like a rule that allows, it counts only from a project that is trusted; taking it back makes things stricter.
+        // Like an allow rule, enabling it needs a trusted project; disabling it is stricter and always
+        // applies.
         let login_shells = match project.login_shells {
             Some(allowed) if is_trusted || !allowed => Some(allowed),
             _ => self.login_shells,
@@ -257,38 +265,38 @@ impl Policy {
         Policy { default, mode, rules, approves_all, hash, has_default, has_mode, login_shells }
     }
 
-    /// Whether the script of a login shell (`bash -lc '...'`), or of a shell that is named by its path, is allowed by what it
-    /// runs.
+    /// Returns whether the script of a login shell (`bash -lc '...'`), or of a shell named by its path, is
+    /// allowed by the commands in it.
     pub fn login_shells(&self) -> bool {
         self.login_shells.unwrap_or_default()
     }
 
-    /// Whether it answers.
+    /// Returns the mode.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// What counts where no rule does.
+    /// Returns the verdict for requests that no rule matches.
     pub fn default_verdict(&self) -> Verdict {
         self.default
     }
 
-    /// How many rules it has.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.rules.len()
     }
 
-    /// Whether it has no rules.
+    /// Returns whether it has no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// A name for exactly these rules: the BLAKE3 hash of the text that they were read from.
+    /// Returns the BLAKE3 hash of the text that the rules were parsed from.
     pub fn hash(&self) -> &str {
         &self.hash
     }
 
-    /// Decides over a request. Whether the decision can be answered is for [`Decision::offered`].
+    /// Evaluates a request. [`Decision::offered`] adjusts the decision to the offered options.
     pub fn judge(&self, subject: &Subject, host: &dyn Host) -> Decision {
         if self.approves_all {
             return Decision {
@@ -298,10 +306,10 @@ impl Policy {
                 remember: Remember::IfNothingElse,
             };
         }
-        crate::judge::judge(self, subject, host)
+        crate::evaluation::evaluate(self, subject, host)
     }
 
-    /// Decides over a command line alone.
+    /// Evaluates a command line alone.
     pub fn judge_line(&self, line: &str, scene: &Scene, host: &dyn Host) -> Decision {
         self.judge(&Subject::of_line(line, scene), host)
     }

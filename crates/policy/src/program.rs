@@ -1,12 +1,12 @@
-//! What is known of programs by their names.
+//! Knowledge about programs by name.
 
 mod files;
 mod options;
 
 pub(crate) use files::{Origin, arguments, reads_input};
-pub(crate) use options::{HARMLESS_GIT, has_options, reaches_further};
+pub(crate) use options::{HARMLESS_GIT, has_escaping_option, has_options};
 
-/// What a program does with what it is given, as far as that matters to who makes or reads rules.
+/// Kind of a program, as far as rules need it.
 ///
 /// ```
 /// use switchboard_policy::Program;
@@ -16,15 +16,16 @@ pub(crate) use options::{HARMLESS_GIT, has_options, reaches_further};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Program {
-    /// It runs the script that it is given.
+    /// Runs the script that it is given.
     Shell,
-    /// It runs another command, whose words follow behind options, assignments and, for some, an operand.
+    /// Runs another command, whose words follow after options, assignments and, for some, an operand.
     Wrapper,
-    /// Its arguments are the program, or it reaches beyond the project: for it no beginning of a command is harmless.
+    /// Runs programs given in its arguments, or reaches beyond the project: no prefix of its command is
+    /// harmless.
     Powerful,
-    /// It is told by name what to do, and does it in the project.
+    /// Runs a named task of the project.
     Runner,
-    /// It only tells something, whatever it is asked.
+    /// Only prints information.
     Teller,
 }
 
@@ -166,7 +167,7 @@ const TELLERS: &[&str] = &[
 ];
 
 impl Program {
-    /// What is known of the program of this name; names are without folders.
+    /// Returns the kind of a program by its name without folder.
     pub fn named(name: &str) -> Option<Program> {
         let kinds = [
             (Program::Shell, SHELLS),

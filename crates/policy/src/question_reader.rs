@@ -1,4 +1,4 @@
-//! The messages of a connection, of either version, read for what they ask.
+//! Extraction of permission requests from the messages of a connection, in either version.
 
 use std::collections::HashMap;
 
@@ -13,59 +13,60 @@ use switchboard_session::{
 
 use crate::subject::{Scene, Subject};
 
-/// How many requests and sessions are remembered.
+/// Maximum number of tracked requests and sessions.
 const MAX_REMEMBERED: usize = 10_000;
 
-/// Of how many questions at a time it is followed what becomes of them.
+/// Maximum number of pending questions that are tracked.
 const MAX_WAITING: usize = 200;
 
-/// A request for a permission, with what it asks for.
+/// A permission request with its subject.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Question {
-    /// The session that asks.
+    /// The session of the request.
     pub session: Option<String>,
     /// The id of the request.
     pub id: Option<RequestId<'static>>,
     /// The tool call that it is about.
     pub tool_call: Option<String>,
-    /// What it asks for.
+    /// The requested action.
     pub subject: Subject,
-    /// What can be answered; of a malformed request, nothing.
+    /// The offered options; empty for a malformed request.
     pub options: Vec<v2::PermissionOption<'static>>,
 }
 
-/// A message of version 1 as version 2 has it, with the first thing in it that was malformed and left out.
+/// A version 1 message translated to version 2, with its first malformed part that was left out.
 type Translated<T> = Result<(T, Option<String>), String>;
 
-/// Reads the parameters of messages in version 1 and translates them to version 2, in which everything is judged.
+/// Decoders for version 1 messages that translate them to version 2, the version of all evaluations.
 #[derive(Debug, Clone, Copy)]
 pub struct Version1 {
-    /// Reads the parameters of `session/update`.
+    /// Decodes the parameters of `session/update`.
     pub update: fn(&str) -> Translated<v2::UpdateSessionNotification<'static>>,
-    /// Reads the parameters of `session/request_permission`.
+    /// Decodes the parameters of `session/request_permission`.
     pub permission: fn(&str) -> Translated<v2::RequestPermissionRequest<'static>>,
 }
 
-/// Reads the messages of one connection and tells what is asked.
+/// Reads the messages of one connection and extracts permission requests.
 ///
-/// It takes what either side sends, also without a handshake; then the messages themselves show their version. Those of
-/// version 1 need a [translation](QuestionReader::reading_version_1). It keeps tool calls in outline and nothing of what they
-/// produce. Every `session/request_permission` becomes a [`Question`], also a malformed one.
+/// Messages of both sides are accepted, also without a handshake; then the messages show their version.
+/// Version 1 messages need a [translation](QuestionReader::reading_version_1). Only outlines of tool calls
+/// are kept, without their output. Every `session/request_permission` becomes a [`Question`], including
+/// malformed ones.
 #[derive(Debug)]
 pub struct QuestionReader {
     conversation: Conversation,
     root: Option<String>,
     otherwise: String,
-    /// The version, where the handshake told or a message showed it.
+    /// The version, from the handshake or from a message.
     version: Option<Version>,
     agent: Option<String>,
-    /// Whether the caller said who the agent is.
-    is_agent_told: bool,
+    /// Set if the caller set the agent's name.
+    is_agent_set: bool,
     open: Correlator<Call>,
     cwds: HashMap<String, String>,
-    /// The calls that the last line was the first to tell of.
-    begun: Vec<(Option<String>, String)>,
+    /// The tool calls that the last line mentioned first.
+    started: Vec<(Option<String>, String)>,
     version_1: Option<Version1>,
 }
 
@@ -76,12 +77,12 @@ enum Call {
 }
 
 impl QuestionReader {
-    /// Nothing has been said yet. The root is what `$root` stands for.
+    /// Creates a reader. `root` is the value of `$root`.
     pub fn new(root: impl Into<String>) -> Self {
         QuestionReader { root: Some(root.into()), ..QuestionReader::without_root("") }
     }
 
-    /// The same, where each session's own directory is the root; where that is not known, it is `otherwise`.
+    /// Creates a reader in which each session's own directory is the root; `otherwise` if that is unknown.
     pub fn without_root(otherwise: impl Into<String>) -> Self {
         QuestionReader {
             otherwise: otherwise.into(),
@@ -89,54 +90,56 @@ impl QuestionReader {
             root: None,
             version: None,
             agent: None,
-            is_agent_told: false,
+            is_agent_set: false,
             open: Correlator::new(MAX_REMEMBERED),
             cwds: HashMap::new(),
-            begun: Vec::new(),
+            started: Vec::new(),
             version_1: None,
         }
     }
 
-    /// The same, which also reads messages of version 1.
+    /// Enables version 1 messages.
     #[must_use]
     pub fn reading_version_1(mut self, read: Version1) -> Self {
         self.version_1 = Some(read);
         self
     }
 
-    /// The same for a connection that may last: it keeps the latest tool calls alone, and questions until they are answered.
+    /// Configures the reader for a long-lived connection: it keeps only the latest tool calls, and questions
+    /// until they are answered.
     #[must_use]
     pub fn live(mut self) -> Self {
         self.conversation = Conversation::new(WireFormat::Any).without_transcript().with_tool_call_outlines();
         self
     }
 
-    /// Says who the agent is, whatever it calls itself.
+    /// Sets the agent's name, overriding its own.
     pub fn set_agent(&mut self, name: impl Into<String>) {
-        (self.agent, self.is_agent_told) = (Some(name.into()), true);
+        (self.agent, self.is_agent_set) = (Some(name.into()), true);
     }
 
-    /// The agent's name.
+    /// Returns the agent's name.
     pub fn agent(&self) -> Option<&str> {
         self.agent.as_deref()
     }
 
-    /// What has been said, as far as it concerns tool calls and permissions.
+    /// Returns the folded conversation: tool calls and permissions.
     pub fn conversation(&self) -> &Conversation {
         &self.conversation
     }
 
-    /// The same, to be told what no message tells: who answers.
+    /// Returns the conversation for adding information that no message contains, such as the author of an
+    /// answer.
     pub fn conversation_mut(&mut self) -> &mut Conversation {
         &mut self.conversation
     }
 
-    /// The tool calls that the line read last was the first to tell of, by session and id; each is given once.
+    /// Removes and returns the tool calls that the last line mentioned first, by session and id.
     pub fn take_begun(&mut self) -> impl Iterator<Item = (Option<String>, String)> {
-        self.begun.drain(..)
+        self.started.drain(..)
     }
 
-    /// What a tool call does that nobody was asked about.
+    /// Returns the subject of a tool call for which no permission was requested.
     pub fn subject_of_call(&self, session: Option<&str>, call: &str) -> Option<Subject> {
         let about = v2::ToolCallPermissionSubject::new(v2::ToolCallUpdate::new(call));
         let about = v2::RequestPermissionSubject::ToolCall(Box::new(about));
@@ -144,17 +147,17 @@ impl QuestionReader {
         Some(Subject::of(folded, Some(&about), None, &self.scene(session)))
     }
 
-    /// Where a session asks.
+    /// Returns the context of a session's requests.
     pub fn scene(&self, session: Option<&str>) -> Scene {
         let cwd = session.and_then(|session| self.cwds.get(session)).cloned();
         let root = self.root.clone().or_else(|| cwd.clone()).unwrap_or_else(|| self.otherwise.clone());
         Scene { root, cwd, agent: self.agent.clone() }
     }
 
-    /// Reads a line: a message, or several in an array. Gives what they ask.
+    /// Reads a line: a message, or several in an array. Returns the permission requests in it.
     pub fn read(&mut self, line: &str, from: Option<Side>, at: Moment) -> Vec<Question> {
         let mut questions = Vec::new();
-        self.begun.clear();
+        self.started.clear();
         if !is_batch(line) {
             self.read_one(line, from, at, &mut questions);
         } else {
@@ -162,24 +165,24 @@ impl QuestionReader {
                 Ok(entries) => {
                     entries.into_iter().for_each(|entry| self.read_one(entry, from, at, &mut questions));
                 }
-                Err(_) => questions.extend(self.asked_unreadably(line)),
+                Err(_) => questions.extend(self.unreadable_question(line)),
             }
         }
         questions
     }
 
-    /// What a line asks that cannot be read and seems to ask something.
-    fn asked_unreadably(&self, line: &str) -> Option<Question> {
+    /// Returns a question for an unreadable line that seems to contain one.
+    fn unreadable_question(&self, line: &str) -> Option<Question> {
         line.contains("request_permission").then(|| self.unreadable("the line cannot be read"))
     }
 
-    /// A request of which nothing can be read.
+    /// Returns a question whose content is unreadable.
     pub fn unreadable(&self, reason: &str) -> Question {
         let subject = Subject::unknown(&self.scene(None), reason);
         Question { session: None, id: None, tool_call: None, subject, options: Vec::new() }
     }
 
-    /// Takes an update that is certainly told as version 2 does it, which most are. Says whether it was one.
+    /// Applies an update that is certainly version 2, which most are. Returns whether it was one.
     fn read_update(&mut self, text: &str) -> bool {
         let Ok(Decoded { message: Expected::Params(told), left_out }) = self.conversation.decode(text) else {
             return false;
@@ -189,7 +192,7 @@ impl QuestionReader {
             v2::SessionUpdate::ToolCallUpdate(call) if is_whole && self.version != Some(Version::V1) => {
                 let (session, call) = (&*told.session_id, &*call.tool_call_id);
                 if !self.is_known(Some(session), call) {
-                    self.begun.push((Some(session.to_owned()), call.to_owned()));
+                    self.started.push((Some(session.to_owned()), call.to_owned()));
                 }
             }
             v2::SessionUpdate::ToolCallContentChunk(_) | v2::SessionUpdate::TerminalUpdate(_) if is_whole => {
@@ -197,7 +200,7 @@ impl QuestionReader {
             v2::SessionUpdate::ToolCallUpdate(_)
             | v2::SessionUpdate::ToolCallContentChunk(_)
             | v2::SessionUpdate::TerminalUpdate(_) => return false,
-            // Version 1 calls the first one so.
+            // Version 1 uses this tag for the first update of a call.
             v2::SessionUpdate::Unknown(unknown) => return unknown.tag != "tool_call",
             _ => return true,
         }
@@ -211,7 +214,7 @@ impl QuestionReader {
         match Message::decode(text, WireFormat::Any) {
             Ok(Message::Notification(notification)) => match &*notification.method {
                 "session/update" => self.update(&notification),
-                // It has no answer, so it cannot be one; but nothing that is asked may go unseen.
+                // A notification has no response, but no requested action may go unseen.
                 "session/request_permission" => {
                     questions.push(self.malformed(
                         None,
@@ -234,10 +237,10 @@ impl QuestionReader {
             }
             Err(error) => {
                 let Ok(raw) = Raw::parse(text) else {
-                    return questions.extend(self.asked_unreadably(text));
+                    return questions.extend(self.unreadable_question(text));
                 };
                 if raw.get("method").is_some() && raw.get("jsonrpc").is_none() {
-                    // Written by hand, or by who holds the version to be known.
+                    // Written by hand, or without the version.
                     let whole = text.trim_start().replacen('{', "{\"jsonrpc\":\"2.0\",", 1);
                     return self.read_one(&whole, from, at, questions);
                 }
@@ -296,7 +299,7 @@ impl QuestionReader {
                 self.version = Some(Handshake::of_answer(result).version);
                 let info = result.get("agentInfo").or_else(|| result.get("info"));
                 let name = info.as_ref().and_then(|info| text_of(Some(info), "name"));
-                if let Some(name) = name.filter(|_| !self.is_agent_told) {
+                if let Some(name) = name.filter(|_| !self.is_agent_set) {
                     self.agent = Some(name);
                 }
             }
@@ -310,7 +313,7 @@ impl QuestionReader {
 
     // ----- updates
 
-    /// Only what tool calls consist of is kept.
+    /// Applies an update. Only parts of tool calls are kept.
     fn update(&mut self, notification: &Notification<'_>) {
         let params = notification.params.as_ref();
         let update = params.and_then(|params| params.get("update"));
@@ -326,7 +329,7 @@ impl QuestionReader {
             update.as_ref().filter(|_| is_call).and_then(|update| text_of(Some(update), "toolCallId"))
             && !self.is_known(session.as_deref(), &call)
         {
-            self.begun.push((session.clone(), call));
+            self.started.push((session.clone(), call));
         }
         let problem = if is_v1 { self.update_v1(text) } else { self.update_v2(text) };
         if let (Some(problem), Some(params)) = (problem, params) {
@@ -338,7 +341,7 @@ impl QuestionReader {
         self.conversation.session(session).is_some_and(|session| session.tool_call_outline(call).is_some())
     }
 
-    /// Whether a call is told as version 1 does it: by its content, else by what was seen before.
+    /// Returns whether a tool call has the shape of version 1: by its content, else by earlier messages.
     fn is_v1_call(&mut self, call: Option<&Raw<'_>>, is_v1_tag: bool) -> bool {
         let content = call.and_then(|call| call.get("content"));
         let diffs = || {
@@ -379,7 +382,7 @@ impl QuestionReader {
     }
 
     fn version_1(&self) -> Result<Version1, String> {
-        self.version_1.ok_or_else(|| "it is a message of version 1".to_owned())
+        self.version_1.ok_or_else(|| "it is a version 1 message".to_owned())
     }
 
     // ----- requests
@@ -398,12 +401,12 @@ impl QuestionReader {
             Err(problem) => return self.malformed(Some(&request.id), params, &problem),
         };
         let session = self.conversation.session(Some(&asked.session_id));
-        // Where nobody answers, as in a list of requests, it need not be known who would.
+        // Without answers, as in a list of requests, they need not be tracked.
         let is_full = session.is_some_and(|session| session.pending_permissions().nth(MAX_WAITING).is_some());
         let question = AgentQuestion::Permission(asked);
         let folded = if is_full { None } else { Some(self.conversation.ask(&request.id, &question, at)) };
         let AgentQuestion::Permission(asked) = question else {
-            return self.malformed(Some(&request.id), params, "it is no permission");
+            return self.malformed(Some(&request.id), params, "it is not a permission request");
         };
         let session = asked.session_id.to_string();
         let call = match &asked.subject {
@@ -411,7 +414,7 @@ impl QuestionReader {
             _ => None,
         };
         if !matches!(folded, Some(Ok(_))) {
-            // What it asks for must be seen all the same. That its id is in use is no matter of what it asks.
+            // The requested action must be evaluated anyway. A duplicate id does not change it.
             match folded {
                 None | Some(Err(ConversationError::Refused(SessionError::IdInUse { .. }))) => {}
                 Some(outcome) => problem = problem.or(outcome.err().map(|error| error.to_string())),
@@ -423,7 +426,7 @@ impl QuestionReader {
         self.question(&request.id, asked, problem.as_deref())
     }
 
-    /// A request that was read and taken in, with what it asks for.
+    /// Returns a question that was decoded and folded.
     fn question(
         &self,
         id: &RequestId<'_>,
@@ -458,11 +461,11 @@ impl QuestionReader {
                 Ok((request, first_problem(&left_out)))
             }
             Some(Err(error)) => Err(error.to_string()),
-            _ => Err("it is no permission".to_owned()),
+            _ => Err("it is not a permission request".to_owned()),
         }
     }
 
-    /// A request that cannot be read as one: whatever can be found in it may be denied.
+    /// Returns a question for a malformed request: everything found in it can be denied.
     fn malformed(&mut self, id: Option<&RequestId<'_>>, params: Option<&Raw<'_>>, problem: &str) -> Question {
         let session = text_of(params, "sessionId");
         let scene = self.scene(session.as_deref());
@@ -494,7 +497,7 @@ impl QuestionReader {
     ) -> Subject {
         let mut named = call.as_str().to_owned();
         if call.is_object() && call.get("toolCallId").is_none() {
-            // So that the rest can be read.
+            // Adds the missing id, so that the rest can be decoded.
             let is_empty = call.entries().next().is_none();
             let key = if is_empty { "{\"toolCallId\":\"?\"" } else { "{\"toolCallId\":\"?\"," };
             named = named.trim_start().replacen('{', key, 1);
@@ -512,19 +515,19 @@ impl QuestionReader {
         let Some(v2::SessionUpdate::ToolCallUpdate(update)) = update else {
             return Subject::unknown(scene, format!("the request cannot be read: {problem}"));
         };
-        // Beside the session, so that a request that is refused changes nothing.
-        let mut beside = self.conversation.clone();
+        // Applied to a copy of the session, so that a refused request changes nothing.
+        let mut copy = self.conversation.clone();
         let about = v2::ToolCallPermissionSubject::new((*update).clone());
         let about = v2::RequestPermissionSubject::ToolCall(Box::new(about));
-        drop(beside.apply_update(session, &v2::SessionUpdate::ToolCallUpdate(update)));
-        match beside.session(session) {
+        drop(copy.apply_update(session, &v2::SessionUpdate::ToolCallUpdate(update)));
+        match copy.session(session) {
             Some(folded) => Subject::of(folded, Some(&about), Some(problem), scene),
             None => Subject::unknown(scene, problem),
         }
     }
 }
 
-/// Whether a request for a permission is one of version 1.
+/// Returns whether a permission request is of version 1.
 fn is_v1_question(request: &Request<'_>) -> bool {
     let params = request.params.as_ref();
     params.is_some_and(|params| params.get("toolCall").is_some() && params.get("subject").is_none())

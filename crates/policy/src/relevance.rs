@@ -1,10 +1,10 @@
-//! Which lines of a recording have to be read.
+//! Prefilter for the lines of a recording.
 
 use memchr::memchr2_iter;
 use memchr::memmem::Finder;
 
-/// Tells at a glance which lines have to be read by a [`QuestionReader`](crate::QuestionReader). Most of a recording is text that comes
-/// in small pieces, and has nothing to do with tool calls.
+/// Detects lines that a [`QuestionReader`](crate::QuestionReader) has to read, without parsing them. Most of
+/// a recording is text in small chunks, which does not concern tool calls.
 ///
 /// ```
 /// let relevance = switchboard_policy::Relevance::new();
@@ -25,25 +25,26 @@ impl Default for Relevance {
 }
 
 impl Relevance {
-    /// Ready to look.
+    /// Creates a filter.
     pub fn new() -> Self {
         Relevance { update: Finder::new("session/update"), began: Finder::new("\"began\"") }
     }
 
-    /// Whether a line may be about a tool call, a permission or what belongs to them. Also the first line of a recording
-    /// matters.
+    /// Returns whether a line may concern a tool call or a permission. The first line of a recording always
+    /// does.
     pub fn matters(&self, line: &[u8]) -> bool {
         self.update.find(line).is_none() || names_a_call(line) || self.began.find(line).is_some()
     }
 }
 
-/// Whether an update may be about a tool call or a terminal: looked for in one pass, by bytes that most text has few of.
+/// Returns whether an update may concern a tool call or a terminal: one pass over bytes that are rare in
+/// text.
 fn names_a_call(line: &[u8]) -> bool {
     memchr2_iter(b'_', b'\\', line).any(|place| {
         let (before, after) = line.split_at(place);
         before.ends_with(b"tool") && after.starts_with(b"_call")
             || before.ends_with(b"terminal") && after.starts_with(b"_update")
-            // The words may be written with escapes.
+            // The names may be written with escapes.
             || after.starts_with(b"\\u00")
     })
 }

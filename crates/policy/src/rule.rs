@@ -1,4 +1,4 @@
-//! Rules, and the file that they stand in.
+//! Rules and the policy file format.
 
 use std::ops::Range;
 
@@ -13,13 +13,13 @@ use crate::host::Host;
 use crate::policy::{Mode, Verdict};
 use crate::subject::Operation;
 
-/// How many rules a file may have.
+/// Maximum number of rules in a file.
 const MAX_RULES: usize = 10_000;
 
 /// One rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rule {
-    /// The name that decisions are told by.
+    /// Name of the rule in decisions.
     pub(crate) id: String,
     pub(crate) decision: Verdict,
     pub(crate) agents: Vec<String>,
@@ -35,7 +35,8 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// A rule of the program itself, for all calls of some kinds: those that name files by this pattern, or name none.
+    /// Returns a built-in rule for calls of some kinds: those with files matching this pattern, or without
+    /// files.
     pub(crate) fn for_kinds(id: &str, decision: Verdict, kinds: &[ToolKind], path: Option<&str>) -> Rule {
         let paths = path.and_then(|path| PathPattern::parse(path, &crate::host::NoFiles::default()).ok());
         Rule {
@@ -56,13 +57,14 @@ impl Rule {
 }
 
 impl Rule {
-    /// Whether it covers files that a command writes by redirection: they may be new or be there already.
+    /// Returns whether it covers files that a command writes by redirection, which may be new or exist
+    /// already.
     pub(crate) fn allows_writing(&self) -> bool {
         [Operation::Add, Operation::Modify].iter().all(|operation| self.operations.contains(operation))
     }
 }
 
-/// A command line that a rule must match, or must not.
+/// A command line that a rule must match, or must not match.
 #[derive(Debug)]
 pub(crate) struct Example {
     pub(crate) rule: usize,
@@ -71,7 +73,7 @@ pub(crate) struct Example {
     pub(crate) offset: usize,
 }
 
-/// What a file says.
+/// Content of a policy file.
 #[derive(Debug)]
 pub(crate) struct File {
     pub(crate) default: Option<Verdict>,
@@ -127,7 +129,7 @@ impl Reader<'_> {
     fn file(&self, table: &DeTable<'_>) -> Result<File, PolicyError> {
         let mut file =
             File { default: None, mode: None, login_shells: None, rules: Vec::new(), examples: Vec::new() };
-        // In the order of the file, so that the first fault is told.
+        // In file order, so that the first error is reported.
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
         for (key, value) in entries {
@@ -160,15 +162,15 @@ impl Reader<'_> {
 
     fn rules(&self, value: &Value<'_>, file: &mut File) -> Result<(), PolicyError> {
         let Some(list) = value.get_ref().as_array() else {
-            return self.fault(value.span(), "rules are written under [[rule]], with two brackets");
+            return self.fault(value.span(), "write rules under [[rule]], with two brackets");
         };
         if list.len() > MAX_RULES {
-            return self.fault(value.span(), format!("there may be {MAX_RULES} rules"));
+            return self.fault(value.span(), format!("a file may have at most {MAX_RULES} rules"));
         }
         let mut ids = std::collections::HashSet::new();
         for (place, value) in list.iter().enumerate() {
             let Some(table) = value.get_ref().as_table() else {
-                return self.fault(value.span(), "a rule is a table");
+                return self.fault(value.span(), "a rule must be a table");
             };
             let rule = self.rule(table, value.span(), place, &mut file.examples)?;
             if !ids.insert(rule.id.clone()) {
@@ -220,13 +222,13 @@ impl Reader<'_> {
                             return self.fault(value.span(), "the rule can never match: it allows no file");
                         }
                         Some(number) => rule.max_files = Some(number),
-                        None => return self.fault(value.span(), "max_files is a number"),
+                        None => return self.fault(value.span(), "max_files must be a number"),
                     }
                 }
                 "reason" => rule.reason = Some(self.string(value)?.to_owned()),
                 "remember" => match value.get_ref().as_bool() {
                     Some(remember) => rule.remember = remember,
-                    None => return self.fault(value.span(), "remember is true or false"),
+                    None => return self.fault(value.span(), "remember must be true or false"),
                 },
                 key @ ("match" | "not_match") => {
                     let is_match = key == "match";
@@ -254,7 +256,7 @@ impl Reader<'_> {
         Ok(rule)
     }
 
-    /// Whether a rule can match anything at all.
+    /// Checks that a rule can match anything at all.
     fn sense(&self, rule: &Rule, table: &DeTable<'_>, span: Range<usize>) -> Result<(), PolicyError> {
         let place = |wanted: &str| {
             let entry = table.iter().find(|(key, _)| key.get_ref() == wanted);
@@ -262,15 +264,17 @@ impl Reader<'_> {
         };
         let is_allow = rule.decision == Verdict::Allow;
         if !is_allow && rule.max_files.is_some() {
-            return self.fault(place("max_files"), "max_files counts in rules that allow, and in no others");
+            return self
+                .fault(place("max_files"), "max_files is only valid in rules with decision = \"allow\"");
         }
         if !is_allow && rule.remember {
-            return self.fault(place("remember"), "only what is allowed can be remembered");
+            return self
+                .fault(place("remember"), "remember is only valid in rules with decision = \"allow\"");
         }
         if is_allow && !rule.operations.is_empty() && rule.paths.is_empty() {
             return self.fault(
                 place("operations"),
-                "the rule can never match: files are allowed by path; add one, as \"$root/**\"",
+                "the rule can never match: files are allowed by path; add a path such as \"$root/**\"",
             );
         }
         let is_written = |operation| matches!(operation, &Operation::Add | &Operation::Modify);
@@ -288,7 +292,7 @@ impl Reader<'_> {
             if rule.kinds.iter().all(|kind| *kind == ToolKind::Execute) {
                 return self.fault(
                     place("kind"),
-                    "the rule can never match: what is executed is allowed by its command; add one",
+                    "the rule can never match: calls of kind execute are allowed by command; add a command",
                 );
             }
             let told = |kind: &ToolKind| match kind {
@@ -300,7 +304,7 @@ impl Reader<'_> {
             if !rule.operations.is_empty() && rule.kinds.iter().all(is_left_out) {
                 return self.fault(
                     place("operations"),
-                    "the rule can never match: what is of this kind does something else to files",
+                    "the rule can never match: calls of this kind have other operations",
                 );
             }
         }
@@ -310,7 +314,7 @@ impl Reader<'_> {
             {
                 return self.fault(
                     place("command"),
-                    "the rule can never match: what eval, trap, alias, let, hash and enable do is never known",
+                    "the rule can never match: the effect of eval, trap, alias, let, hash and enable is never known",
                 );
             }
             if names.iter().all(|name| name.contains(['*', '?', '$', '`'])) {
@@ -327,7 +331,7 @@ impl Reader<'_> {
             && rule.command.is_none()
             && (is_allow || rule.paths.is_empty())
         {
-            return self.fault(place(key), "examples are command lines, which this rule is not about");
+            return self.fault(place(key), "examples are command lines, but this rule has no command");
         }
         Ok(())
     }
@@ -352,7 +356,7 @@ impl Reader<'_> {
         }
     }
 
-    /// One string, or several in a list.
+    /// Returns one string, or the strings of a list.
     fn strings<'v>(
         &self,
         value: &'v Value<'_>,
@@ -364,7 +368,7 @@ impl Reader<'_> {
         if list.is_empty() {
             return self.fault(
                 value.span(),
-                format!("the list of {key} is empty, so that the rule can never match; leave it out"),
+                format!("the list {key} is empty, so the rule can never match; remove it"),
             );
         }
         list.iter().map(|item| Ok((self.string(item)?, item.span()))).collect()
@@ -382,7 +386,7 @@ impl Reader<'_> {
 
     fn names(&self, value: &Value<'_>, key: &str) -> Result<Vec<String>, PolicyError> {
         self.list(value, key, |text| match text {
-            "" => Err(format!("the {key} is empty, so that the rule can never match")),
+            "" => Err(format!("{key} is empty, so the rule can never match")),
             _ => Ok(text.to_owned()),
         })
     }
@@ -393,10 +397,10 @@ impl Reader<'_> {
                 line.split_whitespace().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ")
             });
             let hint = words.map(|words| format!(": [{words}]")).unwrap_or_default();
-            return self.fault(value.span(), format!("a command is a list of words{hint}"));
+            return self.fault(value.span(), format!("command must be a list of words{hint}"));
         };
         if list.is_empty() {
-            return self.fault(value.span(), "the command has no words, so that the rule can never match");
+            return self.fault(value.span(), "command has no words, so the rule can never match");
         }
         let mut pattern = Vec::new();
         for (place, item) in list.iter().enumerate() {
@@ -412,32 +416,29 @@ impl Reader<'_> {
     }
 }
 
-/// Words of a shell's language that no command begins with.
+/// Reserved words of the shell, with which no command begins.
 const RESERVED: [&str; 17] = [
     "!", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "select",
     "then", "until", "while", "{",
 ];
 
-/// Why a word of a command can never match.
+/// Returns why a word of a command can never match.
 fn unfit(word: &str, is_first: bool) -> Option<String> {
     let operators = ["&&", "||", ";", "|", "&", ">", ">>", "<", "(", ")"];
     if word.is_empty() {
         Some("an empty word can never match".to_owned())
     } else if word == "*" || word == "**" {
-        Some(
-            "words are compared as they are, and a command may go on behind them: leave this word out"
-                .to_owned(),
-        )
+        Some("words are compared literally, and further words may follow: remove this word".to_owned())
     } else if operators.contains(&word) {
-        Some(format!("{word:?} is no word of a command: each part of a line is judged by itself"))
+        Some(format!("{word:?} is not a word of a command: each part of a line is evaluated separately"))
     } else if is_first && word.contains(char::is_whitespace) {
         let words: Vec<String> = word.split_whitespace().map(|word| format!("{word:?}")).collect();
         Some(format!("{word:?} can never match, because it is one word; write [{}]", words.join(", ")))
     } else if is_first && crate::shell::is_assignment(word) {
-        Some(format!("{word:?} can never match: an assignment is no part of the command"))
+        Some(format!("{word:?} can never match: an assignment is not part of the command"))
     } else if is_first && RESERVED.contains(&word) {
         Some(format!(
-            "{word:?} can never match: it is a word of the shell's own, and what it holds is judged"
+            "{word:?} can never match: it is a reserved word, and the commands inside are evaluated"
         ))
     } else if is_first && word.starts_with('-') {
         Some(format!("{word:?} can never match: a command begins with a name"))
@@ -452,22 +453,24 @@ fn kind(text: &str) -> Result<ToolKind, String> {
     if known.contains(&text) || text.starts_with('_') && text.len() > 1 {
         return Ok(ToolKind::from(text));
     }
-    Err(format!("the kind {text:?} can never match; there are {}", known.join(", ")))
+    Err(format!("the kind {text:?} can never match; known kinds are {}", known.join(", ")))
 }
 
 fn operation(text: &str) -> Result<Operation, String> {
     let known = Operation::KNOWN.into_iter().find(|operation| operation.as_str() == text);
     known.ok_or_else(|| {
-        format!("the operation {text:?} can never match; there are add, modify, delete, move and copy")
+        format!(
+            "the operation {text:?} can never match; known operations are add, modify, delete, move and copy"
+        )
     })
 }
 
-/// A key that was perhaps meant.
+/// Returns a suggestion for a misspelled key.
 fn nearest(found: &str, known: &[&str]) -> String {
     let letters = |text: &str| text.to_lowercase().trim_end_matches('s').replace(['-', '_'], "");
     let meant = known.iter().find(|key| letters(key) == letters(found));
     match meant {
         Some(key) => format!("; did you mean {key:?}?"),
-        None => format!("; there are {}", known.join(", ")),
+        None => format!("; known keys are {}", known.join(", ")),
     }
 }

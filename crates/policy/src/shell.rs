@@ -1,41 +1,42 @@
-//! Command lines of a shell, taken apart into the simple commands that they run.
+//! Parser for shell command lines into simple commands.
 //!
-//! This is a parser of its own because of what it is for: whoever decides by it must never take for harmless what a
-//! shell would not. So it knows the grammar that the common shells share, says where it met something whose meaning
-//! is open (a [`Doubt`]), and refuses the rest. It has limits for everything, works in one pass, and cannot fail.
+//! Implemented here because of its purpose: a decision must never take a command as harmless that a shell
+//! would run differently. It knows the grammar that the common shells share, reports constructs whose meaning
+//! is open (a [`Doubt`]), and refuses the rest. Everything is bounded, parsing takes one pass, and it cannot
+//! fail.
 
-mod crude;
+mod fallback;
 mod parser;
 mod word;
 
 pub(crate) use word::Word;
 
-/// Whether a word sets a variable where it stands before a command.
+/// Returns whether a word before a command sets a variable.
 pub(crate) fn is_assignment(text: &str) -> bool {
     word::assignment(text).is_some()
 }
 
-/// Whether a name is one for a variable of a script's own, which no program reads.
+/// Returns whether a variable name is private to a script, so that no program reads it.
 pub(crate) fn is_private(name: &str) -> bool {
     !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
-        // Some shells have lists of folders by such names.
+        // Some shells have lists of folders with such names.
         && !name.ends_with("path")
         && !name.ends_with("_proxy")
 }
 
-/// How deep substitutions and groups may be nested.
+/// Maximum nesting of substitutions and groups.
 const MAX_DEPTH: usize = 24;
-/// The longest line that is read.
+/// Maximum length of a line in bytes.
 const MAX_LINE: usize = 64 * 1024;
-/// How many simple commands a line may have.
+/// Maximum number of simple commands in a line.
 const MAX_PARTS: usize = 500;
-/// How many changes of the working directory are followed.
+/// Maximum number of tracked directory changes.
 const MAX_STEPS: usize = 16;
-/// How many rounds of loops over literal words are followed in a line.
+/// Maximum number of unrolled loop iterations in a line.
 const MAX_ROUNDS: usize = 200;
 
-/// Why it is open what a line would do.
+/// Reason why the effect of a line is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Doubt {
     NotParsed,
@@ -60,24 +61,24 @@ impl Doubt {
             Doubt::Arithmetic => "the command line has arithmetic",
             Doubt::Function => "the command line defines a function",
             Doubt::Control => "the command line has control characters",
-            Doubt::CommandWord => "what is run is not written out in the command line",
+            Doubt::CommandWord => "the command line runs a program whose name is not literal",
             Doubt::Evaluates => "the command line has eval, trap or alias",
-            Doubt::FedShell => "a shell reads its commands from elsewhere",
+            Doubt::FedShell => "a shell reads its commands from another source",
             Doubt::WordsOfArgv => "the arguments would be other commands if a shell read them",
-            Doubt::ShellsDiffer => "bash, dash and busybox sh do not read the command line in the same way",
+            Doubt::ShellsDiffer => "bash, dash and busybox sh interpret the command line differently",
         }
     }
 }
 
-/// A line, taken apart.
+/// A parsed line.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Script {
-    /// The simple commands, also those in substitutions.
+    /// The simple commands, including those in substitutions.
     pub(crate) parts: Vec<Part>,
-    /// What may be commands in a line that does not parse; only good for finding what is forbidden.
+    /// Possible commands of a line that does not parse; only for deny rules.
     pub(crate) guesses: Vec<Part>,
     pub(crate) doubts: Vec<Doubt>,
-    /// All words and operators in their order, for people.
+    /// All words and operators in order, for people.
     pub(crate) tokens: Vec<String>,
 }
 
@@ -88,7 +89,7 @@ impl Script {
         }
     }
 
-    /// Takes a command line apart.
+    /// Parses a command line.
     pub(crate) fn parse(line: &str) -> Script {
         Script::parse_at(line, 0)
     }
@@ -97,7 +98,7 @@ impl Script {
         let mut script = Script::default();
         if line.len() > MAX_LINE || depth > MAX_DEPTH {
             script.doubt(Doubt::TooLong);
-            script.guesses = crude::parts(line);
+            script.guesses = fallback::parts(line);
             script.tokens = vec![line.to_owned()];
             return script;
         }
@@ -109,12 +110,12 @@ impl Script {
             script.tokens = vec![line.to_owned()];
         }
         if !script.doubts.is_empty() {
-            script.guesses = crude::parts(line);
+            script.guesses = fallback::parts(line);
         }
         script
     }
 
-    /// A command whose words were told one by one, and no shell is between.
+    /// Creates a script from words that are passed without a shell.
     pub(crate) fn of_words(words: impl IntoIterator<Item = String>) -> Script {
         let words: Vec<Word> = words.into_iter().map(Word::literal).collect();
         let tokens = words.iter().map(|word| word.text.clone()).collect();
@@ -131,13 +132,13 @@ impl Script {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Part {
     pub(crate) words: Vec<Word>,
-    /// Variables that are set for the command, or by it for what follows.
+    /// Variables that are set for the command, or by it for later commands.
     pub(crate) assignments: Vec<Word>,
     /// Files that are read or written by redirection.
     pub(crate) redirections: Vec<Redirection>,
-    /// Where it runs.
+    /// Its working directory.
     pub(crate) cwd: Cwd,
-    /// Whether its input comes from another command or from the line itself.
+    /// Set if its input comes from another command or from the line itself.
     pub(crate) is_fed: bool,
 }
 
@@ -148,7 +149,7 @@ pub(crate) struct Redirection {
     pub(crate) writes: bool,
 }
 
-/// Where a command runs: the directory in which the line begins, and from there on, step by step.
+/// Working directory of a command: the start directory of the line and the changes since.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Cwd {
     Unknown,
@@ -159,7 +160,7 @@ pub(crate) enum Cwd {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct DirectoryStep {
     pub(crate) change: DirectoryChange,
-    /// Whether the command runs also if the change fails, as after `cd x;`: then it runs in the directory before.
+    /// Set if the command runs even if the change fails, as after `cd x;`, and then in the directory before.
     pub(crate) may_fail: bool,
 }
 
@@ -169,7 +170,7 @@ impl Default for Cwd {
     }
 }
 
-/// What `cd` was given.
+/// Target of `cd`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum DirectoryChange {
     Home,
@@ -188,7 +189,7 @@ impl Cwd {
         }
     }
 
-    /// Marks all changes so far as ones that may have failed: the next command does not depend on their success.
+    /// Marks all changes so far as possibly failed: the next command does not depend on their success.
     fn any_may_fail(&mut self) {
         if let Cwd::After(steps) = self {
             steps.iter_mut().for_each(|step| step.may_fail = true);

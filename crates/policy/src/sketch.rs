@@ -1,16 +1,17 @@
-//! A quick look that spares most comparisons.
+//! A prefilter that avoids most comparisons.
 
-/// Which pairs of neighbouring letters stand in some names, roughly: what is not in the sketch is not in the names.
+/// Approximate set of adjacent letter pairs in some names. A pair that is not in the sketch is not in the
+/// names.
 ///
-/// Case is no matter, and letters beyond ASCII are left out of what a pattern needs.
+/// Case is ignored, and non-ASCII letters are left out of the requirements of a pattern.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Sketch([u64; 4]);
 
 impl Sketch {
-    /// That of names which may hold anything.
+    /// The sketch of names that may contain anything.
     pub(crate) const ANYTHING: Sketch = Sketch([u64::MAX; 4]);
 
-    /// What every name needs that a pattern fits, or one of its names does; `*` and `?` stand for anything.
+    /// Returns the pairs that every name matching a pattern must contain; `*` and `?` match anything.
     pub(crate) fn needed<'n>(names: impl IntoIterator<Item = &'n str>) -> Sketch {
         let mut sketch = Sketch::default();
         for name in names {
@@ -22,27 +23,27 @@ impl Sketch {
         sketch
     }
 
-    /// Adds a name that is there.
+    /// Adds a name.
     pub(crate) fn add(&mut self, name: &str) {
         match name.is_ascii() {
             true => pairs(name).for_each(|pair| self.set(pair)),
-            // In small letters it may be written with others.
+            // Lowercasing may change its letters.
             false => *self = Sketch::ANYTHING,
         }
     }
 
-    /// Both together.
+    /// Adds all pairs of another sketch.
     pub(crate) fn join(&mut self, other: &Sketch) {
         self.0.iter_mut().zip(other.0).for_each(|(word, other)| *word |= other);
     }
 
-    /// What both have.
+    /// Returns the pairs that both have.
     pub(crate) fn common(mut self, other: Sketch) -> Sketch {
         self.0.iter_mut().zip(other.0).for_each(|(word, other)| *word &= other);
         self
     }
 
-    /// Whether names with this sketch may have all that a pattern needs.
+    /// Returns whether names with this sketch may contain all pairs that a pattern needs.
     pub(crate) fn may_have(&self, needed: &Sketch) -> bool {
         self.0.iter().zip(needed.0).all(|(word, needed)| needed & !word == 0)
     }
@@ -83,7 +84,7 @@ mod tests {
     }
 
     proptest! {
-        /// A pattern that matches has what it needs, whatever the case.
+        /// A matching pattern's requirements are always met, in any case.
         #[test]
         fn nothing_that_matches_is_left_out(
             pattern in "/[ab*?K\u{e4}\u{212a}/.]{1,8}",

@@ -1,4 +1,4 @@
-//! What a request asks for, in one form for all agents.
+//! The requested action, in one form for all agents.
 
 mod input;
 mod json;
@@ -14,37 +14,37 @@ use crate::shell::Doubt;
 use input::Input;
 pub(crate) use input::Mention;
 
-/// How many files of a request are looked at.
+/// Maximum number of evaluated files of a request.
 const MAX_PATHS: usize = 1000;
 
-/// Where a request is made: what the messages before it and the program around it tell.
+/// Context of a request, from earlier messages and from the caller.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scene {
-    /// What `$root` stands for: the project's folder, absolute.
+    /// Value of `$root`: the absolute path of the project's folder.
     pub root: String,
-    /// The session's working directory, where it is known; else it is the root.
+    /// The session's working directory if known; the root otherwise.
     pub cwd: Option<String>,
-    /// The agent's name, where it is known.
+    /// The agent's name if known.
     pub agent: Option<String>,
 }
 
-/// Where the command of a request was found.
+/// Origin of a request's command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// In a field that is for it.
+    /// A field for commands.
     Structured,
-    /// In the title of the call.
+    /// The title of the tool call.
     Title,
-    /// In a text for people.
+    /// A text for people.
     Text,
-    /// In something that was cut off.
+    /// A truncated text.
     Cut,
-    /// Nowhere: none is known.
+    /// No command is known.
     None,
 }
 
 impl Source {
-    /// The word for it.
+    /// Returns the origin as a word.
     pub fn as_str(self) -> &'static str {
         match self {
             Source::Structured => "structured",
@@ -62,20 +62,20 @@ impl fmt::Display for Source {
     }
 }
 
-/// What happens to a file.
+/// Operation on a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
-    /// It is new.
+    /// Creates it.
     Add,
-    /// It gets other content.
+    /// Changes its content.
     Modify,
-    /// It is removed.
+    /// Deletes it.
     Delete,
-    /// It gets another path.
+    /// Moves it to another path.
     Move,
-    /// It is made from another file.
+    /// Copies it from another file.
     Copy,
-    /// Something that nobody here knows.
+    /// An unknown operation.
     Unknown,
 }
 
@@ -83,7 +83,7 @@ impl Operation {
     pub(crate) const KNOWN: [Operation; 5] =
         [Operation::Add, Operation::Modify, Operation::Delete, Operation::Move, Operation::Copy];
 
-    /// The word for it, as rules have it.
+    /// Returns the operation as a word, as in rules.
     pub fn as_str(self) -> &'static str {
         match self {
             Operation::Add => "add",
@@ -99,52 +99,52 @@ impl Operation {
 /// A file that a request names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubjectPath {
-    /// The path as it was told.
+    /// The path as sent.
     pub path: String,
-    /// What happens to it; nothing where that was not told.
+    /// The operations on it; empty if unknown.
     pub operations: Vec<Operation>,
-    /// Whether a rule must allow it. What a command only touches need not be.
+    /// Set if a rule must allow it. Files that a command only touches need no rule.
     pub(crate) needs_cover: bool,
 }
 
-/// What a request asks for.
+/// The action that a request asks for.
 ///
-/// Made of the folded tool call, never of the request alone: some agents say nothing in a request but the call's id.
-/// What makes it impossible to know what would be done is kept as well; such a request is never allowed.
+/// Created from the folded tool call, never from the request alone, because some agents send only the call's
+/// id in a request. Reasons why the effect cannot be known are part of it; such a request is never allowed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subject {
     pub(crate) scene: Scene,
     pub(crate) readings: Vec<Reading>,
-    /// Whether there is a command, known or not.
+    /// Set if there is a command, known or not.
     pub(crate) has_command: bool,
     pub(crate) source: Source,
-    /// The folders that it is told to begin in; where these are several, nobody knows.
+    /// The folders in which it starts. More than one means that the folder is unknown.
     cwds: Vec<String>,
     pub(crate) paths: Vec<SubjectPath>,
-    /// What else in the tool's input may be the name of a file.
+    /// Other texts in the tool's input that may be file names.
     pub(crate) mentions: Vec<Mention>,
     pub(crate) kind: Option<v2::ToolKind>,
-    /// Kinds that it is too, whatever it says: only good for rules that forbid.
+    /// Additional kinds of the call, regardless of its own statement: only for deny rules.
     pub(crate) other_kinds: Vec<v2::ToolKind>,
     pub(crate) tool: Option<String>,
-    /// Names that the tool may have: only good for rules that forbid.
+    /// Possible names of the tool: only for deny rules.
     pub(crate) other_tools: Vec<String>,
     pub(crate) network: Option<String>,
     pub(crate) doubts: Vec<String>,
 }
 
-const NO_SUBJECT: &str = "the request does not tell what it is about";
-const UNKNOWN_SUBJECT: &str = "the request is about something of an unknown kind";
-const NOTHING_TOLD: &str = "the tool call tells nothing of what it does";
-const UNKNOWN_PART: &str = "a part of the tool call is of an unknown kind";
-const NO_COMMAND: &str = "the command that would be run is not told";
-const DIFFERENT: &str = "it names different commands in different places";
-const ONLY_TEXT: &str = "the command is told only in a text for people";
-const CUT_OFF: &str = "the command is cut off";
+const NO_SUBJECT: &str = "the request has no subject";
+const UNKNOWN_SUBJECT: &str = "the subject of the request has an unknown type";
+const NOTHING_TOLD: &str = "the tool call does not say what it does";
+const UNKNOWN_PART: &str = "a part of the tool call has an unknown type";
+const NO_COMMAND: &str = "the tool call does not contain its command";
+const DIFFERENT: &str = "it contains different commands in different fields";
+const ONLY_TEXT: &str = "the command is only in a text for people";
+const CUT_OFF: &str = "the command is truncated";
 const TOO_MANY: &str = "it names too many files";
-const DIFFERENT_FOLDERS: &str = "it names different folders to run in";
-const UNCLEAR_FOLDER: &str = "it does not say clearly which folder the command runs in";
-const INCOMPLETE: &str = "not everything that was said of it is known";
+const DIFFERENT_FOLDERS: &str = "it names different working folders";
+const UNCLEAR_FOLDER: &str = "the working folder of the command is ambiguous";
+const INCOMPLETE: &str = "parts of the tool call are not known any more";
 const NOT_READ: &str = "a part of it is malformed and was left out";
 
 impl Subject {
@@ -166,8 +166,8 @@ impl Subject {
         shortened(&self.summary())
     }
 
-    /// What a permission asks for, over the call as it stands in the session. `left_out` is what was malformed in the
-    /// request or in the updates of its call.
+    /// Returns the subject of a permission, using the tool call in the session. `left_out` names a malformed
+    /// part of the request or of the call's updates.
     pub fn of_permission(
         snapshot: &Snapshot,
         permission: &Permission,
@@ -177,7 +177,7 @@ impl Subject {
         Subject::of(snapshot, permission.subject(), left_out, scene)
     }
 
-    /// The same of what a request is about. The call must have been changed as the request says.
+    /// Returns the subject of a request. The request's changes must already be applied to the call.
     pub fn of(
         snapshot: &Snapshot,
         about: Option<&v2::RequestPermissionSubject<'_>>,
@@ -212,7 +212,7 @@ impl Subject {
         subject
     }
 
-    /// Nothing, with a reason why that is all.
+    /// Returns an empty subject with the reason why nothing is known.
     pub(crate) fn unknown(scene: &Scene, reason: impl Into<String>) -> Subject {
         let mut subject = Subject::empty(scene);
         subject.doubt(reason);
@@ -227,7 +227,7 @@ impl Subject {
         subject
     }
 
-    /// The same, of which a part could not be read.
+    /// Adds the doubt that a part could not be decoded.
     pub(crate) fn with_doubt(mut self, problem: &str) -> Subject {
         self.doubts.insert(0, format!("{NOT_READ}: {problem}"));
         self
@@ -258,16 +258,16 @@ impl Subject {
         }
     }
 
-    // ----- reading it
+    // ----- accessors
 
-    /// The words of the command, where one is known.
+    /// Returns the words of the command if one is known.
     pub fn command(&self) -> Option<&[String]> {
         let is_told = self.source != Source::None;
         self.readings.first().filter(|_| is_told).map(|reading| &*reading.tokens)
     }
 
-    /// The words of each simple command that the request would run; of one that does nothing but run others (`timeout 9
-    /// make`), of those.
+    /// Returns the words of each simple command of the request; for a wrapper (`timeout 9 make`), those of
+    /// its commands.
     pub fn commands(&self) -> Vec<Vec<&str>> {
         fn add<'s>(runs: &'s [Run], commands: &mut Vec<Vec<&'s str>>) {
             for run in runs {
@@ -283,42 +283,42 @@ impl Subject {
         commands
     }
 
-    /// What `$root` stands for.
+    /// Returns the value of `$root`.
     pub fn root(&self) -> &str {
         &self.scene.root
     }
 
-    /// Where the command was found.
+    /// Returns the origin of the command.
     pub fn source(&self) -> Source {
         self.source
     }
 
-    /// The files that the request names, apart from those in its command.
+    /// Returns the files that the request names, apart from those in its command.
     pub fn paths(&self) -> &[SubjectPath] {
         &self.paths
     }
 
-    /// What the tool does, where that was told.
+    /// Returns the kind of the tool call if known.
     pub fn kind(&self) -> Option<&v2::ToolKind> {
         self.kind.as_ref()
     }
 
-    /// The tool's own name.
+    /// Returns the tool's own name.
     pub fn tool(&self) -> Option<&str> {
         self.tool.as_deref()
     }
 
-    /// The agent's name.
+    /// Returns the agent's name.
     pub fn agent(&self) -> Option<&str> {
         self.scene.agent.as_deref()
     }
 
-    /// The address that would be reached, where one was told.
+    /// Returns the network address of the request if known.
     pub fn network(&self) -> Option<&str> {
         self.network.as_deref()
     }
 
-    /// The directory in which a command would begin.
+    /// Returns the directory in which a command would start.
     pub fn cwd(&self) -> &str {
         self.cwds.first().map_or_else(|| self.session_cwd(), String::as_str)
     }
@@ -327,12 +327,12 @@ impl Subject {
         self.scene.cwd.as_deref().unwrap_or(&self.scene.root)
     }
 
-    /// Why nobody can know what would be done, where that is so.
+    /// Returns why the effect of the request is unknown, if it is.
     pub fn unsure(&self) -> Option<&str> {
         self.doubts.first().map(String::as_str)
     }
 
-    // ----- making it
+    // ----- construction
 
     fn add_command(&mut self, reading: Reading, source: Source) {
         self.has_command = true;
@@ -347,8 +347,8 @@ impl Subject {
         self.readings.push(reading);
     }
 
-    /// A command that is only good for finding what is forbidden.
-    fn suspect(&mut self, line: &str) {
+    /// Adds a command that only deny rules see.
+    fn add_suspect(&mut self, line: &str) {
         let mut reading = Reading::of_line(line);
         let runs = std::mem::take(&mut reading.runs);
         reading.guesses.extend(runs);
@@ -393,12 +393,12 @@ impl Subject {
             self.doubt(NOT_READ);
         }
         if let Some(key) = &input.unknown_key {
-            self.doubt(format!("it has {key:?}, which may change what runs or with which rights"));
+            self.doubt(format!("it has {key:?}, which may change the command or its privileges"));
         }
-        // Some agents write the folder behind the command, for people.
+        // Some agents append the folder to the command, for people.
         let behind =
             title.and_then(|title| input.command_text().and_then(|command| title.strip_prefix(command)));
-        if let Some(Folder::Told(folder)) = behind.map(Folder::of) {
+        if let Some(Folder::Named(folder)) = behind.map(Folder::of) {
             self.cwds.push(folder.to_owned());
         }
         self.mentions.extend(input.mentions.iter().cloned());
@@ -406,7 +406,7 @@ impl Subject {
             self.add_command(reading, Source::Structured);
         }
         for line in &input.hidden_commands {
-            self.suspect(line);
+            self.add_suspect(line);
             self.doubt(DIFFERENT);
         }
         self.take_content(call, snapshot);
@@ -419,7 +419,7 @@ impl Subject {
         if self.readings.is_empty() {
             self.take_words(call, input.is_empty, one_word.is_some());
         }
-        // Words for people tell nothing that a rule could go by.
+        // Text for people alone is nothing that a rule could match.
         let is_bare = *call.kind() == v2::ToolKind::Other && self.tool.is_none() && input.is_empty;
         if is_bare && self.paths.is_empty() && !self.has_command {
             self.doubt(NOTHING_TOLD);
@@ -474,7 +474,7 @@ impl Subject {
         }
     }
 
-    /// Looks for the command in what is for people.
+    /// Looks for the command in texts for people.
     fn take_words(&mut self, call: &ToolCall, has_no_input: bool, title_is_name: bool) {
         let is_execute = *call.kind() == v2::ToolKind::Execute;
         let is_shell = |name: &str| {
@@ -499,10 +499,10 @@ impl Subject {
                     self.doubt(CUT_OFF);
                 }
                 match folder {
-                    Folder::NotTold => {}
-                    Folder::Told(folder) => {
-                        // It may be a part of the command after all.
-                        self.suspect(title);
+                    Folder::None => {}
+                    Folder::Named(folder) => {
+                        // It may be part of the command instead.
+                        self.add_suspect(title);
                         let is_known = !folder.contains(char::is_whitespace)
                             || self.session_cwd() == folder
                             || self.scene.root == folder;
@@ -520,22 +520,22 @@ impl Subject {
                     Reading::of_line(line),
                     if is_cut(line) { Source::Cut } else { Source::Text },
                 );
-                self.suspect(&text);
+                self.add_suspect(&text);
                 self.doubt(if is_cut(line) { CUT_OFF } else { ONLY_TEXT });
             }
             (title, text) => {
-                title.into_iter().for_each(|title| self.suspect(title));
-                text.iter().for_each(|text| self.suspect(without_label(text)));
+                title.into_iter().for_each(|title| self.add_suspect(title));
+                text.iter().for_each(|text| self.add_suspect(without_label(text)));
                 self.doubt(NO_COMMAND);
             }
         }
     }
 
     fn finish(&mut self) {
-        // A directory that is told from another one.
+        // A directory relative to another one.
         let session = self.session_cwd().to_owned();
         for cwd in self.cwds.iter_mut().filter(|cwd| !cwd.starts_with(['~', '$'])) {
-            // Its links are followed where it is looked at, so that `..` stays.
+            // Links are resolved on access, so `..` is kept.
             let absolute = join(&session, cwd);
             *cwd = if absolute.split('/').any(|name| name == "..") { absolute } else { tidy(&absolute) };
         }
@@ -566,12 +566,12 @@ impl Subject {
             }
         }
         if !self.has_command {
-            // Nothing else covers what it works on.
+            // No other unit covers its files.
             self.paths.iter_mut().for_each(|path| path.needs_cover = true);
         }
     }
 
-    /// Whether files are changed, as far as anybody can tell.
+    /// Returns whether files may be changed.
     pub(crate) fn may_write(&self) -> bool {
         use v2::ToolKind::{Fetch, Read, Search, Think};
         !matches!(self.kind, Some(Read | Search | Fetch | Think)) || self.has_diff()
@@ -582,30 +582,30 @@ impl Subject {
     }
 }
 
-/// The folder in which a command runs, as some agents write it behind the command: `[in DIR]` or `[current working directory
-/// DIR]`, and then perhaps what it is for, in parentheses.
+/// The folder of a command, as some agents append it to the command: `[in DIR]` or `[current working
+/// directory DIR]`, possibly followed by its purpose in parentheses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Folder<'t> {
-    NotTold,
-    Told(&'t str),
-    /// There is something of the kind, but where it begins and ends can be read in more than one way.
+    None,
+    Named(&'t str),
+    /// Present, but ambiguous in its start or end.
     Unclear,
 }
 
 impl<'t> Folder<'t> {
     const MARKS: [&'static str; 2] = ["[in ", "[current working directory "];
 
-    /// The folder in what stands behind a command.
+    /// Returns the folder in the text after a command.
     fn of(behind: &'t str) -> Folder<'t> {
         Folder::split(behind).1
     }
 
-    /// The command of a title, and its folder.
+    /// Splits a title into command and folder.
     fn split(title: &'t str) -> (&'t str, Folder<'t>) {
         let lower = title.to_ascii_lowercase();
         let mut found = Folder::MARKS.iter().flat_map(|mark| lower.match_indices(mark));
         let (at, mark) = match (found.next(), found.next()) {
-            (None, _) => return (title, Folder::NotTold),
+            (None, _) => return (title, Folder::None),
             (Some(found), None) => found,
             (Some(_), Some(_)) => return (title, Folder::Unclear),
         };
@@ -620,23 +620,23 @@ impl<'t> Folder<'t> {
             && !folder.is_empty()
             && !folder.contains(|letter: char| letter.is_control() || letter == '[')
             && (at == 0 || title[..at].ends_with(' '));
-        if is_clear { (command, Folder::Told(folder)) } else { (title, Folder::Unclear) }
+        if is_clear { (command, Folder::Named(folder)) } else { (title, Folder::Unclear) }
     }
 }
 
-/// Whether a title is nothing but a name.
+/// Returns whether a title is a single word.
 fn is_one_word(text: &str) -> bool {
     let text = text.trim();
     !text.is_empty() && !text.contains(char::is_whitespace)
 }
 
-/// Whether a text ends, or has been shortened, with an ellipsis. Three dots behind a slash are what Go calls everything.
+/// Returns whether a text is truncated with an ellipsis. Go uses `/...` for all packages.
 fn is_cut(text: &str) -> bool {
     let text = text.trim_end();
     text.contains('…') || text.ends_with("...") && !text.ends_with("/...")
 }
 
-/// A text without the word that says what it is: `Running: make`.
+/// Returns a text without a leading label: `Running: make`.
 fn without_label(text: &str) -> &str {
     let text = text.trim();
     let text = match text.split_once(": ") {

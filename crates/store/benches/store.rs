@@ -1,7 +1,7 @@
-//! The store against its targets, everything in one run.
+//! Benchmarks of the store against its targets, in one run.
 //!
-//! Appends are compared with the same messages in the same kind of database, one durable transaction each. The
-//! large session has 1,000,000 updates; set `SWITCHBOARD_UPDATES` for another number.
+//! Appends are compared with one durable SQLite transaction per message. The large session has 1,000,000
+//! updates; set `SWITCHBOARD_UPDATES` for another number.
 
 #![allow(clippy::unwrap_used)]
 
@@ -110,7 +110,7 @@ fn large(folder: &Path) {
     let store = Store::open(&path).unwrap();
     let mut recorder = store.begin(&About::default()).unwrap();
     let id = recorder.id().to_owned();
-    // The same messages over and over would all be the same entries: each round has ids of its own.
+    // Each round uses its own ids, or all rounds would update the same entries.
     let lines = stream(50_000, TagPlace::First);
     let begin = Instant::now();
     let mut bytes = 0;

@@ -1,5 +1,5 @@
-//! Who may do what with the sessions of a hub: tokens with their roles, and which sessions are shared with whom. The
-//! store has only the hashes of tokens.
+//! Access control for the sessions of a hub: tokens with roles, and sessions shared with tokens. The store
+//! holds only hashes of tokens.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,7 +12,7 @@ use crate::hosted::Hosted;
 use crate::store::Store;
 use crate::writer::Command;
 
-/// The tables of what follows. A store of an earlier program has none of them.
+/// Tables for access control. Stores of earlier versions lack them.
 pub(crate) const TABLES: &str = "
     -- The sessions that a hub has an agent for, by their ids: a number may be given to another session later.
     CREATE TABLE hosted (
@@ -37,21 +37,21 @@ pub(crate) const TABLES: &str = "
     INSERT INTO access VALUES (0);
 ";
 
-/// What tokens begin with, so that people and scanners know one when they see it.
+/// Prefix of tokens, so that people and secret scanners recognize them.
 const PREFIX: &str = "sb_";
-/// How many random bytes a token has.
+/// Number of random bytes in a token.
 const RANDOM: usize = 32;
-/// How long a token's text is: base64 without padding takes four letters for three bytes.
+/// Length of a token's text: base64 without padding takes four characters for three bytes.
 const LENGTH: usize = PREFIX.len() + (RANDOM * 4).div_ceil(3);
-/// The longest name of a token.
+/// Maximum length of a token's name in bytes.
 const MAX_NAME: usize = 64;
 
-/// What the holder of a token may do. Each role includes the ones before it.
+/// Permissions of a token. Each role includes the previous ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Views sessions.
     View,
-    /// Also answers what agents ask, and cancels turns.
+    /// Also answers agents' requests and cancels turns.
     Answer,
     /// Also starts sessions, and controls those that it started or that are shared with it.
     Use,
@@ -59,14 +59,14 @@ pub enum Role {
     Admin,
 }
 
-/// The name of [`Role::Admin`] in earlier versions. Stores of such a version still have it.
+/// Name of [`Role::Admin`] in earlier versions. Their stores still contain it.
 const OLD_ADMIN: &str = "own";
 
 impl Role {
-    /// All roles, in their order.
+    /// All roles in order.
     pub const ALL: [Role; 4] = [Role::View, Role::Answer, Role::Use, Role::Admin];
 
-    /// Its name, as people write it.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Role::View => "view",
@@ -97,30 +97,30 @@ impl std::fmt::Display for Role {
     }
 }
 
-/// What is known about a token. Its text is not.
+/// A token's metadata. The store does not have its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// Its name, which is also that of whom it was given to.
+    /// Name of the token and of its holder.
     pub name: String,
-    /// What it allows.
+    /// Permissions of the token.
     pub role: Role,
-    /// Whether for all sessions; otherwise for those that are shared with it, and its own.
+    /// True if the token applies to all sessions, false if only to its own and those shared with it.
     pub all: bool,
-    /// Creation time. No two tokens of a store have the same one, also not those of one name.
+    /// Creation time. Unique in the store, even among tokens that reuse a name.
     pub made: Moment,
 }
 
-/// A token together with the sessions that are shared with it.
+/// A token with the sessions that it can access.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TokenAccess {
     /// The token.
     pub token: Token,
-    /// The ids of the sessions that are shared with it or that it started.
+    /// Ids of the sessions that are shared with it or that it started.
     pub sessions: Vec<String>,
 }
 
-/// What the writer is to change.
+/// A change for the writer to apply.
 pub(crate) enum Change {
     AddToken {
         token: Token,
@@ -137,18 +137,18 @@ pub(crate) enum Change {
         session: String,
         name: String,
     },
-    /// Also shares a new session with the token that started it, named by its name and creation time.
+    /// Also shares a new session with the token that started it, given by name and creation time.
     Host {
         hosted: Hosted,
         starter: Option<(String, Moment)>,
     },
 }
 
-/// What came of a change.
+/// Result of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Changed {
     Done,
-    /// There was nothing to do.
+    /// The change had no effect.
     AsBefore,
     NameTaken,
     UnknownToken,
@@ -180,7 +180,7 @@ impl Change {
                 return Ok(Changed::Done);
             }
             Change::RevokeToken { name } => {
-                // Another token of that name has to be given its sessions anew.
+                // A later token with the same name must not inherit the shares.
                 transaction.execute("DELETE FROM shares WHERE token = ?1", [name])?;
                 if transaction.execute("DELETE FROM tokens WHERE name = ?1", [name])? == 0 {
                     return Ok(Changed::UnknownToken);
@@ -208,7 +208,8 @@ impl Change {
                     return Ok(Changed::UnknownSession);
                 }
                 if let Some((name, made)) = starter {
-                    // A token that was revoked meanwhile gets nothing, and neither does a later one of its name.
+                    // If the token was revoked meanwhile, nothing is shared, not even with a new token of the
+                    // same name.
                     transaction.execute(
                         "INSERT OR IGNORE INTO shares
                          SELECT ?1, name FROM tokens WHERE name = ?2 AND made = ?3",
@@ -226,7 +227,7 @@ impl Change {
     }
 }
 
-/// Forgets who may see a session, and that it was hosted.
+/// Removes the shares and the hub metadata of a session.
 pub(crate) fn forget(transaction: &Transaction<'_>, id: &str) -> rusqlite::Result<()> {
     let hosted = transaction.execute("DELETE FROM hosted WHERE id = ?1", [id])?;
     let shares = transaction.execute("DELETE FROM shares WHERE session = ?1", [id])?;
@@ -236,7 +237,8 @@ pub(crate) fn forget(transaction: &Transaction<'_>, id: &str) -> rusqlite::Resul
     Ok(())
 }
 
-/// Whether a name can be one of a token: letters, digits and a few marks, so that it can stand anywhere.
+/// Returns true if a name is valid for a token: letters, digits and a few punctuation marks, safe in any
+/// context.
 fn is_name(name: &str) -> bool {
     let fits = |letter: char| letter.is_alphanumeric() || "-_.@+".contains(letter);
     !name.is_empty()
@@ -246,29 +248,30 @@ fn is_name(name: &str) -> bool {
 }
 
 fn token(row: &Row<'_>) -> rusqlite::Result<Option<Token>> {
-    // A role that only a later program knows allows nothing here.
+    // An unknown role of a later version grants nothing.
     let Some(role) = Role::parse(row.get_ref(1)?.as_str()?) else { return Ok(None) };
     Ok(Some(Token { name: row.get(0)?, role, all: row.get(2)?, made: Moment(row.get(3)?) }))
 }
 
 const TOKEN: &str = "SELECT name, role, sees_all, made FROM tokens";
 
-/// The first column of all rows.
+/// Returns the first column of all rows.
 fn names(connection: &Connection, query: &str, key: &str) -> rusqlite::Result<Vec<String>> {
     connection.prepare_cached(query)?.query_map([key], |row| row.get(0))?.collect()
 }
 
-/// Tokens and shares. What reads waits for nobody; what changes waits for the store's writer, and so perhaps for other
+/// Tokens and shares. Reads do not block. Changes wait for the store's writer, and so possibly for other
 /// processes.
 impl Store {
-    /// Makes a token. Its text is given here and never again.
+    /// Creates a token and returns its text, which cannot be retrieved later.
     pub fn add_token(&self, name: &str, role: Role, all: bool) -> Result<String> {
         if !is_name(name) {
             return Err(StoreError::TokenName { name: name.to_owned() });
         }
         let mut random = [0; RANDOM];
-        getrandom::fill(&mut random)
-            .map_err(|error| StoreError::Disk { reason: format!("no random numbers: {error}") })?;
+        getrandom::fill(&mut random).map_err(|error| StoreError::Disk {
+            reason: format!("the operating system provides no random numbers: {error}"),
+        })?;
         let text = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
         let hash = *blake3::hash(text.as_bytes()).as_bytes();
         let token = Token { name: name.to_owned(), role, all, made: Moment::now() };
@@ -276,7 +279,7 @@ impl Store {
         Ok(text)
     }
 
-    /// All tokens, by their names.
+    /// Returns all tokens, sorted by name.
     pub fn tokens(&self) -> Result<Vec<Token>> {
         self.read_access(|connection| {
             let mut statement = connection.prepare_cached(&format!("{TOKEN} ORDER BY name"))?;
@@ -285,12 +288,12 @@ impl Store {
         })
     }
 
-    /// The token with a text, if there is one.
+    /// Returns the token with the given text, if there is one.
     pub fn find_token(&self, text: &str) -> Result<Option<Token>> {
         if text.len() != LENGTH || !text.starts_with(PREFIX) {
             return Ok(None);
         }
-        // How long this takes tells something of the hash at most, and nothing of any text.
+        // Timing can reveal something about the hash at most, not about any token text.
         let hash = blake3::hash(text.as_bytes());
         self.read_access(|connection| {
             let found = connection
@@ -301,41 +304,41 @@ impl Store {
         })
     }
 
-    /// Makes a token worthless, and forgets what was shared with it.
+    /// Revokes a token and removes its shares.
     pub fn revoke_token(&self, name: &str) -> Result<()> {
         self.change(Change::RevokeToken { name: name.to_owned() }, name).map(drop)
     }
 
-    /// Shares a session of a hub with a token. Says whether it was not before.
+    /// Shares a hub session with a token. Returns false if it already was.
     pub fn share(&self, session: &str, name: &str) -> Result<bool> {
         let (_, session) = self.number(session)?;
         self.change(Change::Share { session, name: name.to_owned() }, name)
     }
 
-    /// Takes a shared session back. Says whether it was shared.
+    /// Stops sharing a session with a token. Returns false if it was not shared.
     pub fn unshare(&self, session: &str, name: &str) -> Result<bool> {
         let (_, session) = self.number(session)?;
         self.change(Change::Unshare { session, name: name.to_owned() }, name)
     }
 
-    /// The tokens that a session is shared with, by its whole id.
+    /// Returns the tokens that a session is shared with. Takes the full session id.
     pub fn shares(&self, session: &str) -> Result<Vec<String>> {
         self.read_access(|connection| {
             names(connection, "SELECT token FROM shares WHERE session = ?1 ORDER BY token", session)
         })
     }
 
-    /// The sessions that are shared with a token.
+    /// Returns the sessions that are shared with a token.
     pub fn shared_with(&self, name: &str) -> Result<Vec<String>> {
         self.read_access(|connection| {
             names(connection, "SELECT session FROM shares WHERE token = ?1 ORDER BY session", name)
         })
     }
 
-    /// All tokens with what is shared with each, as they were at one moment.
+    /// Returns all tokens with their shared sessions, as a consistent snapshot.
     pub fn token_access(&self) -> Result<Vec<TokenAccess>> {
         self.read_access(|connection| {
-            // One transaction: between two reads a token could be replaced by another one of its name.
+            // One transaction: between two reads a token could be replaced by another one with the same name.
             let transaction = connection.unchecked_transaction()?;
             let tokens: Vec<Option<Token>> = {
                 let mut statement = transaction.prepare_cached(&format!("{TOKEN} ORDER BY name"))?;
@@ -354,8 +357,8 @@ impl Store {
         })
     }
 
-    /// A number that is another one after tokens or shares were changed or a session of a hub was deleted, by whichever
-    /// process. It is cheap.
+    /// Returns a number that changes when any process changes tokens or shares or deletes a hub session.
+    /// Cheap.
     pub fn access_changed(&self) -> Result<u64> {
         self.read_access(|connection| {
             let changes = connection
@@ -365,7 +368,7 @@ impl Store {
         })
     }
 
-    /// Changes something, and says whether that was needed. `name` is that of the token.
+    /// Applies a change. Returns false if it had no effect. `name` is the token's name, for errors.
     pub(crate) fn change(&self, change: Change, name: &str) -> Result<bool> {
         let session = match &change {
             Change::Share { session, .. } | Change::Unshare { session, .. } => session.clone(),

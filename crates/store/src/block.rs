@@ -1,4 +1,4 @@
-//! Records compressed together. A block is one zstd frame with a checksum, so that damage shows.
+//! Compressed blocks of records. A block is one zstd frame with a checksum, so that damage is detected.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use switchboard_acp::Moment;
 
 use crate::record::{Channel, Record};
 
-/// Good compression of JSON at several hundred megabytes a second.
+/// Compression level: good compression of JSON at several hundred megabytes per second.
 const LEVEL: i32 = 6;
-/// A block is never larger than this when unpacked, whatever its header says.
+/// Maximum unpacked size of a block in bytes, regardless of its header.
 const MAX_UNPACKED: usize = 256 * 1024 * 1024;
 
-/// A piece of a record: bytes, or a content that is stored elsewhere.
+/// Part of a record: bytes, or a reference to content stored elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
     Bytes(&'a [u8]),
@@ -58,15 +58,15 @@ pub(crate) fn pack(records: &[Record], pieces: &[Vec<Piece<'_>>]) -> std::io::Re
     compress(&plain)
 }
 
-/// The wanted records of a decompressed block whose first record has a sequence number, and how many the block has.
-/// `content` gives the contents that stand elsewhere.
+/// Unpacks the wanted records of a decompressed block, whose first record has a given sequence number.
+/// Returns them with the number of records in the block. `content` loads referenced content.
 pub(crate) fn unpack<E>(
     plain: &[u8],
     first: u64,
     wanted: &Range<u64>,
     mut content: impl FnMut(u64) -> Result<Vec<u8>, E>,
 ) -> Result<Result<(Vec<Record>, u64), String>, E> {
-    let broken = || Ok(Err("its parts do not fit together".to_owned()));
+    let broken = || Ok(Err("its records are inconsistent".to_owned()));
     let mut start = Input(plain);
     let Some(mut head) = start.number().and_then(|length| start.take(length)).map(Input) else {
         return broken();
@@ -89,23 +89,23 @@ pub(crate) fn unpack<E>(
             Some((channel, protocol, Arc::clone(peers.get(place)?), head.number()?))
         };
         let Some((channel, protocol, peer, pieces)) = next() else { return broken() };
-        let is_wanted = wanted.contains(&(first + index));
+        let is_urgent = wanted.contains(&(first + index));
         let mut bytes = Vec::new();
         for _ in 0..pieces {
             let Some(piece) = head.number() else { return broken() };
             if piece & 1 == 1 {
-                if is_wanted {
+                if is_urgent {
                     bytes.extend_from_slice(&content(piece >> 1)?);
                 }
             } else if let Some(part) = body.take(piece >> 1) {
-                if is_wanted {
+                if is_urgent {
                     bytes.extend_from_slice(part);
                 }
             } else {
                 return broken();
             }
         }
-        if !is_wanted {
+        if !is_urgent {
             continue;
         }
         records.push(Record { sequence: first + index, time: Moment(time), channel, peer, protocol, bytes });
@@ -122,7 +122,7 @@ pub(crate) fn compress(plain: &[u8]) -> std::io::Result<Vec<u8>> {
 pub(crate) fn decompress(data: &[u8]) -> std::io::Result<Vec<u8>> {
     let size = zstd::zstd_safe::get_frame_content_size(data).ok().flatten().unwrap_or(0);
     if size > MAX_UNPACKED as u64 {
-        return Err(std::io::Error::other("it claims to be larger than anything that is written"));
+        return Err(std::io::Error::other("its declared size exceeds the limit"));
     }
     zstd::bulk::decompress(data, usize::try_from(size).unwrap_or(0))
 }
@@ -202,7 +202,7 @@ mod tests {
         for place in 0..data.len() {
             let mut damaged = data.clone();
             damaged[place] ^= 0x10;
-            // Some bits of the frame's header mean nothing.
+            // Some bits of the frame header are unused.
             let found = unpacked(&damaged, 0..u64::MAX);
             assert!(found.is_err() || found == Ok((records.clone(), 9)), "{place}");
         }

@@ -1,4 +1,4 @@
-//! Which sessions there are, and how large.
+//! The session list and sizes.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -16,14 +16,14 @@ use crate::segment::{self, Cursor, Folder};
 use crate::store::Store;
 
 impl Store {
-    /// The sessions that fit, the latest first.
+    /// Returns the matching sessions, latest first.
     pub fn sessions(&self, filter: &Filter) -> Result<Vec<Summary>> {
         let Filter { agent, project, title, since, until, limit, more: _ } = filter;
         let pattern = |part: &Option<String>| part.as_ref().map(|part| format!("%{}%", escaped(part)));
         let project = project.as_ref().map(|project| project.trim_end_matches('/').to_owned());
         let below = project.as_ref().map(|project| format!("{}/%", escaped(project)));
         let recorded = self.with_journal();
-        // When some of them changed last is only in their journals.
+        // The time of the last change may only be in a journal, so sort and limit after reading them.
         let (first, most) = if recorded.is_empty() {
             (since.map(|time| time.0), limit.and_then(|limit| i64::try_from(limit).ok()))
         } else {
@@ -64,14 +64,14 @@ impl Store {
         Ok(sessions)
     }
 
-    /// The sessions that have a journal, and where its last segment begins.
+    /// Returns the sessions that have a journal, with the start of its last segment.
     fn with_journal(&self) -> HashMap<String, u64> {
-        // One that cannot be read has nothing to add.
+        // If the folder cannot be read, the list shows the database only.
         let journals = self.folder().journals().unwrap_or_default();
         journals.into_iter().filter_map(|(id, segments)| Some((id, segments.last().copied()?))).collect()
     }
 
-    /// Adds what is only in the journal of a session.
+    /// Adds the records that are only in the journal of a session.
     fn add_journal(&self, session: &mut Summary, last: u64) -> Result<()> {
         let end = self.with_reader(|_| {
             segment::end_in(self.folder(), &session.id, last).map_err(|error| failure(error.into()))
@@ -84,11 +84,11 @@ impl Store {
         Ok(())
     }
 
-    /// One session, by its id, the beginning of its id, or an id on the wire; of several that have that, the
-    /// latest.
+    /// Returns a session by its id, a unique prefix of its id, or an id on the wire. If several have that id,
+    /// returns the latest.
     pub fn session(&self, id: &str) -> Result<Summary> {
         let (number, id) = self.number(id)?;
-        // First what the journal has: what it has no more by then is in the row.
+        // Journal first: records that leave it meanwhile are counted in the row.
         let last = self.folder().segments(&id).ok().and_then(|segments| segments.last().copied());
         let mut session = self.with_reader(|connection| {
             connection
@@ -101,15 +101,15 @@ impl Store {
         Ok(session)
     }
 
-    /// The records of a session from a sequence number on.
+    /// Returns an iterator over the records of a session from a sequence number.
     pub fn read(&self, id: &str, from: u64) -> Result<Records<'_>> {
         let (session, id) = self.number(id)?;
         let end = self.with_reader(|connection| length(connection, self.folder(), session, &id))?;
         Ok(self.records(session, &id, from..end))
     }
 
-    /// The records of a part of a session. Who reads on where another reader was dropped does so without finding the place
-    /// again.
+    /// Returns an iterator over a range of a session's records. Reuses the position of a reader that was
+    /// dropped there.
     pub fn read_part(&self, id: &str, part: Range<u64>) -> Result<Records<'_>> {
         let (session, id) = self.number(id)?;
         Ok(self.records(session, &id, part))
@@ -124,7 +124,7 @@ impl Store {
         Records { store: self, session, next, end, ready, journal }
     }
 
-    /// The records of a session from a sequence number on, and those still to come.
+    /// Returns an iterator over the records of a session from a sequence number, which waits for new ones.
     pub fn follow(&self, id: &str, from: u64) -> Result<Tail<'_>> {
         let (_, id) = self.number(id)?;
         Ok(Tail { records: self.read(&id, from)?, id })
@@ -138,7 +138,7 @@ impl Store {
         })
     }
 
-    /// The row of a session and its full id.
+    /// Returns the row number of a session and its full id.
     pub(crate) fn number(&self, id: &str) -> Result<(i64, String)> {
         let found = self.with_reader(|connection| {
             let pair = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?));
@@ -178,12 +178,12 @@ impl Store {
         }
     }
 
-    /// Bytes of the file that are in use, as [`Sizes::used`], which are known at once.
+    /// Returns the bytes of the file in use, like [`Sizes::used`]. Cheap.
     pub fn used(&self) -> Result<u64> {
         self.with_reader(removal::used)
     }
 
-    /// What the store takes up on the disk.
+    /// Returns the sizes of the store on disk.
     pub fn sizes(&self) -> Result<Sizes> {
         self.with_reader(|connection| {
             let sum = |query: &str| {
@@ -203,19 +203,19 @@ impl Store {
     }
 }
 
-/// Bytes on the disk.
+/// Sizes in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sizes {
-    /// What the records had on the wire.
+    /// Bytes of the records on the wire.
     pub wire: u64,
-    /// What the records take: compressed blocks and contents.
+    /// Compressed blocks and contents.
     pub journal: u64,
-    /// What the checkpoints take.
+    /// Checkpoints.
     pub checkpoints: u64,
-    /// What is in use of the file, with the index for searching.
+    /// Part of the file in use, including the search index.
     pub used: u64,
-    /// The whole file, with the room that deleted sessions left.
+    /// Size of the file, including the free space of deleted sessions.
     pub file: u64,
 }
 
@@ -239,19 +239,19 @@ fn summary(connection: &Connection, row: &Row<'_>) -> rusqlite::Result<Summary> 
     })
 }
 
-/// A part of a LIKE pattern that stands for itself.
+/// Escapes a literal part of a LIKE pattern.
 fn escaped(part: &str) -> String {
     part.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_")
 }
 
-/// How many records a session has, also in its journal.
+/// Returns the number of records of a session, including its journal.
 pub(crate) fn length(
     connection: &Connection,
     folder: &Folder,
     session: i64,
     id: &str,
 ) -> rusqlite::Result<u64> {
-    // First the journal: what is moved out of it meanwhile is then seen in the store.
+    // Journal first: records that are moved out of it meanwhile are then seen in the database.
     let end = segment::end(folder, id).map_err(|error| failure(error.into()))?;
     Ok(read::stored_length(connection, session)?.max(end.map_or(0, |end| end.next)))
 }

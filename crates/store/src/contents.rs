@@ -1,14 +1,14 @@
-//! Long strings are cut out of messages and stored once, by their hash.
+//! Deduplication: long strings are cut out of messages and stored once, by hash.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::block::{Piece, compress, decompress};
 
-/// From this length on a string is worth a row of its own.
+/// Minimum length in bytes of a string that is stored separately.
 const LONG: usize = 2048;
 
-/// The long strings of a JSON text, as ranges between their quotation marks. For anything else it gives ranges
-/// that mean nothing, but do no harm: the pieces always add up to the text.
+/// Returns the long strings of a JSON text as ranges between their quotation marks. For other input the
+/// ranges are arbitrary but harmless: the pieces always add up to the input.
 pub(crate) fn long_strings(text: &[u8]) -> Vec<std::ops::Range<usize>> {
     let mut found = Vec::new();
     if text.len() < LONG {
@@ -36,7 +36,7 @@ pub(crate) fn long_strings(text: &[u8]) -> Vec<std::ops::Range<usize>> {
     found
 }
 
-/// Cuts a text into pieces, and stores those that are long.
+/// Cuts a text into pieces and stores the long ones.
 pub(crate) fn cut<'a>(
     connection: &Connection,
     session: i64,
@@ -76,18 +76,18 @@ fn save(connection: &Connection, session: i64, content: &[u8]) -> rusqlite::Resu
     Ok(number.unsigned_abs())
 }
 
-/// A content, or why it cannot be had.
+/// Loads content, or returns the reason why it is unreadable.
 pub(crate) fn load(connection: &Connection, number: u64) -> rusqlite::Result<Result<Vec<u8>, String>> {
     let found = connection
         .prepare_cached("SELECT hash, data FROM contents WHERE number = ?1")?
         .query_row([number as i64], |row| Ok((row.get::<_, Vec<u8>>(0)?, row.get::<_, Vec<u8>>(1)?)))
         .optional()?;
     let Some((hash, data)) = found else {
-        return Ok(Err(format!("content {number} is gone")));
+        return Ok(Err(format!("content {number} is missing")));
     };
     Ok(match decompress(&data) {
         Ok(content) if blake3::hash(&content).as_bytes().as_slice() == hash => Ok(content),
-        _ => Err(format!("content {number} is not what was written")),
+        _ => Err(format!("content {number} does not match its hash")),
     })
 }
 

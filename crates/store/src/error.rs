@@ -2,55 +2,55 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
-/// What a fallible call of this crate gives.
+/// Result of a fallible call of this crate.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// Why the store could not do what was asked.
+/// Error of a store operation.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The file cannot be made, opened or locked.
+    /// The file cannot be created, opened or locked.
     #[error("cannot open the store {}: {reason}", path.display())]
     Open {
-        /// The store's file.
+        /// Path of the store.
         path: PathBuf,
-        /// What stands in the way.
+        /// Reason.
         reason: String,
     },
-    /// The file or its folder may only be read.
-    #[error("the store {} cannot be written: make the file and its folder writable, or name another store", path.display())]
+    /// The file or its folder is read-only.
+    #[error("store {} is read-only; make the file and its folder writable, or use another store", path.display())]
     ReadOnly {
-        /// The store's file.
+        /// Path of the store.
         path: PathBuf,
     },
-    /// The disk, or the limit that was set for the store, is full. Nothing of the group was written.
-    #[error("no room in the store {}: free some space, prune old sessions or raise the limit", path.display())]
+    /// The disk is full, or the size limit of the store is reached. No part of the group was written.
+    #[error("store {} is full; free disk space, delete old sessions (switchboard sessions prune) or raise store.max_size", path.display())]
     Full {
-        /// The store's file.
+        /// Path of the store.
         path: PathBuf,
     },
-    /// The system could not write.
-    #[error("cannot write: {reason}")]
+    /// The operating system failed to write.
+    #[error("cannot write to the store: {reason}")]
     Disk {
-        /// Its words.
+        /// Message of the operating system.
         reason: String,
     },
-    /// The file is not there any more, or another one has its name.
-    #[error("the store {} was deleted or replaced while it was in use: what is recorded from here on is not in it; end this program and start it again", path.display())]
+    /// The file was removed, or another file has its name.
+    #[error("store {} was deleted or replaced while in use; new records are not stored in it; restart this program", path.display())]
     Replaced {
-        /// The store's file.
+        /// Path of the store.
         path: PathBuf,
     },
-    /// The file has nothing in it, and what was written last is in another one that is not there.
-    #[error("the store {} was not closed, and its log {}-wal is missing: put the log back beside it, or remove the file to begin anew", path.display(), path.display())]
+    /// The file is empty, and the write-ahead log with the last transactions is missing.
+    #[error("store {} was not closed properly and its log {}-wal is missing; restore the log, or remove the store to start a new one", path.display(), path.display())]
     LogMissing {
-        /// The store's file.
+        /// Path of the store.
         path: PathBuf,
     },
-    /// Others used the store all the time.
-    #[error("the store {} is in use: other programs write to it all the time; try again", path.display())]
+    /// Other processes kept the store locked.
+    #[error("store {} is locked by other processes; try again", path.display())]
     Busy {
-        /// The store's file.
+        /// Path of the store.
         path: PathBuf,
     },
     /// A newer program has made the store.
@@ -66,110 +66,110 @@ pub enum StoreError {
     /// The file is not a store.
     #[error("{} is not a store that this program can read: {reason}", path.display())]
     NotAStore {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Reason.
         reason: String,
     },
-    /// Bytes on the disk are not those that were written.
-    #[error("the store {} is damaged: {reason}; export what can be read, then delete the session", path.display())]
+    /// The bytes on disk do not match their checksum.
+    #[error("store {} is damaged: {reason}; export the readable records, then delete the session", path.display())]
     Damaged {
-        /// The store's file.
+        /// Path of the store.
         path: PathBuf,
-        /// What does not fit.
+        /// Mismatch found.
         reason: String,
     },
-    /// Somebody else writes this session.
-    #[error("session {session} is being written by another recorder; close that one first")]
+    /// Another recorder writes this session.
+    #[error("session {session} is being recorded by another process; end that recording first")]
     SessionInUse {
-        /// The session.
+        /// Id of the session.
         session: String,
     },
-    /// There is no such session.
+    /// No session has this id.
     #[error("no session {session} in the store")]
     UnknownSession {
-        /// What was asked for.
+        /// The id, prefix or wire id given.
         session: String,
     },
-    /// A session was deleted, and is not listed any more, but not all of its room could be given back.
+    /// The session is deleted and no longer listed, but not all of its space was freed.
     #[error(
-        "session {session} is deleted, but not all of its room is given back: {reason}; the next command that writes to the store continues"
+        "session {session} is deleted, but not all of its space is freed: {reason}; the next command that writes to the store continues"
     )]
     Unfinished {
-        /// The session.
+        /// Id of the session.
         session: String,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// The beginning of an id that several sessions share.
-    #[error("{prefix} may be any of {} sessions; write more of the id", candidates.len())]
+    /// Several sessions have ids with this prefix.
+    #[error("session id prefix {prefix:?} is ambiguous ({} matches); type more characters", candidates.len())]
     AmbiguousSession {
-        /// What was asked for.
+        /// The prefix given.
         prefix: String,
-        /// Ids that begin with it.
+        /// Ids with this prefix.
         candidates: Vec<String>,
     },
-    /// A session that no hub has, so that nothing can be shared.
-    #[error("session {session} is a recording and no session of a hub")]
+    /// The session does not belong to a hub, so it cannot be shared.
+    #[error("session {session} is not a session of a hub and cannot be shared")]
     NotHosted {
-        /// The session.
+        /// Id of the session.
         session: String,
     },
-    /// There is no such token.
-    #[error("no token is called {name:?}")]
+    /// No token has this name.
+    #[error("no token {name:?}")]
     UnknownToken {
-        /// What was asked for.
+        /// The name given.
         name: String,
     },
-    /// There is a token of that name already.
-    #[error("a token is called {name:?} already")]
+    /// A token with this name already exists.
+    #[error("token {name:?} already exists")]
     TokenTaken {
         /// The name.
         name: String,
     },
-    /// No token can be called that.
+    /// The name is not valid for a token.
     #[error(
-        "{name:?} cannot be the name of a token: write up to 64 letters, digits and - _ . @ +, with a letter or a digit first"
+        "invalid token name {name:?}: use up to 64 letters, digits and - _ . @ +, starting with a letter or a digit"
     )]
     TokenName {
         /// The name.
         name: String,
     },
     /// An earlier append of this recorder failed, so later ones would leave a gap.
-    #[error("recording of session {session} has stopped at message {sequence}: {reason}")]
+    #[error("recording of session {session} stopped at message {sequence}: {reason}")]
     RecordingStopped {
-        /// The session.
+        /// Id of the session.
         session: String,
-        /// The first message that is not in the store.
+        /// Sequence number of the first record that is not in the store.
         sequence: u64,
         /// The first failure.
         reason: String,
     },
-    /// A message over the limit.
-    #[error("a message of {length} bytes is over the limit of {limit}")]
+    /// The message exceeds the limit.
+    #[error("message of {length} bytes exceeds the limit of {limit} bytes")]
     TooLarge {
-        /// Its length.
+        /// Length in bytes.
         length: usize,
-        /// The limit.
+        /// Limit in bytes.
         limit: usize,
     },
-    /// A search that cannot be understood.
-    #[error("the search {query:?} has no words to look for")]
+    /// The search query contains no words.
+    #[error("search query {query:?} contains no words")]
     EmptySearch {
-        /// The search.
+        /// The query.
         query: String,
     },
-    /// Everything else that the database reports.
-    #[error("the database of the store {} reports: {reason}", path.display())]
+    /// Any other error of the database.
+    #[error("database error in store {}: {reason}", path.display())]
     Database {
-        /// The store's file.
+        /// Path of the store.
         path: PathBuf,
-        /// Its words.
+        /// Message of the database.
         reason: String,
     },
 }
 
-/// An error of the database in terms of the store.
+/// Converts a database error to a store error.
 pub(crate) fn database(path: &Path, error: &rusqlite::Error) -> StoreError {
     let path = path.to_owned();
     let reason = error.to_string();

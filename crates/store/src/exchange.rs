@@ -1,4 +1,4 @@
-//! Recorded lines ([`RecordedLine`]): the form in which sessions leave a store and come into it.
+//! Conversion between records and recorded lines ([`RecordedLine`]), the import and export format.
 
 use std::borrow::Cow;
 
@@ -6,31 +6,31 @@ use switchboard_acp::{DecodeError, LineForm, Moment, Raw, Recorded, RecordedLine
 
 use crate::record::{Channel, Record};
 
-/// Why a line could not be read.
+/// Error of [`parse_line`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {
-    /// It is no line of a recording.
+    /// Not a line of a recording.
     #[error(transparent)]
     Malformed(#[from] DecodeError),
-    /// It does not say who sent the message.
+    /// The line does not state the direction of the message.
     #[error("expected a recorded message with its direction, found a line without \"dir\"")]
     NoDirection,
 }
 
-/// A record as one line, with its time in seconds since `began`. `None` for what is no message, unless
-/// `everything` is wanted.
+/// Formats a record as one line, with its time in seconds since `began`. Returns `None` for records that are
+/// not messages, unless `everything` is true.
 pub fn to_line(record: &Record, began: Moment, everything: bool) -> Option<String> {
     line(record, began, everything).map(|line| line.to_string())
 }
 
-/// The first line of a recording also says when it began, which the times of all lines count from.
+/// Like [`to_line`], for the first line of a recording, which also has the start time.
 pub fn to_first_line(record: &Record, began: Moment, everything: bool) -> Option<String> {
     line(record, began, everything).map(|line| line.beginning(began.0).to_string())
 }
 
 fn line(record: &Record, began: Moment, everything: bool) -> Option<RecordedLine<'_>> {
-    // Asked first, because nearly all are, and that is found out faster.
+    // Check for UTF-8 first: nearly all records are, and the check is fast.
     let text = match std::str::from_utf8(&record.bytes) {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => String::from_utf8_lossy(&record.bytes),
@@ -46,7 +46,7 @@ fn line(record: &Record, began: Moment, everything: bool) -> Option<RecordedLine
         (Channel::StandardError, _) => Recorded::StandardError(text),
         (Channel::Process, _) => Recorded::Process(text),
         (Channel::Hub, _) if is_json => Recorded::Hub(text),
-        // There is no line for it yet, and the line must not be taken for something else.
+        // No line format exists for this channel, and the line must not be mistaken for another kind.
         (Channel::Unknown(code), _) => {
             let note = serde_json::json!({"unknownChannel": code, "text": text});
             Recorded::Diagnostic(note.to_string().into())
@@ -57,13 +57,13 @@ fn line(record: &Record, began: Moment, everything: bool) -> Option<RecordedLine
     Some(RecordedLine::new(recorded).at(record.time.0.saturating_sub(began.0)))
 }
 
-/// When a recording began, as far as its first line tells.
+/// Returns the start time of a recording from its first line, if present.
 pub fn began(first_line: &str) -> Option<Moment> {
     RecordedLine::parse(first_line).ok()?.began.map(Moment)
 }
 
-/// Reads a line of a recording that began at `began`. `None` for lines of a trace that are no messages between
-/// the client and whom it talks to.
+/// Parses a line of a recording that began at `began`. Returns `None` for trace lines that are not messages
+/// between the client and its peer.
 pub fn parse_line(line: &str, began: Moment) -> Result<Option<Record>, LineError> {
     let line = RecordedLine::parse(line)?;
     let time = Moment(began.0.saturating_add(line.milliseconds().unwrap_or_default()));

@@ -1,4 +1,4 @@
-//! The sessions of a hub: whose they are, and which agent has them.
+//! The sessions of a hub: their owners and agents.
 
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
@@ -8,25 +8,25 @@ use crate::access::Change;
 use crate::error::Result;
 use crate::store::Store;
 
-/// What a hub knows of a session beside its records, so that it finds it again.
+/// Hub metadata of a session, stored so that the hub can resume the session after a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hosted {
-    /// The id of its recording, which is also what clients call it.
+    /// Id of the recording, which is also the session id for clients.
     pub id: String,
-    /// The agent's name in the hub.
+    /// Name of the agent in the hub's configuration.
     pub agent: String,
-    /// What the agent calls it.
+    /// Session id that the agent uses.
     pub agent_session: String,
-    /// The name of the token that began it.
+    /// Name of the token that started the session.
     pub owner: String,
-    /// The folder that it works in.
+    /// Working folder of the session.
     pub folder: String,
-    /// Whether it was closed, so that nobody can go on with it.
+    /// True if the session was closed and cannot be resumed.
     pub closed: bool,
 }
 
 impl Hosted {
-    /// Says whether there is such a recording.
+    /// Inserts or replaces the row. Returns false if there is no such recording.
     pub(crate) fn save(&self, transaction: &Transaction<'_>) -> rusqlite::Result<bool> {
         let Hosted { id, agent, agent_session, owner, folder, closed } = self;
         let saved = transaction
@@ -53,20 +53,20 @@ impl Hosted {
 const HOSTED: &str = "SELECT id, agent, agent_session, owner, folder, closed FROM hosted";
 
 impl Store {
-    /// Writes down that a hub has a session, or what has changed about that. Waits for the store's writer.
+    /// Adds a session to the hub's sessions or updates it. Waits for the store's writer.
     pub fn host(&self, hosted: &Hosted) -> Result<()> {
         self.change(Change::Host { hosted: hosted.clone(), starter: None }, "").map(drop)
     }
 
-    /// Writes down that a hub has a new session, and shares it in the same transaction with the token that started it, so
-    /// that a crash leaves no session that its starter cannot see. `starter` is the token's name and creation time; where
-    /// there is no such token any more, the session is shared with none.
+    /// Adds a new session to the hub's sessions and shares it with the token that started it, in one
+    /// transaction, so that a crash leaves no session that its starter cannot see. `starter` is the token's
+    /// name and creation time. If that token no longer exists, the session is not shared.
     pub fn host_started(&self, hosted: &Hosted, starter: Option<(&str, Moment)>) -> Result<()> {
         let starter = starter.map(|(name, made)| (name.to_owned(), made));
         self.change(Change::Host { hosted: hosted.clone(), starter }, "").map(drop)
     }
 
-    /// A session of a hub, by the whole id of its recording.
+    /// Returns a hub session by the full id of its recording.
     pub fn hosted(&self, id: &str) -> Result<Option<Hosted>> {
         self.read_access(|connection| {
             connection
@@ -76,7 +76,7 @@ impl Store {
         })
     }
 
-    /// All sessions of hubs, also those that were closed, the earliest first.
+    /// Returns all hub sessions including closed ones, oldest first.
     pub fn all_hosted(&self) -> Result<Vec<Hosted>> {
         self.read_access(|connection| {
             connection

@@ -1,20 +1,20 @@
-//! Records of a hub about the questions of a session, applied to the session engine.
+//! Applies hub records about the questions of a session to the session engine.
 
 use switchboard_acp::extensions::{Author, HubRecord};
 use switchboard_acp::{Field, Moment};
 use switchboard_session::{Conversation, Decider};
 
-/// Applies a [`HubRecord`] of [`Channel::Hub`](crate::Channel::Hub) to a conversation: the author of an answer, before the
-/// answer itself; a question without an answer; a prompt that never reached its agent; the id under which the session
-/// continues. Returns whether it changed anything.
+/// Applies a [`HubRecord`] of [`Channel::Hub`](crate::Channel::Hub) to a conversation: the author of an
+/// answer, which precedes the answer; a question without an answer; a prompt that never reached its agent;
+/// the agent's new id for a session. Returns true if it changed anything.
 pub fn apply_hub_note(conversation: &mut Conversation, note: &str, at: Moment) -> bool {
     match HubRecord::parse(note) {
-        // An agent that has lost the session has opened another one in its place.
+        // The agent lost the session and opened another one in its place.
         Some(HubRecord::AgentSession(record)) => {
             let before = record.was.as_deref();
             before.is_some_and(|before| conversation.continue_as(before, &record.id) == Ok(true))
         }
-        // An agent that had closed its input: the prompt is sent again to the next one.
+        // The agent had closed its input. The prompt is sent again to the next agent process.
         Some(HubRecord::PromptUndelivered(record)) => {
             record.request.inspect(|request| conversation.forget_call(request, true)).is_some()
         }
@@ -30,7 +30,7 @@ pub fn apply_hub_note(conversation: &mut Conversation, note: &str, at: Moment) -
     }
 }
 
-/// Returns the rule that answered, or the name of a token, and with which client it was used.
+/// Returns the rule that answered, or the token's name and the client that used it.
 fn answerer(by: &Author<'_>) -> Option<Decider> {
     match &by.policy {
         Field::Set(rule) => return Some(Decider::Rule((&**rule).into())),

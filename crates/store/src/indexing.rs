@@ -1,5 +1,5 @@
-//! Makes what is in blocks searchable, and folds it into checkpoints: behind the recording, in small transactions, by
-//! whichever process has time for it.
+//! Indexes records in blocks for search and folds them into checkpoints: after recording, in small
+//! transactions, by any process that has the store open.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -8,7 +8,7 @@ use crate::search;
 use crate::window;
 use crate::writer::transact;
 
-/// How many bytes of messages are made searchable in one transaction.
+/// Bytes of messages indexed in one transaction.
 const STEP: u64 = 1024 * 1024;
 
 struct Behind {
@@ -18,7 +18,7 @@ struct Behind {
     bytes: u64,
 }
 
-fn look(connection: &Connection, session: i64) -> rusqlite::Result<Option<Behind>> {
+fn unindexed(connection: &Connection, session: i64) -> rusqlite::Result<Option<Behind>> {
     connection
         .prepare_cached(
             "SELECT indexed, indexed_bytes, length, bytes FROM sessions
@@ -36,17 +36,17 @@ fn look(connection: &Connection, session: i64) -> rusqlite::Result<Option<Behind
         .optional()
 }
 
-/// How many bytes of a session are in blocks and cannot be searched in the index yet.
+/// Returns the number of bytes of a session that are in blocks but not indexed.
 pub(crate) fn behind(connection: &Connection, session: i64) -> rusqlite::Result<u64> {
-    Ok(look(connection, session)?.map_or(0, |behind| behind.bytes.saturating_sub(behind.indexed_bytes)))
+    Ok(unindexed(connection, session)?.map_or(0, |behind| behind.bytes.saturating_sub(behind.indexed_bytes)))
 }
 
-/// Makes a part of a session searchable. Says whether there was anything to do.
+/// Indexes part of a session. Returns false if there was nothing to do.
 pub(crate) fn step(connection: &mut Connection, session: i64) -> rusqlite::Result<bool> {
-    let Some(behind) = look(connection, session)? else { return Ok(false) };
+    let Some(behind) = unindexed(connection, session)? else { return Ok(false) };
     let (mut at, mut bytes) = (behind.indexed, 0);
     let mut found = Vec::new();
-    // All of this before the transaction, so that others wait for as little as can be.
+    // Read and tokenize before the transaction starts, so that other processes wait as little as possible.
     while bytes < STEP {
         match read::stored(connection, session, at, behind.length)? {
             Batch::Records(records) => {
@@ -61,10 +61,11 @@ pub(crate) fn step(connection: &mut Connection, session: i64) -> rusqlite::Resul
             }
         }
     }
+    // Texts, progress and checkpoint change in one transaction. After a crash the same part is indexed again.
     let indexed_bytes = behind.indexed_bytes + bytes;
     transact(connection, |transaction| {
-        // Another process may have been faster.
-        let is_ours = look(transaction, session)?.is_some_and(|now| now.indexed == behind.indexed);
+        // Another process may have indexed this part in the meantime; its work is kept.
+        let is_ours = unindexed(transaction, session)?.is_some_and(|now| now.indexed == behind.indexed);
         if is_ours {
             for gathered in &found {
                 search::index(transaction, session, gathered)?;

@@ -1,13 +1,13 @@
-//! Every session kept: an append-only journal in one file, with the state at any moment and full-text search.
-//! What was acknowledged survives the end of the process and of the power; what was not leaves nothing behind.
-//! Several processes may write different sessions into one store, and read while others write.
+//! Durable storage for ACP sessions: an append-only journal in one SQLite file, with the state at any
+//! sequence number and full-text search. Acknowledged records survive a crash and a power failure. Several
+//! processes can write different sessions into one store and read while others write.
 //!
 //! - [`Store`] is the file. It lists, reads, follows, searches and deletes sessions.
 //! - [`Recorder`] writes one session; each [`Receipt`] tells when its [`Record`] is durable.
-//! - [`Records`] and [`Tail`] read a session, and report what is missing as [`Item::Gap`].
-//! - [`State`] is what the messages amount to at some sequence number, folded by the session engine.
-//! - [`Search`] finds [`Hit`]s; [`Redaction`] takes secrets out of what leaves the store.
-//! - [`Token`] and [`Role`] say who may use the sessions of a hub, and [`Hosted`] which sessions these are.
+//! - [`Records`] and [`Tail`] read a session and report missing records as [`Item::Gap`].
+//! - [`State`] is the result of folding the messages up to a sequence number with the session engine.
+//! - [`Search`] finds [`Hit`]s; [`Redaction`] removes secrets from exported messages.
+//! - [`Token`] and [`Role`] control access to the sessions of a hub; [`Hosted`] describes those sessions.
 //!
 //! ```
 //! use switchboard_store::{About, Channel, Record, Search, Store};
@@ -80,7 +80,7 @@ pub use wal::LogDamage;
 pub use window::State;
 pub use withdrawn::Withdrawals;
 
-/// The example of the package's front page runs with the tests.
+/// Runs the README example as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

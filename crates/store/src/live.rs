@@ -1,4 +1,4 @@
-//! A session on its way from its journal into the store.
+//! Moves the records of one session from its journal into the database.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,39 +18,39 @@ use crate::record::{About, Record};
 use crate::segment::{Cursor, Folder, Found};
 use crate::writer::{Reply, insert_session, transact};
 
-/// A block is made of so many records or bytes, whichever comes first.
+/// Maximum records and bytes of a block. Whichever is reached first ends it.
 const BLOCK_RECORDS: usize = 1024;
 const BLOCK_BYTES: usize = 256 * 1024;
-/// How much is moved in one transaction: blocks, and bytes.
+/// Maximum blocks and bytes moved in one transaction.
 const TRANSFER_BLOCKS: usize = 8;
 const TRANSFER: usize = TRANSFER_BLOCKS * BLOCK_BYTES;
 
 pub(crate) struct Live {
     id: Arc<str>,
     folder: Folder,
-    /// Its row, once it is known.
+    /// Row number of the session, once known.
     number: Option<i64>,
     about: About,
     began: Moment,
-    /// How many records are in blocks.
+    /// Number of records in blocks.
     moved: u64,
-    /// How many of them this has moved.
+    /// Number of records that this instance moved.
     moved_here: u64,
-    /// Where the segment begins before which all were removed.
+    /// First sequence number of the oldest segment that was not removed.
     cleared: u64,
     cursor: Cursor,
-    /// Records that were read, and wait for a block.
+    /// Records that were read but are not in a block yet.
     pending: Vec<Record>,
     pending_bytes: usize,
     observer: Observer,
-    /// What came to light, and is not written down yet.
+    /// Metadata found in messages that is not in the database yet.
     observed: Observed,
     pub(crate) progress: Option<Arc<Progress>>,
     closing: Option<Closing>,
 }
 
 struct Closing {
-    // It goes with the rest, which is after the session has been closed.
+    // Dropped last, so that the session stays locked until it is closed.
     _lock: SessionLock,
     deadline: Option<Instant>,
     end: Ending,
@@ -61,19 +61,19 @@ enum Ending {
     Recovered(Option<Reply<u64>>),
 }
 
-/// What moving has come to.
+/// Result of [`Live::advance`].
 pub(crate) enum Outcome {
-    /// Something was moved, and there may be more.
+    /// Records were moved, and there may be more.
     Moved,
-    /// There is nothing to do.
+    /// Nothing to do.
     Rest,
-    /// Others have the database.
+    /// Another process has locked the database.
     Busy,
-    /// Its time is over.
+    /// The deadline has passed.
     Overdue,
-    /// All of the session with this row is in the store.
+    /// All records of the session are in the database. Holds its row number.
     Closed(i64),
-    /// It goes no further.
+    /// The session cannot be moved any further.
     Failed(StoreError),
 }
 
@@ -118,15 +118,15 @@ impl Live {
         self.closing = Some(Closing { _lock: lock, deadline: None, end: Ending::Recovered(reply) });
     }
 
-    /// Whether it is being put in order after its recorder has died.
+    /// Returns true if the session is being recovered after its recorder died.
     pub(crate) fn is_recovering(&self) -> bool {
         matches!(&self.closing, Some(Closing { end: Ending::Recovered(_), .. }))
     }
 
-    /// Somebody wants to know when it is in order.
-    pub(crate) fn tell_recovered(&mut self, reply: Reply<u64>) {
+    /// Replies when the session is recovered.
+    pub(crate) fn notify_recovered(&mut self, reply: Reply<u64>) {
         if let Some(Closing { end: Ending::Recovered(known), .. }) = &mut self.closing {
-            // Who else waits goes on with the same answer.
+            // An earlier caller gets its answer now, and continues.
             if let Some(before) = known.replace(reply) {
                 drop(before.send(Ok(0)));
             }
@@ -142,14 +142,14 @@ impl Live {
         deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// Gives it a time by which it must be done.
+    /// Sets a deadline for a closing session. An earlier deadline stays.
     pub(crate) fn hurry(&mut self, deadline: Instant) {
         if let Some(closing) = &mut self.closing {
             closing.deadline = Some(closing.deadline.map_or(deadline, |known| known.min(deadline)));
         }
     }
 
-    /// It is done, or the rest of it stays in its journal.
+    /// Replies with success. Remaining records stay in the journal.
     pub(crate) fn done(self) {
         self.answer(Ok(()));
     }
@@ -169,7 +169,7 @@ impl Live {
         }
     }
 
-    /// Finds the row of the session, or makes it.
+    /// Finds the session's row or inserts it. Continues after the records that are already in blocks.
     pub(crate) fn find_or_begin(&mut self, connection: &mut Connection) -> rusqlite::Result<()> {
         if self.number.is_some() {
             return Ok(());
@@ -181,7 +181,7 @@ impl Live {
         let (number, length) = match found {
             Some(found) => found,
             None => {
-                let (about, began) = self.what_is_known();
+                let (about, began) = self.session_info();
                 let number =
                     transact(connection, |transaction| insert_session(transaction, &self.id, &about, began))?;
                 (number, 0)
@@ -201,10 +201,10 @@ impl Live {
         cursor
     }
 
-    /// Who takes part and since when: as the recorder said, or the journal that it left.
-    fn what_is_known(&mut self) -> (About, Moment) {
+    /// Returns the metadata and start time from the recorder, or from the journal if the recorder has died.
+    fn session_info(&mut self) -> (About, Moment) {
         if self.progress.is_none() {
-            // The first that can be read: each segment has the same.
+            // Every segment starts with the same metadata; use the first readable one.
             for first in self.folder.segments(&self.id).unwrap_or_default() {
                 let mut cursor = self.cursor_at(first);
                 if cursor.read(1).is_ok()
@@ -217,10 +217,10 @@ impl Live {
         (self.about.clone(), self.began)
     }
 
-    /// Puts everything in order so that a recorder can go on. Gives the length and the bytes.
+    /// Moves the whole journal so that a recorder can continue. Returns the number of records and bytes.
     pub(crate) fn resume(&mut self, connection: &mut Connection) -> rusqlite::Result<(u64, u64)> {
         self.find_or_begin(connection)?;
-        // Nobody appends to the journal that the last recorder left.
+        // The previous recorder is gone, and the caller holds the lock.
         self.cursor.set_complete(true);
         while self.transfer(connection, true)? {}
         let Some(number) = self.number else { return Err(rusqlite::Error::QueryReturnedNoRows) };
@@ -230,20 +230,20 @@ impl Live {
                 row.get::<_, i64>(0)
             })
         })?;
-        // Should one stay, then its records are passed over.
+        // Records of a segment that cannot be removed are skipped: they are below the session's length.
         drop(self.folder.remove(&self.id, None));
         self.cursor = self.cursor_at(self.moved);
         Ok((self.moved, bytes.unsigned_abs()))
     }
 
-    /// Moves a part of what the journal has.
+    /// Moves part of the journal.
     pub(crate) fn advance(&mut self, connection: &mut Connection, path: &Path) -> Outcome {
         if self.is_overdue() {
             return Outcome::Overdue;
         }
         let work = |live: &mut Self, connection: &mut Connection| {
             live.find_or_begin(connection)?;
-            if live.has_no_news() {
+            if live.is_up_to_date() {
                 return Ok(Outcome::Rest);
             }
             let is_closing = live.closing.is_some();
@@ -253,7 +253,7 @@ impl Live {
             let (Some(number), Some(closing)) = (live.number, &live.closing) else {
                 return Ok(Outcome::Rest);
             };
-            // One that said goodbye, and could not be moved then, was not cut off.
+            // A session that was closed properly but not moved is not counted as interrupted.
             let closed = match closing.end {
                 Ending::Closed(_) => 1,
                 Ending::Recovered(_) if live.cursor.closed => 1,
@@ -274,8 +274,9 @@ impl Live {
         }
     }
 
-    /// Whether there is nothing to move, without a look at the journal: of many open sessions few are written at a time.
-    fn has_no_news(&self) -> bool {
+    /// Returns true if there is nothing to move. Does not touch the journal, because few of many open
+    /// sessions are active.
+    fn is_up_to_date(&self) -> bool {
         let is_read = |progress: &Arc<Progress>| self.cursor.next() >= progress.written();
         self.closing.is_none()
             && self.progress.as_ref().is_some_and(is_read)
@@ -283,11 +284,11 @@ impl Live {
             && block_ends(&self.pending).is_empty()
     }
 
-    /// Reads the journal on, and moves what is enough for a block; with `all`, everything. Says whether it did
-    /// anything.
+    /// Reads more of the journal and moves full blocks, or everything with `all`. Returns false if there was
+    /// nothing to do.
     fn transfer(&mut self, connection: &mut Connection, all: bool) -> rusqlite::Result<bool> {
         let mut gap = None;
-        // Who wants to go on with a session is told at once; nobody waits for what is moved in the background.
+        // A caller that resumes the session gets I/O errors at once. Background transfers are retried.
         let is_resuming = self.progress.is_none() && self.closing.is_none();
         let unread: fn(std::io::Error) -> rusqlite::Error =
             if is_resuming { |error| failure(error.into()) } else { unread };
@@ -303,7 +304,8 @@ impl Live {
                 Found::End => break,
                 Found::Missing { to, damaged } => {
                     if let Some(first) = damaged {
-                        // Before the records that follow are moved: the segment is removed afterwards.
+                        // Keep the damaged segment before its remaining records are moved, because moving
+                        // removes the segment.
                         self.folder.keep_damaged(&self.id, first).map_err(|error| failure(error.into()))?;
                     }
                     gap = Some(to);
@@ -311,13 +313,16 @@ impl Live {
                 }
             }
         }
+        // Compress and insert in one transaction with the new length, so that a crash leaves the session
+        // either before or after this transfer. Records below the length are skipped when the journal is read
+        // again.
         let mut cuts = block_ends(&self.pending);
         let packed = cuts.last().copied().unwrap_or(0);
         if (all || gap.is_some()) && packed < self.pending.len() {
             cuts.push(self.pending.len());
         }
-        let has_news = self.observed != Observed::default();
-        if cuts.is_empty() && !has_news && gap.is_none() {
+        let has_metadata = self.observed != Observed::default();
+        if cuts.is_empty() && !has_metadata && gap.is_none() {
             return Ok(false);
         }
         let Some(number) = self.number else { return Ok(false) };
@@ -338,14 +343,14 @@ impl Live {
                      WHERE number = ?1",
                 )?
                 .execute(params![number, end as i64, bytes as i64, latest])?;
-            if has_news {
+            if has_metadata {
                 note(transaction, number, observed)?;
             }
             Ok(Some((end, start, bytes)))
         })?;
         let Some((end, taken, bytes)) = end else {
-            // Somebody else writes this session, or has deleted it.
-            return Err(failure("somebody else has written or deleted this session".into()));
+            // Another process has written or deleted this session.
+            return Err(failure("another process has written or deleted this session".into()));
         };
         self.moved = end;
         self.moved_here += taken as u64;
@@ -355,26 +360,27 @@ impl Live {
         if let Some(to) = gap {
             self.cursor.skip_to(to);
         }
+        // Only after the commit: a segment is the only copy of its records until then.
         let start = self.cursor.segment_start();
         if start > self.cleared && start <= self.moved {
             self.cleared = start;
-            // What is left over is only looked at once more.
+            // A segment that cannot be removed is skipped when the journal is read again.
             drop(self.folder.remove(&self.id, Some(self.moved)));
         }
         Ok(taken > 0 || gap.is_some())
     }
 }
 
-/// A cursor of the session's writer, which knows that the journal may grow.
+/// Returns a cursor for the session's writer, which expects the journal to grow.
 fn writer_cursor(folder: &Folder, id: &str, next: u64) -> Cursor {
     let mut cursor = Cursor::new(folder, id, next);
     cursor.set_complete(false);
     cursor
 }
 
-/// Why a journal cannot be read. Where this process has no more files, that is no fault of the journal: it is tried again.
+/// Converts an I/O error of a journal. Running out of file descriptors counts as busy, so that it is retried.
 fn unread(error: std::io::Error) -> rusqlite::Error {
-    // EMFILE and ENFILE, for which the standard library has no name.
+    // ENFILE and EMFILE, which have no `ErrorKind`.
     if matches!(error.raw_os_error(), Some(23 | 24)) && cfg!(unix) {
         let busy = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
         return rusqlite::Error::SqliteFailure(busy, Some(error.to_string()));
@@ -394,7 +400,7 @@ fn length(connection: &Connection, session: i64) -> rusqlite::Result<Option<u64>
         .optional()
 }
 
-/// Where full blocks end among the records; what is behind the last end is not enough for one.
+/// Returns the ends of full blocks among the records. Records after the last end are too few for a block.
 fn block_ends(records: &[Record]) -> Vec<usize> {
     let mut ends = Vec::new();
     let (mut start, mut bytes) = (0, 0);
@@ -409,7 +415,7 @@ fn block_ends(records: &[Record]) -> Vec<usize> {
     ends
 }
 
-/// Writes records in blocks that end at the given places.
+/// Writes records into blocks that end at the given indices.
 pub(crate) fn pack(
     transaction: &Transaction<'_>,
     session: i64,
@@ -422,7 +428,7 @@ pub(crate) fn pack(
         .collect::<rusqlite::Result<Vec<_>>>()?;
     let starts = std::iter::once(&0).chain(ends);
     let ranges: Vec<_> = starts.zip(ends).map(|(start, end)| *start..*end).collect();
-    let packed = side_by_side(&ranges, |range| block::pack(&records[range.clone()], &pieces[range.clone()]));
+    let packed = in_parallel(&ranges, |range| block::pack(&records[range.clone()], &pieces[range.clone()]));
     for (range, data) in ranges.iter().zip(packed) {
         let data = data.map_err(|error| failure(error.into()))?;
         let first = records.get(range.start).map_or(0, |record| record.sequence);
@@ -433,8 +439,8 @@ pub(crate) fn pack(
     Ok(())
 }
 
-/// Works on several things at once, on as many processors as there are.
-fn side_by_side<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+/// Maps items in parallel on all processors, in order.
+fn in_parallel<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let mut shares = things.chunks(things.len().div_ceil(processors).max(1));
     let Some(ours) = shares.next() else { return Vec::new() };
@@ -450,7 +456,7 @@ fn side_by_side<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync) -
             done.extend(match thread.map(std::thread::ScopedJoinHandle::join) {
                 Ok(Ok(share)) => share,
                 Ok(Err(panic)) => std::panic::resume_unwind(panic),
-                // The system has no more threads.
+                // The system could not start another thread.
                 Err(share) => do_share(share),
             });
         }
@@ -458,7 +464,7 @@ fn side_by_side<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync) -
     })
 }
 
-/// Writes down what came to light about a session. What the recorder was told at the beginning stays.
+/// Stores metadata found in messages. Values that the recorder was given at the start take precedence.
 fn note(transaction: &Transaction<'_>, session: i64, observed: &Observed) -> rusqlite::Result<()> {
     let Observed { about, titled, protocol, wire_ids, children } = observed;
     transaction
@@ -470,7 +476,7 @@ fn note(transaction: &Transaction<'_>, session: i64, observed: &Observed) -> rus
              WHERE number = ?1",
         )?
         .execute(params![session, about.agent, about.client, about.project, about.title, titled, protocol])?;
-    // Sub-agents are found by their ids, too, but are no sessions of their own: their places are below zero.
+    // Subagents can be found by their ids, but are not sessions of their own: their index is negative.
     let own = wire_ids.iter().map(|id| (id, 1)).chain(children.iter().map(|id| (id, -1)));
     for (id, sign) in own {
         transaction

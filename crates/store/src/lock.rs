@@ -1,5 +1,5 @@
-//! One writer a session, over all processes: a lock that the system takes back when the process ends, however
-//! it ends.
+//! Exclusive write access to a session across processes: a file lock, which the operating system releases
+//! when the process ends for any reason.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub(crate) struct SessionLock {
 }
 
 impl SessionLock {
-    /// Takes the lock of a session.
+    /// Locks a session. Fails with [`StoreError::SessionInUse`] if another recorder holds the lock.
     pub(crate) fn take(store: &Path, session: &str) -> Result<Self> {
         let folder = Folder::beside(store);
         let path = folder.path().join(session);
@@ -29,7 +29,8 @@ impl SessionLock {
                 private::options().create(true).truncate(false).write(true).open(&path).map_err(fail)?;
             match file.try_lock() {
                 Ok(()) => {}
-                // Whoever only looks whether a session is taken shares its lock, for a moment.
+                // A process that checks the lock holds it shared for a moment. If sharing succeeds, there is
+                // no owner: try again.
                 Err(TryLockError::WouldBlock) if file.try_lock_shared().is_ok() => {
                     drop(file.unlock());
                     std::thread::yield_now();
@@ -40,24 +41,25 @@ impl SessionLock {
                 }
                 Err(TryLockError::Error(error)) => return Err(fail(error)),
             }
-            // Its owner may have removed the file between our opening and our locking of it.
+            // The previous owner may have removed the file after we opened it. A lock on a removed file
+            // excludes no one, so the name must still refer to the locked file.
             if is_same(&file, &path) {
                 return Ok(SessionLock { file, path });
             }
         }
     }
 
-    /// Whether somebody has the lock of a session.
+    /// Returns true if a recorder holds the lock of a session.
     pub(crate) fn is_taken(store: &Path, session: &str) -> bool {
         SessionLock::is_taken_in(&Folder::beside(store), session)
     }
 
-    /// Whether somebody has the lock of a session whose journal is in a folder.
+    /// Like [`SessionLock::is_taken`], for a given journal folder.
     pub(crate) fn is_taken_in(folder: &Folder, session: &str) -> bool {
         let path = folder.path().join(session);
-        // One that is not there, or that we may not look at, is at least none of ours.
+        // A missing or inaccessible lock file cannot belong to a recorder of this user.
         let Ok(file) = File::open(&path) else { return false };
-        // Shared, so that two who look do not take each other for an owner.
+        // Shared, so that two processes that check at the same time do not mistake each other for an owner.
         let is_taken = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
         drop(file.unlock());
         is_taken
@@ -66,7 +68,8 @@ impl SessionLock {
 
 impl Drop for SessionLock {
     fn drop(&mut self) {
-        // While it is still locked, so that nobody can lock a file that is about to go.
+        // Remove the file before unlocking it, so that no process can lock a file that is about to be
+        // removed.
         drop(std::fs::remove_file(&self.path));
         drop(self.file.unlock());
     }

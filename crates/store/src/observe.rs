@@ -1,4 +1,4 @@
-//! What the list of sessions wants to know, read from the messages as they pass.
+//! Extracts session metadata from messages while they are moved into the database.
 
 use std::collections::HashSet;
 
@@ -10,18 +10,18 @@ use switchboard_session::{may_name_sessions, prompt_title, sessions_started_in};
 
 use crate::record::{About, Record};
 
-/// Requests without an answer that are remembered.
+/// Maximum number of pending requests remembered.
 const MAX_OPEN: usize = 1000;
 
-/// What came to light.
+/// Metadata found so far.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Observed {
     pub(crate) about: About,
-    /// The title comes from the agent, not from a prompt.
+    /// True if the title comes from the agent, not from a prompt.
     pub(crate) titled: bool,
     pub(crate) protocol: Option<u16>,
     pub(crate) wire_ids: Vec<String>,
-    /// Those of sub-agents.
+    /// Ids of subagent sessions.
     pub(crate) children: Vec<String>,
 }
 
@@ -29,16 +29,16 @@ pub(crate) struct Observed {
 enum Call {
     Initialize,
     New,
-    /// An old session, by its id.
+    /// A loaded or resumed session, by its id.
     Old(Option<String>),
 }
 
-/// Watches one session.
+/// Observes the messages of one recording.
 #[derive(Debug)]
 pub(crate) struct Observer {
     calls: Correlator<Call>,
     wire_ids: HashSet<String>,
-    /// Sessions of sub-agents, which belong to others.
+    /// Sessions of subagents.
     children: HashSet<String>,
     has_title: bool,
 }
@@ -58,7 +58,7 @@ fn string(object: Option<&Raw<'_>>, key: &str) -> Option<String> {
     object?.text(key)
 }
 
-/// The name that a side gives itself, under the key of either version.
+/// Returns the name that a peer reports, under the key of either version.
 fn name(object: &Raw<'_>, old_key: &str) -> Option<String> {
     string(object.get("info").as_ref(), "name").or_else(|| string(object.get(old_key).as_ref(), "name"))
 }
@@ -99,7 +99,7 @@ impl Observer {
         for child in update.as_ref().map(|update| sessions_started_in(update.as_str())).unwrap_or_default() {
             self.child(child, observed);
         }
-        // What a sub-agent is called is no title for the whole.
+        // A subagent's title is not the session's title.
         if kind.as_deref() == Some("session_info_update")
             && !is_child
             && let Some(title) = string(update.as_ref(), "title").filter(|title| !title.is_empty())
@@ -126,17 +126,17 @@ impl Observer {
         };
         let is_old = matches!(call, Some(Call::Old(_)));
         if let Some(call) = call {
-            // Of too many, the newest tell nothing.
+            // If too many are pending, the newest are ignored.
             drop(self.calls.open(Side::Client, &message.id, call));
         }
         if message.method.starts_with("session/") {
-            // An old one may not be there.
+            // A session to load may not exist, so its id counts only after the response.
             if !is_old {
                 self.wire_id(string(params, "sessionId"), observed);
             }
             observed.about.project = string(params, "cwd").or_else(|| observed.about.project.take());
         }
-        // A prompt serves as title until the agent gives one.
+        // The first prompt serves as title until the agent sets one.
         if message.method == "session/prompt"
             && !self.has_title
             && let Some(title) =
@@ -153,7 +153,7 @@ impl Observer {
         match call {
             Call::Initialize => {
                 let handshake = Handshake::of_answer(result);
-                // A version of the future is none that we know, and is told by its number.
+                // A later protocol version is recorded by its number.
                 let number = handshake.number.and_then(|number| u16::try_from(number).ok());
                 observed.protocol = match number {
                     Some(number) if handshake.is_of_the_future() => Some(number),
@@ -177,7 +177,7 @@ impl Observer {
     }
 
     fn child(&mut self, id: String, observed: &mut Observed) {
-        // One that is there by itself, such as the session that tells of it, is nobody's child.
+        // A session that was opened directly is not a subagent.
         if !self.wire_ids.contains(&id) && self.children.len() < MAX_OPEN && self.children.insert(id.clone())
         {
             observed.children.push(id);

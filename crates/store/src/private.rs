@@ -1,20 +1,20 @@
-//! Recordings hold everything that was said, so their files are for nobody but their owner.
+//! File permissions: recordings contain entire conversations, so only their owner may read them.
 
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 
-/// A file or folder of the store that others could read when it was opened.
+/// A file or folder of the store that other users could read when it was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exposed {
-    /// What it is.
+    /// Path of the file or folder.
     pub path: PathBuf,
-    /// The permissions that it had.
+    /// Permission bits before the correction.
     pub mode: u32,
-    /// Why it still is, where it could not be closed to others.
+    /// Reason why the permissions could not be corrected, if so.
     pub problem: Option<String>,
 }
 
-/// Options that make files which only their owner can read.
+/// Returns open options that create files with mode 0600.
 pub(crate) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
@@ -22,7 +22,7 @@ pub(crate) fn options() -> OpenOptions {
     options
 }
 
-/// Makes a folder and those above it, as far as they are missing, for their owner alone.
+/// Creates a folder and its missing parents with mode 0700.
 pub(crate) fn create_folder(path: &Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
@@ -31,7 +31,7 @@ pub(crate) fn create_folder(path: &Path) -> std::io::Result<()> {
     builder.create(path)
 }
 
-/// Copies a file so that only its owner can read the copy. A copy that cannot be completed is removed.
+/// Copies a file to a copy with mode 0600. Removes an incomplete copy.
 pub(crate) fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     let copied = File::open(from).and_then(|mut from| {
         let mut to = options().write(true).create(true).truncate(true).open(to)?;
@@ -44,7 +44,7 @@ pub(crate) fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     copied
 }
 
-/// Takes away what others may do with a file or folder. Tells when there was anything.
+/// Removes the permissions of other users from a file or folder. Returns the previous mode if there were any.
 #[cfg(unix)]
 pub(crate) fn tighten(path: &Path) -> Option<Exposed> {
     use std::os::unix::fs::PermissionsExt;
@@ -62,7 +62,7 @@ pub(crate) fn tighten(_: &Path) -> Option<Exposed> {
     None
 }
 
-/// What a file is, wherever its name points by now.
+/// Identity of a file, independent of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity(#[cfg(unix)] (u64, u64));
 

@@ -1,4 +1,4 @@
-//! How far the records of a session are on their way to the disk.
+//! Tracks which records of a session are written and which are durable.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -10,28 +10,28 @@ use crate::error::{Result, StoreError};
 use crate::private::Identity;
 use crate::queue::locked;
 
-/// How long something that is written may wait for the disk. With the time that the disk takes it must stay below the
-/// tenth of a second that is promised.
+/// Maximum time from a write to the next sync. Together with the sync itself it must stay below the
+/// documented 100 ms.
 const SYNC: Duration = Duration::from_millis(50);
-/// How often it is checked that the store is still the file that its name stands for.
+/// Interval for checking that the path still refers to the opened store.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How far the records of one session are.
+/// Write and sync progress of one session.
 #[derive(Debug)]
 pub(crate) struct Progress {
     state: Mutex<ProgressState>,
-    /// Held while the disk is waited for, so that one wait serves all who wait.
+    /// Held during a sync, so that one sync serves all waiting threads.
     syncing: Mutex<()>,
-    /// Bytes that were ever written, for who wants to know whether much is going on.
+    /// Total bytes written, to detect load.
     pub(crate) traffic: Arc<AtomicU64>,
     ticker: Arc<Ticker>,
 }
 
 #[derive(Debug, Default)]
 struct ProgressState {
-    /// All before this one survive the process.
+    /// Records below this number survive a crash of the process.
     written: u64,
-    /// All before this one survive a power cut.
+    /// Records below this number are durable.
     durable: u64,
     unsynced: Vec<Arc<File>>,
     failed: Option<StoreError>,
@@ -50,10 +50,12 @@ impl Progress {
         progress
     }
 
-    /// Notes what was written to a file.
+    /// Notes that records below `next` were written to `file`.
     pub(crate) fn wrote(&self, file: &Arc<File>, next: u64, bytes: usize) {
         self.traffic.fetch_add(bytes as u64, Ordering::Relaxed);
         let mut state = locked(&self.state);
+        // Register the file in the same critical section as `written`, so that a sync that covers the record
+        // also syncs its file.
         state.written = next;
         if !state.unsynced.last().is_some_and(|last| Arc::ptr_eq(last, file)) {
             state.unsynced.push(Arc::clone(file));
@@ -66,13 +68,13 @@ impl Progress {
         locked(&self.state).failed.get_or_insert(error);
     }
 
-    /// The first failure, and the number of the first record that is not kept.
+    /// Returns the first failure and the number of the first record that is not kept.
     pub(crate) fn failure(&self) -> Option<(u64, StoreError)> {
         let state = locked(&self.state);
         state.failed.clone().map(|error| (state.written, error))
     }
 
-    /// The number behind the last record that is written.
+    /// Returns the sequence number after the last written record.
     pub(crate) fn written(&self) -> u64 {
         locked(&self.state).written
     }
@@ -81,9 +83,10 @@ impl Progress {
         locked(&self.state).durable > sequence
     }
 
-    /// Waits until everything written is on the disk.
+    /// Waits until all written records are durable.
     pub(crate) fn sync(&self) -> Result<()> {
         let _one = locked(&self.syncing);
+        // Read `written` before syncing: records written during the sync are not covered by it.
         let (written, files) = {
             let mut state = locked(&self.state);
             (state.written, std::mem::take(&mut state.unsynced))
@@ -100,12 +103,12 @@ impl Progress {
         Ok(())
     }
 
-    fn is_behind(&self) -> bool {
+    fn has_unsynced(&self) -> bool {
         !locked(&self.state).unsynced.is_empty()
     }
 }
 
-/// Sees to it that what is written gets to the disk soon.
+/// Syncs written records to the disk every [`SYNC`].
 #[derive(Debug)]
 pub(crate) struct Ticker {
     all: Mutex<Vec<Weak<Progress>>>,
@@ -130,7 +133,8 @@ impl Ticker {
 
     fn wake(&self) {
         if !self.awake.swap(true, Ordering::AcqRel) {
-            // Under the lock, or it could fall asleep at this moment.
+            // Take the lock, or the thread could start to wait after it has checked `awake` and miss the
+            // notification.
             drop(locked(&self.stopped));
             self.changed.notify_all();
         }
@@ -141,13 +145,13 @@ impl Ticker {
         self.changed.notify_all();
     }
 
-    /// That the store's file is not what was opened any more, if that is so.
+    /// Returns an error if the path no longer refers to the opened file.
     pub(crate) fn replaced(&self) -> Option<StoreError> {
         (Identity::of(&self.path).ok() != self.identity)
             .then(|| StoreError::Replaced { path: self.path.clone() })
     }
 
-    /// Runs until it is stopped.
+    /// Runs until stopped.
     pub(crate) fn run(&self) {
         let mut looked = Instant::now();
         loop {
@@ -163,14 +167,15 @@ impl Ticker {
                 return;
             }
             drop(stopped);
+            // Reset the flag before syncing: a write during the sync sets it again and gets another round.
             self.awake.store(false, Ordering::Release);
             let all: Vec<_> = {
                 let mut all = locked(&self.all);
                 all.retain(|progress| progress.strong_count() > 0);
                 all.iter().filter_map(Weak::upgrade).collect()
             };
-            for progress in all.iter().filter(|progress| progress.is_behind()) {
-                // The failure is told with the next append.
+            for progress in all.iter().filter(|progress| progress.has_unsynced()) {
+                // A failure is reported by the next append.
                 drop(progress.sync());
             }
             if looked.elapsed() >= LOOK {
@@ -197,10 +202,11 @@ mod tests {
         let (progress, _ticker) = progress();
         let file = Arc::new(tempfile::tempfile().unwrap());
         progress.wrote(&file, 1, 10);
-        assert!(!progress.is_durable(0) && progress.is_behind());
+        assert!(!progress.is_durable(0) && progress.has_unsynced());
         progress.sync().unwrap();
-        assert!(progress.is_durable(0) && !progress.is_behind());
-        // A pipe has no disk: what was written to the other file is not safe either, and nobody is told that it is.
+        assert!(progress.is_durable(0) && !progress.has_unsynced());
+        // A pipe cannot be synced: no record of this batch counts as durable, not even those in the other
+        // file.
         let (_reader, pipe) = std::io::pipe().unwrap();
         let pipe = Arc::new(File::from(std::os::fd::OwnedFd::from(pipe)));
         progress.wrote(&pipe, 2, 10);

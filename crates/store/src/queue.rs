@@ -1,4 +1,5 @@
-//! What the writer is asked to do. Records are not among it: they wait in the journals of their sessions.
+//! Command queue of the writer thread. Records do not pass through it: they wait in the journals of their
+//! sessions.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,21 +14,21 @@ pub(crate) struct Queue<T> {
 #[derive(Debug)]
 struct Inner<T> {
     waiting: VecDeque<T>,
-    /// Somebody has written to a journal.
+    /// True if a journal has grown since the last `take`.
     woken: bool,
     open: bool,
 }
 
-/// What the writer finds when it comes round.
+/// Result of [`Queue::take`].
 pub(crate) enum Taken<T> {
-    /// Something to do; nothing when only journals have grown, or the time is over.
+    /// Queued commands. Empty if only journals have grown or the timeout expired.
     Work(VecDeque<T>),
-    /// Nobody is there any more.
+    /// The queue is closed and empty.
     Closed,
 }
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing behind our locks is left half done when a thread panics.
+    // A panic cannot leave the data under these locks half updated, so a poisoned lock is safe to use.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -37,7 +38,7 @@ impl<T> Queue<T> {
         Queue { inner: Mutex::new(inner), changed: Condvar::new() }
     }
 
-    /// Adds something. Says whether anybody will still take it.
+    /// Appends a command. Returns false if the queue is closed.
     pub(crate) fn push(&self, item: T) -> bool {
         let mut inner = locked(&self.inner);
         if !inner.open {
@@ -49,19 +50,21 @@ impl<T> Queue<T> {
         true
     }
 
-    /// Tells that a journal has grown.
+    /// Signals that a journal has grown.
     pub(crate) fn wake(&self) {
         let mut inner = locked(&self.inner);
+        // Notify once per `take`: recorders call this for each write.
         if !std::mem::replace(&mut inner.woken, true) {
             drop(inner);
             self.changed.notify_one();
         }
     }
 
-    /// Everything that waits, once there is something or a time is over. That journals grow can be left for later.
-    pub(crate) fn take(&self, timeout: Option<Duration>, heeds_journals: bool) -> Taken<T> {
+    /// Returns all queued commands, after waiting for a command or the timeout. Growing journals end the wait
+    /// only with `wakes_on_journals`.
+    pub(crate) fn take(&self, timeout: Option<Duration>, wakes_on_journals: bool) -> Taken<T> {
         let mut inner = locked(&self.inner);
-        while inner.waiting.is_empty() && !(inner.woken && heeds_journals) {
+        while inner.waiting.is_empty() && !(inner.woken && wakes_on_journals) {
             if !inner.open {
                 return Taken::Closed;
             }
@@ -78,12 +81,13 @@ impl<T> Queue<T> {
                 }
             };
         }
-        inner.woken &= !heeds_journals;
+        // Keep the flag if the caller did not ask for it, or the next `take` would miss the growth.
+        inner.woken &= !wakes_on_journals;
         Taken::Work(std::mem::take(&mut inner.waiting))
     }
 
-    /// Whether somebody waits for something.
-    pub(crate) fn is_wanted(&self) -> bool {
+    /// Returns true if commands are queued or the queue is closed.
+    pub(crate) fn is_urgent(&self) -> bool {
         let inner = locked(&self.inner);
         !inner.waiting.is_empty() || !inner.open
     }
@@ -97,7 +101,7 @@ impl<T> Queue<T> {
         self.changed.notify_all();
     }
 
-    /// What will not be done any more.
+    /// Discards all queued commands. Their reply channels close, so that callers do not wait forever.
     pub(crate) fn clear(&self) {
         locked(&self.inner).waiting.clear();
     }

@@ -1,4 +1,4 @@
-//! Reading a session from a sequence number on.
+//! Reads a session from a sequence number.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -16,20 +16,20 @@ use crate::record::{Item, Record};
 use crate::segment::{self, Cursor, Folder, Found};
 use crate::store::Store;
 
-/// How many bytes of a journal are read at once.
+/// Bytes of a journal read at once.
 const PORTION: usize = 256 * 1024;
 const MISSING: &str = "records are missing";
-/// How often a tail looks for what other processes wrote.
+/// Interval at which a tail checks for records of other processes.
 const POLL: Duration = Duration::from_millis(20);
 
-/// What stands at a place in a session.
+/// Result of reading a session at a sequence number.
 pub(crate) enum Batch {
     Records(Vec<Record>),
     Gap { to: u64, reason: String },
     End,
 }
 
-/// The records that stand at a place, as many as are read in one go: in a block, or in the journal.
+/// Reads the records from a sequence number, one block or one portion of the journal at a time.
 pub(crate) fn batch(
     connection: &Connection,
     session: i64,
@@ -37,7 +37,8 @@ pub(crate) fn batch(
     from: u64,
     end: u64,
 ) -> rusqlite::Result<Batch> {
-    // Records move from the journal into the store, so what is in neither may have been on its way.
+    // A record may move from the journal to a block between the two checks, so check both again before
+    // reporting it missing.
     let mut looked_again = false;
     loop {
         match stored(connection, session, from, end)? {
@@ -66,7 +67,7 @@ pub(crate) fn batch(
     }
 }
 
-/// How many records are in blocks.
+/// Returns the number of records in blocks.
 pub(crate) fn stored_length(connection: &Connection, session: i64) -> rusqlite::Result<u64> {
     let length = connection
         .prepare_cached("SELECT length FROM sessions WHERE number = ?1")?
@@ -79,22 +80,22 @@ pub(crate) fn stored_length(connection: &Connection, session: i64) -> rusqlite::
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gap {
-    /// The session's id.
+    /// Id of the session.
     pub session: String,
-    /// The first record that is missing.
+    /// First missing sequence number.
     pub from: u64,
-    /// The first record after the gap.
+    /// First sequence number after the gap.
     pub to: u64,
-    /// Why they are missing.
+    /// Reason.
     pub reason: String,
 }
 
 impl Store {
-    /// Returns the gaps in the journals and in the rows of blocks, of one session or of all of them. Blocks are not
-    /// unpacked: one that is damaged itself is found when its session is read.
+    /// Returns the gaps in journals and between blocks, of one session or of all. Blocks are not unpacked:
+    /// damage inside a block is found when its session is read.
     pub fn gaps(&self, id: Option<&str>) -> Result<Vec<Gap>> {
         let only = id.map(|id| self.number(id)).transpose()?.map(|(number, _)| number);
-        // First the journals: what is moved out of them meanwhile is then seen in the store.
+        // Journals first: records that are moved out of them meanwhile are then seen in the database.
         let journals: HashMap<String, Vec<u64>> = self
             .with_reader(|_| self.folder().journals().map_err(|error| failure(error.into())))?
             .into_iter()
@@ -155,7 +156,8 @@ impl Store {
             for (id, segments) in journals {
                 let last = segments.last().copied().unwrap_or(0);
                 let is_listed = listed.contains(&*id);
-                // One that has only begun is not in the list yet, and one that is being deleted is not any more.
+                // A session that has just started is not listed yet, and one that is being deleted is no
+                // longer listed.
                 if !is_listed && !SessionLock::is_taken_in(self.folder(), &id) && self.is_unknown(&id)? {
                     let end = self.with_reader(|_| {
                         segment::end_in(self.folder(), &id, last).map_err(|error| failure(error.into()))
@@ -179,9 +181,9 @@ impl Store {
     }
 }
 
-/// The records that stand at a place, as far as they are in blocks.
+/// Reads the records from a sequence number, from blocks only.
 pub(crate) fn stored(connection: &Connection, session: i64, from: u64, end: u64) -> rusqlite::Result<Batch> {
-    // One snapshot, so that nothing changes between two looks.
+    // One read snapshot, so that both queries see the same data.
     let _snapshot = if connection.is_autocommit() { Some(connection.unchecked_transaction()?) } else { None };
     let end = end.min(stored_length(connection, session)?);
     if from >= end {
@@ -213,19 +215,19 @@ pub(crate) fn stored(connection: &Connection, session: i64, from: u64, end: u64)
     Ok(Batch::Gap { to, reason })
 }
 
-/// The damaged journal that was kept of the part of a session with a record.
+/// Returns the kept damaged journal file that contained a record.
 fn kept_journal(connection: &Connection, session: i64, at: u64) -> rusqlite::Result<Option<PathBuf>> {
     let id: Option<String> = connection
         .prepare_cached("SELECT id FROM sessions WHERE number = ?1")?
         .query_row([session], |row| row.get(0))
         .optional()?;
     let (Some(id), Some(store)) = (id, connection.path()) else { return Ok(None) };
-    // One that cannot be listed is not named; the gap is reported all the same.
+    // If the folder cannot be listed, the gap is reported without the file.
     let kept = Folder::beside(Path::new(store)).kept(&id).unwrap_or_default();
     Ok(kept.into_iter().rev().find(|(first, _)| *first <= at).map(|(_, path)| path))
 }
 
-/// The block that a record is in: its first record and how many there are.
+/// Returns the block that contains a record: its first sequence number and its number of records.
 fn covering(connection: &Connection, session: i64, at: u64) -> rusqlite::Result<Option<(u64, u64)>> {
     let place = |row: &rusqlite::Row<'_>| {
         Ok((row.get::<_, i64>(0)?.unsigned_abs(), row.get::<_, i64>(1)?.unsigned_abs()))
@@ -239,7 +241,7 @@ fn covering(connection: &Connection, session: i64, at: u64) -> rusqlite::Result<
     Ok(found.filter(|(first, count)| first + count > at))
 }
 
-/// A block whose records can be taken out.
+/// A block whose records can be unpacked.
 pub(crate) struct Block {
     first: u64,
     count: u64,
@@ -247,7 +249,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// The block that a record is in; `None` where there is none that can be read.
+    /// Loads the block that contains a record. `None` if there is no readable one.
     pub(crate) fn around(connection: &Connection, session: i64, at: u64) -> rusqlite::Result<Option<Self>> {
         let Some((first, count)) = covering(connection, session, at)? else { return Ok(None) };
         match Block::load(connection, session, first, count) {
@@ -270,12 +272,12 @@ impl Block {
         Ok(plain.map(|plain| Block { first, count, plain }))
     }
 
-    /// Whether a range of records is in it.
+    /// Returns true if the block contains a range of records.
     pub(crate) fn has(&self, range: &Range<u64>) -> bool {
         range.start >= self.first && range.end <= self.first + self.count
     }
 
-    /// Some of its records, or what is wrong with it.
+    /// Unpacks some of its records, or returns the reason why it is unreadable.
     pub(crate) fn records(
         &self,
         connection: &Connection,
@@ -309,7 +311,7 @@ fn is_damage(error: &rusqlite::Error) -> bool {
     ) || matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::SystemIoFailure))
 }
 
-/// The records of a session, one after the other, up to where it was when reading began.
+/// Iterator over the records of a session, up to its end when reading started.
 #[derive(Debug)]
 pub struct Records<'s> {
     pub(crate) store: &'s Store,
@@ -320,22 +322,23 @@ pub struct Records<'s> {
     pub(crate) journal: Cursor,
 }
 
-/// How many readers are kept that were dropped in the middle.
+/// Maximum number of parked readers.
 const PARKED: usize = 8;
 
-/// Readers that were dropped in the middle, the oldest first: whoever reads on from there need not find the place again.
+/// Readers that were dropped before the end, oldest first. A reader that continues at the same position
+/// reuses their state.
 #[derive(Debug, Default)]
 pub(crate) struct Parked(VecDeque<(i64, u64, VecDeque<Record>, Cursor)>);
 
 impl Parked {
-    /// What a reader of this session had at hand at this place, and where it was in the journal.
+    /// Removes and returns the buffered records and the journal cursor of a reader parked at this position.
     pub(crate) fn take(&mut self, session: i64, next: u64) -> Option<(VecDeque<Record>, Cursor)> {
         let at = self.0.iter().position(|(of, place, ..)| (*of, *place) == (session, next))?;
         let (.., ready, journal) = self.0.remove(at)?;
         Some((ready, journal))
     }
 
-    /// Lets go of a session that is to be deleted.
+    /// Discards the readers of a session that is being deleted.
     pub(crate) fn forget(&mut self, session: i64) {
         self.0.retain(|(of, ..)| *of != session);
     }
@@ -350,7 +353,7 @@ impl Parked {
 
 impl Drop for Records<'_> {
     fn drop(&mut self) {
-        // Of what is in blocks nothing is gained.
+        // Parking saves nothing for records in blocks.
         if self.next < self.end && self.journal.is_open() {
             let ready = std::mem::take(&mut self.ready);
             let journal = self.journal.take();
@@ -391,7 +394,7 @@ impl Iterator for Records<'_> {
     }
 }
 
-/// The records of a session as they come, also from other processes.
+/// Iterator over the records of a session as they are written, also by other processes.
 #[derive(Debug)]
 pub struct Tail<'s> {
     pub(crate) records: Records<'s>,
@@ -399,7 +402,7 @@ pub struct Tail<'s> {
 }
 
 impl Tail<'_> {
-    /// The next record or gap; `None` when none came in time.
+    /// Returns the next record or gap, or `None` after the timeout.
     pub fn next(&mut self, timeout: Duration) -> Result<Option<Item>> {
         let deadline = Instant::now().checked_add(timeout);
         self.records.end = u64::MAX;

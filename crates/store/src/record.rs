@@ -2,40 +2,41 @@ use std::sync::Arc;
 
 use switchboard_acp::{Moment, Side};
 
-/// The largest message that is kept: the same limit as on a connection, with room for noise.
+/// Maximum length of a message in bytes: the limit of a connection plus room for noise.
 pub const MAX_MESSAGE: usize = 64 * 1024 * 1024;
 
-/// The largest code of a channel: journals need the highest bit.
+/// Largest channel code. Journals use the highest bit as a flag.
 const MAX_CODE: u8 = 0x7f;
 
-/// What a record is.
+/// Kind and direction of a record.
 ///
-/// Where the traffic was translated on its way, the side that spoke version 2 has the messages of the session, and
-/// what went over the other side is kept beside them: it is shown, but neither folded nor searched nor counted.
+/// If traffic was translated, the version 2 side has the session's messages. The other side is kept for
+/// display, but not folded, searched or counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Channel {
     /// A message from the client to the agent.
     ToAgent,
     /// A message from the agent to the client.
     ToClient,
-    /// What the agent's process wrote to its standard error.
+    /// Standard error output of the agent process.
     StandardError,
-    /// Something that happened to the agent's process: started, exited, killed.
+    /// An event of the agent process: started, exited, killed.
     Process,
-    /// A message to the agent, as it was on the other side of a translation.
+    /// A message to the agent on the other side of a translation.
     OtherToAgent,
-    /// A message to the client, as it was on the other side of a translation.
+    /// A message to the client on the other side of a translation.
     OtherToClient,
-    /// A loss or a fault that was found while the session went on, as JSON.
+    /// A translation loss or a fault found during the session, as JSON.
     Diagnostic,
-    /// What a hub notes about the session, as a JSON object with the key `hub`: who answered, which prompt is which.
+    /// A note of the hub about the session, such as the author of an answer, as a JSON object with the key
+    /// `hub`.
     Hub,
-    /// What a later program recorded, under its code. It is kept as it is.
+    /// A record of a later program version, with its code. Kept unchanged.
     Unknown(u8),
 }
 
 impl Channel {
-    /// What stands for it on the disk.
+    /// Returns the code on disk.
     pub fn code(self) -> u8 {
         match self {
             Channel::ToAgent => 0,
@@ -50,7 +51,7 @@ impl Channel {
         }
     }
 
-    /// The channel of a code; `None` for what no program writes.
+    /// Parses a code. Returns `None` for a code that no version writes.
     pub fn from_code(code: u8) -> Option<Self> {
         Some(match code {
             0 => Channel::ToAgent,
@@ -66,7 +67,8 @@ impl Channel {
         })
     }
 
-    /// The channel of a message that one side sent, on the session's own side of a translation or the other one.
+    /// Returns the channel of a message from `from`, on the session's own side of a translation or on the
+    /// other side.
     pub fn of_message(from: Side, other_side: bool) -> Self {
         match (from, other_side) {
             (Side::Client, false) => Channel::ToAgent,
@@ -76,7 +78,8 @@ impl Channel {
         }
     }
 
-    /// Who sent what is on it, and whether that is on the other side of a translation; `None` for what is no message.
+    /// Returns the sender of a message and true if it is on the other side of a translation. `None` for other
+    /// records.
     pub fn message(self) -> Option<(Side, bool)> {
         match self {
             Channel::ToAgent => Some((Side::Client, false)),
@@ -91,36 +94,36 @@ impl Channel {
         }
     }
 
-    /// Whether it is a message of the session.
+    /// Returns true for a message of the session.
     pub fn is_message(self) -> bool {
         matches!(self.message(), Some((_, false)))
     }
 
-    /// Whether it is a message as it was on the other side of a translation.
+    /// Returns true for a message on the other side of a translation.
     pub fn is_other_side(self) -> bool {
         matches!(self.message(), Some((_, true)))
     }
 }
 
-/// One thing that is kept, with its bytes as they came.
+/// One recorded item with its original bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Its place in the session, counted from 0. The recorder gives it.
+    /// Sequence number in the session, from 0. Assigned by the recorder.
     pub sequence: u64,
-    /// When it came.
+    /// Time of arrival.
     pub time: Moment,
-    /// What it is and which way it went.
+    /// Kind and direction.
     pub channel: Channel,
-    /// Which connection it went over, where there are several: the name of whom it connects to.
+    /// Name of the connection's peer, if there are several connections.
     pub peer: Arc<str>,
-    /// The version of the protocol that the connection had agreed on; 0 when not known yet.
+    /// Negotiated protocol version. 0 if not known yet.
     pub protocol: u16,
-    /// The bytes, without the end of the line.
+    /// The bytes without the line end.
     pub bytes: Vec<u8>,
 }
 
 impl Record {
-    /// A record of now.
+    /// Creates a record with the current time.
     pub fn new(channel: Channel, bytes: impl Into<Vec<u8>>) -> Self {
         Record {
             sequence: 0,
@@ -132,21 +135,21 @@ impl Record {
         }
     }
 
-    /// The same at another time.
+    /// Sets the time.
     #[must_use]
     pub fn at(mut self, time: Moment) -> Self {
         self.time = time;
         self
     }
 
-    /// The same over a named connection.
+    /// Sets the peer.
     #[must_use]
     pub fn with_peer(mut self, peer: impl Into<Arc<str>>) -> Self {
         self.peer = peer.into();
         self
     }
 
-    /// The same in a version of the protocol.
+    /// Sets the protocol version.
     #[must_use]
     pub fn with_protocol(mut self, protocol: u16) -> Self {
         self.protocol = protocol;
@@ -154,24 +157,24 @@ impl Record {
     }
 }
 
-/// What reading a session gives, one after the other.
+/// Item of a session: a record or a gap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     /// A record.
     Record(Record),
-    /// Records that should be there and are not readable.
+    /// Records that cannot be read.
     Gap {
-        /// The first that is missing.
+        /// First missing sequence number.
         from: u64,
-        /// The first behind the gap.
+        /// First sequence number after the gap.
         to: u64,
-        /// Why.
+        /// Reason.
         reason: String,
     },
 }
 
 impl Item {
-    /// The record, if it is one.
+    /// Returns the record, or `None` for a gap.
     pub fn into_record(self) -> Option<Record> {
         match self {
             Item::Record(record) => Some(record),
@@ -180,57 +183,57 @@ impl Item {
     }
 }
 
-/// What is known about a session when its recording begins. What is missing is read from its messages.
+/// Metadata given when a recording starts. Missing values are taken from the messages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct About {
-    /// The agent's name.
+    /// Name of the agent.
     pub agent: Option<String>,
-    /// The client's name.
+    /// Name of the client.
     pub client: Option<String>,
-    /// The folder that the session works in.
+    /// Working folder of the session.
     pub project: Option<String>,
-    /// A title.
+    /// Title of the session.
     pub title: Option<String>,
 }
 
-/// A session in the list of sessions.
+/// An entry of the session list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
-    /// Its id in the store.
+    /// Id in the store.
     pub id: String,
-    /// The ids that it has on the wire, in the order in which they came up.
+    /// Ids on the wire, in order of appearance.
     pub wire_ids: Vec<String>,
-    /// Who takes part and where.
+    /// Agent, client, folder and title.
     pub about: About,
-    /// The version of the protocol; 0 when not known.
+    /// Protocol version. 0 if not known.
     pub protocol: u16,
-    /// When it began.
+    /// Start time.
     pub began: Moment,
-    /// The latest time of any record.
+    /// Latest time of a record.
     pub changed: Moment,
-    /// How many records it has, which is also the next sequence number.
+    /// Number of records, which is also the next sequence number.
     pub length: u64,
-    /// How many bytes its records had on the wire.
+    /// Bytes of its records on the wire.
     pub bytes: u64,
-    /// Whether its recorder said goodbye.
+    /// True if its recorder closed it.
     pub closed: bool,
 }
 
-/// Which sessions to list.
+/// Filter for the session list.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     /// Part of the agent's name.
     pub agent: Option<String>,
-    /// The project's folder or one above it.
+    /// The working folder or one of its parents.
     pub project: Option<String>,
     /// Part of the title.
     pub title: Option<String>,
-    /// Changed at this time or later.
+    /// Only sessions changed at this time or later.
     pub since: Option<Moment>,
-    /// Begun before this time.
+    /// Only sessions started before this time.
     pub until: Option<Moment>,
-    /// At most so many, the latest first.
+    /// Maximum number of sessions, latest first.
     pub limit: Option<usize>,
     #[doc(hidden)]
     pub more: switchboard_acp::More,

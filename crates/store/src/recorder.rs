@@ -14,14 +14,14 @@ use crate::segment::{FRAME, Folder, Frame, Head, Note, SEGMENT};
 use crate::store::StoreInner;
 use crate::writer::Command;
 
-/// How long the end of a recording may take. What is not in the store's file by then is in its journal, and the next
-/// program moves it.
-const CLOSE: Duration = Duration::from_millis(1500);
+/// Time limit for closing a recording. Records that are not in the database by then stay in the journal, and
+/// the next process moves them.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// How long it is waited for what others will know about a session.
-const SETTLE: Duration = Duration::from_millis(500);
+/// Time limit for [`Recorder::settle`].
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A record that is written.
+/// Confirmation that a record is written to the journal.
 #[derive(Debug, Clone)]
 pub struct Receipt {
     sequence: u64,
@@ -29,17 +29,18 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// The number that the record has.
+    /// Returns the sequence number of the record.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Whether it is on the disk already, which takes a tenth of a second at most.
+    /// Returns true if the record is durable, that is, synced to the disk. Takes at most 100 ms after the
+    /// append.
     pub fn is_durable(&self) -> bool {
         self.progress.is_durable(self.sequence)
     }
 
-    /// Waits until the record is on the disk: it then survives the end of the power, too.
+    /// Waits until the record is durable, so that it survives a power failure. Returns its sequence number.
     pub fn wait(&self) -> Result<u64> {
         if !self.is_durable() {
             self.progress.sync()?;
@@ -48,11 +49,11 @@ impl Receipt {
     }
 }
 
-/// Writes one session. No other recorder, in any process, can write it at the same time.
+/// Writes one session. Exclusive: no other recorder in any process can write the session at the same time.
 ///
-/// Records are numbered in the order in which they come. They go into a journal of the session, which costs one call of
-/// the system and waits for nobody: not for the disk, not for other processes that use the store. From there they are
-/// compressed, folded and made searchable in the background.
+/// Records are numbered in the order of the calls. Each write goes to the session's journal with one system
+/// call and waits neither for the disk nor for other processes that use the store. Records are compressed,
+/// folded and indexed in the background.
 #[derive(Debug)]
 pub struct Recorder {
     shared: Arc<StoreInner>,
@@ -63,7 +64,7 @@ pub struct Recorder {
     folder: Folder,
     head: Head,
     frame: Frame,
-    /// The segment that is written, and its size.
+    /// The current segment and its size in bytes.
     segment: Option<(Arc<File>, u64)>,
 }
 
@@ -94,30 +95,31 @@ impl Recorder {
         Arc::clone(&self.progress)
     }
 
-    /// The session's id in the store.
+    /// Returns the session's id in the store.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// How many records it has, with those that were only put.
+    /// Returns the number of records, including those that were only [`put`](Recorder::put).
     pub fn length(&self) -> u64 {
         self.next + self.frame.count()
     }
 
-    /// Appends a record, with all that were [`put`](Recorder::put) before it. When this returns it survives the end of
-    /// the process, however that comes; the receipt tells when it survives a power cut, too.
+    /// Appends a record, together with all that were [`put`](Recorder::put) before it. After it returns, the
+    /// record survives a crash of the process. The receipt tells when it is durable, that is, survives a
+    /// power failure.
     ///
-    /// After a failure all further records are refused, since they would leave a gap; the session can be
-    /// continued with [`Store::resume`](crate::Store::resume) once the reason is gone.
+    /// After a failure all further records are refused, since they would leave a gap. The session can be
+    /// continued with [`Store::resume`](crate::Store::resume) once the cause is removed.
     pub fn append(&mut self, record: Record) -> Result<Receipt> {
         self.put(record)?;
         self.write()?;
         Ok(self.receipt())
     }
 
-    /// Takes a record that need not be safe before [`write`](Recorder::write) is called, so that many can be written at
-    /// once. Nobody may get to see it before that.
-    // By value like `append`, which it is the first half of.
+    /// Buffers a record until [`write`](Recorder::write) is called, so that many can be written at once. The
+    /// caller must not deliver it to a peer before that.
+    // By value like `append`, of which it is the first half.
     #[allow(clippy::needless_pass_by_value)]
     pub fn put(&mut self, record: Record) -> Result<()> {
         if record.bytes.len() > MAX_MESSAGE {
@@ -129,8 +131,8 @@ impl Recorder {
         if self.frame.len() >= FRAME { self.write() } else { Ok(()) }
     }
 
-    /// Appends messages of now that came together, with a line's end between two of them. They are written as they
-    /// stand there, which costs much less than to append each.
+    /// Appends messages that arrived together, separated by newlines, with the current time. They are written
+    /// as one piece, which is much cheaper than one append per message.
     pub fn append_lines(&mut self, channel: Channel, protocol: u16, lines: &str) -> Result<Receipt> {
         if lines.len() > MAX_MESSAGE {
             return Err(StoreError::TooLarge { length: lines.len(), limit: MAX_MESSAGE });
@@ -147,13 +149,13 @@ impl Recorder {
         Receipt { sequence: self.next.saturating_sub(1), progress: Arc::clone(&self.progress) }
     }
 
-    /// Writes everything that was put: it survives the end of the process when this returns.
+    /// Writes all buffered records. They survive a crash of the process when this returns.
     pub fn write(&mut self) -> Result<()> {
         self.still_recording()?;
         if self.frame.count() == 0 { Ok(()) } else { self.write_with(&[]) }
     }
 
-    /// Writes the frame, and what stands behind its own bytes.
+    /// Writes the frame followed by `rest`, the part of its payload that was not copied.
     fn write_with(&mut self, rest: &[u8]) -> Result<()> {
         let count = self.frame.count();
         if let Err(error) = self.write_frame(rest) {
@@ -176,12 +178,12 @@ impl Recorder {
     fn write_frame(&mut self, rest: &[u8]) -> std::io::Result<()> {
         if self.segment.as_ref().is_none_or(|(_, size)| *size >= SEGMENT) {
             let file = Arc::new(self.folder.create(&self.id, self.next)?);
-            // The bytes of this frame are counted already, and stand in this segment.
+            // The bytes of this frame are already counted, but belong to this segment.
             let mut head = self.head.clone();
             head.bytes -= self.frame.wire();
             let note = Frame::note(&Note::Head(head), self.next);
             (&*file).write_all(&note)?;
-            // So that the name survives a power cut, too.
+            // Sync the folder too, so that the file name survives a power failure.
             if let Ok(folder) = File::open(self.folder.path()) {
                 self.progress.wrote(&Arc::new(folder), self.next, 0);
             }
@@ -190,7 +192,8 @@ impl Recorder {
         let frame = self.frame.finish(self.next, rest);
         let Some((file, size)) = &mut self.segment else { return Ok(()) };
         if let Err(error) = write_both(file, frame, rest) {
-            // Half a frame would hide what is written behind it later.
+            // A partial frame would make later frames unreadable, so truncate the file to the last complete
+            // one.
             drop(file.set_len(*size));
             return Err(error);
         }
@@ -198,36 +201,36 @@ impl Recorder {
         Ok(())
     }
 
-    /// Waits until everything that was appended or put survives a power cut.
+    /// Waits until all appended and buffered records are durable.
     pub fn sync(&mut self) -> Result<()> {
         self.write()?;
         self.progress.sync()
     }
 
-    /// Writes everything, and waits until the list of sessions knows what the messages say about this one; but not for
-    /// long, should others keep the store busy.
+    /// Writes all buffered records and waits until the session list reflects them. Gives up after 500 ms if
+    /// other processes keep the store busy.
     pub fn settle(&mut self) -> Result<()> {
         self.write()?;
         let (reply, answer) = sync_channel(1);
         if self.shared.push(Command::Settle { reply }) {
-            // What is not known by then is known later.
-            drop(answer.recv_timeout(SETTLE));
+            // After a timeout, the list is updated later.
+            drop(answer.recv_timeout(SETTLE_TIMEOUT));
         }
         Ok(())
     }
 
-    /// Ends the recording, within two seconds however long it is: all records are on the disk afterwards. What could
-    /// not be compressed or made searchable by then is done by whoever opens the store next.
+    /// Closes the recording within two seconds. All records are durable afterwards. The next process that
+    /// opens the store compresses and indexes the remaining ones.
     pub fn close(self) -> Result<()> {
-        self.close_within(CLOSE)
+        self.close_within(CLOSE_TIMEOUT)
     }
 
-    /// As [`close`](Recorder::close), with less time for what the next one can do.
+    /// Like [`close`](Recorder::close), with another time limit.
     pub fn close_within(mut self, time: Duration) -> Result<()> {
         self.end(Some(Instant::now() + time))
     }
 
-    /// Ends the recording, and waits until all of it is compressed and searchable.
+    /// Closes the recording and waits until all of it is compressed and indexed.
     pub fn complete(mut self) -> Result<()> {
         self.end(None)?;
         self.shared.ask(|reply| Command::CatchUp { reply })
@@ -237,8 +240,8 @@ impl Recorder {
         let Some(lock) = self.lock.take() else { return Ok(()) };
         let mut written = self.write();
         if let (Ok(()), Some((file, _))) = (&written, &self.segment) {
-            // Should this fail, the session counts as cut off, and nothing is missing. Before the disk is waited for: that
-            // may take longer than the process has.
+            // Write the note before the sync, which may take longer than the process has left. If the note is
+            // missing, the session counts as interrupted, but no record is lost.
             drop((&**file).write_all(&Frame::note(&Note::Closed, self.next)));
             written = self.progress.sync();
         }
@@ -249,7 +252,7 @@ impl Recorder {
         } else if let Some(deadline) = deadline {
             match answer.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(result) => result,
-                // It is in the journal.
+                // The records are durable in the journal.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(()),
             }
         } else {
@@ -282,7 +285,7 @@ impl Recorder {
     }
 }
 
-/// Writes two parts one behind the other, with one call of the system unless it takes less.
+/// Writes two parts with one system call, or more after a partial write.
 fn write_both(mut file: &File, first: &[u8], second: &[u8]) -> std::io::Result<()> {
     let written = loop {
         match file.write_vectored(&[IoSlice::new(first), IoSlice::new(second)]) {
@@ -296,7 +299,7 @@ fn write_both(mut file: &File, first: &[u8], second: &[u8]) -> std::io::Result<(
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // What was appended is written; whoever wants to know whether it was calls `close`.
-        drop(self.end(Some(Instant::now() + CLOSE)));
+        // Records are written in any case. Callers that need the result call `close`.
+        drop(self.end(Some(Instant::now() + CLOSE_TIMEOUT)));
     }
 }

@@ -1,4 +1,4 @@
-//! Secrets out of messages.
+//! Removal of secrets from messages.
 
 use std::collections::BTreeMap;
 
@@ -6,43 +6,43 @@ use serde_json::value::RawValue;
 
 const REPLACEMENT: &str = "[redacted]";
 
-/// Takes secrets out of what leaves a store: values under keys that name one, authorization headers, values of
-/// environment variables, and texts in the form of well-known keys and tokens, wherever they stand.
+/// Removes secrets from exported messages: values under keys that name a secret, authorization headers,
+/// values of environment variables, and text in the format of well-known keys and tokens.
 ///
-/// It knows forms, not meanings: look at [`secrets`](Redaction::secrets) before handing anything out.
+/// It recognizes formats, not meanings: check [`secrets`](Redaction::secrets) before sharing an export.
 #[derive(Debug, Default)]
 pub struct Redaction {
     secrets: BTreeMap<(String, String), usize>,
 }
 
-/// Something that was replaced.
+/// A secret that was replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Secret {
-    /// Why it is taken for a secret.
+    /// Reason why it counts as a secret.
     pub reason: String,
-    /// Its first characters and its length: enough to recognise it, too little to use it.
+    /// First characters and length: enough to recognize it, too little to use it.
     pub preview: String,
-    /// How often it was there.
+    /// Number of occurrences.
     pub count: usize,
 }
 
-/// Why something is a secret.
+/// Part of a value that is secret.
 #[derive(Debug, Clone, Copy)]
 enum Reason<'r> {
-    /// Everything in it is.
+    /// The whole value.
     All(&'r str),
-    /// The `value` of each pair in it is.
+    /// The `value` of each pair in it.
     Pairs(&'r str),
 }
 
 impl Redaction {
-    /// A redaction that has seen nothing yet.
+    /// Creates an empty redaction.
     pub fn new() -> Self {
         Redaction::default()
     }
 
-    /// The bytes without their secrets. What is no JSON is looked through as text. JSON is written anew only
-    /// where something was found.
+    /// Returns the bytes without secrets. Input that is not JSON is treated as text. JSON is rewritten only
+    /// if it contains a secret.
     pub fn redact(&mut self, bytes: &[u8]) -> Vec<u8> {
         let text = String::from_utf8_lossy(bytes);
         let redacted = match serde_json::from_str::<&RawValue>(&text) {
@@ -52,7 +52,7 @@ impl Redaction {
         redacted.map_or_else(|| bytes.to_vec(), String::into_bytes)
     }
 
-    /// What was replaced so far.
+    /// Returns the secrets replaced so far.
     pub fn secrets(&self) -> Vec<Secret> {
         self.secrets
             .iter()
@@ -70,8 +70,7 @@ impl Redaction {
         *self.secrets.entry((reason.to_owned(), preview)).or_default() += 1;
     }
 
-    /// The JSON text without secrets; `None` when it has none. `secret` says why all of it is one, or why the
-    /// values of the pairs in it are.
+    /// Returns the JSON text without secrets, or `None` if it has none. `secret` marks the value as secret.
     fn value(&mut self, json: &str, secret: Option<Reason<'_>>, depth: usize) -> Option<String> {
         if depth > 128 {
             return None;
@@ -143,7 +142,7 @@ impl Redaction {
         changed.then(|| format!("{{{}}}", parts.join(",")))
     }
 
-    /// Text without the secrets that can be told by their form.
+    /// Returns text without secrets that are recognized by their format, or `None` if it has none.
     fn text(&mut self, text: &str) -> Option<String> {
         let mut result = String::new();
         let mut kept = 0;
@@ -174,7 +173,7 @@ fn is_token(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '-')
 }
 
-/// The members of an object in their order, also those that come twice.
+/// Returns the members of an object in order, including duplicate keys.
 fn members(json: &str) -> Option<Vec<(String, &RawValue)>> {
     struct Members;
     impl<'de> serde::de::Visitor<'de> for Members {
@@ -193,7 +192,7 @@ fn members(json: &str) -> Option<Vec<(String, &RawValue)>> {
     serde::Deserializer::deserialize_map(&mut serde_json::Deserializer::from_str(json), Members).ok()
 }
 
-/// Why a value with this name is a secret.
+/// Returns the reason why a value with this name is a secret.
 fn secret_name(name: &str) -> Option<&'static str> {
     let plain: String = name
         .chars()
@@ -224,7 +223,8 @@ fn secret_name(name: &str) -> Option<&'static str> {
     }
 }
 
-/// A secret at the beginning of a text: why, what stands before it, how long it is.
+/// Finds a secret at the start of a text. Returns the reason, the length before the secret, and the secret's
+/// length.
 fn token(text: &str) -> Option<(&'static str, usize, usize)> {
     const FORMS: [(&str, usize); 16] = [
         ("sk-", 16),

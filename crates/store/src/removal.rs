@@ -1,5 +1,6 @@
-//! Deleting sessions and giving their room back: in small transactions, so that it takes time in proportion to what is
-//! deleted, others are not held up, and a full disk does not prevent it.
+//! Deletes sessions and returns their space to the file system. Works in small transactions, so that the time
+//! is proportional to the amount deleted, other processes are not blocked, and a full disk does not prevent
+//! it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,35 +15,35 @@ use crate::queue::Queue;
 use crate::search;
 use crate::writer::{Command, Writer, transact};
 
-/// How many rows of each kind go in one transaction.
+/// Maximum rows of each table deleted in one transaction.
 const TEXTS: i64 = 200;
 const BLOCKS: i64 = 16;
 const CONTENTS: i64 = 32;
 const ENTRIES: i64 = 64;
-/// How many pages are given back in one transaction.
+/// Pages returned to the file system in one transaction.
 const PAGES: i64 = 256;
-/// How many pages of the index are put together in one transaction.
+/// Index pages merged in one transaction.
 const MERGE: i64 = 200;
-/// A store of an earlier version that is no larger than this is written anew as a whole.
+/// Size in bytes up to which a store of an earlier version is rewritten as a whole.
 const SMALL: u64 = 64 * 1024 * 1024;
-/// What is kept free, so that something can be deleted when the disk is full.
+/// Size in bytes of the reserve file, which keeps space free for deleting sessions on a full disk.
 const RESERVE: usize = 1024 * 1024;
-/// The smallest share of the usual size that is tried on a full disk.
+/// Largest divisor of the transaction size that is tried on a full disk.
 const SMALLEST: i64 = 64;
 
-/// The file that keeps some room.
+/// Returns the path of the reserve file.
 pub(crate) fn reserve(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-reserve");
     name.into()
 }
 
-/// Gives up the room that is kept. Returns whether there was any.
+/// Removes the reserve file. Returns false if there was none.
 pub(crate) fn release_reserve(path: &Path) -> bool {
     std::fs::remove_file(reserve(path)).is_ok()
 }
 
-/// Keeps some room on the disk, as far as there is any.
+/// Creates the reserve file if the disk has space for it.
 pub(crate) fn keep_reserve(path: &Path) {
     let path = reserve(path);
     if path.metadata().is_ok_and(|file| file.len() >= RESERVE as u64) {
@@ -53,15 +54,15 @@ pub(crate) fn keep_reserve(path: &Path) {
         .create(true)
         .truncate(true)
         .open(&path)
-        // Not nothing, which some file systems do not store.
+        // Not zeros, which some file systems do not allocate.
         .and_then(|mut file| file.write_all(&vec![0x5a; RESERVE]));
     if written.is_err() {
         drop(std::fs::remove_file(&path));
     }
 }
 
-/// Does something in small transactions until it says that there is no more. On a full disk it is done in the room that
-/// was kept, and in the share of the usual size that each step is told.
+/// Repeats `step` in small transactions until it returns false. On a full disk, releases the reserve and
+/// divides the transaction size by `share`, which is passed to each step.
 fn in_steps(
     writer: &mut Writer,
     queue: &Queue<Command>,
@@ -69,13 +70,13 @@ fn in_steps(
     mut step: impl FnMut(&mut Connection, i64) -> rusqlite::Result<bool>,
 ) -> Result<()> {
     loop {
-        let done = writer.patiently(queue, |writer| {
+        let done = writer.retry_while_busy(queue, |writer| {
             step(&mut writer.connection, *share).map_err(|error| database(&writer.path, &error))
         });
         match done {
             Ok(true) => {
                 if *share > 1 {
-                    // The log's room is used again by the next step.
+                    // Let the next step reuse the log's space.
                     writer.checkpoint();
                 }
                 writer.pump(queue);
@@ -91,8 +92,8 @@ fn in_steps(
     }
 }
 
-/// Deletes a session. From the first transaction on it is not seen any more; if the rest does not succeed, the next
-/// program that opens the store goes on with it.
+/// Deletes a session. It is invisible after the first transaction. If the rest fails, the next process that
+/// opens the store continues.
 pub(crate) fn delete(writer: &mut Writer, queue: &Queue<Command>, session: i64, id: &str) -> Result<()> {
     let (mut share, mut is_marked) = (1, false);
     in_steps(writer, queue, &mut share, |connection, _| {
@@ -104,7 +105,7 @@ pub(crate) fn delete(writer: &mut Writer, queue: &Queue<Command>, session: i64, 
         }
         Ok(!std::mem::replace(&mut is_marked, true))
     })?;
-    // From here on the session is gone for everybody, whatever becomes of its room.
+    // From here on the session is deleted for all readers, even if freeing its space fails.
     let removed = writer.folder.remove(id, None).and_then(|()| writer.folder.remove_kept(id));
     removed
         .map_err(|error| StoreError::Disk { reason: error.to_string() })
@@ -116,7 +117,7 @@ pub(crate) fn delete(writer: &mut Writer, queue: &Queue<Command>, session: i64, 
         .map_err(|error| StoreError::Unfinished { session: id.to_owned(), reason: error.to_string() })
 }
 
-/// Deletes a part of a session. Says whether there was anything.
+/// Deletes part of a session. Returns false once nothing is left.
 fn delete_some(transaction: &Transaction<'_>, session: i64, share: i64) -> rusqlite::Result<bool> {
     let some = |usual: i64| (usual / share).max(1);
     let mut deleted = 0;
@@ -154,7 +155,7 @@ fn delete_some(transaction: &Transaction<'_>, session: i64, share: i64) -> rusql
     if deleted > 0 || !used.is_empty() {
         return Ok(true);
     }
-    // Only now, because the index grows at first, into the room that has become free.
+    // The index grows before it shrinks, so delete from it last, when the other tables have freed space.
     if search::forget_some(transaction, session, some(TEXTS))? {
         return Ok(true);
     }
@@ -163,27 +164,29 @@ fn delete_some(transaction: &Transaction<'_>, session: i64, share: i64) -> rusql
     Ok(false)
 }
 
-/// Bytes of the file that are in use.
+/// Returns the number of bytes in use in the file.
 pub(crate) fn used(connection: &Connection) -> rusqlite::Result<u64> {
     let used = "SELECT (page_count - freelist_count) * page_size
          FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()";
     connection.prepare_cached(used)?.query_row([], |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)
 }
 
-/// Deletes the oldest sessions that nobody records while the file has more bytes than this in use. Returns their ids.
+/// Deletes the oldest sessions that are not being recorded while more than `most` bytes are in use. Returns
+/// their ids.
 pub(crate) fn make_room(writer: &mut Writer, queue: &Queue<Command>, most: u64) -> Result<Vec<String>> {
     let mut deleted = Vec::new();
     let is_too_full = |writer: &mut Writer| {
-        writer.patiently(queue, |writer| {
+        writer.retry_while_busy(queue, |writer| {
             used(&writer.connection).map(|used| used > most).map_err(|error| database(&writer.path, &error))
         })
     };
     if !is_too_full(writer)? {
         return Ok(deleted);
     }
-    // What sessions that were deleted before have left in the index takes room, too.
+    // Remains of previously deleted sessions in the index take space too, so merge before deleting more
+    // sessions.
     merge_index(writer, queue, &mut 1)?;
-    let oldest: Vec<(i64, String)> = writer.patiently(queue, |writer| {
+    let oldest: Vec<(i64, String)> = writer.retry_while_busy(queue, |writer| {
         let list = |connection: &Connection| {
             connection
                 .prepare_cached("SELECT number, id FROM sessions WHERE closed < 3 ORDER BY changed, number")?
@@ -199,10 +202,10 @@ pub(crate) fn make_room(writer: &mut Writer, queue: &Queue<Command>, most: u64) 
         if writer.is_live(&id) {
             continue;
         }
-        // A lock that is taken belongs to a recorder.
+        // The lock is held by a recorder.
         let Ok(_lock) = SessionLock::take(&writer.path, &id) else { continue };
         match delete(writer, queue, session, &id) {
-            // What is left of it goes later; it is not listed any more.
+            // The session is no longer listed. The rest is removed later.
             Ok(()) | Err(StoreError::Unfinished { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -212,8 +215,8 @@ pub(crate) fn make_room(writer: &mut Writer, queue: &Queue<Command>, most: u64) 
     Ok(deleted)
 }
 
-/// Puts parts of the index together, which takes out what is left in it of deleted words. Where it has no room for that,
-/// they stay.
+/// Merges parts of the index, which removes the remains of deleted words. Does nothing if the disk has too
+/// little space.
 pub(crate) fn merge_index(writer: &mut Writer, queue: &Queue<Command>, share: &mut i64) -> Result<()> {
     let mut merges = 0;
     let merged = in_steps(writer, queue, share, |connection, share| {
@@ -222,28 +225,28 @@ pub(crate) fn merge_index(writer: &mut Writer, queue: &Queue<Command>, share: &m
         Ok(merges < 1000 && transact(connection, |transaction| search::merge_some(transaction, pages))?)
     });
     match merged {
-        // It makes the index smaller in the end, and may need room before that.
+        // Merging shrinks the index in the end, but needs space first.
         Ok(()) | Err(StoreError::Full { .. }) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// Gives the room of what was deleted back to the file system.
+/// Returns the space of deleted sessions to the file system.
 pub(crate) fn shrink(writer: &mut Writer, queue: &Queue<Command>) -> Result<()> {
     let mut share = 1;
     merge_index(writer, queue, &mut share)?;
     let number = |connection: &Connection, pragma: &str| {
         connection.query_row(&format!("PRAGMA {pragma}"), [], |row| row.get::<_, i64>(0))
     };
-    let is_incremental = writer.patiently(queue, |writer| {
+    let is_incremental = writer.retry_while_busy(queue, |writer| {
         number(&writer.connection, "auto_vacuum").map_err(|error| database(&writer.path, &error))
     })?;
     if is_incremental == 0 {
-        // Made by an earlier version. One that is large stays as it is, since everybody would have to wait: its room is
-        // used for what is recorded later.
+        // Created by an earlier version. `VACUUM` would block all users of a large file, so its free pages
+        // are only reused for new records.
         let size = writer.path.metadata().map_or(u64::MAX, |file| file.len());
         if size <= SMALL {
-            writer.patiently(queue, |writer| {
+            writer.retry_while_busy(queue, |writer| {
                 writer
                     .connection
                     .execute_batch("PRAGMA auto_vacuum = INCREMENTAL; VACUUM;")

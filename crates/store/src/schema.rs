@@ -1,4 +1,4 @@
-//! The tables, and how a connection to them is opened.
+//! Database schema, and opening of connections.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,17 +20,17 @@ use crate::store::Settings;
 use crate::wal::{self, LogDamage};
 use crate::writer::ATTEMPT;
 
-/// "SwBd": tells a store from any other database.
+/// SQLite application id of a store: "SwBd".
 const APPLICATION: i32 = 0x5377_4264;
-/// Version 1 had no journals, version 2 nothing about [access].
+/// Schema version. Version 1 had no journals, version 2 no [access] tables.
 const VERSION: i32 = 3;
-/// The earliest version that can be read as it is, where it cannot be written.
+/// Earliest version that can be read without migration, if the store is read-only.
 const READABLE: i32 = 2;
 
-/// How the names of damaged logs begin that are kept, followed by the time in Unix milliseconds.
+/// Prefix of kept damaged logs, followed by the time in Unix milliseconds.
 pub(crate) const KEPT_LOG: &str = "wal-";
 
-/// How long a reader waits, and who opens the store: another process may hold the file for a transaction.
+/// Busy timeout for readers and while opening, since another process may hold the file for a transaction.
 const BUSY: Duration = Duration::from_secs(30);
 
 const TABLES: &str = "
@@ -110,34 +110,35 @@ const TABLES: &str = "
     INSERT INTO words (words, rank) VALUES ('deletemerge', 0);
 ";
 
-/// A store that can be written.
+/// A store opened for writing.
 pub(crate) struct Opened {
     pub(crate) connection: Connection,
-    /// What others could read of it.
+    /// Files that other users could read.
     pub(crate) exposed: Vec<Exposed>,
-    /// What its name stood for.
+    /// Identity of the file that was opened.
     pub(crate) identity: Option<Identity>,
-    /// Damage to SQLite's log.
+    /// Damage in SQLite's write-ahead log.
     pub(crate) log_damage: Option<LogDamage>,
 }
 
-/// A file of SQLite beside the store.
+/// Returns the path of a file next to the store.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     name.into()
 }
 
-/// The connection that writes.
+/// Opens the writer's connection.
 ///
-/// `synchronous=FULL` makes SQLite wait for the disk at the end of each transaction: in WAL mode `NORMAL` would
-/// keep the file whole after a power cut, but could lose the last transactions, whose journals are gone by then.
+/// `synchronous=FULL` makes SQLite sync at the end of each transaction. In WAL mode, `NORMAL` would keep the
+/// file consistent after a power failure but could lose the last transactions, whose journals are removed by
+/// then.
 pub(crate) fn open_writer(path: &Path, settings: &Settings) -> Result<Opened> {
     with_reserve(path, || open_writer_once(path, settings))
 }
 
-/// Opens a store, and once more in the room that was kept, where the disk is too full: SQLite needs some for its index of
-/// the log, also to read.
+/// Opens a store. If the disk is full, releases the reserve and tries again: SQLite needs space for its log
+/// index even to read.
 fn with_reserve<T>(path: &Path, open: impl Fn() -> Result<T>) -> Result<T> {
     match open() {
         Err(StoreError::Full { .. } | StoreError::Database { .. } | StoreError::Open { .. })
@@ -173,16 +174,19 @@ fn open_writer_once(path: &Path, settings: &Settings) -> Result<Opened> {
     }
     let mut connection = Connection::open(path).map_err(fail)?;
     connection.busy_timeout(BUSY).map_err(fail)?;
-    // Without the permission to write, SQLite is content with reading.
+    // Without write permission, SQLite silently opens the file read-only.
     if connection.is_readonly("main").map_err(fail)? {
         return Err(StoreError::ReadOnly { path: path.to_owned() });
     }
-    let version = judge(path, &connection)?;
+    let version = check_version(path, &connection)?;
+    // Before any write: the first one would overwrite the damaged part of the log.
     let log_damage = keep_damaged_log(path, &mut connection)?;
     let mode: String =
         connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(fail)?;
     if mode != "wal" {
-        let reason = format!("the file system does not allow a write-ahead log (it offers {mode:?})");
+        let reason = format!(
+            "the file system does not support a write-ahead log (journal mode {mode:?}); use a local file system"
+        );
         return Err(StoreError::Open { path: path.to_owned(), reason });
     }
     connection
@@ -198,22 +202,23 @@ fn open_writer_once(path: &Path, settings: &Settings) -> Result<Opened> {
         let pages = (limit / page.unsigned_abs().max(1)).max(1);
         connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(())).map_err(fail)?;
     }
-    // From here on the writer asks again itself, and does other things in between.
+    // From here on the writer retries itself, and handles other work in between.
     connection.busy_timeout(ATTEMPT).map_err(fail)?;
+    // Last, so that a nearly full disk is used for opening the store first.
     removal::keep_reserve(path);
     Ok(Opened { connection, exposed, identity: Identity::of(path).ok(), log_damage })
 }
 
-/// Looks for damage in SQLite's log, and keeps a copy of a damaged one before it is overwritten.
+/// Checks SQLite's log for damage, and copies a damaged log before it is overwritten.
 fn keep_damaged_log(path: &Path, connection: &mut Connection) -> Result<Option<LogDamage>> {
     let log = log(path);
     if !wal::seems_damaged(&log) {
         return Ok(None);
     }
-    // A frame that is being written looks the same. While this transaction lasts nobody writes.
+    // A frame that is being written looks the same. This transaction excludes other writers during the check.
     let fail = |error: rusqlite::Error| database(path, &error);
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)?;
-    let Some(mut damage) = wal::look_alone(&log) else { return Ok(None) };
+    let Some(mut damage) = wal::check_exclusive(&log) else { return Ok(None) };
     let folder = Folder::beside(path).damaged();
     let copy = folder.join(format!("{KEPT_LOG}{}", Moment::now().0));
     match private::create_folder(&folder).and_then(|()| private::copy(&log, &copy)) {
@@ -228,12 +233,12 @@ fn keep_damaged_log(path: &Path, connection: &mut Connection) -> Result<Option<L
     Ok(Some(damage))
 }
 
-/// SQLite's log of a store.
+/// Returns the path of a store's write-ahead log.
 pub(crate) fn log(path: &Path) -> PathBuf {
     beside(path, "-wal")
 }
 
-/// Makes a store under another name and gives it its own when it is complete, so that nobody ever sees half of one.
+/// Creates a store under a temporary name and links it when complete, so that no process sees a partial one.
 fn create(path: &Path) -> Result<()> {
     let fail = |error: rusqlite::Error| database(path, &error);
     let cannot =
@@ -256,9 +261,9 @@ fn create(path: &Path) -> Result<()> {
         }
         match std::fs::hard_link(&draft, path) {
             Ok(()) => Ok(()),
-            // Somebody else was faster.
+            // Another process created it first.
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-            // Not every file system has links.
+            // Not every file system supports links.
             Err(_) => std::fs::rename(&draft, path).map_err(cannot),
         }
     };
@@ -267,10 +272,10 @@ fn create(path: &Path) -> Result<()> {
     result
 }
 
-/// Makes a store of an earlier version one of this version.
+/// Migrates a store of an earlier version.
 fn migrate(path: &Path, connection: &mut Connection, version: i32) -> Result<()> {
     let fail = |error: rusqlite::Error| database(path, &error);
-    // Programs of the first version write where nobody looks any more; those of the second can go on.
+    // Programs of version 1 would write to tables that are no longer read; those of version 2 can continue.
     let open: Vec<String> = if version > 1 {
         Vec::new()
     } else {
@@ -280,12 +285,13 @@ fn migrate(path: &Path, connection: &mut Connection, version: i32) -> Result<()>
     };
     let _locks =
         open.iter().map(|id| SessionLock::take(path, id)).collect::<Result<Vec<_>>>().map_err(|_| {
-            let reason = "an earlier version of this program records into it; end that first".to_owned();
+            let reason =
+                "an earlier version of this program is recording into it; end that program first".to_owned();
             StoreError::Open { path: path.to_owned(), reason }
         })?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)?;
     let version: i32 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(fail)?;
-    // Another process may have been faster.
+    // Another process may have migrated it first.
     if version < 2 {
         add_journals(&transaction).map_err(fail)?;
     }
@@ -296,7 +302,7 @@ fn migrate(path: &Path, connection: &mut Connection, version: i32) -> Result<()>
     transaction.commit().map_err(fail)
 }
 
-/// Makes of the tables of version 1 those of version 2.
+/// Migrates the tables of version 1 to version 2.
 fn add_journals(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.execute_batch(
         "ALTER TABLE sessions ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0;
@@ -314,7 +320,7 @@ fn add_journals(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
              indexed_bytes = bytes -
                  (SELECT coalesce(sum(length(bytes)), 0) FROM recent WHERE session = sessions.number);",
     )?;
-    // Records that waited for a block.
+    // Records that were not in a block yet.
     let sessions = transaction
         .prepare("SELECT DISTINCT session FROM recent")?
         .query_map([], |row| row.get::<_, i64>(0))?
@@ -343,7 +349,7 @@ fn add_journals(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.execute_batch("DROP TABLE recent;")
 }
 
-/// A connection that only reads. In a folder that cannot be written it needs a store that was closed well.
+/// Opens a read-only connection. In a read-only folder, the store must have been closed properly.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
     with_reserve(path, || open_reader_once(path))
 }
@@ -352,7 +358,7 @@ fn open_reader_once(path: &Path) -> Result<Connection> {
     let fail = |error: rusqlite::Error| database(path, &error);
     let reason = match path.try_exists() {
         Ok(true) => None,
-        Ok(false) => Some("there is no such file".to_owned()),
+        Ok(false) => Some("no such file".to_owned()),
         Err(error) => Some(error.to_string()),
     };
     if let Some(reason) = reason {
@@ -362,8 +368,8 @@ fn open_reader_once(path: &Path) -> Result<Connection> {
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let usable = |connection: Connection| -> Result<Connection> {
         connection.busy_timeout(BUSY).map_err(fail)?;
-        let version = judge(path, &connection)?;
-        // It only has to be opened once by who may write.
+        let version = check_version(path, &connection)?;
+        // Opening it once for writing migrates it.
         let updated = if version < VERSION { Some(open_writer(path, &Settings::default())) } else { None };
         if let Some(Err(error)) = updated
             && version < READABLE
@@ -394,22 +400,22 @@ fn open_reader_once(path: &Path) -> Result<Connection> {
     }
 }
 
-/// Whether a store has the tables of [`access`].
+/// Returns true if a store has the [`access`] tables.
 pub(crate) fn has_access(connection: &Connection) -> rusqlite::Result<bool> {
     connection.prepare_cached("SELECT 1 FROM sqlite_schema WHERE name = 'access'")?.exists([])
 }
 
-/// The version of a store, which this program knows.
-fn judge(path: &Path, connection: &Connection) -> Result<i32> {
+/// Returns the version of a store. Fails if this program does not support it.
+fn check_version(path: &Path, connection: &Connection) -> Result<i32> {
     let number = |query: &str| {
         connection.query_row(query, [], |row| row.get::<_, i32>(0)).map_err(|error| database(path, &error))
     };
     let (application, version) = (number("PRAGMA application_id")?, number("PRAGMA user_version")?);
     let reason = if application != APPLICATION {
-        if number("SELECT count(*) FROM sqlite_schema")? == 0 && keeps_log(path) {
+        if number("SELECT count(*) FROM sqlite_schema")? == 0 && uses_wal(path) {
             return Err(StoreError::LogMissing { path: path.to_owned() });
         }
-        "it is a database of something else".to_owned()
+        "it is an SQLite database of another application".to_owned()
     } else if (1..=VERSION).contains(&version) {
         return Ok(version);
     } else if version > VERSION {
@@ -420,8 +426,8 @@ fn judge(path: &Path, connection: &Connection) -> Result<i32> {
     Err(StoreError::NotAStore { path: path.to_owned(), reason })
 }
 
-/// Whether a database says of itself that what is written goes into a log first.
-fn keeps_log(path: &Path) -> bool {
+/// Returns true if the database header says WAL mode.
+fn uses_wal(path: &Path) -> bool {
     use std::io::Read;
     let mut head = [0; 20];
     std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head[18] == 2

@@ -13,55 +13,55 @@ use crate::segment::{Cursor, Folder};
 use crate::store::Store;
 use crate::text::{self, Reading, Text, TextKind};
 
-/// How much of a text is shown on either side of what was found.
+/// Length of the excerpt on either side of a hit, in bytes.
 const AROUND: usize = 60;
-/// With more sessions than this a filter on the agent is checked for each hit instead of in the index.
+/// Number of sessions above which the agent filter is applied to hits instead of the index query.
 const MAX_SCOPES: usize = 200;
 
-/// What to look for, and where.
+/// A search query with filters.
 #[derive(Debug, Clone, Default)]
 pub struct Search {
-    /// Words that must all be there; words in quotation marks must follow each other; a word that ends with an
-    /// asterisk stands for all that begin so. Case and accents do not matter.
+    /// Query text. All words must occur; words in quotation marks must follow each other; a word that ends
+    /// with an asterisk matches as a prefix. Case and accents are ignored.
     pub query: String,
-    /// Only in this session.
+    /// Only this session.
     pub session: Option<String>,
-    /// Only with agents whose name has this in it.
+    /// Only agents whose name contains this.
     pub agent: Option<String>,
-    /// Only these kinds of text; all when empty.
+    /// Only these kinds of text. Empty means all.
     pub kinds: Vec<TextKind>,
-    /// Only what came at this time or later.
+    /// Only texts at this time or later.
     pub since: Option<Moment>,
-    /// Only what came before this time.
+    /// Only texts before this time.
     pub until: Option<Moment>,
-    /// At most so many, the latest first; 50 when not given.
+    /// Maximum number of hits, latest first. Default: 50.
     pub limit: Option<usize>,
     #[doc(hidden)]
     pub more: switchboard_acp::More,
 }
 
-/// A place where something was found.
+/// A search result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hit {
-    /// The session's id.
+    /// Id of the session.
     pub session: String,
-    /// The first record of the text.
+    /// Sequence number of the first record of the text.
     pub first: u64,
-    /// The last record of it, which is another one when it came in chunks.
+    /// Sequence number of its last record. Differs from `first` if the text arrived in chunks.
     pub last: u64,
-    /// When it came.
+    /// Time of the text.
     pub time: Moment,
-    /// What it is.
+    /// Kind of the text.
     pub kind: TextKind,
-    /// The words around what was found.
+    /// The hit with the words around it.
     pub excerpt: String,
-    /// Whether what was found was taken back later: its message or tool call was given another text as a whole, and that
-    /// does not have the words.
+    /// True if the text was superseded later: its message or tool call got another text as a whole, without
+    /// these words.
     pub withdrawn: bool,
 }
 
-/// A text that is made of the chunks in one block.
+/// A text assembled from the chunks in one block.
 pub(crate) struct Gathered {
     first: u64,
     last: u64,
@@ -69,11 +69,11 @@ pub(crate) struct Gathered {
     text: Text,
 }
 
-/// The texts of some records, chunks of one thing put together.
+/// The texts of some records, with chunks combined.
 #[derive(Default)]
 pub(crate) struct Gathering {
     texts: Vec<Gathered>,
-    /// Things whose text was given as a whole, and where that was last.
+    /// Runs whose text was replaced as a whole, with the record that last did so.
     replaced: HashMap<String, u64>,
 }
 
@@ -83,12 +83,12 @@ pub(crate) fn gather(records: &[Record]) -> Gathering {
     for record in records {
         let Reading { texts, replaced } = text::read(record);
         for run in replaced {
-            // What was there before is a text of its own: it is found, too, and told to be withdrawn.
+            // The previous text stays searchable, and is marked as superseded.
             runs.retain(|(_, known), _| *known != run);
             gathering.replaced.insert(run, record.sequence);
         }
         for text in texts {
-            // A prompt is one text, but the next prompt is another one.
+            // Each prompt is one text, so consecutive prompts must not be combined.
             if !text.run.is_empty() && text.run != "prompt" {
                 if let Some(&place) = runs.get(&(text.kind, text.run.clone())) {
                     let run = &mut gathering.texts[place];
@@ -109,7 +109,7 @@ pub(crate) fn gather(records: &[Record]) -> Gathering {
     gathering
 }
 
-/// Makes texts searchable.
+/// Indexes texts.
 pub(crate) fn index(
     transaction: &Transaction<'_>,
     session: i64,
@@ -139,7 +139,7 @@ fn put_words(connection: &Connection, number: i64, session: i64, text: &Text) ->
     Ok(())
 }
 
-/// Makes some of a session's texts unsearchable. Says whether there were any.
+/// Removes some texts of a session from the index. Returns false if there were none.
 pub(crate) fn forget_some(transaction: &Transaction<'_>, session: i64, limit: i64) -> rusqlite::Result<bool> {
     let numbers = transaction
         .prepare_cached("SELECT number FROM texts WHERE session = ?1 LIMIT ?2")?
@@ -152,9 +152,9 @@ pub(crate) fn forget_some(transaction: &Transaction<'_>, session: i64, limit: i6
     Ok(!numbers.is_empty())
 }
 
-/// Puts some parts of the index together, where much of them is of deleted texts. Says whether there were any.
+/// Merges parts of the index with many deleted texts. Returns false if there were none.
 pub(crate) fn merge_some(transaction: &Transaction<'_>, pages: i64) -> rusqlite::Result<bool> {
-    // Anything deleted makes a part worth it; otherwise only parts of a size are put together.
+    // Merge any part with deletions. By default only parts of similar size are merged.
     transaction.execute("INSERT INTO words (words, rank) VALUES ('deletemerge', 1)", [])?;
     let before = transaction.total_changes();
     transaction.execute("INSERT INTO words (words, rank) VALUES ('merge', ?1)", [pages])?;
@@ -164,7 +164,7 @@ pub(crate) fn merge_some(transaction: &Transaction<'_>, pages: i64) -> rusqlite:
     Ok(has_merged)
 }
 
-/// The words and phrases of a query.
+/// Parses a query into words and phrases. The flag marks a prefix.
 fn terms(query: &str) -> Vec<(String, bool)> {
     let mut terms = Vec::new();
     for (index, part) in query.split('"').enumerate() {
@@ -190,8 +190,7 @@ struct Plan {
 }
 
 impl Store {
-    /// Looks for words in all sessions, the latest texts first. Records that are not in the index yet, since
-    /// their session is still being written, are looked through, too.
+    /// Searches all sessions, latest texts first. Records that are not indexed yet are scanned.
     pub fn search(&self, search: &Search) -> Result<Vec<Hit>> {
         let terms = terms(&search.query);
         if terms.is_empty() {
@@ -260,7 +259,7 @@ fn indexed(
     later: &Later,
     limit: usize,
 ) -> rusqlite::Result<Vec<Hit>> {
-    // Texts come nearly in the order of their times, so the times bound the numbers well.
+    // Texts are almost in order of time, so times translate well to a range of row numbers.
     let all = (i64::MIN, i64::MAX);
     let (lowest, highest) = if (plan.since, plan.until) == all {
         all
@@ -279,7 +278,7 @@ fn indexed(
     )?;
     let mut rows = statement.query(params![plan.expression, plan.since, plan.until, lowest, highest])?;
     let mut hits = Vec::new();
-    // Hits that follow each other are often in one block.
+    // Consecutive hits are often in the same block.
     let mut cached: Option<(i64, Block)> = None;
     while let Some(row) = rows.next()? {
         let session: i64 = row.get(0)?;
@@ -292,7 +291,7 @@ fn indexed(
         if !cached.as_ref().is_some_and(|(of, block)| *of == session && block.has(&range)) {
             cached = Block::around(connection, session, first)?.map(|block| (session, block));
         }
-        // What is damaged is found all the same, without an excerpt.
+        // A hit in a damaged block is returned without an excerpt.
         let records = match &cached {
             Some((_, block)) => block.records(connection, range)?.unwrap_or_default(),
             None => Vec::new(),
@@ -324,10 +323,10 @@ fn indexed(
     Ok(hits)
 }
 
-/// What took the place of earlier texts and is not in the index yet: where, and the text.
+/// Replacements that are not indexed yet: session and run to sequence number and text.
 type Later = HashMap<(i64, String), (u64, String)>;
 
-/// Whether the words of a text are not in what took its place.
+/// Returns true if the words of a text do not occur in its replacement.
 fn is_withdrawn(
     connection: &Connection,
     session: i64,
@@ -356,18 +355,18 @@ fn is_withdrawn(
     }
 }
 
-/// What a record gives a thing as its text.
+/// Returns the text that a record sets for a run.
 fn text_of_run(record: &Record, run: &str) -> String {
     text::read(record).texts.into_iter().filter(|text| text.run == run).map(|text| text.text).collect()
 }
 
-/// Whether all words are there, as far as that can be told without the tokenizer.
+/// Returns true if all words occur, as far as that can be decided without the tokenizer.
 fn has_all(text: &str, words: &[String]) -> bool {
     let lower = text.to_lowercase();
     words.iter().all(|word| lower.contains(&word.to_lowercase()))
 }
 
-/// Looks through what is not in the index yet, with an index made for the occasion.
+/// Scans records that are not indexed yet, with a temporary index.
 fn unindexed(
     connection: &Connection,
     folder: &Folder,
@@ -399,7 +398,7 @@ fn unindexed(
                         let text = record.map(|record| text_of_run(record, &run)).unwrap_or_default();
                         later.insert((session, run), (sequence, text));
                     }
-                    look_through(plan, words, (session, &id), &gathering.texts, &mut found)?;
+                    scan(plan, words, (session, &id), &gathering.texts, &mut found)?;
                 }
                 Batch::Gap { to, .. } => at = to.max(at + 1),
                 Batch::End => break,
@@ -413,8 +412,8 @@ fn unindexed(
     Ok(hits)
 }
 
-/// Finds texts, each with what it belongs to.
-fn look_through(
+/// Finds matching texts, each with its key.
+fn scan(
     plan: &Plan,
     words: &[String],
     (session, id): (i64, &str),
@@ -456,8 +455,8 @@ fn look_through(
     Ok(())
 }
 
-/// Whether a text can have all words, as far as that is seen without the tokenizer: only of plain letters it is known
-/// that they stand for nothing but themselves.
+/// Returns false if a text cannot contain all words. Only ASCII letters can be compared without the
+/// tokenizer.
 fn may_have(text: &str, words: &[String]) -> bool {
     if !text.is_ascii() {
         return true;
@@ -469,11 +468,11 @@ fn may_have(text: &str, words: &[String]) -> bool {
         .all(|part| words.iter().any(|word| !word.is_ascii()) || lower.contains(&part.to_ascii_lowercase()))
 }
 
-/// Where the first of the words stands, as far as that can be told without the tokenizer.
+/// Returns the position of the first of the words, as far as that can be found without the tokenizer.
 fn place(text: &str, words: &[String]) -> Option<usize> {
     let lower = text.to_lowercase();
     let found = words.iter().find_map(|word| lower.find(&word.to_lowercase()))?;
-    // Lower case may be longer or shorter; the excerpt is then a little beside.
+    // Lower case may change the length; the excerpt is then slightly off.
     Some(text.floor_char_boundary(found.min(text.len())))
 }
 

@@ -1,14 +1,15 @@
-//! The journal of a session: files to which its records are appended before anybody else gets them, and from which
-//! the writer moves them into the store.
+//! The journal of a session: append-only files that hold its records until the writer moves them into the
+//! database. A record is appended here before it is delivered to any peer.
 //!
-//! A journal is a row of segments, `ID.N` in the folder beside the store, where `N` is the number of the first record.
-//! A segment is a row of frames: 24 bytes of length, number of records, number of the first record and checksum, and
-//! then the records. Lines that came together stand there as they came, with one head for all of them. What is in the
-//! kernel survives the process.
+//! A journal is a sequence of segments, `ID.N` in the folder `-writers` next to the store, where `N` is the
+//! sequence number of the first record. A segment is a sequence of frames: a header of 24 bytes (payload
+//! length, record count, sequence number of the first record, checksum), then the records. Lines that arrived
+//! together are stored as received, with one record header for all of them. Bytes that the kernel has
+//! accepted survive a crash of the process.
 //!
-//! A frame that is incomplete at the end of the last segment was cut off while it was written. Any other frame that does
-//! not match its checksum is damaged: it is skipped, reported as a gap, and reading continues with the next frame that
-//! matches its checksum. The writer keeps a link to a damaged segment in the folder `-damaged` beside the store.
+//! An incomplete frame at the end of the last segment is an interrupted write. Any other frame that does not
+//! match its checksum is damaged: it is skipped, reported as a gap, and reading continues with the next
+//! intact frame. The writer keeps a link to a damaged segment in the folder `-damaged` next to the store.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -24,22 +25,22 @@ use crate::lock::SessionLock;
 use crate::private;
 use crate::record::{About, Channel, MAX_MESSAGE, Record};
 
-/// A segment is left for a new one when it has so many bytes.
+/// Size in bytes at which a recorder starts a new segment.
 pub(crate) const SEGMENT: u64 = 4 * 1024 * 1024;
-/// A frame is written when it has so many bytes, whoever else wants to add to it.
+/// Size in bytes at which a frame is written without waiting for more records.
 pub(crate) const FRAME: usize = 256 * 1024;
-/// Length, count, first, checksum.
+/// Length of a frame header in bytes: payload length, count, first sequence number, checksum.
 const HEADER: usize = 24;
-/// The largest payload of a frame.
+/// Maximum payload length of a frame in bytes.
 const MAX_PAYLOAD: usize = MAX_MESSAGE + 4 * FRAME;
-/// How much is read at once.
+/// Number of bytes per read.
 const READ: u64 = 256 * 1024;
-/// The largest part of a segment that is searched for the next frame after damage: a full segment and a largest frame.
+/// Number of bytes searched for the next frame after damage: a full segment plus a frame of maximum size.
 const MAX_SEARCH: u64 = SEGMENT + (2 * HEADER + MAX_PAYLOAD) as u64;
-/// How many bytes are hashed in the search for the next frame, for each byte that is searched. Messages may contain bytes
-/// that look like headers of large frames; without a limit each of them would be hashed to the end of the segment.
+/// Bytes hashed per byte searched when looking for the next frame. Messages may contain bytes that look like
+/// headers of large frames; without a limit each of them would be hashed to the end of the segment.
 const MAX_HASHED: usize = 8;
-/// Beside the code of a channel: the bytes are several records, with a line's end between two of them.
+/// Flag in the channel code: the bytes are several records, separated by newlines.
 const LINES: u8 = 0x80;
 
 /// The folder with the journals of a store.
@@ -57,7 +58,7 @@ impl Folder {
         &self.0
     }
 
-    /// The sessions that have a journal, each with its segments in their order.
+    /// Returns the sessions that have a journal, each with its segments in order.
     pub(crate) fn journals(&self) -> std::io::Result<Vec<(String, Vec<u64>)>> {
         let mut journals: std::collections::BTreeMap<String, Vec<u64>> = std::collections::BTreeMap::new();
         self.each(|id, first| journals.entry(id.to_owned()).or_default().push(first))?;
@@ -67,7 +68,7 @@ impl Folder {
         Ok(journals.into_iter().collect())
     }
 
-    /// The first records of a session's segments, in order.
+    /// Returns the first sequence numbers of a session's segments, in order.
     pub(crate) fn segments(&self, id: &str) -> std::io::Result<Vec<u64>> {
         let mut segments = Vec::new();
         self.each(|session, first| {
@@ -99,39 +100,40 @@ impl Folder {
         self.0.join(format!("{id}.{first}"))
     }
 
-    /// The folder for damaged files: `-damaged` beside the store.
+    /// Returns the folder for damaged files: `-damaged` next to the store.
     pub(crate) fn damaged(&self) -> PathBuf {
         let name = self.0.as_os_str().to_string_lossy();
         PathBuf::from(format!("{}-damaged", name.strip_suffix("-writers").unwrap_or(&name)))
     }
 
-    /// Links or copies a damaged segment into the folder for damaged files, so that it remains when the segment is removed.
+    /// Links or copies a damaged segment into the folder for damaged files, so that it remains when the
+    /// segment is removed.
     pub(crate) fn keep_damaged(&self, id: &str, first: u64) -> std::io::Result<()> {
         let folder = self.damaged();
         private::create_folder(&folder)?;
         let (from, to) = (self.segment(id, first), folder.join(format!("{id}.{first}")));
         match std::fs::hard_link(&from, &to) {
             Ok(()) => Ok(()),
-            // Kept before, perhaps by a process that died before it had moved the records.
+            // Already kept, perhaps by a process that died before it had moved the records.
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
             Err(_) => private::copy(&from, &to),
         }
     }
 
-    /// The damaged segments of a session that were kept, by the number of their first record.
+    /// Returns the damaged segments of a session that were kept, by their first sequence number.
     pub(crate) fn kept(&self, id: &str) -> std::io::Result<Vec<(u64, PathBuf)>> {
         let kept = Folder(self.damaged().into());
         let segments = kept.segments(id)?;
         Ok(segments.into_iter().map(|first| (first, kept.segment(id, first))).collect())
     }
 
-    /// Makes a segment.
+    /// Creates a segment. Truncates an existing one of the same name.
     pub(crate) fn create(&self, id: &str, first: u64) -> std::io::Result<File> {
         private::create_folder(&self.0)?;
         private::options().write(true).create(true).truncate(true).open(self.segment(id, first))
     }
 
-    /// Removes the segments whose records are all before a number. Without one, all.
+    /// Removes the segments that only have records below `before`, or all segments without it.
     pub(crate) fn remove(&self, id: &str, before: Option<u64>) -> std::io::Result<()> {
         let segments = self.segments(id)?;
         for (index, first) in segments.iter().enumerate() {
@@ -152,7 +154,8 @@ impl Folder {
     }
 }
 
-/// What a segment says about its session, for whoever finds it without the store knowing of it.
+/// The first frame of each segment: session metadata, from which the session can be restored if its database
+/// row is lost.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Head {
     pub(crate) began: i64,
@@ -160,7 +163,7 @@ pub(crate) struct Head {
     pub(crate) client: Option<String>,
     pub(crate) project: Option<String>,
     pub(crate) title: Option<String>,
-    /// How many bytes the records before this segment had on the wire.
+    /// Bytes on the wire of all records before this segment.
     pub(crate) bytes: u64,
 }
 
@@ -176,21 +179,21 @@ impl Head {
     }
 }
 
-/// What stands in a frame without records.
+/// Payload of a frame without records.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Note {
     Head(Head),
-    /// The recorder said goodbye.
+    /// The recorder closed the session.
     Closed,
 }
 
-/// Records on their way into a frame.
+/// Buffer for the records of the next frame.
 #[derive(Debug, Default)]
 pub(crate) struct Frame {
     bytes: Vec<u8>,
     count: u32,
-    /// How many bytes the records had on the wire.
+    /// Bytes of the records on the wire.
     wire: u64,
 }
 
@@ -215,7 +218,7 @@ impl Frame {
         self.wire += bytes.len() as u64;
     }
 
-    /// Makes room for lines that are written behind the frame's own bytes, without being copied.
+    /// Adds a header for lines that are written after the frame's own bytes, so that they need not be copied.
     pub(crate) fn push_lines(&mut self, (time, channel, protocol): (Moment, Channel, u16), lines: &[u8]) {
         self.head((time, channel.code() | LINES, protocol), "", lines.len());
         let ends = memchr::memchr_iter(b'\n', lines).count();
@@ -235,12 +238,14 @@ impl Frame {
         put(&mut self.bytes, length as u64);
     }
 
-    /// The bytes of the frame, whose first record has a number, but for the `rest` that follows them.
+    /// Fills in the header and returns the bytes of the frame. `rest` is the part of the payload that the
+    /// caller writes after them.
     pub(crate) fn finish(&mut self, first: u64, rest: &[u8]) -> &[u8] {
         let length = (self.bytes.len() - HEADER + rest.len()) as u32;
         self.bytes[..4].copy_from_slice(&length.to_le_bytes());
         self.bytes[4..8].copy_from_slice(&self.count.to_le_bytes());
         self.bytes[8..16].copy_from_slice(&first.to_le_bytes());
+        // The checksum covers the header fields too, so that a changed length or sequence number is detected.
         let check = checksum(&[&self.bytes[..16], &self.bytes[HEADER..], rest]);
         self.bytes[16..HEADER].copy_from_slice(&check);
         &self.bytes
@@ -248,16 +253,16 @@ impl Frame {
 
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
-        // One large message must not hold its room for ever.
+        // Release the memory of an exceptionally large message.
         self.bytes.shrink_to(2 * FRAME);
         self.count = 0;
         self.wire = 0;
     }
 
-    /// A frame with a note.
+    /// Returns a frame that holds a note.
     pub(crate) fn note(note: &Note, first: u64) -> Vec<u8> {
         let mut frame = Frame { bytes: vec![0; HEADER], ..Frame::default() };
-        // A note has only strings and numbers, which can always be written.
+        // Serializing cannot fail: a note has only strings and numbers.
         frame.bytes.extend_from_slice(&serde_json::to_vec(note).unwrap_or_default());
         frame.finish(first, &[]).to_vec()
     }
@@ -273,7 +278,7 @@ fn checksum(parts: &[&[u8]]) -> [u8; 8] {
     check
 }
 
-/// What a frame holds.
+/// Content of a frame.
 enum Content<'a> {
     Records { count: u32, payload: &'a [u8] },
     Note(Note),
@@ -288,7 +293,7 @@ struct Header {
 }
 
 impl Header {
-    /// Reads the header at the beginning of some bytes, whether or not its checksum matches.
+    /// Parses the header at the start of `bytes`. Does not verify the checksum.
     fn read(bytes: &[u8]) -> Option<Self> {
         let field = |range: std::ops::Range<usize>| bytes.get(range)?.try_into().ok();
         Some(Header {
@@ -299,7 +304,7 @@ impl Header {
         .filter(|_| bytes.len() >= HEADER)
     }
 
-    /// Whether a payload belongs to this header according to the checksum in `bytes`, which begin with a header.
+    /// Returns true if `payload` matches this header and the checksum in `bytes`, which start with a header.
     fn matches(self, bytes: &[u8], payload: &[u8]) -> bool {
         let mut fields = [0; 16];
         fields[..4].copy_from_slice(&(self.length as u32).to_le_bytes());
@@ -309,16 +314,17 @@ impl Header {
     }
 }
 
-/// Why there is no frame at a place.
+/// Reason why there is no intact frame at an offset.
 enum Fault {
-    /// The frame needs so many bytes, which is more than there are.
+    /// The frame needs this many bytes, more than are available.
     Incomplete(usize),
-    /// The bytes are not those that were written.
+    /// The checksum does not match, or the header is implausible.
     Damaged,
 }
 
-/// The frame at the beginning of some bytes: the number of its first record, what it holds, and its length.
+/// Parses the frame at the start of `bytes`: its first sequence number, its content and its length in bytes.
 fn frame(bytes: &[u8]) -> Result<(u64, Content<'_>, usize), Fault> {
+    // Check the length before anything else: a damaged one could ask for gigabytes.
     let header = Header::read(bytes).ok_or(Fault::Incomplete(HEADER))?;
     if header.length > MAX_PAYLOAD {
         return Err(Fault::Damaged);
@@ -335,8 +341,8 @@ fn frame(bytes: &[u8]) -> Result<(u64, Content<'_>, usize), Fault> {
     Ok((header.first, content, end))
 }
 
-/// Finds the next intact frame in bytes that begin with a damaged one, in which a record with the number `expected` should
-/// follow.
+/// Returns the offset of the next intact frame in bytes that start with a damaged one. `expected` is the
+/// sequence number that should follow.
 fn next_frame(bytes: &[u8], expected: u64) -> Option<usize> {
     let is_plausible = |at: usize| {
         let header = bytes.get(at..).and_then(Header::read)?;
@@ -344,25 +350,27 @@ fn next_frame(bytes: &[u8], expected: u64) -> Option<usize> {
         let is_small = header.length <= MAX_PAYLOAD && header.count as usize <= header.length + 1;
         (is_near && is_small && at + HEADER + header.length <= bytes.len()).then_some(header.length)
     };
-    // Most damage leaves the length intact. The bytes of the damaged frame are then skipped as a whole, because an agent
-    // may have sent a message that contains a frame.
+    // Most damage leaves the length intact. The bytes of the damaged frame are then skipped as a whole,
+    // because an agent may have sent a message that contains a valid frame.
     let end = Header::read(bytes).map_or(0, |header| HEADER + header.length);
     if end > 0 && is_plausible(end).is_some() && frame(&bytes[end..]).is_ok() {
         return Some(end);
     }
+    // Otherwise try every offset whose header is plausible, with a bounded amount of hashing.
     let mut budget = MAX_HASHED * bytes.len();
     for at in 1..bytes.len() {
         let Some(length) = is_plausible(at) else { continue };
         budget = budget.checked_sub(length)?;
         if frame(&bytes[at..]).is_ok() {
-            // Within what seems to be one frame up to the end, only whole frames up to the end are believed.
+            // If the damaged frame seems to reach to the end, accept a candidate only if intact frames follow
+            // it to the end.
             return Some(at).filter(|at| end != bytes.len() || is_row_of_frames(&bytes[*at..]));
         }
     }
     None
 }
 
-/// Whether bytes are intact frames and nothing else.
+/// Returns true if the bytes consist of intact frames only.
 fn is_row_of_frames(mut bytes: &[u8]) -> bool {
     while let Ok((_, _, length)) = frame(bytes) {
         bytes = &bytes[length..];
@@ -370,14 +378,14 @@ fn is_row_of_frames(mut bytes: &[u8]) -> bool {
     bytes.is_empty()
 }
 
-/// How many records are lost in the bytes after the last intact frame of a journal that is not written any more. Bytes that
-/// a write has left when it was cut off are none: nobody has got those records.
+/// Counts the records that are lost after the last intact frame of a journal without a recorder. An
+/// interrupted write is not a loss, because its records were not delivered to any peer.
 fn lost_records(bytes: &[u8]) -> u64 {
     let (mut lost, mut rest) = (0, bytes);
-    // Zeros are blocks that never got to the disk.
+    // Zeros are blocks that never reached the disk.
     while let Some(header) = Header::read(rest).filter(|_| rest.iter().any(|byte| *byte != 0)) {
         let Some(payload) = rest.get(HEADER..HEADER.saturating_add(header.length)) else {
-            // Cut off, unless the checksum matches once the length is that of the bytes that are there.
+            // Interrupted write, unless the checksum matches with the actual length.
             let payload = &rest[HEADER..];
             let is_damaged = Header { length: payload.len(), ..header }.matches(rest, payload);
             return lost + if is_damaged { u64::from(header.count) } else { 0 };
@@ -394,7 +402,7 @@ fn lost_records(bytes: &[u8]) -> u64 {
     lost
 }
 
-/// Counts the records of a payload, as far as it can be read.
+/// Counts the records of a payload up to the first that cannot be parsed.
 fn count(payload: &[u8]) -> u32 {
     let mut count = 0;
     let mut input = Input(payload);
@@ -404,7 +412,8 @@ fn count(payload: &[u8]) -> u32 {
     count
 }
 
-/// Gives the records of a payload whose first one has a number, from another number on.
+/// Passes the records of a payload to `take`, starting with sequence number `from`. The first record has
+/// number `first`.
 fn unpack(payload: &[u8], first: u64, from: u64, mut take: impl FnMut(Record)) {
     let mut sequence = first;
     let mut input = Input(payload);
@@ -424,7 +433,8 @@ fn unpack(payload: &[u8], first: u64, from: u64, mut take: impl FnMut(Record)) {
     }
 }
 
-/// The next record of a payload, still without its bytes, and whether these are several lines.
+/// Parses the next record of a payload. Returns it without its bytes, a flag that says if they are several
+/// lines, and the bytes.
 fn piece<'a>(input: &mut Input<'a>) -> Option<(Record, bool, &'a [u8])> {
     let time = Moment(unzigzag(input.number()?));
     let code = *input.take(1)?.first()?;
@@ -438,36 +448,36 @@ fn piece<'a>(input: &mut Input<'a>) -> Option<(Record, bool, &'a [u8])> {
     Some((head, code & LINES != 0, bytes))
 }
 
-/// What a journal has at a place.
+/// Result of reading a journal at an offset.
 #[derive(Debug)]
 pub(crate) enum Found {
     Records(Vec<Record>),
-    /// Nothing, so far.
+    /// No more records so far.
     End,
-    /// No record before this number.
+    /// No records below `to`.
     Missing {
         to: u64,
-        /// The first record of the segment whose damage is the reason.
+        /// First sequence number of the damaged segment that is the cause, if there is one.
         damaged: Option<u64>,
     },
 }
 
-/// A place in the journal of a session.
+/// A read position in the journal of a session.
 #[derive(Debug)]
 pub(crate) struct Cursor {
     folder: Folder,
     id: Arc<str>,
     next: u64,
     segment: Option<Open>,
-    /// Whether all segments were looked through since something was last found.
+    /// True if all segments were listed since a record was last found.
     has_looked: bool,
-    /// What the segments said about the session, once one was read.
+    /// Session metadata from the last segment header read.
     pub(crate) head: Option<Head>,
-    /// Whether the recorder has said goodbye.
+    /// True if the recorder has closed the session.
     pub(crate) closed: bool,
-    /// The segments that there are, for who reads many journals and needs no news.
+    /// Fixed list of segments, for callers that read many journals and do not need newer segments.
     listed: Option<Arc<[u64]>>,
-    /// Whether nothing is appended any more. The writer knows; readers look at the session's lock when they need to know.
+    /// True if no more records will be appended. Set by the writer; readers check the session's lock instead.
     complete: Option<bool>,
 }
 
@@ -476,26 +486,26 @@ struct Open {
     first: u64,
     file: File,
     offset: u64,
-    /// The number of the record that follows the last frame that was read.
+    /// Sequence number after the last frame read.
     next: u64,
-    /// The number of the record that the next frame begins with, where it is not the wanted one.
+    /// First sequence number of the next frame, if it is not the wanted one.
     jump: Option<u64>,
-    /// Whether a damaged frame was skipped.
+    /// True if a damaged frame was skipped.
     is_damaged: bool,
-    /// Where and at which length of the file no intact frame was found after a damaged one.
+    /// Offset and file length at which no intact frame was found after a damaged one.
     searched: Option<(u64, u64)>,
 }
 
-/// Why reading frames ended.
+/// Reason why reading frames stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stop {
-    /// Enough was read.
+    /// The byte limit is reached.
     Limit,
-    /// The segment ends here, so far.
+    /// End of the segment so far.
     End,
-    /// The bytes that follow are not a frame.
+    /// The following bytes are not an intact frame.
     Fault,
-    /// The next frame begins with this record, which is not the wanted one.
+    /// The next frame starts with this sequence number, which is not the wanted one.
     Jump(u64),
 }
 
@@ -515,7 +525,8 @@ impl Cursor {
         }
     }
 
-    /// A place in a journal whose segments are known, so that the folder need not be read for each of many journals.
+    /// Creates a cursor in a journal whose segments are already listed, so that the folder is not read for
+    /// each of many journals.
     pub(crate) fn listed(folder: &Folder, id: &str, next: u64, segments: &[u64]) -> Self {
         Cursor { listed: Some(segments.into()), ..Cursor::new(folder, id, next) }
     }
@@ -527,17 +538,18 @@ impl Cursor {
         }
     }
 
-    /// Says whether something may still be appended, for the writer of the session.
+    /// Sets if more records may be appended. For the writer of the session, which does not need to check the
+    /// lock.
     pub(crate) fn set_complete(&mut self, is_complete: bool) {
         self.complete = Some(is_complete);
     }
 
-    /// Whether it has found its place.
+    /// Returns true if a segment is open.
     pub(crate) fn is_open(&self) -> bool {
         self.segment.is_some()
     }
 
-    /// The place, of which nothing is left here.
+    /// Moves the read position out of `self`, which keeps no open file.
     pub(crate) fn take(&mut self) -> Self {
         Cursor {
             folder: self.folder.clone(),
@@ -549,24 +561,25 @@ impl Cursor {
         }
     }
 
-    /// The number of the record that is read next.
+    /// Returns the sequence number of the next record.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// The file of the segment that begins with a record.
+    /// Returns the path of the segment that starts with `first`.
     pub(crate) fn path(&self, first: u64) -> PathBuf {
         self.folder.segment(&self.id, first)
     }
 
-    /// The number of the first record of the segment that is being read.
+    /// Returns the first sequence number of the open segment, 0 if none is open.
     pub(crate) fn segment_start(&self) -> u64 {
         self.segment.as_ref().map_or(0, |open| open.first)
     }
 
-    /// The records that stand here, about so many bytes of them.
+    /// Reads the records at this position, about `limit` bytes of them.
     pub(crate) fn read(&mut self, limit: usize) -> std::io::Result<Found> {
-        // A segment that was opened before its successor may have got more in between: hence the second look.
+        // A segment may have grown between reading its end and finding its successor. Read it once more
+        // before moving on, or the records appended in between would be skipped.
         let mut looked_again = false;
         loop {
             if self.segment.is_none() && !self.open()? {
@@ -574,6 +587,7 @@ impl Cursor {
                 let behind = segments.into_iter().find(|first| *first > self.next);
                 return Ok(behind.map_or(Found::End, |to| Found::Missing { to, damaged: None }));
             }
+            // Return records that were read before a fault first. The next call finds the fault again.
             let (records, stop) = self.frames(limit)?;
             if !records.is_empty() {
                 self.has_looked = false;
@@ -591,7 +605,8 @@ impl Cursor {
                     {
                         return Ok(self.missing(to, stop));
                     }
-                    // Behind damage the next segment has another number than the next record.
+                    // After damage the next segment's number may differ from the next record's, so list all
+                    // segments again.
                     self.has_looked = stop != Stop::Fault;
                     return Ok(Found::End);
                 }
@@ -610,7 +625,7 @@ impl Cursor {
         Found::Missing { to, damaged: damaged.map(|open| open.first) }
     }
 
-    /// Reads what follows the last frame of the open segment, within bounds.
+    /// Reads the bytes after the last frame of the open segment, at most [`MAX_SEARCH`].
     fn rest(open: &Open) -> std::io::Result<Vec<u8>> {
         let mut rest = Vec::new();
         (&open.file).seek(SeekFrom::Start(open.offset))?;
@@ -618,7 +633,7 @@ impl Cursor {
         Ok(rest)
     }
 
-    /// Moves to the next intact frame of the segment. Returns whether there is one.
+    /// Moves to the next intact frame of the segment. Returns false if there is none.
     fn skip_damage(&mut self) -> std::io::Result<bool> {
         let Some(open) = &mut self.segment else { return Ok(false) };
         let at = (open.offset, open.file.metadata()?.len());
@@ -626,7 +641,7 @@ impl Cursor {
             return Ok(false);
         }
         let rest = Cursor::rest(open)?;
-        // It may have been written completely by now.
+        // The write may have completed since the failed read.
         if frame(&rest).is_ok() {
             return Ok(true);
         }
@@ -639,8 +654,8 @@ impl Cursor {
         Ok(true)
     }
 
-    /// The number after the records that are lost at the end of the last segment. `None` where none are, or where the
-    /// recorder may be writing at this moment.
+    /// Returns the sequence number after the records lost at the end of the last segment. `None` if none are
+    /// lost, or if a recorder may still be writing.
     fn damaged_end(&self) -> std::io::Result<Option<u64>> {
         let Some(open) = &self.segment else { return Ok(None) };
         let is_complete = self.complete.unwrap_or_else(|| !SessionLock::is_taken_in(&self.folder, &self.id));
@@ -648,13 +663,13 @@ impl Cursor {
             return Ok(None);
         }
         let rest = Cursor::rest(open)?;
-        // It may have been written completely by now, and be read with the next look.
+        // The write may have completed; the next read then returns it.
         let lost = if frame(&rest).is_ok() { 0 } else { lost_records(&rest) };
         Ok(Some(open.next + lost).filter(|to| *to > self.next))
     }
 
-    /// The segment behind the open one. Who looks again and again, as a writer of many sessions does, looks for the one that
-    /// follows, and not at all that there are: where something is missing before it, it has been found the first time.
+    /// Returns the segment after the open one. A cursor that polls checks only for the segment that starts
+    /// with the next record, because an earlier gap was already found when all segments were listed.
     fn successor(&self) -> std::io::Result<Option<u64>> {
         let Some(open) = &self.segment else { return Ok(None) };
         if self.has_looked {
@@ -664,16 +679,16 @@ impl Cursor {
         Ok(self.segments()?.into_iter().find(|first| *first > open.first))
     }
 
-    /// Goes on behind what is missing.
+    /// Continues at `next`, after missing records.
     pub(crate) fn skip_to(&mut self, next: u64) {
         self.next = next;
-        // After damage the open segment is at the right place already.
+        // After damage the open segment is already at the right offset.
         if self.segment.as_ref().is_none_or(|open| open.jump != Some(next)) {
             self.segment = None;
         }
     }
 
-    /// Opens the segment that the next record is in. Says whether there is one.
+    /// Opens the segment that contains the next record. Returns false if there is none.
     fn open(&mut self) -> std::io::Result<bool> {
         self.has_looked = false;
         let segments = self.segments()?;
@@ -692,7 +707,7 @@ impl Cursor {
                     searched: None,
                 });
             }
-            // It was moved into the store at this moment.
+            // The writer moved it into the database in the meantime.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
         }
@@ -719,6 +734,7 @@ impl Cursor {
                     Ok(found) => found,
                     Err(fault) => break Some(fault),
                 };
+                // Keep the offset of this frame: after the gap is reported, reading continues here.
                 if first > self.next {
                     open.offset += at as u64;
                     open.jump = Some(first);
@@ -730,6 +746,7 @@ impl Cursor {
                     Content::Note(Note::Closed) => self.closed = true,
                     Content::Records { count, payload } => {
                         self.closed = false;
+                        // The cursor may start in the middle of a segment: records below `next` are skipped.
                         open.next = open.next.max(first + u64::from(count));
                         unpack(payload, first, self.next, |record| {
                             if record.sequence == self.next {
@@ -747,7 +764,7 @@ impl Cursor {
             open.offset += at as u64;
             match fault {
                 _ if at > 0 => wanted = READ,
-                // The frame goes on behind what was read, if the file does.
+                // The frame is longer than the buffer: read it as a whole, if the file has that many bytes.
                 Some(Fault::Incomplete(needed)) if buffer.len() as u64 == wanted => wanted = needed as u64,
                 _ => return Ok((records, Stop::Fault)),
             }
@@ -756,20 +773,20 @@ impl Cursor {
     }
 }
 
-/// Where a journal ends.
+/// End of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct End {
-    /// The number of the next record.
+    /// Next sequence number.
     pub(crate) next: u64,
-    /// How many bytes all records have on the wire.
+    /// Bytes of all records on the wire.
     pub(crate) bytes: u64,
-    /// The latest time in the last segment.
+    /// Latest time in the last segment.
     pub(crate) latest: Option<Moment>,
-    /// Whether the recorder has said goodbye.
+    /// True if the recorder closed the session.
     pub(crate) closed: bool,
 }
 
-/// Where the journal of a session ends, if there is one.
+/// Returns the end of a session's journal. `None` if there is no journal.
 pub(crate) fn end(folder: &Folder, id: &str) -> std::io::Result<Option<End>> {
     match folder.segments(id)?.pop() {
         Some(last) => end_in(folder, id, last),
@@ -777,12 +794,12 @@ pub(crate) fn end(folder: &Folder, id: &str) -> std::io::Result<Option<End>> {
     }
 }
 
-/// The same where it is known which segment is the last. It looks at no other file: who asks about each of many sessions
-/// has listed them all at once.
+/// Like [`end`], with the last segment known. Reads that file only, so that the caller can list the folder
+/// once for many sessions.
 pub(crate) fn end_in(folder: &Folder, id: &str, first: u64) -> std::io::Result<Option<End>> {
     let mut cursor = Cursor::listed(folder, id, first, &[first]);
     if !cursor.open()? {
-        // It was moved into the store at this moment.
+        // The writer moved it into the database in the meantime.
         return Ok(None);
     }
     let mut end = End { next: first, bytes: 0, latest: None, closed: false };

@@ -1,4 +1,4 @@
-//! Whether the store has room for what is recorded, for those who go on without it until it has.
+//! Tracks if the store is out of space, so that a hub can refuse work until there is space again.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -10,39 +10,39 @@ use crate::error::StoreError;
 use crate::private;
 use crate::queue::locked;
 
-/// How often it is tried whether there is room again.
-const AGAIN: Duration = Duration::from_secs(1);
-/// How much must be writable before there is room again.
+/// Minimum time between two checks for free space.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Number of bytes that must be writable before the store counts as having space again.
 const PROBE: usize = 256 * 1024;
-/// How many ids of deleted sessions are remembered until somebody asks for them.
+/// Maximum number of deleted session ids remembered until [`Shortage::take_deleted`] is called.
 const MAX_DELETED: usize = 10_000;
 
-/// What is known about room for recordings.
+/// State of the free space.
 #[derive(Debug, Default)]
 pub(crate) struct Shortage(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Since there has been no room, or since that was last tried.
+    /// Time of the first failure or of the last check. `None` while there is space.
     tried: Option<Instant>,
     deleted: VecDeque<String>,
 }
 
 impl Shortage {
-    /// Notes a failure, if it is for lack of room.
+    /// Records a failure if it is [`StoreError::Full`].
     pub(crate) fn note(&self, error: &StoreError) {
         if matches!(error, StoreError::Full { .. }) {
             locked(&self.0).tried.get_or_insert_with(Instant::now);
         }
     }
 
-    /// Returns whether there is no room. Tries from time to time whether there is room again.
-    pub(crate) fn lasts(&self, store: &Path, is_below_limit: impl FnOnce() -> bool) -> bool {
+    /// Returns true while the store is out of space. Checks for free space at most once per [`CHECK_INTERVAL`].
+    pub(crate) fn is_full(&self, store: &Path, is_below_limit: impl FnOnce() -> bool) -> bool {
         let mut known = locked(&self.0);
         let Some(tried) = known.tried else { return false };
-        if tried.elapsed() >= AGAIN {
+        if tried.elapsed() >= CHECK_INTERVAL {
             known.tried = Some(Instant::now());
-            // Without the lock, since the disk may take its time.
+            // Release the lock first, since the disk may be slow.
             drop(known);
             if is_below_limit() && can_write(store) {
                 locked(&self.0).tried = None;
@@ -52,7 +52,7 @@ impl Shortage {
         true
     }
 
-    /// Remembers sessions that were deleted to make room.
+    /// Remembers sessions that were deleted to free space.
     pub(crate) fn deleted(&self, ids: Vec<String>) {
         let mut known = locked(&self.0);
         known.deleted.extend(ids);
@@ -60,13 +60,13 @@ impl Shortage {
         known.deleted.drain(..surplus);
     }
 
-    /// Returns the sessions that were deleted to make room since this was last asked.
+    /// Returns the sessions deleted to free space since the last call.
     pub(crate) fn take_deleted(&self) -> Vec<String> {
         locked(&self.0).deleted.drain(..).collect()
     }
 }
 
-/// Tries to write a file beside the store.
+/// Returns true if a probe file can be written next to the store.
 pub(crate) fn can_write(store: &Path) -> bool {
     let mut name = store.as_os_str().to_owned();
     name.push("-probe");
@@ -76,7 +76,7 @@ pub(crate) fn can_write(store: &Path) -> bool {
         .create(true)
         .truncate(true)
         .open(&path)
-        // Not nothing, which some file systems do not store.
+        // Not zeros, which some file systems do not allocate.
         .and_then(|mut file| file.write_all(&vec![0x5a; PROBE]));
     drop(std::fs::remove_file(&path));
     written.is_ok()

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use crate::queue::locked;
 
-/// Wakes who waits for new records in this process.
+/// Wakes threads of this process that wait for new records.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     count: Mutex<u64>,
@@ -20,7 +20,7 @@ impl Signal {
         *locked(&self.count)
     }
 
-    /// Waits until it has been raised more often than `seen`, or the time is over.
+    /// Waits until the count differs from `seen` or the timeout expires.
     pub(crate) fn wait(&self, seen: u64, time: Duration) {
         let count = locked(&self.count);
         drop(

@@ -1,4 +1,4 @@
-//! How much of what goes over the wire is content.
+//! Ratio of content to bytes on the wire.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,23 +9,23 @@ use crate::record::{Filter, Item, Record};
 use crate::store::Store;
 use crate::text::texts;
 
-/// Tool calls of a session whose names are remembered.
+/// Maximum number of tool calls per session whose tool is remembered.
 const MAX_CALLS: usize = 100_000;
 
-/// Bytes on the wire against bytes of content.
+/// Bytes on the wire and bytes of content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Share {
-    /// How many records.
+    /// Number of records.
     pub records: u64,
-    /// Their bytes.
+    /// Bytes of the records.
     pub wire: u64,
-    /// The bytes of the texts in them.
+    /// Bytes of the texts in them.
     pub content: u64,
 }
 
 impl Share {
-    /// How many bytes go over the wire for a byte of content.
+    /// Returns the bytes on the wire per byte of content.
     pub fn amplification(&self) -> Option<f64> {
         (self.content > 0).then(|| self.wire as f64 / self.content as f64)
     }
@@ -37,19 +37,19 @@ impl Share {
     }
 }
 
-/// What all sessions together have, by agent.
+/// Statistics of several sessions, by agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// All of an agent's records.
+    /// Totals by agent.
     pub agents: BTreeMap<String, Share>,
-    /// By agent and kind of message: the method, the kind of an update, or the kind of a tool.
+    /// Totals by agent and kind of message: the method, the kind of update, or the kind of tool.
     pub kinds: BTreeMap<(String, String), Share>,
-    /// How many records could not be read.
+    /// Number of records that could not be read.
     pub unreadable: u64,
 }
 
-/// What a record counts as. `calls` remembers the tools of tool calls.
+/// Returns the kind of a record. `calls` maps tool calls to tools.
 fn kind(record: &Record, calls: &mut HashMap<String, String>) -> String {
     if !record.channel.is_message() {
         return "log".to_owned();
@@ -81,7 +81,8 @@ impl Store {
         }
     }
 
-    /// Reads everything that fits, and adds up. Sessions that are deleted meanwhile are left out from then on.
+    /// Computes statistics of the matching sessions. Reads all their records. Sessions that are deleted
+    /// meanwhile are left out from then on.
     pub fn statistics(&self, filter: &Filter) -> Result<Statistics> {
         let mut statistics = Statistics::default();
         for session in self.sessions(filter)? {
@@ -89,14 +90,14 @@ impl Store {
             let mut calls = HashMap::new();
             let items = match self.read(&session.id, 0) {
                 Ok(items) => items,
-                // Deleted since the list was made.
+                // Deleted since the list was read.
                 Err(StoreError::UnknownSession { .. }) => continue,
                 Err(error) => return Err(error),
             };
             for item in items {
                 let record = match item? {
                     Item::Record(record) => record,
-                    // A session that is being deleted loses its records under the reader.
+                    // A session that is being deleted loses records while it is read.
                     Item::Gap { .. } if !self.is_listed(&session.id)? => break,
                     Item::Gap { from, to, .. } => {
                         statistics.unreadable += to - from;

@@ -26,42 +26,42 @@ use crate::signal::Signal;
 use crate::wal::{self, LogDamage};
 use crate::writer::{Command, Recovering, Reply, Writer};
 
-/// How long the beginning of a recording waits for other processes that use the store. What is recorded then is in the
-/// journal, and is seen in the store as soon as they let it in.
-const BEGIN: Duration = Duration::from_millis(500);
-/// Journals of so many segments are put in order in the background when a store is opened.
+/// How long starting a recording waits for other processes that use the store. After that, records go to the
+/// journal only, until the database is free.
+const BEGIN_TIMEOUT: Duration = Duration::from_millis(500);
+/// Number of segments from which on a journal is recovered in the background when a store is opened.
 const LONG_JOURNAL: usize = 3;
-/// So many sessions are put in order before the store is open; of more, all are in the background.
+/// Maximum number of sessions recovered while opening. If there are more, all are recovered in the
+/// background.
 const FEW: usize = 8;
 
-/// What can be set about a store.
+/// Settings of a store.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// The file may not grow beyond this; appends then fail with [`StoreError::Full`].
+    /// Size limit of the file in bytes. Appends beyond it fail with [`StoreError::Full`].
     pub max_bytes: Option<u64>,
-    /// Whether the oldest sessions that nobody records are deleted while the file is fuller than nine tenths of
-    /// [`max_bytes`](Settings::max_bytes). [`Store::take_deleted`] tells which.
+    /// If true, the oldest sessions that are not being recorded are deleted while the file exceeds 90 % of
+    /// [`max_bytes`](Settings::max_bytes). [`Store::take_deleted`] returns their ids.
     pub makes_room: bool,
-    /// Whether the folder of the file is the store's own, so that it may be closed to others, too.
+    /// True if the folder belongs to the store, so that its permissions may be restricted too.
     pub owns_folder: bool,
 }
 
-/// What opening a store put in order.
+/// A session that was repaired when the store was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repair {
-    /// A session whose recorder had died.
+    /// Id of the session, whose recorder had died.
     pub session: String,
-    /// How many of its records were durable but not compressed and searchable yet.
+    /// Number of records that were in the journal but not compressed and indexed.
     pub records: u64,
-    /// Why it could not be put in order; its readable records are still there.
+    /// Reason why the repair failed, if it did. The readable records are still available.
     pub problem: Option<String>,
-    /// Damaged files of its journal, which are kept until the user removes them. The records that were in the damaged parts
-    /// are gaps.
+    /// Damaged journal files, kept until the user removes them. The records in the damaged parts are gaps.
     pub damaged: Vec<PathBuf>,
 }
 
-/// A file of sessions.
+/// A handle on a store, an SQLite file of recorded sessions.
 #[derive(Debug, Clone)]
 pub struct Store {
     shared: Arc<StoreInner>,
@@ -70,10 +70,11 @@ pub struct Store {
 pub(crate) struct StoreInner {
     pub(crate) path: PathBuf,
     folder: Folder,
-    /// It goes before the writer's connection does: the last one of a store clears up, if it may write.
+    /// Dropped before the writer's connection: the last connection of a store runs the final checkpoint, if
+    /// it may write.
     reader: Mutex<Option<Connection>>,
-    /// The same for [access](crate::access), which is asked all the time and must not wait for who searches. It is opened
-    /// when it is needed.
+    /// Connection for [access](crate::access) queries, which are frequent and must not wait for a search.
+    /// Opened on first use.
     access: Mutex<Option<Connection>>,
     parked: Mutex<Parked>,
     pub(crate) signal: Arc<Signal>,
@@ -97,7 +98,7 @@ impl std::fmt::Debug for StoreInner {
 }
 
 impl StoreInner {
-    /// A store that is only read, so far.
+    /// Creates a store without a writer.
     fn new(path: PathBuf, reader: Connection, identity: Option<Identity>) -> Self {
         StoreInner {
             folder: Folder::beside(&path),
@@ -124,28 +125,28 @@ impl StoreInner {
         &self.path
     }
 
-    /// Notes a failure to record, if it is for lack of room.
+    /// Records a failure if it is [`StoreError::Full`].
     pub(crate) fn note_shortage(&self, error: &StoreError) {
         self.shortage.note(error);
     }
 
-    /// Gives the writer something to do. Says whether it will.
+    /// Queues a command for the writer. Returns false if the writer has stopped.
     pub(crate) fn push(&self, command: Command) -> bool {
         self.queue.push(command)
     }
 
-    /// Tells that a journal has grown.
+    /// Signals that a journal has grown.
     pub(crate) fn wake(&self) {
         self.queue.wake();
         self.signal.raise();
     }
 
-    /// The progress of a session that is about to be recorded.
+    /// Returns the progress of a session that is about to be recorded. Starts the sync thread if needed.
     pub(crate) fn progress(&self, next: u64) -> Arc<Progress> {
         let mut ticking = locked(&self.ticking);
         if ticking.is_none() {
             let ticker = Arc::clone(&self.ticker);
-            // Without it records get to the disk when the system thinks fit, and at the end.
+            // Without this thread, records are synced by the operating system and on close.
             *ticking =
                 std::thread::Builder::new().name("store-sync".to_owned()).spawn(move || ticker.run()).ok();
         }
@@ -159,7 +160,7 @@ impl StoreInner {
         }
     }
 
-    /// How a session was closed and how many of its records are in blocks, if there is one.
+    /// Returns the `closed` state of a session and the number of its records in blocks.
     fn row(&self, id: &str) -> Result<Option<(i64, u64)>> {
         let row = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs()));
         self.with_reader(|connection| {
@@ -171,7 +172,7 @@ impl StoreInner {
         self.folder.segments(id).is_ok_and(|segments| segments.is_empty())
     }
 
-    /// That the store's file is not what was opened any more, if that is so.
+    /// Returns an error if the path no longer refers to the opened file.
     pub(crate) fn replaced(&self) -> Option<StoreError> {
         self.ticker.replaced()
     }
@@ -180,16 +181,17 @@ impl StoreInner {
         StoreError::Database { path: self.path.clone(), reason: "its writer has stopped".to_owned() }
     }
 
-    /// Waits until a session is in order that this process is to put in order: while it is at it, it has the lock itself.
+    /// Waits until a session is recovered if this process is recovering it, because the recovery holds the
+    /// session's lock.
     fn recovered(&self, id: &str) -> Result<()> {
         if locked(&self.recovering).contains(id) {
-            // What is wrong with the session tells whoever goes on with it.
+            // The caller finds the cause when it uses the session.
             drop(self.ask(|reply| Command::RecoverNow { id: id.into(), reply }));
         }
         Ok(())
     }
 
-    /// Asks the writer for something and waits for its answer.
+    /// Sends a command to the writer and waits for the reply.
     pub(crate) fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T> {
         if self.thread.is_none() {
             return Err(StoreError::ReadOnly { path: self.path.clone() });
@@ -204,10 +206,12 @@ impl StoreInner {
 
 impl Drop for StoreInner {
     fn drop(&mut self) {
+        // Order: close the readers first, so that the writer's connection is the last one and can run the
+        // final checkpoint. Then stop both threads, and wait for them.
         drop((locked(&self.reader).take(), locked(&self.access).take()));
         self.queue.close();
         self.ticker.stop();
-        // A panic of a thread has been reported to whoever waited for it.
+        // A panic of a thread was already reported to its callers.
         for thread in [self.thread.take(), locked(&self.ticking).take()].into_iter().flatten() {
             drop(thread.join());
         }
@@ -215,9 +219,9 @@ impl Drop for StoreInner {
 }
 
 impl Store {
-    /// Opens a store for reading and writing, and makes it if there is none.
+    /// Opens a store for reading and writing. Creates it if it does not exist.
     ///
-    /// Sessions whose recorder has died are put in order first; [`repairs`](Store::repairs) tells which.
+    /// Sessions whose recorder has died are repaired first; [`repairs`](Store::repairs) returns them.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         Store::open_with(path, &Settings::default())
     }
@@ -225,6 +229,7 @@ impl Store {
     /// Opens a store with settings.
     pub fn open_with(path: impl Into<PathBuf>, settings: &Settings) -> Result<Self> {
         let path = path.into();
+        // Writer first: it creates or migrates the file that the reader expects.
         let schema::Opened { connection, exposed, identity, log_damage } =
             schema::open_writer(&path, settings)?;
         let reader = schema::open_reader(&path)?;
@@ -235,7 +240,7 @@ impl Store {
         let mut writer = Writer::new(connection, &shared, settings);
         let waiting = Arc::clone(&shared.queue);
         let run = move || {
-            /// However the thread ends, nobody may wait for it.
+            /// Closes the queue when the thread ends, even by a panic, so that no caller waits forever.
             struct Close(Arc<Queue<Command>>);
             impl Drop for Close {
                 fn drop(&mut self) {
@@ -251,38 +256,39 @@ impl Store {
             .spawn(run)
             .map_err(|error| StoreError::Open { path: shared.path.clone(), reason: error.to_string() })?;
         shared.thread = Some(thread);
+        // Repair after the writer has started, because recovery runs on its thread.
         shared.repairs = repair(&shared)?;
         Ok(Store { shared: Arc::new(shared) })
     }
 
-    /// Opens a store that is there already, only to read it.
+    /// Opens an existing store for reading only.
     pub fn open_read_only(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
-        // Before the reader can be the one who recovers the log.
-        let log_damage = wal::look(&schema::log(&path));
+        // Before opening: SQLite's recovery by this reader would discard the evidence.
+        let log_damage = wal::check(&schema::log(&path));
         let reader = schema::open_reader(&path)?;
         let mut shared = StoreInner::new(path, reader, None);
         shared.log_damage = log_damage;
         Ok(Store { shared: Arc::new(shared) })
     }
 
-    /// The store's file.
+    /// Returns the path of the store.
     pub fn path(&self) -> &Path {
         &self.shared.path
     }
 
-    /// What opening put in order.
+    /// Returns the sessions that were repaired when the store was opened.
     pub fn repairs(&self) -> &[Repair] {
         &self.shared.repairs
     }
 
-    /// Damage to the write-ahead log, found when the store was opened.
+    /// Returns the damage in the write-ahead log that was found when the store was opened.
     pub fn log_damage(&self) -> Option<&LogDamage> {
         self.shared.log_damage.as_ref()
     }
 
-    /// The damaged files that are kept in the folder `-damaged` beside the store until the user removes them, in the order
-    /// of their names.
+    /// Returns the damaged files in the folder `-damaged` next to the store, sorted by name. They are kept
+    /// until the user removes them.
     pub fn kept_files(&self) -> Result<Vec<PathBuf>> {
         let folder = self.shared.folder.damaged();
         let fail = |error: std::io::Error| StoreError::Open {
@@ -302,7 +308,7 @@ impl Store {
         Ok(files)
     }
 
-    /// What others could read of it when it was opened, and why they still can, if so.
+    /// Returns the files that other users could read when the store was opened.
     pub fn exposed(&self) -> &[Exposed] {
         &self.shared.exposed
     }
@@ -323,7 +329,7 @@ impl Store {
         self.shared.with_reader(work)
     }
 
-    /// Reads who may do what. A store that an earlier program made, and that cannot be written, has nothing about that.
+    /// Queries the access tables. Returns the default for a store of an earlier version, which lacks them.
     pub(crate) fn read_access<T: Default>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
@@ -339,24 +345,24 @@ impl Store {
             .map_err(|error| database(path, &error))
     }
 
-    /// Asks the writer for something and waits for its answer.
+    /// Sends a command to the writer and waits for the reply.
     pub(crate) fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T> {
         self.shared.ask(command)
     }
 
     // ----- writing
 
-    /// Begins to record a session.
+    /// Starts to record a session.
     pub fn begin(&self, about: &About) -> Result<Recorder> {
         self.begin_at(about, Moment::now())
     }
 
-    /// Begins a session that began at another time, as for imports.
+    /// Starts to record a session with another start time, for example for an import.
     pub fn begin_at(&self, about: &About, began: Moment) -> Result<Recorder> {
         self.begin_new(about, began, || new_id(began))
     }
 
-    /// Begins a session under the first id that no session has.
+    /// Starts a session under the first unused id.
     fn begin_new(&self, about: &About, began: Moment, mut id: impl FnMut() -> String) -> Result<Recorder> {
         loop {
             let id = id();
@@ -366,9 +372,10 @@ impl Store {
         }
     }
 
-    /// Begins a session that has its id from elsewhere. It must be one that a store can have given.
+    /// Starts a session with a given id. Fails with [`StoreError::UnknownSession`] if the id does not have
+    /// the form of an id of this store: 1 to 64 lowercase letters, digits and hyphens.
     pub fn begin_as(&self, id: &str, about: &About, began: Moment) -> Result<Recorder> {
-        // It becomes the name of a file.
+        // Restricted characters, because the id becomes a file name.
         let is_id = (1..=64).contains(&id.len())
             && id.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit() || byte.is_ascii_lowercase());
         if !is_id {
@@ -390,18 +397,20 @@ impl Store {
         if !self.shared.push(begin) {
             return Err(self.shared.gone());
         }
-        match answer.recv_timeout(BEGIN) {
+        match answer.recv_timeout(BEGIN_TIMEOUT) {
             Ok(Err(error)) if !matches!(error, StoreError::Busy { .. }) => Err(error),
-            // The journal waits for nobody.
+            // The journal does not depend on the database, so recording can start while it is busy.
             Ok(_) | Err(RecvTimeoutError::Timeout) => Ok(recorder),
             Err(RecvTimeoutError::Disconnected) => Err(self.shared.gone()),
         }
     }
 
-    /// Goes on with a session that nobody else records at the moment.
+    /// Continues a session. Fails with [`StoreError::SessionInUse`] if another recorder writes it.
     pub fn resume(&self, id: &str) -> Result<Recorder> {
         let summary = self.session(id)?;
         self.shared.recovered(&summary.id)?;
+        // Lock before moving the journal, so that no other recorder can append in between. Attach afterwards:
+        // until then the writer must not treat the session as one with a live recorder.
         let lock = SessionLock::take(&self.shared.path, &summary.id)?;
         let id: Arc<str> = summary.id.as_str().into();
         let known = self.shared.ask(|reply| Command::Resume { id: Arc::clone(&id), reply })?;
@@ -411,15 +420,15 @@ impl Store {
         Ok(recorder)
     }
 
-    /// Whether somebody records a session at the moment, in this process or another.
+    /// Returns true if a recorder writes the session, in this process or another.
     pub fn is_recording(&self, id: &str) -> Result<bool> {
         let (_, id) = self.number(id)?;
         self.shared.recovered(&id)?;
         Ok(SessionLock::is_taken(&self.shared.path, &id))
     }
 
-    /// Removes a session that nobody records. It takes time in proportion to what is removed, and others can use the
-    /// store meanwhile.
+    /// Deletes a session. Fails with [`StoreError::SessionInUse`] if it is being recorded. The time is
+    /// proportional to the size of the session; other processes can use the store meanwhile.
     pub fn delete(&self, id: &str) -> Result<()> {
         let (session, id) = self.number(id)?;
         self.shared.recovered(&id)?;
@@ -429,46 +438,48 @@ impl Store {
         self.shared.ask(|reply| Command::Delete { session, id, lock, reply })
     }
 
-    /// Waits until everything can be found in the index, also what others have left to do.
+    /// Waits until all records are indexed, including those that other processes left.
     pub fn catch_up(&self) -> Result<()> {
         self.shared.ask(|reply| Command::CatchUp { reply })
     }
 
-    /// Takes what is left of deleted sessions out of the index, so that [`sizes`](Store::sizes) tells how much is in use
-    /// without them.
+    /// Removes the remains of deleted sessions from the index, so that [`sizes`](Store::sizes) does not count
+    /// them.
     pub fn clean_index(&self) -> Result<()> {
         self.shared.ask(|reply| Command::CleanIndex { reply })
     }
 
-    /// Returns [`StoreError::Full`] after a recording has failed for lack of room, until there is room again.
+    /// Returns [`StoreError::Full`] after a recording has failed for lack of space, until there is space
+    /// again.
     pub fn shortage(&self) -> Option<StoreError> {
         let is_below_limit = || {
             let limit = self.shared.max_bytes;
             limit.is_none_or(|limit| self.used().is_ok_and(|used| used < limit / 20 * 19))
         };
-        let lasts = self.shared.shortage.lasts(&self.shared.path, is_below_limit);
-        lasts.then(|| StoreError::Full { path: self.shared.path.clone() })
+        let is_full = self.shared.shortage.is_full(&self.shared.path, is_below_limit);
+        is_full.then(|| StoreError::Full { path: self.shared.path.clone() })
     }
 
-    /// Returns the sessions that were deleted to make room since this was last called.
+    /// Returns the ids of the sessions deleted to free space since the last call.
     pub fn take_deleted(&self) -> Vec<String> {
         self.shared.shortage.take_deleted()
     }
 
-    /// Gives the room of deleted sessions back to the file system.
+    /// Returns the space of deleted sessions to the file system.
     pub fn shrink(&self) -> Result<()> {
         self.shared.ask(|reply| Command::Shrink { reply })
     }
 }
 
-/// Puts in order the sessions that were not closed, or not moved out of their journals, and that nobody writes.
+/// Recovers sessions that were not closed or whose records are still in a journal, unless a recorder writes
+/// them.
 fn repair(shared: &StoreInner) -> Result<Vec<Repair>> {
     let journals = shared.folder.journals().map_err(|error| StoreError::Open {
         path: shared.path.clone(),
         reason: format!("cannot read {}: {error}", shared.folder.path().display()),
     })?;
     let journals: HashMap<String, Vec<u64>> = journals.into_iter().collect();
-    // How many records of those that were not closed are in blocks.
+    // Unclosed sessions with the number of their records in blocks.
     let unclosed: HashMap<String, u64> = shared.with_reader(|connection| {
         let mut statement = connection.prepare("SELECT id, length FROM sessions WHERE closed = 0")?;
         let row = |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs()));
@@ -485,7 +496,7 @@ fn repair(shared: &StoreInner) -> Result<Vec<Repair>> {
     for session in open {
         let Ok(lock) = SessionLock::take(&shared.path, &session) else { continue };
         let before = shared.row(&session)?;
-        // It may have been closed between our look and our lock.
+        // It may have been closed between the query and the lock.
         if before.is_some_and(|(closed, _)| closed != 0) && shared.has_no_journal(&session) {
             continue;
         }
@@ -495,7 +506,7 @@ fn repair(shared: &StoreInner) -> Result<Vec<Repair>> {
             shared.push(Command::Recover { id, lock, reply: None });
             if let Some(end) = end.filter(|end| !end.closed) {
                 let records = end.next.saturating_sub(before.map_or(0, |(_, length)| length));
-                // Damage is found in the background, and reported as gaps.
+                // Damage is found in the background and reported as gaps.
                 repairs.push(Repair { session, records, problem: None, damaged: Vec::new() });
             }
             continue;
@@ -506,7 +517,7 @@ fn repair(shared: &StoreInner) -> Result<Vec<Repair>> {
             Ok(records) => (records, None),
             Err(error) => (0, Some(error.to_string())),
         };
-        // One that ended well, and was only not moved, is nothing to tell of.
+        // A session that was closed properly but not moved is not reported.
         let is_cut_off = shared.row(&session)?.is_some_and(|(closed, _)| closed == 2);
         let damaged: Vec<_> = kept(&session)
             .into_iter()
@@ -522,8 +533,8 @@ fn repair(shared: &StoreInner) -> Result<Vec<Repair>> {
     Ok(repairs)
 }
 
-/// Has many sessions put in order in the background, so that the store is open at once. What their journals hold can be
-/// read meanwhile. Gives those that were cut off.
+/// Recovers many sessions in the background, so that opening does not take long. Their journals can be read
+/// meanwhile. Returns the sessions that were interrupted.
 fn repair_later(
     shared: &StoreInner,
     open: BTreeSet<String>,
@@ -541,10 +552,10 @@ fn repair_later(
         };
         let last = journals.get(&session).and_then(|segments| segments.last());
         let end = last.and_then(|last| segment::end_in(&shared.folder, &session, *last).ok().flatten());
-        // One that ended well, and was only not moved, is nothing to tell of.
+        // A session that was closed properly but not moved is not reported.
         if closed == 0 && !end.as_ref().is_some_and(|end| end.closed) {
             let records = end.map_or(0, |end| end.next.saturating_sub(length));
-            // Damage is found in the background, and reported as gaps.
+            // Damage is found in the background and reported as gaps.
             repairs.push(Repair { session: session.clone(), records, problem: None, damaged: Vec::new() });
         }
         ids.push_back(Arc::from(session));
@@ -554,7 +565,7 @@ fn repair_later(
     Ok(repairs)
 }
 
-/// Goes on with the removal of sessions that was begun.
+/// Continues interrupted deletions.
 fn remove_deleted(shared: &StoreInner) -> Result<()> {
     let deleted: Vec<(i64, String)> = shared.with_reader(|connection| {
         let mut statement = connection.prepare("SELECT number, id FROM sessions WHERE closed = 3")?;
@@ -569,7 +580,7 @@ fn remove_deleted(shared: &StoreInner) -> Result<()> {
     Ok(())
 }
 
-/// An id that sorts by time and that hardly anybody else makes: the time and a random part.
+/// Returns a unique id that sorts by time: the time followed by 24 random bits.
 fn new_id(began: Moment) -> String {
     let mut hasher = RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());

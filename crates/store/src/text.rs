@@ -1,5 +1,5 @@
-//! What of a message can be searched for. It reads both versions of the protocol, and whatever else agents
-//! send, by the keys that they share; what it does not know, it passes over.
+//! Extracts the searchable text of a message. Reads both protocol versions and extensions by their common
+//! keys; skips everything else.
 
 use std::borrow::Cow;
 
@@ -8,16 +8,16 @@ use switchboard_acp::rpc::{BATCH_LIMIT, batch_entries, is_batch};
 
 use crate::record::{Channel, Record};
 
-/// What a text that can be searched for is.
+/// Kind of a searchable text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TextKind {
-    /// What the user wrote.
+    /// User message.
     User,
-    /// What the agent wrote.
+    /// Agent message.
     Agent,
-    /// What it thought.
+    /// Agent thought.
     Thought,
-    /// The title of a tool call or of a permission.
+    /// Title of a tool call or a permission request.
     Title,
     /// A command line.
     Command,
@@ -25,22 +25,22 @@ pub enum TextKind {
     Path,
     /// A patch or the new text of a file.
     Patch,
-    /// What a tool gave back.
+    /// Output of a tool.
     Output,
     /// An entry of a plan.
     Plan,
-    /// Standard error and events of the process.
+    /// Standard error and process events.
     Log,
 }
 
 impl TextKind {
-    /// All kinds, in the order of their codes on the disk.
+    /// All kinds, in the order of their codes on disk.
     pub const ALL: [TextKind; 10] = {
         use TextKind::*;
         [User, Agent, Thought, Title, Command, Path, Patch, Output, Plan, Log]
     };
 
-    /// Its name.
+    /// Returns the name.
     pub fn as_str(self) -> &'static str {
         match self {
             TextKind::User => "user",
@@ -56,7 +56,7 @@ impl TextKind {
         }
     }
 
-    /// The kind with a name.
+    /// Parses a name.
     pub fn parse(name: &str) -> Option<Self> {
         TextKind::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
@@ -70,26 +70,26 @@ impl TextKind {
     }
 }
 
-/// A text out of a record. Chunks of the same thing have the same `run`, and together they are one text.
+/// A text of a record. Chunks with the same `run` belong to one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
-    /// What it is.
+    /// Kind of the text.
     pub kind: TextKind,
-    /// What the chunks of one thing have in common; empty for what comes in one piece.
+    /// Key shared by the chunks of one text. Empty for a text in one piece.
     pub run: String,
     /// The text.
     pub text: String,
 }
 
-/// What can be read in a record.
+/// Searchable content of a record.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     pub(crate) texts: Vec<Text>,
-    /// The runs whose text is given as a whole here: what they had before is not in them any more.
+    /// Runs whose text is replaced as a whole by this record.
     pub(crate) replaced: Vec<String>,
 }
 
-/// The values of some keys of an object.
+/// Returns the values of some keys of an object.
 fn pick<'r, const N: usize>(object: &'r Raw<'_>, keys: [&str; N]) -> [Option<Raw<'r>>; N] {
     let mut values = [const { None }; N];
     for (key, value) in object.entries() {
@@ -104,12 +104,12 @@ fn string(part: Option<&Raw<'_>>) -> Option<String> {
     part?.as_text().map(Cow::into_owned)
 }
 
-/// All texts of a record.
+/// Returns all texts of a record.
 pub fn texts(record: &Record) -> Vec<Text> {
     read(record).texts
 }
 
-/// All that can be read in a record.
+/// Extracts the searchable content of a record.
 pub(crate) fn read(record: &Record) -> Reading {
     let mut found = Reading::default();
     if record.channel.is_other_side() || matches!(record.channel, Channel::Hub | Channel::Unknown(_)) {
@@ -134,7 +134,7 @@ impl Reading {
     fn put(&mut self, kind: TextKind, run: &str, text: Option<String>) {
         let Some(text) = text.filter(|text| !text.is_empty()) else { return };
         match self.texts.last_mut() {
-            // Blocks of one message, and chunks of one thing, belong together.
+            // Blocks of one message and chunks of one run are combined.
             Some(last) if last.kind == kind && last.run == run && !run.is_empty() => {
                 last.text.push_str(&text);
             }
@@ -220,7 +220,7 @@ impl Reading {
         if name != "session_info_update" {
             self.put(TextKind::Title, "", string(title.as_ref()));
         }
-        // What is no chunk is the whole; the first of a tool call takes nobody's place.
+        // Every other update replaces the whole text. The first update of a tool call has nothing to replace.
         if (content.is_some() || summary.is_some()) && !name.ends_with("_chunk") && name != "tool_call" {
             self.replaced.push(run.clone());
         }

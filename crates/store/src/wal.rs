@@ -1,39 +1,40 @@
-//! Checks the write-ahead log of SQLite. SQLite ignores everything from the first frame on that does not match its checksum,
-//! because a crash leaves such frames at the end. It does not tell a frame that was cut off from one that was damaged later,
-//! whose transactions had been committed: their sessions would be missing without a word.
+//! Checks SQLite's write-ahead log. SQLite ignores every frame from the first one that does not match its
+//! checksum, because a crash leaves such frames at the end. It cannot distinguish an interrupted write from
+//! damage to committed transactions, whose sessions would then disappear silently.
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The length of the log's header and of the header of each frame.
+/// Length in bytes of the log's header and of each frame's header.
 const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
 const MAGIC: u32 = 0x377f_0682;
-/// The largest page that SQLite has.
+/// Largest page size of SQLite in bytes.
 const MAX_PAGE: u32 = 64 * 1024;
-/// How long a reader waits before it looks again: a live writer completes a frame within this time.
-const AGAIN: Duration = Duration::from_millis(100);
+/// Delay before a reader checks again. A live writer completes a frame within this time.
+const RECHECK_DELAY: Duration = Duration::from_millis(100);
 
-/// The write-ahead log of the store was damaged: transactions at its end are lost, and with them sessions or records.
+/// Damage in the store's write-ahead log. The transactions after it are lost, and with them sessions or
+/// records.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the store's log {} is damaged at byte {offset}: what was written after that is lost, and sessions may be missing{}",
+    "write-ahead log {} is damaged at byte {offset}; later transactions are lost and sessions may be missing{}",
     path.display(),
-    kept.as_ref().map(|kept| format!("; the damaged file is kept as {}", kept.display())).unwrap_or_default()
+    kept.as_ref().map(|kept| format!("; a copy is kept as {}", kept.display())).unwrap_or_default()
 )]
 #[non_exhaustive]
 pub struct LogDamage {
-    /// The log's file.
+    /// Path of the log.
     pub path: PathBuf,
     /// Byte offset of the first frame that cannot be read.
     pub offset: u64,
-    /// The copy that was made before SQLite overwrites the log.
+    /// Path of the copy made before SQLite overwrites the log.
     pub kept: Option<PathBuf>,
 }
 
-/// The checksum of the log, which each frame continues.
+/// Running checksum of the log. Each frame continues the checksum of the frame before it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Checksum {
     sums: (u32, u32),
@@ -59,7 +60,7 @@ fn number(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes)
 }
 
-/// Returns the byte offset of the damage in a log, if there is any.
+/// Returns the byte offset of the first damage in a log, if there is any.
 fn damage(log: &Path) -> std::io::Result<Option<u64>> {
     let file = match File::open(log) {
         Ok(file) => file,
@@ -79,7 +80,7 @@ fn damage(log: &Path) -> std::io::Result<Option<u64>> {
         && (512..=MAX_PAGE).contains(&page)
         && check.sums == (number(&header, 24), number(&header, 28));
     if !is_intact {
-        // A log without frames has nothing to lose.
+        // A log without frames has no data to lose.
         let mut more = [0; FRAME_HEADER];
         return Ok(fill(&mut input, &mut more)?.then_some(0));
     }
@@ -90,11 +91,14 @@ fn damage(log: &Path) -> std::io::Result<Option<u64>> {
         let salt = (number(&frame, 8), number(&frame, 12));
         check.add(&frame[..8]);
         check.add(&frame[FRAME_HEADER..]);
+        // Keep adding to the checksum after damage: it no longer matches, but the salts still identify the
+        // generation.
         let is_intact = salt == salts && check.sums == (number(&frame, 16), number(&frame, 20));
         if damaged.is_none() && !is_intact {
             damaged = Some(offset);
         }
-        // Frames of an earlier generation of the log follow the last one of this generation: both of their salts differ.
+        // Frames of an earlier generation of the log follow the last one of this generation: both of their
+        // salts differ.
         if let Some(damaged) = damaged
             && (salt.0 == salts.0 || salt.1 == salts.1)
         {
@@ -105,7 +109,7 @@ fn damage(log: &Path) -> std::io::Result<Option<u64>> {
     Ok(None)
 }
 
-/// Fills a buffer. Returns false where the file ends before.
+/// Fills a buffer. Returns false if the file ends first.
 fn fill(input: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<bool> {
     match input.read_exact(buffer) {
         Ok(()) => Ok(true),
@@ -114,23 +118,22 @@ fn fill(input: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<bool> {
     }
 }
 
-/// Looks for damage in a log that others may be writing at this moment. What cannot be read is left to SQLite, which
-/// reports it.
-pub(crate) fn look(log: &Path) -> Option<LogDamage> {
+/// Checks a log that other processes may be writing. I/O errors are left to SQLite, which reports them.
+pub(crate) fn check(log: &Path) -> Option<LogDamage> {
     let offset = damage(log).ok().flatten()?;
-    // Nobody unparks this thread, and returning early costs only certainty.
-    std::thread::park_timeout(AGAIN);
+    // Nothing unparks this thread. An early return only makes the second check less reliable.
+    std::thread::park_timeout(RECHECK_DELAY);
     let again = damage(log).ok().flatten()?;
     (offset == again).then(|| LogDamage { path: log.to_owned(), offset, kept: None })
 }
 
-/// Looks for damage in a log. The caller has the lock of SQLite that lets it write, and holds it until this returns.
-pub(crate) fn look_alone(log: &Path) -> Option<LogDamage> {
+/// Checks a log. The caller must hold SQLite's write lock until this returns.
+pub(crate) fn check_exclusive(log: &Path) -> Option<LogDamage> {
     let offset = damage(log).ok().flatten()?;
     Some(LogDamage { path: log.to_owned(), offset, kept: None })
 }
 
-/// Says whether a log seems to be damaged, which a writer at work may cause as well.
+/// Returns true if a log appears damaged. An active writer can have the same effect.
 pub(crate) fn seems_damaged(log: &Path) -> bool {
     damage(log).is_ok_and(|damage| damage.is_some())
 }

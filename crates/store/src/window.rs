@@ -1,11 +1,12 @@
-//! The state of a session at any sequence number, and the checkpoints that make it cheap.
+//! The state of a session at any sequence number, and the checkpoints that make it cheap to compute.
 //!
-//! The state is always a fold of recorded messages. A window of it leaves messages out: those that only changed entries
-//! which nobody wants to see. So what it shows is what the whole shows, to the last unknown key.
+//! The state is always a fold of recorded messages. A window omits messages that only changed entries outside
+//! of it, so its content equals the same part of the full state, including unknown keys.
 //!
-//! A checkpoint says which messages have changed which entry since the one before, and holds the messages that have
-//! changed anything else, without those that later ones made meaningless. The end of a session is opened from these: the
-//! messages of the entries wanted, those that hold anything else, and all since the last checkpoint.
+//! A checkpoint lists which messages changed which entry since the previous checkpoint, and holds the
+//! messages that changed anything else, without superseded ones. The end of a session is folded from three
+//! sources: the messages of the wanted entries, the messages that changed anything else, and all messages
+//! since the last checkpoint.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -26,37 +27,37 @@ use crate::record::{Channel, Record};
 use crate::segment::Cursor;
 use crate::store::Store;
 
-/// The fewest bytes of messages between two checkpoints.
+/// Minimum bytes of messages between two checkpoints.
 const INTERVAL: u64 = 512 * 1024;
 const DIALECT: WireFormat = WireFormat::Any;
 
-/// The state of a session's messages, as the session engine folds them.
+/// The state of a session's messages, folded by the session engine.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct State {
     /// The sessions on the connection.
     pub conversation: Conversation,
-    /// The first sequence number that is not in it.
+    /// Number of records included: the first sequence number that is not.
     pub at: u64,
-    /// What could not be read: sequence numbers and reasons.
+    /// Unreadable ranges: first sequence number, end, reason.
     pub gaps: Vec<(u64, u64, String)>,
-    /// How many messages could not be understood, and are therefore not in it.
+    /// Number of messages that could not be parsed and are not included.
     pub refused: u64,
-    /// For each session: how many of its entries are not in it.
+    /// For each session, the number of entries that are not included.
     pub hidden: Vec<usize>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Checkpoint {
-    /// The first of the checkpoints that belong together: before it, entries had other positions.
+    /// Sequence number of the first checkpoint of this chain. Entries had other positions before it.
     base: u64,
     sessions: Vec<SessionPoint>,
-    /// How many messages before it could not be understood.
+    /// Number of messages before it that could not be parsed.
     #[serde(default)]
     refused: u64,
-    /// Messages since the checkpoint before that have changed anything but entries.
+    /// Messages since the previous checkpoint that changed anything other than entries.
     rest: Vec<Kept>,
-    /// What could not be read since the checkpoint before.
+    /// Unreadable ranges since the previous checkpoint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<(u64, u64, String)>,
 }
@@ -64,29 +65,29 @@ struct Checkpoint {
 #[derive(Serialize, Deserialize)]
 struct SessionPoint {
     id: Option<String>,
-    /// How many entries there are.
+    /// Number of entries.
     entries: usize,
-    /// Entries that messages of the rest have changed since the checkpoint before: they are always wanted, or there would
-    /// be half of them.
+    /// Entries changed by messages in `rest` since the previous checkpoint. They are always folded
+    /// completely, because those messages alone would produce partial entries.
     pinned: BTreeSet<usize>,
 }
 
-/// A message that is kept beside the journal.
+/// A copy of a message, stored in the checkpoint.
 #[derive(Serialize, Deserialize, Clone)]
 struct Kept {
     sequence: u64,
     time: i64,
     from_client: bool,
-    /// Whether it is what a hub noted, and no message.
+    /// True for a note of the hub, which is not a message.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_note: bool,
-    /// What it says, if it says nothing else, and a later message about the same says all of it anew.
+    /// Topic, if the message has no other effect and a later message on the same topic supersedes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     topic: Option<Topic>,
     text: String,
 }
 
-/// What an update tells as a whole.
+/// State that an update replaces as a whole.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, Hash)]
 struct Topic {
     session: Option<String>,
@@ -95,23 +96,24 @@ struct Topic {
 
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, Hash)]
 enum TopicKind {
-    /// Usage without a word about the cost, which then stays.
+    /// Usage without cost, which keeps the previous cost.
     Usage,
     UsageAndCost,
     Commands,
     ConfigOptions,
-    /// A plan that was there, by its id.
+    /// An existing plan, by its id.
     Plan(String),
 }
 
 impl Topic {
-    /// What an update told, if these changes are all of it. One that adds a plan says where it stands, too.
-    fn of(conversation: &Conversation, folded: &Folded<'_>, tells_cost: bool) -> Option<Self> {
+    /// Returns the topic of an update if it changed nothing else. An update that adds a plan has no topic,
+    /// because it also determines the plan's position.
+    fn of(conversation: &Conversation, folded: &Folded<'_>, sets_cost: bool) -> Option<Self> {
         let step = folded.step.as_ref()?;
         let (id, session) = conversation.session_at(step.session)?;
         let mut changes = step.changes.iter();
         let of = match changes.next()? {
-            Change::Usage if tells_cost => TopicKind::UsageAndCost,
+            Change::Usage if sets_cost => TopicKind::UsageAndCost,
             Change::Usage => TopicKind::Usage,
             Change::Commands => TopicKind::Commands,
             Change::ConfigOptions => TopicKind::ConfigOptions,
@@ -124,16 +126,16 @@ impl Topic {
     }
 }
 
-/// Takes away the messages of which later ones say everything anew.
-fn leave_out_superseded(rest: &mut Vec<Kept>) {
-    let mut told = HashSet::new();
+/// Removes messages that a later message supersedes.
+fn remove_superseded(rest: &mut Vec<Kept>) {
+    let mut superseded = HashSet::new();
     let mut is_kept: Vec<bool> = Vec::with_capacity(rest.len());
     for kept in rest.iter().rev() {
         is_kept.push(kept.topic.as_ref().is_none_or(|topic| {
             if topic.of == TopicKind::UsageAndCost {
-                told.insert(Topic { of: TopicKind::Usage, ..topic.clone() });
+                superseded.insert(Topic { of: TopicKind::Usage, ..topic.clone() });
             }
-            told.insert(topic.clone())
+            superseded.insert(topic.clone())
         }));
     }
     let mut is_kept = is_kept.into_iter().rev();
@@ -150,7 +152,7 @@ impl Kept {
 }
 
 impl Store {
-    /// The state after the first `at` records, or after all of them, in full.
+    /// Returns the full state after the first `at` records, or after all of them.
     pub fn state(&self, id: &str, at: Option<u64>) -> Result<State> {
         let (session, id) = self.number(id)?;
         self.with_reader(|connection| {
@@ -160,9 +162,9 @@ impl Store {
         })
     }
 
-    /// The end of the state after the first `at` records, or after all of them: of each session at least the
-    /// last `entries` entries, and those that changed lately or that questions were asked about. All else that the full
-    /// state has, it has, too. It costs what these entries cost, however long the session is.
+    /// Returns the end of the state after the first `at` records, or after all of them: for each session at
+    /// least the last `entries` entries, and those that changed recently or that have questions. Everything
+    /// other than entries is complete. The cost depends on these entries, not on the length of the session.
     pub fn window(&self, id: &str, at: Option<u64>, entries: usize) -> Result<State> {
         let (session, id) = self.number(id)?;
         self.with_reader(|connection| {
@@ -178,7 +180,8 @@ impl Store {
     }
 }
 
-/// Reads the messages and a hub's notes in a range, in the store and, if it is given, in the journal. Gives what could not be read.
+/// Passes the messages and hub notes in a range to `take`, from the database and, if given, the journal.
+/// Returns the unreadable ranges.
 fn each(
     connection: &Connection,
     session: i64,
@@ -209,52 +212,55 @@ fn each(
     Ok(gaps)
 }
 
-/// A fold, and what it knows about the messages that were folded since it began to take notes.
+/// A fold, and notes for a checkpoint about the messages folded.
 struct Fold {
     conversation: Conversation,
-    /// For each session: the positions of its entries that are from a checkpoint, and how many that had.
+    /// For each session, the positions of the entries loaded from a checkpoint, and its total number of
+    /// entries.
     loaded: Vec<(Vec<usize>, usize)>,
-    /// The first of the checkpoints that it stands upon.
+    /// First checkpoint of the chain that the fold is based on.
     base: Option<u64>,
-    /// Bytes that were folded again, where these are more than were new.
+    /// Bytes folded again, if more than were new.
     surplus: u64,
     gaps: Vec<(u64, u64, String)>,
     refused: u64,
-    /// Whether history was replayed, which takes the place of what was there, and moves it.
+    /// True if history was replayed, which replaces existing entries and moves them.
     is_replayed: bool,
     notes: Notes,
 }
 
 #[derive(Default)]
 struct Notes {
-    /// For each session and entry, as it stands in the conversation: the messages that changed it.
+    /// For each session and entry index, the messages that changed it.
     touches: HashMap<(usize, usize), Vec<u64>>,
-    /// Entries that messages of the rest have changed.
+    /// Entries changed by messages in `rest`.
     pinned: BTreeSet<(usize, usize)>,
     rest: Vec<Kept>,
 }
 
-/// What of the end of a session is folded.
+/// Part of the end of a session to fold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
-    /// So many of the last entries, and those that changed since the last checkpoint.
+    /// The last entries, this many, and those changed since the last checkpoint.
     Entries(usize),
-    /// Only the entries that changed since the last checkpoint, for the next one. A long message that still grows has to be
-    /// folded from its beginning each time: it is postponed until as much has come as has to be folded again. So what
-    /// checkpoints cost in all grows with the length of the session, and not with its square.
+    /// Only the entries changed since the last checkpoint, to create the next one. A long message that still
+    /// grows has to be folded from its start each time, so the checkpoint is postponed until the new part is
+    /// as long as the part to fold again. The total cost of checkpoints is therefore linear in the length of
+    /// the session, not quadratic.
     Checkpoint,
 }
 
-/// What came of folding the end of a session.
+/// Result of folding the end of a session.
 enum Ending {
     Folded(Box<Fold>),
-    /// Too many messages would have to be folded again; so many bytes have come since the last checkpoint.
+    /// Too many messages would have to be folded again. `bytes` is the size of the messages since the last
+    /// checkpoint.
     Postponed {
         bytes: u64,
     },
 }
 
-/// Messages that are folded again for a checkpoint without being weighed against those that are new.
+/// Number of messages that may always be folded again for a checkpoint.
 const FEW: u64 = 1000;
 
 impl Fold {
@@ -271,7 +277,7 @@ impl Fold {
         }
     }
 
-    /// Folds everything.
+    /// Folds all messages.
     fn of_all(
         connection: &Connection,
         session: i64,
@@ -283,7 +289,7 @@ impl Fold {
         Ok(fold)
     }
 
-    /// Folds the end, and what belongs to it.
+    /// Folds the end, and the earlier messages that it depends on.
     fn of_end(
         connection: &Connection,
         session: i64,
@@ -295,9 +301,9 @@ impl Fold {
         let Some(points) = checkpoints(connection, session, at)? else {
             return all(journal);
         };
-        // A fold without what was there before shows which of it the new messages touch.
+        // First fold only the new messages, to find the earlier entries that they change.
         let mut scratch = Fold::new();
-        // The ids under which agents have continued sessions are known from before.
+        // The notes tell the ids under which agents have continued sessions.
         for note in points.rest.iter().filter(|kept| kept.is_note) {
             apply_hub_note(&mut scratch.conversation, &note.text, Moment(note.time));
         }
@@ -306,6 +312,7 @@ impl Fold {
             scratch.read(record);
             tail.push(record.clone());
         })?;
+        // Replayed history moves entries, so positions of the checkpoint no longer apply.
         if scratch.is_replayed {
             return all(journal);
         }
@@ -316,10 +323,10 @@ impl Fold {
             Scope::Checkpoint => 0,
         };
         let mut wanted = points.pinned.clone();
-        // Those that the new messages have not changed, and that are not the last ones when there are new entries.
+        // True for sessions with new entries whose last old entry was not changed: that entry is complete.
         let mut is_passed = vec![false; wanted.len()];
         for (place, (count, positions)) in points.counts.iter().zip(&mut wanted).enumerate() {
-            // Sessions have the same ids in both, but not the same places.
+            // Sessions have the same ids in both folds, but not the same index.
             let id = points.ids.get(place).map(|id| id.as_deref());
             if let Some(touched) = id.and_then(|id| scratch.conversation.session(id)) {
                 for entry in touched.entries() {
@@ -349,10 +356,10 @@ impl Fold {
             }
         }
         let Some(mut fold) = Fold::upon(connection, session, &points, &wanted)? else {
-            // A checkpoint only saves work: where it does not fit what is there, it is as good as none.
+            // A checkpoint only saves work: if it does not match the data, fold everything.
             return all(journal);
         };
-        // A checkpoint has those since the one before, a reader wants all.
+        // A checkpoint holds the gaps since the previous one, a reader wants all.
         fold.gaps = match scope {
             Scope::Entries(_) => points.gaps.into_iter().chain(gaps).collect(),
             Scope::Checkpoint => gaps,
@@ -366,7 +373,8 @@ impl Fold {
         Ok(Ending::Folded(Box::new(fold)))
     }
 
-    /// Folds the wanted entries of a checkpoint, and all that is not an entry; `None` where that cannot be read.
+    /// Folds the wanted entries of a checkpoint, and everything that is not an entry. `None` if that cannot
+    /// be read.
     fn upon(
         connection: &Connection,
         session: i64,
@@ -381,6 +389,7 @@ impl Fold {
                 load_touches(connection, session, (place, *position), points, &mut touches)?;
             }
         }
+        // A message can be in the checkpoint and in the list of an entry. It must be folded once.
         touches.retain(|sequence| !records.contains_key(sequence));
         let mut block: Option<Block> = None;
         let mut touches = touches.into_iter().peekable();
@@ -390,7 +399,8 @@ impl Fold {
                 block = Block::around(connection, session, sequence)?;
             }
             let Some(block) = &block else { return Ok(None) };
-            // A long message has many in a row, and a block is taken apart from its beginning each time.
+            // Read runs of consecutive messages at once, because unpacking a block always starts at its first
+            // record.
             while touches.next_if(|next| *next == range.end && block.has(&(sequence..next + 1))).is_some() {
                 range.end += 1;
             }
@@ -403,6 +413,7 @@ impl Fold {
         for record in records.values() {
             fold.read(record);
         }
+        // Discard the notes about old messages: the next checkpoint only covers new ones.
         fold.notes = Notes::default();
         fold.refused = points.refused;
         fold.base = Some(points.base);
@@ -418,8 +429,8 @@ impl Fold {
         Ok(Some(fold))
     }
 
-    /// Reads a record, and takes note of what it did. An update that changed nothing but entries can be left out where
-    /// nobody wants them; everything else is kept.
+    /// Folds a record and notes its effects. An update that only changed entries can be omitted from windows
+    /// without them; every other message is kept.
     fn read(&mut self, record: &Record) {
         #[cfg(test)]
         tests::FOLDED.with(|folded| folded.set(folded.get() + 1));
@@ -427,7 +438,7 @@ impl Fold {
             self.refused += 1;
             return;
         };
-        // The time in the session: milliseconds, as everywhere here.
+        // Session times are in milliseconds, like all times here.
         let at = record.time;
         if record.channel == Channel::Hub && apply_hub_note(&mut self.conversation, text, at) {
             self.keep(record, text, None);
@@ -436,6 +447,8 @@ impl Fold {
         let common = |conversation: &Conversation| {
             (conversation.len(), *conversation.dialect(), conversation.lineage_revision())
         };
+        // Compare properties of the whole conversation before and after, since an update of one entry can
+        // change them.
         let before = common(&self.conversation);
         let (mut entries, mut is_rest, mut topic) = (Vec::new(), false, None);
         if is_batch(text) {
@@ -453,8 +466,8 @@ impl Fold {
         } else {
             match self.conversation.decode(text) {
                 Ok(decoded) => {
-                    let (is_update, tells_cost) = match &decoded.message {
-                        Expected::Params(params) => (true, tells_cost(&params.update)),
+                    let (is_update, sets_cost) = match &decoded.message {
+                        Expected::Params(params) => (true, sets_cost(&params.update)),
                         Expected::Other(_) => (false, false),
                     };
                     match self.conversation.apply(decoded, Some(side), at) {
@@ -463,7 +476,7 @@ impl Fold {
                             let only_entries = note_entries(&folded, &mut entries);
                             is_rest = !(is_update && only_entries && folded.entry.is_some());
                             if is_update && is_rest {
-                                topic = Topic::of(&self.conversation, &folded, tells_cost);
+                                topic = Topic::of(&self.conversation, &folded, sets_cost);
                             }
                         }
                         Err(_) => self.refused += 1,
@@ -472,8 +485,8 @@ impl Fold {
                 Err(_) => self.refused += 1,
             }
         }
-        // A session is there from its first message on, what shows the dialect shows it to all that follows, and whose
-        // child a session is stays so.
+        // Keep the first message of a session, a message that reveals the dialect, and one that changes the
+        // subagent tree: they affect all later messages.
         if before != common(&self.conversation) {
             (is_rest, topic) = (true, None);
         }
@@ -500,7 +513,7 @@ impl Fold {
         });
     }
 
-    /// The position that an entry has in the whole session.
+    /// Returns the position of an entry in the full session.
     fn position(&self, place: usize, index: usize) -> usize {
         match self.loaded.get(place) {
             Some((there, count)) => {
@@ -517,12 +530,12 @@ impl Fold {
     }
 }
 
-/// Whether an update says what the cost is, or that there is none.
-fn tells_cost(update: &v2::SessionUpdate<'_>) -> bool {
+/// Returns true if an update sets or clears the cost.
+fn sets_cost(update: &v2::SessionUpdate<'_>) -> bool {
     matches!(update, v2::SessionUpdate::UsageUpdate(usage) if !matches!(usage.cost, Field::Keep))
 }
 
-/// Adds the entries that a message changed. Says whether it changed nothing else.
+/// Appends the entries that a message changed. Returns true if it changed nothing else.
 fn note_entries(folded: &Folded<'_>, entries: &mut Vec<(usize, usize)>) -> bool {
     let Some(step) = &folded.step else { return true };
     let mut only_entries = true;
@@ -535,7 +548,7 @@ fn note_entries(folded: &Folded<'_>, entries: &mut Vec<(usize, usize)>) -> bool 
     only_entries
 }
 
-/// Whether history takes the place of what was there, or will.
+/// Returns true if replayed history replaces entries, or will.
 fn replays(conversation: &Conversation, folded: &Folded<'_>) -> bool {
     folded.step.as_ref().is_some_and(|step| {
         step.changes.iter().any(|change| *change == Change::Replayed)
@@ -543,13 +556,13 @@ fn replays(conversation: &Conversation, folded: &Folded<'_>) -> bool {
     })
 }
 
-/// The checkpoints up to a place, put together.
+/// A chain of checkpoints, combined.
 struct Points {
     base: u64,
-    /// Where the last one is.
+    /// Sequence number of the last checkpoint.
     sequence: u64,
     ids: Vec<Option<String>>,
-    /// For each session: how many entries it has, and which are always wanted.
+    /// For each session, the number of its entries and the ones that are always wanted.
     counts: Vec<usize>,
     pinned: Vec<BTreeSet<usize>>,
     refused: u64,
@@ -577,6 +590,7 @@ fn checkpoints(connection: &Connection, session: i64, at: u64) -> rusqlite::Resu
     let Some((sequence, base)) = found.first().map(|(sequence, last)| (*sequence, last.base)) else {
         return Ok(None);
     };
+    // A chain without its first checkpoint is unusable, because later ones only hold differences.
     if found.last().is_some_and(|(first, _)| *first != base) {
         return Ok(None);
     }
@@ -597,7 +611,7 @@ fn checkpoints(connection: &Connection, session: i64, at: u64) -> rusqlite::Resu
             points.pinned[place].extend(pinned);
         }
     }
-    leave_out_superseded(&mut points.rest);
+    remove_superseded(&mut points.rest);
     Ok(Some(points))
 }
 
@@ -628,7 +642,7 @@ fn position_of(
     Ok(found.and_then(|position| usize::try_from(position).ok()))
 }
 
-/// The messages that have changed an entry.
+/// Collects the messages that changed an entry.
 fn load_touches(
     connection: &Connection,
     session: i64,
@@ -639,7 +653,7 @@ fn load_touches(
     each_run(connection, session, entry, points, |run| touches.extend(run))
 }
 
-/// Gives the messages that have changed an entry, as runs that follow each other.
+/// Passes the messages that changed an entry to `take`, as ranges.
 fn each_run(
     connection: &Connection,
     session: i64,
@@ -657,7 +671,7 @@ fn each_run(
         let data: Vec<u8> = row.get(0)?;
         let mut input = Input(&data);
         let mut at = 0_u64;
-        // What is no number any more shows by the entry that is then missing.
+        // Damaged data ends the loop. The missing messages are noticed by the number of entries.
         while let (Some(gap), Some(count)) = (input.number(), input.number()) {
             at = at.saturating_add(gap);
             let end = at.saturating_add(count).min(points.sequence);
@@ -668,7 +682,7 @@ fn each_run(
     Ok(())
 }
 
-/// Numbers that mostly follow each other, as distances and lengths.
+/// Encodes mostly consecutive numbers as distances and lengths.
 fn runs(numbers: &[u64]) -> Vec<u8> {
     let mut data = Vec::new();
     let mut before = 0;
@@ -680,7 +694,7 @@ fn runs(numbers: &[u64]) -> Vec<u8> {
     data
 }
 
-/// Makes a checkpoint after the first `at` records, which have so many bytes, if enough has come since the last one.
+/// Creates a checkpoint after the first `at` records, which have `bytes` bytes, if enough records are new.
 pub(crate) fn checkpoint_if_due(
     transaction: &Transaction<'_>,
     session: i64,
@@ -690,7 +704,7 @@ pub(crate) fn checkpoint_if_due(
     let protocol: u16 = transaction
         .prepare_cached("SELECT protocol FROM sessions WHERE number = ?1")?
         .query_row([session], |row| row.get(0))?;
-    // Only version 2 can be folded here.
+    // Only version 2 sessions can be folded here.
     if protocol == 1 {
         return Ok(());
     }
@@ -698,7 +712,7 @@ pub(crate) fn checkpoint_if_due(
         .prepare_cached("SELECT size FROM checkpoints WHERE session = ?1 ORDER BY sequence DESC LIMIT 1")?
         .query_row([session], |row| row.get(0))
         .optional()?;
-    // `size` holds the number of bytes on the wire from which on the next one is due.
+    // `size` is the number of bytes on the wire at which the next checkpoint is due.
     if bytes < last.map_or(INTERVAL, i64::unsigned_abs) {
         return Ok(());
     }
@@ -718,7 +732,8 @@ pub(crate) fn checkpoint_if_due(
     if fold.conversation.sessions().any(|(_, folded)| folded.is_replaying()) {
         return Ok(());
     }
-    leave_out_superseded(&mut fold.notes.rest);
+    remove_superseded(&mut fold.notes.rest);
+    // A complete fold starts a new chain, in which entries may have new positions.
     let base = fold.base.unwrap_or(at);
     let mut sessions: Vec<SessionPoint> = Vec::new();
     let mut has_grown = false;
@@ -742,10 +757,10 @@ pub(crate) fn checkpoint_if_due(
         Checkpoint { base, sessions, refused: fold.refused, rest: fold.notes.rest, gaps: fold.gaps };
     let plain = serde_json::to_vec(&checkpoint).map_err(|error| failure(error.into()))?;
     let data = compress(&plain).map_err(|error| failure(error.into()))?;
-    // Where everything had to be folded, that must not happen again too soon.
+    // After a complete fold, wait until the session has doubled, or total cost would be quadratic.
     let due = bytes + if fold.base.is_none() { bytes.max(INTERVAL) } else { INTERVAL };
     let due = if base == at && last.is_none() { bytes + INTERVAL } else { due };
-    // A last entry that stays the last one must not be folded again too soon, either.
+    // An entry that stays the last one must not be folded again too soon either.
     let due = if has_grown { due } else { due + fold.surplus };
     transaction
         .prepare_cached(
@@ -792,11 +807,11 @@ mod tests {
     use crate::writer::{insert_session, transact};
 
     thread_local! {
-        /// How many records were folded by this thread.
+        /// Number of records folded by this thread.
         pub(super) static FOLDED: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// Indexes a session of one message in so many chunks, and returns how many records were folded for that.
+    /// Indexes a session with one message of `chunks` chunks. Returns the number of records folded.
     fn folded_for_one_message(chunks: u64) -> u64 {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.sqlite3");

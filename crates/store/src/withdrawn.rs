@@ -1,4 +1,4 @@
-//! What was said and taken back: a message or the content of a tool call that was given again as a whole, or emptied.
+//! Superseded text: messages and tool call content that a later update replaced as a whole or emptied.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use crate::store::Store;
 use crate::text;
 
 const REPLACEMENT: &str = "\"[withdrawn]\"";
-/// The strings that hold what was said, wherever they stand in content.
+/// Keys of strings that hold text in content.
 const TEXTS: [&str; 6] = ["text", "newText", "oldText", "diff", "data", "blob"];
 
-/// Where the texts of a session were last given as a whole.
+/// For each message and tool call, the record that last replaced its text as a whole.
 #[derive(Debug, Default)]
 pub struct Withdrawals {
     replaced: HashMap<String, u64>,
@@ -22,7 +22,7 @@ pub struct Withdrawals {
 }
 
 impl Store {
-    /// What a session has taken back. It reads all of it.
+    /// Returns the superseded texts of a session. Reads the whole session.
     pub fn withdrawals(&self, id: &str) -> Result<Withdrawals> {
         let mut withdrawals = Withdrawals::default();
         for item in self.read(id, 0)? {
@@ -35,19 +35,20 @@ impl Store {
 }
 
 impl Withdrawals {
-    /// Takes note of a record. All of a session come before any is asked for.
+    /// Registers a record. All records of a session must be registered before
+    /// [`take_out`](Withdrawals::take_out) is called.
     pub fn see(&mut self, record: &Record) {
         for run in text::read(record).replaced {
             self.replaced.insert(run, record.sequence);
         }
     }
 
-    /// How many records had something that was taken back later.
+    /// Returns the number of records from which superseded text was removed.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The bytes of a record without what was taken back later; `None` where nothing was.
+    /// Returns the bytes of a record without superseded text. `None` if it has none.
     pub fn take_out(&mut self, record: &Record) -> Option<Vec<u8>> {
         let is_gone = |run: &str| self.replaced.get(run).is_some_and(|sequence| *sequence > record.sequence);
         let reading = text::read(record);
@@ -67,13 +68,13 @@ impl Withdrawals {
     }
 }
 
-/// A message whose content says nothing any more.
+/// Returns a message without the text of its content.
 fn without_content(message: &str) -> Option<String> {
     let message = Raw::parse(message).ok()?;
     Some(rewrite(&message, &["params", "update"]))
 }
 
-/// Follows a path, and empties the content that stands there.
+/// Follows a path and empties the content at its end.
 fn rewrite(value: &Raw<'_>, path: &[&str]) -> String {
     object(value, |key, value| match path {
         [first, rest @ ..] if key == *first => rewrite(value, rest),

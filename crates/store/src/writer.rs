@@ -1,5 +1,6 @@
-//! The one thread that writes to the database. It moves records from the journals of their sessions into compressed
-//! blocks, and makes them searchable when there is time. Nobody waits for it but who asks it for something.
+//! The only thread that writes to the database. It moves records from the journals of their sessions into
+//! compressed blocks and indexes them when idle. Recorders do not wait for it; only callers that send a
+//! [`Command`] do.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
@@ -27,27 +28,27 @@ use crate::shortage::Shortage;
 use crate::signal::Signal;
 use crate::store::{Settings, StoreInner};
 
-/// How long one attempt waits for other processes.
+/// SQLite busy timeout of one attempt.
 pub(crate) const ATTEMPT: Duration = Duration::from_millis(100);
-/// How long who asks for something may have to wait for other processes.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// How long to wait before another attempt.
-const AGAIN: Duration = Duration::from_millis(20);
-/// With more bytes than this in [`WINDOW`] nothing is moved or made searchable, since the conversation needs the
-/// processor.
+/// How long a command is retried while other processes keep the database locked.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Delay before another attempt.
+const RETRY_DELAY: Duration = Duration::from_millis(20);
+/// Number of bytes recorded per [`WINDOW`] above which moving and indexing pause, because the conversation
+/// needs the processor.
 const FLOOD: u64 = 512 * 1024;
 const WINDOW: Duration = Duration::from_millis(100);
-/// With so many bytes in journals they are moved all the same.
-const HELD_BACK: u64 = 256 * 1024 * 1024;
-/// A session that is this little behind is made searchable before its end is acknowledged.
+/// Journal size in bytes above which records are moved even under load.
+const MAX_BACKLOG: u64 = 256 * 1024 * 1024;
+/// Number of unindexed bytes up to which a session is indexed before its close is acknowledged.
 const SMALL: u64 = 1024 * 1024;
-/// How long the last moves may take when the store is closed.
-const FAREWELL: Duration = Duration::from_millis(500);
+/// Time for the remaining transfers when the store is closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How many sessions are put in order at a time in the background.
+/// Maximum number of sessions recovered at a time in the background.
 const RECOVERIES: usize = 4;
 
-/// The sessions that this process is to put in order, or is at it.
+/// Sessions that this process is recovering or has queued for recovery.
 pub(crate) type Recovering = Arc<Mutex<HashSet<Arc<str>>>>;
 
 pub(crate) type Reply<T> = SyncSender<Result<T>>;
@@ -60,12 +61,12 @@ pub(crate) enum Command {
         progress: Arc<Progress>,
         reply: Reply<()>,
     },
-    /// Puts a session in order and gives its length and bytes.
+    /// Moves the session's journal into the database. Replies with its length in records and bytes.
     Resume {
         id: Arc<str>,
         reply: Reply<(u64, u64)>,
     },
-    /// The recorder of a session that goes on.
+    /// Attaches the recorder of a resumed session.
     Attach {
         id: Arc<str>,
         progress: Arc<Progress>,
@@ -76,16 +77,17 @@ pub(crate) enum Command {
         deadline: Option<Instant>,
         reply: Reply<()>,
     },
-    /// Puts sessions in order whose recorders have died, when there is nothing else to do.
+    /// Queues sessions of dead recorders for recovery in the background.
     RecoverLater {
         ids: VecDeque<Arc<str>>,
     },
-    /// Puts one of them in order now, if it is not yet.
+    /// Recovers one of them now, if it is still queued.
     RecoverNow {
         id: Arc<str>,
         reply: Reply<u64>,
     },
-    /// Puts in order a session whose recorder has died. Gives how many records were not in the store yet.
+    /// Recovers the session of a dead recorder. Replies with the number of records that were only in the
+    /// journal.
     Recover {
         id: Arc<str>,
         lock: SessionLock,
@@ -100,19 +102,19 @@ pub(crate) enum Command {
     Shrink {
         reply: Reply<()>,
     },
-    /// Takes what is left of deleted sessions out of the index.
+    /// Removes remains of deleted sessions from the index.
     CleanIndex {
         reply: Reply<()>,
     },
-    /// Has a look at all journals.
+    /// Moves records from all journals once.
     Settle {
         reply: Reply<()>,
     },
-    /// Makes everything searchable.
+    /// Indexes everything.
     CatchUp {
         reply: Reply<()>,
     },
-    /// Changes who may do what.
+    /// Changes tokens, shares or hosted sessions.
     Access {
         change: Change,
         reply: Reply<Changed>,
@@ -127,25 +129,25 @@ pub(crate) struct Writer {
     pub(crate) ticker: Arc<Ticker>,
     traffic: Arc<AtomicU64>,
     seen_traffic: (Instant, u64, bool),
-    /// How much had been written when the journals were last moved as far as they went.
+    /// Value of `traffic` when all journals were last moved completely.
     moved_traffic: u64,
-    /// How much may be in journals while everything else waits: never more than the store may hold.
-    held_back: u64,
-    /// The most bytes the file may have, where the oldest sessions are deleted before it gets there.
+    /// Maximum bytes in journals while moving is paused. Never more than the store's size limit.
+    max_backlog: u64,
+    /// Size limit of the file in bytes, if old sessions are deleted to stay below it.
     makes_room: Option<u64>,
-    /// Whether sessions are being deleted to make room, so that this does not begin within itself.
+    /// True while sessions are being deleted to free space. Prevents recursion.
     is_making_room: bool,
     shortage: Arc<Shortage>,
     live: HashMap<Arc<str>, Live>,
-    /// Sessions that are to be put in order, and those that are being so.
+    /// Sessions queued for recovery, and those being recovered.
     to_recover: VecDeque<Arc<str>>,
     in_recovery: Vec<Arc<str>>,
-    /// Both, for who wants to go on with one of them.
+    /// Both, shared with callers that want to resume one of them.
     recovering: Recovering,
-    /// Whether there may be something to make searchable.
-    is_behind: bool,
-    /// Whether something had to be left for lack of time.
-    is_in_hurry: bool,
+    /// True if blocks may be waiting to be indexed.
+    has_unindexed: bool,
+    /// True if records had to stay in a journal for lack of time.
+    left_records: bool,
 }
 
 impl Writer {
@@ -159,7 +161,7 @@ impl Writer {
             traffic: Arc::clone(&shared.traffic),
             seen_traffic: (Instant::now(), 0, false),
             moved_traffic: 0,
-            held_back: settings.max_bytes.unwrap_or(HELD_BACK).min(HELD_BACK),
+            max_backlog: settings.max_bytes.unwrap_or(MAX_BACKLOG).min(MAX_BACKLOG),
             makes_room: settings.max_bytes.filter(|_| settings.makes_room),
             is_making_room: false,
             shortage: Arc::clone(&shared.shortage),
@@ -167,44 +169,50 @@ impl Writer {
             to_recover: VecDeque::new(),
             in_recovery: Vec::new(),
             recovering: Arc::clone(&shared.recovering),
-            is_behind: true,
-            is_in_hurry: false,
+            has_unindexed: true,
+            left_records: false,
         }
     }
 
-    /// Works until the queue is closed.
+    /// Runs until the queue is closed.
     pub(crate) fn run(&mut self, queue: &Queue<Command>) {
-        let (mut timeout, mut is_held_back) = (Some(Duration::ZERO), false);
-        while let Taken::Work(commands) = queue.take(timeout, !is_held_back) {
+        let (mut timeout, mut is_deferred) = (Some(Duration::ZERO), false);
+        while let Taken::Work(commands) = queue.take(timeout, !is_deferred) {
+            // Order: commands first, because callers wait for them. Then records, because journals hold disk
+            // space. Indexing last, because it can wait for any length of time.
             self.commands(commands, queue);
-            is_held_back = self.holds_back();
-            if is_held_back {
+            // Under load nothing else runs. Journals keep growing, and the next commands end the wait.
+            is_deferred = self.defers_transfer();
+            if is_deferred {
                 timeout = Some(WINDOW);
                 continue;
             }
             self.recover_some();
+            // Read the counter before moving: bytes recorded during the move count as not moved yet.
             let written = self.traffic.load(Ordering::Relaxed);
             let is_waiting = self.pump(queue);
             if !is_waiting {
                 self.moved_traffic = written;
             }
             self.note_recovered();
-            let is_indexing = !self.to_recover.is_empty() || self.index_in_quiet(queue);
-            timeout = match (is_waiting, is_indexing, self.is_behind) {
-                (true, _, _) => Some(AGAIN),
+            let is_indexing = !self.to_recover.is_empty() || self.index_when_idle(queue);
+            timeout = match (is_waiting, is_indexing, self.has_unindexed) {
+                (true, _, _) => Some(RETRY_DELAY),
                 (false, true, _) => Some(Duration::ZERO),
                 (false, false, true) => Some(WINDOW),
                 (false, false, false) => None,
             };
         }
-        self.say_goodbye(queue);
+        self.shut_down(queue);
     }
 
     fn commands(&mut self, commands: VecDeque<Command>, queue: &Queue<Command>) {
         for command in commands {
-            // Whoever asked may have gone.
+            // Send errors are ignored throughout: the caller may have stopped waiting.
             match command {
                 Command::Begin { id, about, began, progress, reply } => {
+                    // The recorder may append before this succeeds. If the database is busy, the row is
+                    // inserted by a later transfer.
                     let live = Live::new(&self.folder, &id, about, began, Some(progress));
                     self.live.insert(Arc::clone(&id), live);
                     let begun = self.with_room(queue, |writer| writer.with_live(&id, Live::find_or_begin));
@@ -229,12 +237,14 @@ impl Writer {
                 }
                 Command::Close { id, lock, deadline, reply } => match self.live.get_mut(&id) {
                     Some(live) => live.close(lock, deadline, reply),
-                    // It has failed before, which its recorder knows.
+                    // The session has failed before, which its recorder was told.
                     None => drop(reply.send(Ok(()))),
                 },
                 Command::Recover { id, lock, reply } => self.recover(id, lock, reply),
                 Command::RecoverLater { ids } => self.to_recover.extend(ids),
                 Command::RecoverNow { id, reply } => self.recover_now(id, reply),
+                // The lock is held until the deletion is complete, so that no recorder can resume the session
+                // halfway.
                 Command::Delete { session, id, lock, reply } => {
                     self.live.remove(&id);
                     let result = removal::delete(self, queue, session, &id);
@@ -251,7 +261,7 @@ impl Writer {
                 }
                 Command::CatchUp { reply } => drop(reply.send(self.catch_up(queue))),
                 Command::Access { change, reply } => {
-                    let changed = self.patiently(queue, |writer| {
+                    let changed = self.retry_while_busy(queue, |writer| {
                         transact(&mut writer.connection, |transaction| change.apply(transaction))
                             .map_err(|error| database(&writer.path, &error))
                     });
@@ -268,11 +278,12 @@ impl Writer {
         self.live.insert(id, live);
     }
 
-    /// Begins to put some sessions in order. Few at a time: each has files open until it is done, and commands wait meanwhile.
+    /// Starts to recover queued sessions. Only a few at a time, because each keeps files open and delays
+    /// commands.
     fn recover_some(&mut self) {
         while self.in_recovery.len() < RECOVERIES {
             let Some(id) = self.to_recover.pop_front() else { return };
-            // Somebody else may have taken it up meanwhile, in another process.
+            // Another process may have resumed it in the meantime.
             if let Ok(lock) = SessionLock::take(&self.path, &id) {
                 self.recover(Arc::clone(&id), lock, None);
             }
@@ -282,7 +293,7 @@ impl Writer {
 
     fn recover_now(&mut self, id: Arc<str>, reply: Reply<u64>) {
         if let Some(live) = self.live.get_mut(&id).filter(|live| live.is_recovering()) {
-            return live.tell_recovered(reply);
+            return live.notify_recovered(reply);
         }
         if let Some(place) = self.to_recover.iter().position(|known| *known == id) {
             self.to_recover.remove(place);
@@ -294,7 +305,7 @@ impl Writer {
         drop(reply.send(Ok(0)));
     }
 
-    /// Takes note of the sessions that are in order by now.
+    /// Removes the sessions that are recovered by now from the shared set.
     fn note_recovered(&mut self) {
         if self.in_recovery.is_empty() {
             return;
@@ -320,13 +331,13 @@ impl Writer {
         work(live, &mut self.connection).map_err(|error| database(&self.path, &error))
     }
 
-    /// Tries again while others have the database, for who waits for the answer.
-    pub(crate) fn patiently<T>(
+    /// Retries `work` while other processes keep the database locked, for callers that wait for the result.
+    pub(crate) fn retry_while_busy<T>(
         &mut self,
         queue: &Queue<Command>,
         mut work: impl FnMut(&mut Self) -> Result<T>,
     ) -> Result<T> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + BUSY_TIMEOUT;
         loop {
             match work(self) {
                 Err(StoreError::Busy { .. }) if queue.is_open() && Instant::now() < deadline => {
@@ -337,38 +348,42 @@ impl Writer {
         }
     }
 
-    /// The same, and once more when there was no room and some could be made.
+    /// Like [`retry_while_busy`](Writer::retry_while_busy), with one more attempt if the store was full and
+    /// space could be freed.
     fn with_room<T>(
         &mut self,
         queue: &Queue<Command>,
         mut work: impl FnMut(&mut Self) -> Result<T>,
     ) -> Result<T> {
-        match self.patiently(queue, &mut work) {
-            Err(StoreError::Full { .. }) if self.make_room(queue)? => self.patiently(queue, work),
+        match self.retry_while_busy(queue, &mut work) {
+            Err(StoreError::Full { .. }) if self.make_room(queue)? => self.retry_while_busy(queue, work),
             result => result,
         }
     }
 
-    /// Moves what the journals have. Says whether something waits for another attempt.
+    /// Moves records from the journals into the database. Returns true if some had to wait for another
+    /// attempt.
     pub(crate) fn pump(&mut self, queue: &Queue<Command>) -> bool {
         let replaced = if self.live.is_empty() { None } else { self.ticker.replaced() };
         let mut is_waiting = false;
         let ids: Vec<_> = self.live.keys().cloned().collect();
         for id in ids {
+            // Move one transaction at a time. Between two of them, commands get their turn unless the session
+            // is closing.
             while let Some(live) = self.live.get_mut(&id) {
                 let outcome = match &replaced {
-                    // The journal stays where it is, and with it what is not in the file.
+                    // Keep the journal: it has the records that the replaced file lacks.
                     Some(error) => Outcome::Failed(error.clone()),
                     None => live.advance(&mut self.connection, &self.path),
                 };
                 match outcome {
                     Outcome::Moved => {
-                        self.is_behind = true;
+                        self.has_unindexed = true;
                         self.signal.raise();
                         let is_closing = live.is_closing();
-                        // What cannot be made room for shows when the limit is reached.
+                        // If this fails, the size limit reports the problem later.
                         drop(self.make_room(queue));
-                        if !is_closing && (queue.is_wanted() || self.holds_back()) {
+                        if !is_closing && (queue.is_urgent() || self.defers_transfer()) {
                             is_waiting = true;
                             break;
                         }
@@ -377,22 +392,22 @@ impl Writer {
                     Outcome::Busy => {
                         is_waiting = true;
                         if live.is_overdue() || !queue.is_open() {
-                            self.leave(&id);
+                            self.leave_in_journal(&id);
                         }
                         break;
                     }
-                    Outcome::Overdue => self.leave(&id),
+                    Outcome::Overdue => self.leave_in_journal(&id),
                     Outcome::Closed(session) => {
                         if let Some(live) = self.live.remove(&id) {
                             self.closed(live, session);
                         }
                     }
-                    // Sessions are being deleted to make room for it.
+                    // This session waits while others are being deleted.
                     Outcome::Failed(StoreError::Full { .. }) if self.is_making_room => {
                         is_waiting = true;
                         break;
                     }
-                    // Nothing of the transaction was written, so it can be tried again.
+                    // The transaction was rolled back, so it can be retried.
                     Outcome::Failed(StoreError::Full { .. }) if self.make_room(queue).unwrap_or(false) => {}
                     Outcome::Failed(error) => {
                         self.shortage.note(&error);
@@ -405,8 +420,8 @@ impl Writer {
         is_waiting
     }
 
-    /// Deletes the oldest sessions that nobody records while the file is fuller than nine tenths of its limit. Returns
-    /// whether any were deleted.
+    /// Deletes the oldest sessions that are not being recorded while the file exceeds 90 % of its limit.
+    /// Returns true if any were deleted.
     fn make_room(&mut self, queue: &Queue<Command>) -> Result<bool> {
         let Some(limit) = self.makes_room.filter(|_| !self.is_making_room) else { return Ok(false) };
         self.is_making_room = true;
@@ -418,28 +433,30 @@ impl Writer {
         Ok(has_deleted)
     }
 
-    /// Whether a session is being moved into the store by this writer, or is to be.
+    /// Returns true if this writer is moving or about to recover a session.
     pub(crate) fn is_live(&self, id: &str) -> bool {
         self.live.contains_key(id) || self.to_recover.iter().any(|waiting| **waiting == *id)
     }
 
-    /// The rest of a session stays in its journal, where the next program finds it. What is in SQLite's log can then stay
-    /// there, too.
-    fn leave(&mut self, id: &str) {
+    /// Leaves the remaining records in the journal, where the next process finds them. SQLite's log is not
+    /// moved into the file either.
+    fn leave_in_journal(&mut self, id: &str) {
         self.live.remove(id).into_iter().for_each(Live::done);
-        self.is_in_hurry = true;
+        self.left_records = true;
     }
 
-    /// A session is in the file as a whole.
+    /// Finishes a session whose records are all in the database.
     fn closed(&mut self, live: Live, session: i64) {
-        self.is_behind = true;
-        // Should one stay, then only the next program has another look at it.
+        self.has_unindexed = true;
+        // A segment that cannot be removed is found and skipped by the next process.
         drop(self.folder.remove(live.id(), None));
+        // Index a small rest before acknowledging the close, so that a short session is searchable right
+        // away.
         let behind = indexing::behind(&self.connection, session).unwrap_or(0);
         if behind <= SMALL {
             while !live.is_overdue() && indexing::step(&mut self.connection, session).unwrap_or(false) {}
         }
-        // Of many that are closed at once, the last one sees to it.
+        // If several sessions close at once, the last one runs the checkpoint.
         if !self.live.values().any(Live::is_closing) {
             self.checkpoint();
         }
@@ -447,12 +464,12 @@ impl Writer {
         self.signal.raise();
     }
 
-    /// Moves SQLite's log into the file, as far as nobody needs it.
+    /// Moves SQLite's log into the database file, except the part that readers still need.
     pub(crate) fn checkpoint(&self) {
         drop(self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
     }
 
-    /// Whether so much is being recorded that everything else can wait.
+    /// Returns true if the recording rate exceeds [`FLOOD`] per [`WINDOW`].
     fn is_flooded(&mut self) -> bool {
         let (at, count, _) = self.seen_traffic;
         if at.elapsed() >= WINDOW {
@@ -464,26 +481,27 @@ impl Writer {
         self.seen_traffic.2
     }
 
-    /// Whether journals are to grow for now: nobody waits for what is in them, and the conversation is in full flow.
-    fn holds_back(&mut self) -> bool {
+    /// Returns true if records should stay in the journals for now: no session is closing and the recording
+    /// rate is high.
+    fn defers_transfer(&mut self) -> bool {
         let waiting = self.traffic.load(Ordering::Relaxed) - self.moved_traffic;
-        self.is_flooded() && waiting < self.held_back && !self.live.values().any(Live::is_closing)
+        self.is_flooded() && waiting < self.max_backlog && !self.live.values().any(Live::is_closing)
     }
 
-    /// Makes a little searchable, if nothing else is to be done. Says whether it did.
-    fn index_in_quiet(&mut self, queue: &Queue<Command>) -> bool {
-        if !self.is_behind || queue.is_wanted() || self.is_flooded() {
+    /// Indexes a small part if the writer is idle. Returns false if there was nothing to do.
+    fn index_when_idle(&mut self, queue: &Queue<Command>) -> bool {
+        if !self.has_unindexed || queue.is_urgent() || self.is_flooded() {
             return false;
         }
         match indexing::step_anywhere(&mut self.connection) {
             Ok(true) => true,
             Ok(false) => {
-                self.is_behind = false;
+                self.has_unindexed = false;
                 false
             }
             Err(error) => {
-                // Others may do it, or it is tried again with the next records.
-                self.is_behind = matches!(database(&self.path, &error), StoreError::Busy { .. });
+                // Another process may do it, or it is retried with the next records.
+                self.has_unindexed = matches!(database(&self.path, &error), StoreError::Busy { .. });
                 false
             }
         }
@@ -498,25 +516,26 @@ impl Writer {
                 break;
             }
         }
-        while self.patiently(queue, |writer| {
+        while self.retry_while_busy(queue, |writer| {
             indexing::step_anywhere(&mut writer.connection).map_err(|error| database(&writer.path, &error))
         })? {}
         self.checkpoint();
         Ok(())
     }
 
-    /// Nobody is there any more: what is still to be moved is, within bounds.
-    fn say_goodbye(&mut self, queue: &Queue<Command>) {
-        let deadline = Instant::now() + FAREWELL;
+    /// Moves the remaining records within [`CLOSE_TIMEOUT`] after the queue was closed.
+    fn shut_down(&mut self, queue: &Queue<Command>) {
+        // Wait for closing sessions only: the journals of others stay for the next process.
+        let deadline = Instant::now() + CLOSE_TIMEOUT;
         self.live.values_mut().for_each(|live| live.hurry(deadline));
         while !self.live.is_empty() && Instant::now() < deadline {
             self.pump(queue);
             self.live.retain(|_, live| live.is_closing());
         }
-        self.is_in_hurry |= !self.live.is_empty();
+        self.left_records |= !self.live.is_empty();
         self.live.drain().for_each(|(_, live)| live.done());
-        if self.is_in_hurry {
-            // Otherwise the last connection does it when it closes.
+        if self.left_records {
+            // Otherwise SQLite runs a checkpoint when the last connection closes, which could take long.
             drop(self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true));
         } else {
             self.checkpoint();
@@ -524,7 +543,7 @@ impl Writer {
     }
 }
 
-/// Does something in one transaction.
+/// Runs `work` in one immediate transaction.
 pub(crate) fn transact<T>(
     connection: &mut Connection,
     work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
@@ -535,7 +554,7 @@ pub(crate) fn transact<T>(
     Ok(value)
 }
 
-/// The row of a session that began now.
+/// Inserts the row of a new session and returns its number.
 pub(crate) fn insert_session(
     transaction: &Transaction<'_>,
     id: &str,

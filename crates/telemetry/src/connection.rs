@@ -1,4 +1,4 @@
-//! The messages of one connection, read for what they amount to.
+//! Conversion of the messages of one connection to spans and metrics.
 
 mod questions;
 mod turns;
@@ -20,28 +20,28 @@ use crate::TelemetryInner;
 use crate::spans::{OpenSpan, name, word};
 use crate::trace_parent;
 
-/// How many prompts may have a span and not be seen yet.
+/// Maximum number of prepared spans whose prompts have not been seen yet.
 const MAX_PREPARED: usize = 64;
 
-/// How many lines of a handshake are kept until the version is known.
+/// Maximum number of handshake lines kept until the version is known.
 const MAX_HANDSHAKE: usize = 16;
 
-/// What a client and an agent say to each other, as spans and numbers.
+/// Converts the messages between a client and an agent to spans and metrics.
 ///
-/// Of the conversation only what is needed for that is kept: no messages, no content of tool calls.
+/// Only the state needed for that is kept: no messages, no content of tool calls.
 pub struct Connection {
     shared: Arc<TelemetryInner>,
     conversation: Conversation,
-    /// Makes version 2 of version 1.
+    /// Translates version 1 to version 2.
     translation: Option<Box<RecordingBridge>>,
-    /// What was said before the version was known.
+    /// Messages before the version was known.
     handshake: Vec<(Side, String)>,
     initialize: Option<RequestId<'static>>,
     agent: String,
-    /// The one session that there is, where the caller knows it by an id of its own.
+    /// The only session, if the caller has an id of its own for it.
     whole: Option<(String, Option<OpenSpan>)>,
     sessions: HashMap<Arc<str>, Watched>,
-    /// Spans of turns whose prompts are on their way, by what was written into them.
+    /// Spans of turns whose prompts are on their way, by their `traceparent`.
     prepared: Vec<(String, OpenSpan)>,
     begun: Instant,
 }
@@ -49,7 +49,7 @@ pub struct Connection {
 /// The spans of one session.
 #[derive(Default)]
 struct Watched {
-    /// Its own; `None` where the one of the connection stands for it.
+    /// Its own span; `None` if the connection's span stands for it.
     span: Option<OpenSpan>,
     turns: Vec<(RequestId<'static>, OpenSpan)>,
     calls: HashMap<String, OpenSpan>,
@@ -73,7 +73,7 @@ impl Connection {
         }
     }
 
-    /// Says what the agent is called until it says so itself.
+    /// Sets the agent's name until it sends one itself.
     #[must_use]
     pub fn with_agent(mut self, agent: &str) -> Self {
         if let Some(agent) = name(agent) {
@@ -82,9 +82,9 @@ impl Connection {
         self
     }
 
-    // ----- what is said
+    // ----- messages
 
-    /// Takes a message, or several in an array, in this version of the protocol; 0 before it is agreed on.
+    /// Handles a message, or several in an array, in this version of the protocol; 0 before the handshake.
     pub fn message(&mut self, from: Side, version: u16, text: &str) {
         self.hear_handshake(text);
         match version {
@@ -97,7 +97,7 @@ impl Connection {
                     Box::new(fresh)
                 });
                 translation.take(Some(from), text, now);
-                // Nobody asks for them.
+                // Losses are not needed.
                 drop((translation.take_losses(), translation.take_back()));
                 let lines: Vec<_> = translation.drain().collect();
                 for line in lines {
@@ -114,15 +114,15 @@ impl Connection {
         }
     }
 
-    /// Takes what a hub notes about a question, such as who answers it.
+    /// Handles a hub's note about a question, such as the author of its answer.
     pub fn note(&mut self, note: &str) {
         let now = self.now();
         apply_hub_note(&mut self.conversation, note, now);
         self.settle_questions();
     }
 
-    /// The same prompt, with the span of its turn in its metadata, so that the agent's own spans can belong to it. `None` where
-    /// the line is no prompt, or says already where it belongs.
+    /// Returns a prompt with the span of its turn in its metadata, so that the agent's own spans become its
+    /// children. `None` if the line is not a prompt or already has a `traceparent`.
     pub fn mark_prompt(&mut self, line: &str) -> Option<String> {
         let (request, session) = prompt_of(line)?;
         if trace_parent::of_request(&request).is_some() {
@@ -132,7 +132,7 @@ impl Connection {
         trace_parent::mark(&request, &parent)
     }
 
-    /// Begins the turn of a prompt that is about to be sent, and says what to write into its metadata as `traceparent`.
+    /// Starts the turn of a prompt that is about to be sent, and returns the `traceparent` for its metadata.
     pub fn prepare(&mut self, session: &str) -> Option<String> {
         let span = self.begin_turn(session, None);
         let words = trace_parent::words(span.context())?;
@@ -143,7 +143,7 @@ impl Connection {
         Some(words)
     }
 
-    /// The connection is over: so is everything on it.
+    /// Ends all open spans with the connection.
     pub fn end(&mut self) {
         let now = self.now();
         self.conversation.end_connection(now);
@@ -168,7 +168,7 @@ impl Connection {
         self.begun.elapsed().into()
     }
 
-    /// Takes a line of version 2.
+    /// Handles a version 2 line.
     fn line(&mut self, from: Side, text: &str) {
         if !is_batch(text) {
             return self.one(from, text);
@@ -179,7 +179,7 @@ impl Connection {
     }
 
     fn one(&mut self, from: Side, text: &str) {
-        // What cannot be read is for others to complain about.
+        // Unreadable lines are reported elsewhere.
         let Ok(mut decoded) = self.conversation.decode(text) else { return };
         let mut prompt = None;
         match &mut decoded.message {
@@ -210,7 +210,8 @@ impl Connection {
         }
     }
 
-    /// Hears how the agent introduces itself. A translation would put a name in the place of one that is missing.
+    /// Reads the agent's name from its handshake, because a translation would insert a default for a missing
+    /// name.
     fn hear_handshake(&mut self, text: &str) {
         let Some(asked) = &self.initialize else {
             if text.contains("\"initialize\"")
@@ -282,7 +283,7 @@ impl Connection {
 
     // ----- sessions
 
-    /// The spans of a session, which begin with it.
+    /// Returns the spans of a session, starting them if needed.
     fn watched(&mut self, session: &str) -> &mut Watched {
         if !self.sessions.contains_key(session) {
             let span = self.begin_session(session);
@@ -291,11 +292,11 @@ impl Connection {
         self.sessions.entry(Arc::from(session)).or_default()
     }
 
-    /// The span of a session, unless the one of the connection stands for it.
+    /// Starts the span of a session, unless the connection's span stands for it.
     fn begin_session(&mut self, session: &str) -> Option<OpenSpan> {
         let parent = self.conversation.parent(session).cloned();
         let parent = match parent {
-            // Those that its sub-agents have begin where it is at work.
+            // Spans of sub-agents start below the work of their parent.
             Some(parent) if *parent.session != *session => {
                 let above = self.sessions.get(&parent.session);
                 let call = above.zip(parent.tool_call).and_then(|(above, call)| above.calls.get(&*call));
@@ -316,7 +317,7 @@ impl Connection {
         OpenSpan::begin(&self.shared.tracer, "session", SpanKind::Internal, parent, about)
     }
 
-    /// The span of the one session that the caller knows, which begins when it is needed.
+    /// Returns the context of the caller's session, starting its span if needed.
     fn whole_context(&mut self) -> Option<Context> {
         let (id, span) = self.whole.take()?;
         let span = span.unwrap_or_else(|| self.session_span(&id, &self.shared.parent));
@@ -329,7 +330,7 @@ impl Connection {
         self.whole_context().unwrap_or_else(|| self.shared.parent.clone())
     }
 
-    /// What belongs to everything of a session.
+    /// Returns the attributes of everything in a session.
     fn about(&self, session: &str) -> Vec<KeyValue> {
         vec![
             KeyValue::new("gen_ai.conversation.id", session.to_owned()),
@@ -337,7 +338,7 @@ impl Connection {
         ]
     }
 
-    /// The id under which a session is told of.
+    /// Returns the id of a session for reports.
     fn shown_id(&self, session: &str) -> String {
         match &self.whole {
             Some((id, _)) if self.conversation.parent(session).is_none() => id.clone(),
@@ -345,7 +346,7 @@ impl Connection {
         }
     }
 
-    /// A session is over: so is everything in it.
+    /// Ends a session and all spans in it.
     fn end_session(&mut self, session: &Arc<str>) {
         let Some(Watched { span, turns, calls, permissions, elicitations }) = self.sessions.remove(session)
         else {
@@ -406,7 +407,7 @@ impl Connection {
         }
     }
 
-    /// What something new in a session belongs to.
+    /// Returns the parent context for a new span in a session.
     fn parent_in(&mut self, session: &Arc<str>) -> Context {
         let own = self.watched(session).context();
         own.unwrap_or_else(|| self.root())
@@ -420,13 +421,13 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Watched {
-    /// What something new belongs to: the turn that began last, or the session.
+    /// Returns the parent context for a new span: the latest turn, or the session.
     fn context(&self) -> Option<Context> {
         let turn = self.turns.last().map(|(_, span)| span);
         turn.or(self.span.as_ref()).map(|span| span.context().clone())
     }
 
-    /// Ends the calls that nobody works on: no turn is open any more, and they do not go on in the background.
+    /// Ends tool calls without work: no turn is open, and they do not run in the background.
     fn end_calls(&mut self, folded: Option<&Session>, shared: &TelemetryInner, agent: &str) {
         let in_background = |id: &str| {
             let works = folded.and_then(|folded| folded.background()).unwrap_or_default();
@@ -444,13 +445,13 @@ impl Watched {
     }
 }
 
-/// A turn whose prompt never came by.
+/// Ends the span of a turn whose prompt was never seen.
 fn not_sent(span: OpenSpan) {
     span.fail("not_sent");
     span.end();
 }
 
-/// The session that a line is a prompt in, where it is one.
+/// Returns the session of a prompt, if the line is one.
 pub fn session_of_prompt(line: &str) -> Option<String> {
     prompt_of(line).map(|(_, session)| session)
 }
@@ -473,11 +474,11 @@ fn session_of(request: &Request<'_>) -> Option<String> {
     request.params.as_ref()?.text("sessionId")
 }
 
-/// Takes out of an update what is not needed here; tells whether anything is.
+/// Removes parts of an update that are not needed here. Returns whether anything is left.
 fn lighten(update: &mut v2::SessionUpdate<'_>) -> bool {
     match update {
         v2::SessionUpdate::ToolCallUpdate(call) => {
-            // Which sub-agent a call started is told in its content.
+            // The content of a call names the sub-agent that it started.
             if let Field::Set(content) = &mut call.content {
                 content.retain(|item| matches!(item, v2::ToolCallContent::Session(_)));
             }

@@ -1,4 +1,4 @@
-//! The way to the collector: HTTP by our own client, on a thread of its own.
+//! Export to the collector: HTTP with our own client, on a separate thread.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,10 +24,10 @@ use tokio::runtime::{Handle, Runtime};
 use crate::settings::Settings;
 use crate::{SCOPE, TelemetryError, Tell};
 
-/// The longest answer of a collector that is read.
+/// Maximum length of a collector's response in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
 
-/// What collects and sends.
+/// The pipelines that collect and send telemetry.
 pub(crate) struct Exporter {
     pub(crate) traces: SdkTracerProvider,
     pub(crate) metrics: SdkMeterProvider,
@@ -46,7 +46,7 @@ impl Exporter {
             .map_err(|error| failed(&error))?;
         if settings.wants_grpc {
             tell(
-                "telemetry goes by http/protobuf; gRPC, which OTEL_EXPORTER_OTLP_PROTOCOL asks for, is not spoken",
+                "telemetry uses http/protobuf; gRPC, which OTEL_EXPORTER_OTLP_PROTOCOL requests, is not supported",
             );
         }
         let complaint = Complaint { tell, is_told: Arc::default() };
@@ -79,7 +79,7 @@ impl Exporter {
         Ok(Exporter { traces, metrics, complaint, runtime: Mutex::new(Some(runtime)) })
     }
 
-    /// Sends what is left, for so long at most.
+    /// Sends the remaining data, with a timeout.
     pub(crate) fn end(&self, patience: Duration) {
         let Some(runtime) = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take() else {
             return;
@@ -88,7 +88,8 @@ impl Exporter {
         let (traces, metrics) = (self.traces.clone(), self.metrics.clone());
         let (traced, spans) = mpsc::sync_channel(1);
         let (measured, numbers) = mpsc::sync_channel(1);
-        // Each by itself: the one must not use up the time of the other. Who waits no more is nobody to tell.
+        // On separate threads: one must not use up the time of the other. After the timeout the results are
+        // not needed.
         let senders = [
             std::thread::Builder::new().spawn(move || {
                 let _ = traces.shutdown_with_timeout(patience);
@@ -104,7 +105,7 @@ impl Exporter {
                 .iter()
                 .all(|done| done.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok());
         if !is_sent {
-            self.complaint.tell("not all telemetry was sent: the collector takes too long");
+            self.complaint.tell("not all telemetry was sent: the collector timed out");
         }
         runtime.shutdown_background();
     }
@@ -112,14 +113,14 @@ impl Exporter {
 
 impl Drop for Exporter {
     fn drop(&mut self) {
-        // It may be dropped by a task, where a runtime must not be waited for.
+        // This may be dropped inside a task, where blocking on a runtime is not allowed.
         if let Some(runtime) = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take() {
             runtime.shutdown_background();
         }
     }
 }
 
-/// What is said of this program: what the variables say, and its name where they do not.
+/// Returns the resource of this program: from the environment variables, with a default name.
 fn resource() -> Resource {
     let named = Resource::builder().build();
     let name = named.get(&Key::new("service.name")).map(|name| name.to_string());
@@ -133,7 +134,7 @@ fn resource() -> Resource {
     resource.build()
 }
 
-/// Says the first thing that goes wrong, and nothing more.
+/// Reports the first problem only.
 #[derive(Clone)]
 struct Complaint {
     tell: Tell,
@@ -148,7 +149,7 @@ impl Complaint {
     }
 }
 
-/// A client of the collector. Whoever waits for it may do so on any thread: the work is done on our own.
+/// A client of the collector. It may be awaited on any thread: the work runs on the exporter's own runtime.
 #[derive(Clone)]
 struct Collector {
     http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -200,7 +201,7 @@ impl HttpClient for Collector {
         });
         let answer = match sent.await {
             Ok(answer) => answer,
-            // Its runtime is gone: the time is over.
+            // The runtime has ended: the timeout is over.
             Err(error) => return Err(error.into()),
         };
         let problem = match &answer {
@@ -209,13 +210,13 @@ impl HttpClient for Collector {
             Err(error) => Some(in_words(error.as_ref())),
         };
         if let Some(problem) = problem {
-            self.complaint.tell(&format!("telemetry does not get to {place}: {problem}"));
+            self.complaint.tell(&format!("cannot send telemetry to {place}: {problem}"));
         }
         answer
     }
 }
 
-/// An address without what may be secret in it.
+/// Returns an address without parts that may be secret.
 fn shown(address: &Uri) -> String {
     let scheme = address.scheme_str().unwrap_or("http");
     let host = address.host().unwrap_or_default();
@@ -223,7 +224,7 @@ fn shown(address: &Uri) -> String {
     format!("{scheme}://{host}{port}{}", address.path())
 }
 
-/// An error with what caused it, since the outermost often says nothing.
+/// Formats an error with its causes, since the outermost often has no details.
 fn in_words(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

@@ -1,14 +1,14 @@
-//! What is counted and measured.
+//! Metrics instruments.
 
 use std::time::Duration;
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
 
-/// The upper ends of the classes of times, in seconds: from a quick call to a person who comes back in the afternoon.
+/// Upper bounds of the duration histogram in seconds: from a quick call to a question answered after hours.
 const SECONDS: [f64; 12] = [0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0];
 
-/// The upper ends of the classes of tokens.
+/// Upper bounds of the token histogram.
 const TOKENS: [f64; 9] =
     [100.0, 1_000.0, 5_000.0, 10_000.0, 50_000.0, 100_000.0, 250_000.0, 1_000_000.0, 10_000_000.0];
 
@@ -32,16 +32,16 @@ impl Instruments {
             histogram.with_boundaries(SECONDS.to_vec()).build()
         };
         Instruments {
-            turns: counter("switchboard.turns", "{turn}", "Turns that are over."),
-            turn_time: times("switchboard.turn.duration", "How long turns took."),
-            tool_calls: counter("switchboard.tool_calls", "{call}", "Tool calls that are over."),
-            tool_call_time: times("switchboard.tool_call.duration", "How long tool calls took."),
-            questions: counter("switchboard.questions", "{question}", "Questions that are settled."),
-            waited: times("switchboard.question.wait", "How long a person was waited for."),
+            turns: counter("switchboard.turns", "{turn}", "Finished turns."),
+            turn_time: times("switchboard.turn.duration", "Duration of turns."),
+            tool_calls: counter("switchboard.tool_calls", "{call}", "Finished tool calls."),
+            tool_call_time: times("switchboard.tool_call.duration", "Duration of tool calls."),
+            questions: counter("switchboard.questions", "{question}", "Settled questions."),
+            waited: times("switchboard.question.wait", "Time spent waiting for a person."),
             tokens: meter
                 .u64_histogram("gen_ai.client.token.usage")
                 .with_unit("{token}")
-                .with_description("Tokens that turns took, where the agent told.")
+                .with_description("Tokens used by turns, if the agent reported them.")
                 .with_boundaries(TOKENS.to_vec())
                 .build(),
         }
@@ -63,7 +63,7 @@ impl Instruments {
         self.tool_call_time.record(took.as_secs_f64(), &about);
     }
 
-    /// A question is settled; `waited` where a person may have been asked.
+    /// Records a settled question; `waited` if a person may have been asked.
     pub(crate) fn question(
         &self,
         agent: &str,

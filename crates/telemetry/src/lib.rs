@@ -1,10 +1,11 @@
-//! What agents do, as OpenTelemetry knows it: spans of sessions, turns, tool calls and questions, and metrics of the same.
+//! OpenTelemetry for agents: spans of sessions, turns, tool calls and questions, and metrics of the same.
 //!
-//! [`Telemetry`] is what is sent where; a [`Connection`] reads the messages between one client and one agent, which somebody
-//! hands it, and makes spans of what they amount to. It asks nobody and waits for nobody: what is finished goes into a queue of
-//! limited length, and a thread of its own sends it. No text of a prompt, a message, a command or a file is among it.
+//! [`Telemetry`] is the export pipeline. A [`Connection`] takes the messages between one client and one agent
+//! and converts them to spans. It never blocks: finished spans go into a bounded queue, and a separate thread
+//! sends them. No text of a prompt, a message, a command or a file is exported.
 //!
-//! Nothing is sent unless an address is given, by the caller or by the variables that OpenTelemetry defines.
+//! Nothing is sent unless an address is given, by the caller or by the environment variables that
+//! OpenTelemetry defines.
 
 mod connection;
 mod export;
@@ -28,25 +29,26 @@ use crate::export::Exporter;
 use crate::instruments::Instruments;
 use crate::settings::{Settings, Signals};
 
-/// The name under which everything is sent.
+/// Instrumentation scope of all telemetry.
 const SCOPE: &str = "switchboard";
 
-/// Who is told of a problem.
+/// Callback for problems.
 type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Where telemetry goes, and what belongs to all of it.
+/// Destination of telemetry, and common attributes.
 pub struct Options {
-    /// The collector's address, before `/v1/traces` and `/v1/metrics`; without it, the variables of OpenTelemetry say whether
-    /// anything is sent, and where.
+    /// The collector's address, without `/v1/traces` and `/v1/metrics`; if `None`, the environment variables
+    /// of OpenTelemetry decide.
     pub endpoint: Option<String>,
-    /// The span that sessions belong to, as `traceparent` says it.
+    /// Parent span of all sessions as `traceparent`.
     pub parent: Option<String>,
-    /// Who is told, once, that nothing arrives.
+    /// Callback that is called once if export fails.
     pub tell: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Options {
-    /// What the variables of OpenTelemetry ask for. A problem is told once, whatever comes after it.
+    /// Returns options that follow the environment variables of OpenTelemetry. Only the first problem is
+    /// reported.
     pub fn new(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Options { endpoint: None, parent: None, tell: Arc::new(tell) }
     }
@@ -63,22 +65,22 @@ impl fmt::Debug for Options {
     }
 }
 
-/// Why telemetry cannot be sent as it was asked for.
+/// An error of the telemetry setup.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TelemetryError {
-    /// The address is none.
+    /// The address is invalid.
     #[error("expected the address of a collector, such as http://127.0.0.1:4318, found {address:?}")]
     Address {
-        /// What was found in its place.
+        /// The invalid address.
         address: String,
     },
-    /// What was asked for cannot be set up.
+    /// The exporter cannot be set up.
     #[error("{0}")]
     SetUp(String),
 }
 
-/// What is sent, and where to. Clones are the same.
+/// A telemetry pipeline. Clones share it.
 #[derive(Clone)]
 pub struct Telemetry {
     shared: Arc<TelemetryInner>,
@@ -88,18 +90,18 @@ pub(crate) struct TelemetryInner {
     exporter: Exporter,
     pub(crate) tracer: SdkTracer,
     pub(crate) instruments: Instruments,
-    /// What sessions belong to.
+    /// Parent context of all sessions.
     pub(crate) parent: Context,
 }
 
 impl Telemetry {
-    /// Begins to send what is asked for; `None` where nothing is.
+    /// Starts the export; `None` if it is not enabled.
     pub fn start(options: Options) -> Result<Option<Self>, TelemetryError> {
         let Options { endpoint, parent, tell } = options;
         let settings = Settings::of_environment(endpoint.as_deref())?;
         if settings.is_disabled {
             if endpoint.is_some() {
-                tell("no telemetry is sent: OTEL_SDK_DISABLED is set");
+                tell("telemetry is disabled: OTEL_SDK_DISABLED is set");
             }
             return Ok(None);
         }
@@ -116,17 +118,18 @@ impl Telemetry {
         Ok(Some(Telemetry { shared: Arc::new(shared) }))
     }
 
-    /// A connection between a client and an agent, on which nothing has been said.
+    /// Creates a connection between a client and an agent.
     pub fn connection(&self) -> Connection {
         Connection::new(Arc::clone(&self.shared), None)
     }
 
-    /// The same for a connection that has one session beside those of sub-agents, which is known by an id of the caller's.
+    /// Creates a connection with one session besides those of sub-agents, for which the caller has an id of
+    /// its own.
     pub fn session(&self, id: &str) -> Connection {
         Connection::new(Arc::clone(&self.shared), Some(id))
     }
 
-    /// Sends what is left, and gives up after a time. Nothing is sent afterwards.
+    /// Sends the remaining data, with a timeout. Nothing is sent afterwards.
     pub fn end(&self, patience: Duration) {
         self.shared.exporter.end(patience);
     }
@@ -138,7 +141,7 @@ impl fmt::Debug for Telemetry {
     }
 }
 
-/// The example of the package's front page runs with the tests.
+/// Runs the example of the package's README with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

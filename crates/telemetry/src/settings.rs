@@ -1,4 +1,4 @@
-//! What is asked for: an address, or the variables that OpenTelemetry defines.
+//! Settings: an address, or the environment variables that OpenTelemetry defines.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use http::Uri;
 
 use crate::TelemetryError;
 
-/// How long a collector may take for an answer, unless a variable says it.
+/// Default timeout for a response of the collector.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What is sent.
+/// The signals to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Signals {
     pub(crate) traces: bool,
@@ -20,12 +20,12 @@ pub(crate) struct Signals {
 pub(crate) struct Settings {
     pub(crate) is_disabled: bool,
     pub(crate) signals: Signals,
-    /// The address that was given, without a slash at its end. The exporter reads those of the variables by itself.
+    /// The given address without a trailing slash. The exporter reads the environment variables itself.
     pub(crate) endpoint: Option<String>,
     pub(crate) timeout: Duration,
-    /// Whether a variable asks for gRPC, which is not spoken here.
+    /// Set if a variable requests gRPC, which is not supported.
     pub(crate) wants_grpc: bool,
-    /// Whether something of it goes to an address with encryption.
+    /// Set if an address uses TLS.
     pub(crate) is_encrypted: bool,
 }
 
@@ -35,7 +35,7 @@ impl Settings {
     }
 
     fn of(endpoint: Option<&str>, variable: impl Fn(&str) -> Option<String>) -> Result<Self, TelemetryError> {
-        // An empty variable counts as none.
+        // An empty variable counts as unset.
         let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         let endpoint = endpoint.map(checked).transpose()?;
         let address = |signal: &str| {
@@ -64,7 +64,7 @@ impl Settings {
     }
 }
 
-/// An address that was given, if it is one.
+/// Returns a given address if it is valid.
 fn checked(address: &str) -> Result<String, TelemetryError> {
     let found = address.parse::<Uri>().ok().filter(|uri| {
         matches!(uri.scheme_str(), Some("http" | "https"))

@@ -1,4 +1,4 @@
-//! Spans that are open.
+//! Open spans.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use opentelemetry::trace::{SpanKind, Status, TraceContextExt as _, Tracer as _};
 use opentelemetry::{Context, KeyValue, Value};
 use opentelemetry_sdk::trace::SdkTracer;
 
-/// The longest word of an agent that is sent.
+/// Maximum length of an exported word of an agent.
 const LONGEST_WORD: usize = 64;
 
-/// A span that has begun. It ends by itself when it is dropped.
+/// A started span. It ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenSpan {
     context: Context,
@@ -30,7 +30,7 @@ impl OpenSpan {
         OpenSpan { context: Context::new().with_span(span), begun: Instant::now() }
     }
 
-    /// What spans below this one belong to.
+    /// Returns the context for child spans.
     pub(crate) fn context(&self) -> &Context {
         &self.context
     }
@@ -43,28 +43,28 @@ impl OpenSpan {
         self.context.span().add_link(other.span().span_context().clone(), Vec::new());
     }
 
-    /// Says that it failed, and how in one word: what agents write of it may be anything.
+    /// Marks it as failed with one word, because error texts of agents may contain anything.
     pub(crate) fn fail(&self, how: impl Into<Cow<'static, str>>) {
         self.set("error.type", how.into());
         self.context.span().set_status(Status::error(""));
     }
 
-    /// Ends it. Gives how long it took.
+    /// Ends it. Returns its duration.
     pub(crate) fn end(self) -> Duration {
         self.context.span().end();
         self.begun.elapsed()
     }
 }
 
-/// A name that an agent gave to one of its tools, or to itself, if it is one: names are for programs and short. What else may
-/// stand there is not sent.
+/// Returns the name of a tool or an agent if it looks like one: short, and for programs. Other text is not
+/// exported.
 pub(crate) fn name(text: &str) -> Option<&str> {
     let is_plain = |letter: char| letter.is_alphanumeric() || "_-./: @+".contains(letter);
     let text = text.trim();
     (!text.is_empty() && text.chars().count() <= LONGEST_WORD && text.chars().all(is_plain)).then_some(text)
 }
 
-/// One word of a list that agents may extend; what is not a word counts as something else.
+/// Returns one word of an extensible list; other text is replaced.
 pub(crate) fn word(text: &str) -> &str {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if !text.is_empty() && text.len() <= LONGEST_WORD && text.bytes().all(is_plain) { text } else { "other" }

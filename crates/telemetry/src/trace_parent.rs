@@ -1,4 +1,4 @@
-//! `traceparent` and `tracestate`, which may stand in the `_meta` of any message.
+//! `traceparent` and `tracestate` in the `_meta` of messages.
 
 use std::collections::HashMap;
 
@@ -12,27 +12,27 @@ use switchboard_acp::{Wire, WireFormat};
 const PARENT: MetaKey<String> = MetaKey::new("traceparent");
 const STATE: MetaKey<String> = MetaKey::new("tracestate");
 
-/// The context that these words name; an empty one where they name none.
+/// Returns the context of these headers; an empty one if they are invalid.
 pub(crate) fn context(parent: &str, state: Option<&str>) -> Context {
     let mut words = HashMap::from([(PARENT.name().to_owned(), parent.to_owned())]);
     words.extend(state.map(|state| (STATE.name().to_owned(), state.to_owned())));
     TraceContextPropagator::new().extract_with_context(&Context::new(), &words)
 }
 
-/// The words that name a context.
+/// Returns the `traceparent` of a context.
 pub(crate) fn words(context: &Context) -> Option<String> {
     let mut words = HashMap::new();
     TraceContextPropagator::new().inject_context(context, &mut words);
     words.remove(PARENT.name())
 }
 
-/// What a request says of where it belongs.
+/// Returns the trace headers of a request.
 pub(crate) fn of_request(request: &Request<'_>) -> Option<(String, Option<String>)> {
     let params = request.params.as_ref()?;
     Some((PARENT.of(params)?, STATE.of(params)))
 }
 
-/// The request with such words, as a line. Everything else stays as it is.
+/// Returns the request as a line with a `traceparent`. Everything else stays unchanged.
 pub(crate) fn mark(request: &Request<'_>, parent: &str) -> Option<String> {
     let params = request.params.as_ref().filter(|params| params.is_object())?;
     let params = Some(PARENT.set(params, parent));

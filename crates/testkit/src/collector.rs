@@ -1,4 +1,4 @@
-//! A collector of OpenTelemetry's on the loopback, which reads what it is sent.
+//! An OpenTelemetry collector on loopback that decodes the received data.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,21 +17,21 @@ use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point;
 use prost::Message as _;
 
-/// How long something is waited for.
+/// Timeout of waits.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What the collector does with what it is sent.
+/// Behaviour of the collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answers {
-    /// It takes it.
+    /// Accepts everything.
     Well,
-    /// It answers with this status, and keeps nothing.
+    /// Answers with this status and keeps nothing.
     With(u16),
-    /// It reads, and never answers.
+    /// Reads and never answers.
     Never,
 }
 
-/// A span as it was sent. Ids are hexadecimal, the parent of one without is empty.
+/// A received span. Ids are hexadecimal; the parent of a root span is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct SeenSpan {
@@ -44,7 +44,7 @@ pub struct SeenSpan {
     pub attributes: BTreeMap<String, String>,
 }
 
-/// A point of a counter or a histogram: how often, and the sum.
+/// A point of a counter or a histogram: count and sum.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
 pub struct SeenNumber {
@@ -54,7 +54,7 @@ pub struct SeenNumber {
     pub attributes: BTreeMap<String, String>,
 }
 
-/// A collector, which ends with the value.
+/// A collector, which stops when it is dropped.
 #[derive(Debug)]
 pub struct Collector {
     address: SocketAddr,
@@ -73,16 +73,16 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Received {
     spans: Vec<SeenSpan>,
-    /// Of each point the latest: they are sums.
+    /// The latest value of each point: values are cumulative.
     numbers: Vec<SeenNumber>,
     resource: BTreeMap<String, String>,
-    /// The heads of all requests, in small letters, and their bodies.
+    /// The heads of all requests in lower case, and their bodies.
     requests: Vec<(String, Vec<u8>)>,
     connections: Vec<TcpStream>,
 }
 
 impl Collector {
-    /// Begins to listen.
+    /// Starts to listen.
     pub fn start(answers: Answers) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -109,38 +109,38 @@ impl Collector {
         Ok(Collector { address, shared, listening: Some(listening) })
     }
 
-    /// Its address.
+    /// Returns its address.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Waits until there are so many spans with a name, and gives all spans.
+    /// Waits until there are so many spans with a name, and returns all spans.
     ///
     /// # Panics
     ///
-    /// When they do not come.
+    /// If they do not arrive in time.
     pub fn spans_when(&self, name: &str, count: usize) -> Vec<SeenSpan> {
         let is_there =
             |received: &Received| received.spans.iter().filter(|span| span.name == name).count() >= count;
         self.wait(&format!("{count} spans {name:?}"), is_there).spans.clone()
     }
 
-    /// Waits for points of a metric, and gives all points.
+    /// Waits for points of a metric, and returns all points.
     ///
     /// # Panics
     ///
-    /// When there are none.
+    /// If none arrive in time.
     pub fn numbers_when(&self, name: &str) -> Vec<SeenNumber> {
         let is_there = |received: &Received| received.numbers.iter().any(|number| number.name == name);
         self.wait(&format!("points of {name:?}"), is_there).numbers.clone()
     }
 
-    /// What is said of the sender.
+    /// Returns the resource attributes of the sender.
     pub fn resource(&self) -> BTreeMap<String, String> {
         self.shared.received().resource.clone()
     }
 
-    /// The heads of the requests so far, in small letters, with their bodies.
+    /// Returns the heads of the requests so far in lower case, with their bodies.
     pub fn requests(&self) -> Vec<(String, Vec<u8>)> {
         self.shared.received().requests.clone()
     }
@@ -163,7 +163,7 @@ impl Collector {
 impl Drop for Collector {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
-        // It waits for the next one to come.
+        // Unblocks `accept`.
         drop(TcpStream::connect(self.address));
         for connection in self.shared.received().connections.drain(..) {
             let _ = connection.shutdown(Shutdown::Both);
@@ -259,7 +259,7 @@ impl Shared {
     }
 }
 
-/// A request's head and body; `None` at the end.
+/// Reads a request's head and body; `None` at the end.
 fn read_request(reader: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
     let mut head = String::new();
     loop {

@@ -2,18 +2,18 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The time that this thread has worked. Unlike the clock on the wall it does not run while other programs have the
-/// processor, so it is what to measure work of one thread by on a machine that is shared.
+/// Returns the CPU time of this thread. Unlike wall-clock time it excludes other processes, so it suits
+/// measurements of one thread on a shared machine.
 pub fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let (seconds, nanoseconds) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
     Duration::new(seconds.unwrap_or_default(), nanoseconds.unwrap_or_default())
 }
 
-/// Times contenders that do the same work, in turns, and compares the best run of each.
+/// Times contenders that do the same work, alternating, and compares the best run of each.
 ///
-/// Taking turns spreads the noise of a shared machine over all of them; the best of several runs is the one
-/// that was disturbed least.
+/// Alternating spreads the noise of a shared machine over all of them; the best of several runs is the least
+/// disturbed one.
 pub struct Contest<'w> {
     title: String,
     rounds: usize,
@@ -29,19 +29,19 @@ struct Contender<'w> {
 }
 
 impl<'w> Contest<'w> {
-    /// A contest of so many rounds.
+    /// Creates a contest with so many rounds.
     pub fn new(title: impl Into<String>, rounds: usize) -> Self {
         Contest { title: title.into(), rounds, contenders: Vec::new(), one_thread: false }
     }
 
-    /// All work is done by this thread, so [`thread_time`] is measured instead of the clock on the wall.
+    /// Measures [`thread_time`] instead of wall-clock time, for work on one thread.
     #[must_use]
     pub fn of_one_thread(mut self) -> Self {
         self.one_thread = true;
         self
     }
 
-    /// Adds a contender. What its work returns must be the same each time, so that it is not optimised away.
+    /// Adds a contender. Its work must return the same value each time, so that it is not optimized away.
     #[must_use]
     pub fn contender(mut self, name: impl Into<String>, work: impl FnMut() -> usize + 'w) -> Self {
         let work = Box::new(work);
@@ -49,7 +49,7 @@ impl<'w> Contest<'w> {
         self
     }
 
-    /// Runs the contest, prints a table with ratios to the first contender, and gives the best times.
+    /// Runs the contest, prints a table with ratios to the first contender, and returns the best times.
     pub fn run(mut self) -> Vec<(String, Duration)> {
         for _ in 0..self.rounds {
             for contender in &mut self.contenders {

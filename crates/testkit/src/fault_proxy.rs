@@ -1,4 +1,4 @@
-//! A bad network on the loopback: connections that break, stall, arrive in halves or twice.
+//! An unreliable network on loopback: connections that break, stall, arrive in halves or twice.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,28 +7,28 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The kinds of faults, in the order in which [`FaultProxy::counts`] has them.
+/// The kinds of faults, in the order of [`FaultProxy::counts`].
 pub const FAULTS: [&str; 5] = ["cut", "half-open", "delayed", "halved", "duplicated"];
 
-/// How long a connection whose one direction is gone stays open, and how long something that is delayed waits at most.
+/// Time that a half-open connection stays open, and maximum delay.
 const STALL: Duration = Duration::from_millis(100);
 
-/// How much of what a client has said is kept, to be said again on a second connection.
+/// Bytes of a client kept for a duplicate connection.
 const KEPT: usize = 256 * 1024;
 
-/// The most that a connection carries before something happens to it.
+/// Maximum bytes on a connection before a fault.
 const LONGEST: u64 = 6000;
 
-/// Stands between a client and a server and does to their connections, one after the other and so often as it is told, what a
-/// bad network does. What happens after how many bytes depends on a seed and the number of the connection alone.
+/// A proxy between a client and a server that injects a given number of network faults, one connection after
+/// the other. The kind and position of each fault depend only on a seed and the number of the connection.
 ///
 /// - cut: both sides are closed;
-/// - half-open: what one side says is swallowed for a while, then both are closed;
-/// - delayed: it stops for a moment;
-/// - halved: one side gets a part of what there is, then both are closed;
-/// - duplicated: all that the client has said so far is said once more on a second connection, which is then closed.
+/// - half-open: data of one side is dropped for a while, then both are closed;
+/// - delayed: data stalls for a moment;
+/// - halved: one side gets a part of the data, then both are closed;
+/// - duplicated: all data of the client so far is sent again on a second connection, which is then closed.
 ///
-/// Ends with the value.
+/// Stops when it is dropped.
 #[derive(Debug)]
 pub struct FaultProxy {
     address: SocketAddr,
@@ -46,7 +46,7 @@ struct Shared {
 }
 
 impl FaultProxy {
-    /// Begins to listen before a server.
+    /// Starts to listen for a server.
     pub fn start(server: SocketAddr, seed: u64, faults: usize) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -71,17 +71,17 @@ impl FaultProxy {
         Ok(FaultProxy { address, shared, listening: Some(listening) })
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How often each kind of fault has happened.
+    /// Returns the number of faults of each kind.
     pub fn counts(&self) -> [usize; FAULTS.len()] {
         std::array::from_fn(|kind| self.shared.counts[kind].load(Ordering::Acquire))
     }
 
-    /// How many faults are still to come.
+    /// Returns the number of faults left.
     pub fn left(&self) -> usize {
         self.shared.left.load(Ordering::Acquire)
     }
@@ -90,7 +90,7 @@ impl FaultProxy {
 impl Drop for FaultProxy {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
-        // The listener wakes up by one more connection, and ends.
+        // One more connection unblocks the listener, which then ends.
         let _ = TcpStream::connect(self.address);
         if let Some(listening) = self.listening.take() {
             let _ = listening.join();
@@ -99,7 +99,7 @@ impl Drop for FaultProxy {
 }
 
 impl Shared {
-    /// Takes one fault of those that are left.
+    /// Uses one of the remaining faults.
     fn takes(&self, kind: usize) -> bool {
         let taken = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, |left| left.checked_sub(1));
         if taken.is_ok() {
@@ -109,7 +109,7 @@ impl Shared {
     }
 }
 
-/// Numbers from a seed: SplitMix64.
+/// Random numbers from a seed: SplitMix64.
 struct Chance(u64);
 
 impl Chance {
@@ -131,13 +131,13 @@ struct Way {
     from: TcpStream,
     to: TcpStream,
     chance: Chance,
-    /// What the client has said so far, in the direction that carries that.
+    /// Data of the client so far, in its direction.
     said: Option<Vec<u8>>,
 }
 
-/// Carries a connection in both directions, on threads of their own.
+/// Forwards a connection in both directions, on separate threads.
 fn carry(shared: &Arc<Shared>, client: TcpStream, number: u64) {
-    // A server that is not there is what the client is to see.
+    // The client must see that the server is unreachable.
     let Ok(server) = TcpStream::connect(shared.server) else { return };
     let (Ok(client_too), Ok(server_too)) = (client.try_clone(), server.try_clone()) else { return };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
@@ -181,7 +181,7 @@ impl Way {
         }
     }
 
-    /// Lets something happen when this is to be carried. Whether it goes on.
+    /// Injects a fault at this chunk. Returns whether the connection continues.
     fn fault(&mut self, kind: &str, chunk: &[u8], shared: &Shared) -> bool {
         match kind {
             "half-open" => {
@@ -206,11 +206,11 @@ impl Way {
         }
     }
 
-    /// Takes what comes and gives it to nobody, until nothing comes for a while.
+    /// Drops data until none arrives for a while.
     fn swallow(&mut self) {
         let mut buffer = [0; 4096];
         let _ = self.from.set_read_timeout(Some(STALL));
-        // One that never stops is not to keep the other side waiting.
+        // A sender that never stops must not block the other side.
         for _ in 0..100 {
             match self.from.read(&mut buffer) {
                 Ok(0) => return,
@@ -226,7 +226,7 @@ impl Way {
     }
 }
 
-/// Says on a second connection what was said on the first, and hears what comes of it for a while.
+/// Repeats data on a second connection and reads the result for a while.
 fn say_again(server: SocketAddr, said: &[u8]) {
     let Ok(mut second) = TcpStream::connect(server) else { return };
     let _ = (second.write_all(said), second.set_read_timeout(Some(STALL)));
@@ -242,7 +242,7 @@ fn say_again(server: SocketAddr, said: &[u8]) {
 mod tests {
     use super::*;
 
-    /// A server that says back what it hears, once for each connection that is counted.
+    /// An echo server that counts its connections.
     fn echo() -> (SocketAddr, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -259,7 +259,7 @@ mod tests {
         (address, connections)
     }
 
-    /// Sends until the connection breaks or all came back.
+    /// Sends until the connection breaks or everything came back.
     fn talk(address: SocketAddr) -> Option<Vec<u8>> {
         let mut socket = TcpStream::connect(address).unwrap();
         let sent: Vec<u8> = (0..20_000_u32).map(|number| (number % 251) as u8).collect();

@@ -1,4 +1,4 @@
-//! A network that can be cut and mended.
+//! A network that can be interrupted.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often it is looked whether a gate is open, or is no more.
+/// Poll interval for the state of a gate.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Stands between clients and a server. While it is closed nothing comes through, in neither direction, and nobody is told: as
-/// with a network that is cut. What was on its way comes through when it is open again.
+/// A proxy between clients and a server. While it is closed, no data passes in either direction and
+/// connections stay open, as with a cut network. Data in transit passes when it is open again.
 ///
-/// Ends with the value.
+/// Stops when it is dropped.
 #[derive(Debug)]
 pub struct Gate {
     address: SocketAddr,
@@ -29,7 +29,7 @@ struct Shared {
 }
 
 impl Gate {
-    /// Begins to listen before a server, open.
+    /// Starts to listen for a server, open.
     pub fn start(server: SocketAddr) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -41,7 +41,7 @@ impl Gate {
                 if known.is_over.load(Ordering::Acquire) {
                     return;
                 }
-                // A server that is not there is not there for the client, either.
+                // The client must see that the server is unreachable.
                 if let Ok(server) = TcpStream::connect(known.server) {
                     carry(&known, &client, &server);
                     carry(&known, &server, &client);
@@ -51,7 +51,7 @@ impl Gate {
         Ok(Gate { address, shared, listening: Some(listening) })
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -65,7 +65,7 @@ impl Gate {
 impl Drop for Gate {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
-        // The listener wakes up by one more connection, and ends.
+        // One more connection unblocks the listener, which then ends.
         let _ = TcpStream::connect(self.address);
         if let Some(listening) = self.listening.take() {
             let _ = listening.join();
@@ -73,7 +73,7 @@ impl Drop for Gate {
     }
 }
 
-/// Carries what one side says to the other, for as long as both are there.
+/// Forwards data of one side to the other until one of them closes.
 fn carry(shared: &Arc<Shared>, from: &TcpStream, to: &TcpStream) {
     let (Ok(mut from), Ok(mut to)) = (from.try_clone(), to.try_clone()) else { return };
     let shared = Arc::clone(shared);

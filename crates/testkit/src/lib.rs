@@ -1,16 +1,18 @@
-//! What the tests and benchmarks share: generated streams, recordings of real peers, and a stopwatch that
-//! compares contenders in one run. Only for development; it knows the wire as plain JSON and none of the crates.
+//! Helpers for tests and benchmarks: generated streams, recordings of real peers, and a stopwatch that
+//! compares contenders in one run. For development only; it treats messages as plain JSON and depends on none
+//! of the crates.
 //!
-//! - [`stream`] makes the messages of a long session, the same ones each time.
-//! - [`conversations`] makes up conversations of every kind, and [`transcript`] reads what a program shows of them.
-//! - [`recordings`] reads recorded traffic of real agents, where a folder of it is at hand.
-//! - [`FaultProxy`] is a bad network between a client and a server, [`Gate`] one that can be cut.
-//! - `Collector` (feature `collector`) stands in for a collector of OpenTelemetry's.
+//! - [`stream`] generates the messages of a long session deterministically.
+//! - [`conversations`] generates conversations of every kind, and [`transcript`] reads how a program displays them.
+//! - [`recordings`] reads recorded traffic of real agents if a folder is configured.
+//! - [`FaultProxy`] is an unreliable network between a client and a server, [`Gate`] one that can be
+//!   interrupted.
+//! - `Collector` (feature `collector`) is an OpenTelemetry collector.
 //! - [`NatsServer`] is a real NATS server for a test.
-//! - [`code_blocks`] and [`links`] are what pages of documentation hold.
+//! - [`code_blocks`] and [`links`] extract code and links from documentation.
 //! - [`Contest`] times contenders side by side and prints their ratios.
-//! - [`run_on_mount`] runs a test on a small disk, or one that cannot be written.
-//! - [`assert_every_file_is_a_module`] guards against test files that nobody compiles.
+//! - [`run_on_mount`] runs a test on a small or read-only disk.
+//! - [`assert_every_file_is_a_module`] detects test files that are not compiled.
 //!
 //! ```
 //! let lines = switchboard_testkit::stream(100, switchboard_testkit::TagPlace::First);

@@ -1,9 +1,9 @@
-//! Test files that nobody compiles.
+//! Detection of test files that are not compiled.
 
 use std::path::Path;
 
-/// Panics unless `main.rs` in the folder declares every other file and folder there: one that it does not declare would
-/// not be compiled, and nobody would notice.
+/// Panics unless `main.rs` in the folder declares every other file and folder there. An undeclared file would
+/// silently not be compiled.
 pub fn assert_every_file_is_a_module(folder: impl AsRef<Path>) {
     let folder = folder.as_ref();
     let main = std::fs::read_to_string(folder.join("main.rs")).expect("the folder has a main.rs");

@@ -1,21 +1,21 @@
-//! Tests on file systems that are not as usual.
+//! Tests on special file systems.
 
 use std::path::Path;
 use std::process::Command;
 
-/// How a folder is mounted.
+/// Kind of mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mount {
     /// An empty file system of so many megabytes.
     Small(usize),
-    /// What is there, but nobody can write it, not even root.
+    /// The existing content, read-only even for root.
     ReadOnly,
 }
 
-/// Runs one test of the running test program again, in a process that sees a folder mounted like this; the variable tells
-/// it the folder, and others have no such variable. The test must pass and print `done`.
+/// Runs one test of the current test program in a new process with a mounted folder. The environment
+/// variable, which other tests do not have, names the folder. The test must pass and print `done`.
 ///
-/// Where nothing can be mounted, it says so and does nothing.
+/// Prints a note and does nothing where mounting is not possible.
 ///
 /// ```no_run
 /// use switchboard_testkit::{Mount, run_on_mount};

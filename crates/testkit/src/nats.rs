@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to begin.
+/// Timeout for the start of a server.
 const BEGIN: Duration = Duration::from_secs(60);
 
-/// A `nats-server` on this machine alone, in a folder of the test's. It ends with this.
+/// A `nats-server` on loopback in a folder of the test. It stops when this is dropped.
 #[derive(Debug)]
 pub struct NatsServer {
     child: Child,
@@ -19,8 +19,8 @@ pub struct NatsServer {
 }
 
 impl NatsServer {
-    /// Starts a server that keeps streams in a folder, at any port that is free. `None`, and said, where there is no
-    /// `nats-server`; but not where the tests are those of everybody, which must have it.
+    /// Starts a server with streams in a folder, on any free port. Prints a note and returns `None` without a
+    /// `nats-server`, except in full test runs, which require it.
     pub fn start(folder: &Path) -> Option<Self> {
         NatsServer::start_with(folder, &["--jetstream"])
     }
@@ -41,15 +41,15 @@ impl NatsServer {
         Some(server)
     }
 
-    /// Starts three servers that keep everything three times. Each has a folder of its own in this one.
+    /// Starts a cluster of three servers with three replicas. Each has a folder of its own in this one.
     pub fn start_three(folder: &Path) -> Option<[Self; 3]> {
-        // They must find each other again after a restart, so nobody else may choose these.
+        // They must find each other again after a restart, so these ports are fixed.
         let routes = free_ports().map(|port| format!("nats://127.0.0.1:{port}"));
         let all = routes.join(",");
         let start = |name: &str, route: &str| {
             let folder = folder.join(name);
             std::fs::create_dir_all(&folder).expect("a folder of the test can be made");
-            // Clients know no other addresses than those that they were given.
+            // Clients only know the addresses that they were given.
             let cluster =
                 ["--cluster_name", "three", "--cluster", route, "--routes", &all, "--no_advertise=true"];
             NatsServer::start_with(&folder, &[&["--jetstream", "--server_name", name], &cluster[..]].concat())
@@ -62,29 +62,29 @@ impl NatsServer {
         self.folder.join(format!("nats-server_{}.ports", self.child.id()))
     }
 
-    /// Its address, for `--log`.
+    /// Returns its address for `--log`.
     pub fn address(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
-    /// The port for clients.
+    /// Returns the client port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The id of its process.
+    /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Ends it at once, as by a power cut.
+    /// Kills it, like a power failure.
     pub fn kill(&mut self) {
-        // One that has ended is ended.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Starts it again, at the same port, after [`kill`](NatsServer::kill).
+    /// Restarts it on the same port after [`kill`](NatsServer::kill).
     pub fn restart(&mut self) {
         self.kill();
         let child = spawn(&self.folder, &self.arguments, i32::from(self.port));
@@ -92,7 +92,7 @@ impl NatsServer {
         self.wait_for_port();
     }
 
-    /// The port, once it is one.
+    /// Waits for the port.
     fn wait_for_port(&mut self) -> u16 {
         let file = self.ports_file();
         let begun = Instant::now();
@@ -105,7 +105,7 @@ impl NatsServer {
                 panic!("nats-server has ended with {status}: {said}");
             }
             assert!(begun.elapsed() < BEGIN, "nats-server does not say where it listens");
-            // Nothing tells when the file is there.
+            // There is no notification for the file.
             std::thread::park_timeout(Duration::from_millis(5));
         }
     }
@@ -133,22 +133,22 @@ fn spawn(folder: &Path, arguments: &[String], port: i32) -> std::io::Result<Chil
             .stderr(Stdio::null())
             .spawn()
     };
-    // Debian has it where only root looks.
+    // Debian installs it outside of the normal path.
     run("nats-server").or_else(|error| match error.kind() {
         ErrorKind::NotFound => run("/usr/sbin/nats-server"),
         _ => Err(error),
     })
 }
 
-/// The port for clients in the file in which a server writes its ports.
+/// Returns the client port from the server's ports file.
 fn port(text: &str) -> Option<u16> {
     let ports: serde_json::Value = serde_json::from_str(text).ok()?;
     ports.get("nats")?.get(0)?.as_str()?.rsplit_once(':')?.1.parse().ok()
 }
 
-/// Ports that nobody has at the moment.
+/// Returns free ports.
 fn free_ports() -> [u16; 3] {
-    // All at once, or they may be the same.
+    // Bound at once, or they could be equal.
     let listeners = [0; 3].map(|port| TcpListener::bind(("127.0.0.1", port)).expect("a port is free"));
     listeners.map(|listener| listener.local_addr().expect("a listener has an address").port())
 }

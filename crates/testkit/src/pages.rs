@@ -1,18 +1,18 @@
-//! What tests look at in pages of documentation: blocks of code, and links.
+//! Extraction of code blocks and links from documentation.
 
-/// A block of code of a page.
+/// A code block of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub struct CodeBlock<'p> {
-    /// The number of the line with its fence.
+    /// Line number of its fence.
     pub line: usize,
-    /// What stands behind the fence: the language, and perhaps more.
+    /// Text after the fence: the language, and possibly more.
     pub info: &'p str,
     /// The lines inside.
     pub lines: Vec<&'p str>,
 }
 
-/// The blocks of code of a page; else the number of a line and what is wrong there. Fences are of one kind, so that no block is
-/// overlooked. Those of a block in a list are indented, and so is all in it.
+/// Returns the code blocks of a page, or the line number and problem. Only one kind of fence is accepted, so
+/// that no block is overlooked. Blocks in a list are indented with their fence.
 pub fn code_blocks(page: &str) -> Result<Vec<CodeBlock<'_>>, String> {
     let mut blocks = Vec::new();
     let mut open: Option<(&str, CodeBlock<'_>)> = None;
@@ -43,7 +43,8 @@ pub fn code_blocks(page: &str) -> Result<Vec<CodeBlock<'_>>, String> {
     }
 }
 
-/// Where the links of a page lead within the repository, with the section: `hub.md#tokens`. What stands in blocks of code is none.
+/// Returns the links of a page within the repository, with the section: `hub.md#tokens`. Code blocks are
+/// skipped.
 pub fn links(page: &str) -> impl Iterator<Item = &str> {
     let prose = page.split("```").step_by(2);
     let targets = prose.flat_map(|prose| prose.split("](").skip(1)).filter_map(|rest| rest.split_once(')'));

@@ -3,13 +3,13 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The environment variable that names a folder of recordings of other people's agents and clients.
+/// The environment variable with a folder of recordings of other agents and clients.
 const FOLDER: &str = "SWITCHBOARD_CAPTURES";
 
 /// One recorded conversation.
 #[derive(Debug)]
 pub struct Recording {
-    /// The file's name without its ending.
+    /// The file name without its extension.
     pub name: String,
     /// The file.
     pub path: PathBuf,
@@ -20,14 +20,15 @@ pub struct Recording {
 /// One recorded message.
 #[derive(Debug)]
 pub struct Recorded {
-    /// Whether the agent sent it.
+    /// Set if the agent sent it.
     pub from_agent: bool,
-    /// The message as JSON text, as it stands in the file.
+    /// The message as JSON text, as in the file.
     pub message: String,
 }
 
-/// All recordings at hand, by name: those of our own demo agent in `fixtures/recordings`, and those in the folder that
-/// `SWITCHBOARD_CAPTURES` names. A folder that was promised and has none is an error, so that no test passes with nothing.
+/// Returns all available recordings by name: those of our own demo agent in `fixtures/recordings`, and those
+/// in the folder of `SWITCHBOARD_CAPTURES`. A configured folder without recordings is an error, so that no
+/// test passes without input.
 pub fn recordings() -> Vec<Recording> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/recordings");
     let mut recordings = read_folder(&own);

@@ -1,16 +1,16 @@
 use serde_json::{Map, Value, json};
 
-/// Where the tag of an update stands among its keys.
+/// Position of an update's tag among its keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TagPlace {
     /// Before all other keys.
     First,
-    /// Behind them, as many real agents write it.
+    /// After them, as many real agents write it.
     Last,
 }
 
-/// The `session/update` messages of one long session, made the same way each time: mostly chunks of text, among
-/// them thoughts, tool calls with streamed output, diffs, plans and whole messages.
+/// Generates the `session/update` messages of one long session deterministically: mostly chunks of text, with
+/// thoughts, tool calls with streamed output, diffs, plans and complete messages.
 pub fn stream(count: usize, place: TagPlace) -> Vec<String> {
     let mut numbers = Numbers(0x5eed);
     let mut session = Session { message: 0, call: 0 };
@@ -140,7 +140,7 @@ fn words(numbers: &mut Numbers, count: u64) -> String {
     (0..count).map(|_| WORDS[numbers.below(WORDS.len() as u64) as usize]).collect()
 }
 
-/// The message with its keys in the wanted order; `serde_json` maps would sort them.
+/// Encodes the message with its keys in the wanted order; `serde_json` maps would sort them.
 fn envelope(update: &Update, place: TagPlace) -> String {
     let mut keys: Vec<_> = update.iter().collect();
     if place == TagPlace::Last {
@@ -154,7 +154,7 @@ fn envelope(update: &Update, place: TagPlace) -> String {
     )
 }
 
-/// Writes a value with the key `type` first, where it has one.
+/// Encodes a value with the key `type` first, if it has one.
 fn ordered(value: &Value) -> String {
     match value {
         Value::Object(map) => {
@@ -169,7 +169,7 @@ fn ordered(value: &Value) -> String {
     }
 }
 
-/// A small generator of numbers (xorshift), the same on every machine.
+/// A small random number generator (xorshift), the same on every machine.
 struct Numbers(u64);
 
 impl Numbers {

@@ -1,4 +1,4 @@
-//! Prints how the bridge compares: `cargo xtask bench-bridge`. See the library for what is measured.
+//! Prints the comparison of the bridge: `cargo xtask bench-bridge`. The library describes the measurements.
 
 fn main() {
     switchboard_transport_bench::run_bridging();

@@ -1,4 +1,4 @@
-//! Prints how the transport compares; see the library for what is measured.
+//! Prints the comparison of the transport. The library describes the measurements.
 
 fn main() {
     switchboard_transport_bench::run();

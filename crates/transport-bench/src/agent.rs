@@ -1,4 +1,4 @@
-//! The agent that every receiver talks to: blocking, and as fast as pipes are.
+//! The agent for all receivers: blocking, and as fast as pipes are.
 
 use std::io::{BufRead, BufWriter, Write};
 
@@ -43,7 +43,7 @@ pub(crate) fn run(job: &str, count: u64) {
 fn answer(output: &mut impl Write, request: &str, result: &str) {
     let id: serde_json::Value = serde_json::from_str(request).expect("a request");
     let Some(id) = id.get("id") else { return };
-    // A client that is gone is no reason to complain.
+    // A disconnected client is not an error.
     let _ = writeln!(output, "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}");
     let _ = output.flush();
 }

@@ -1,5 +1,5 @@
-//! What stands between a client and an agent: nothing, a plain pipe, `switchboard bridge`, and the official conductor
-//! without proxies. All have the same agent process and the same client, which counts lines and does no more.
+//! Programs between a client and an agent: none, a plain pipe, `switchboard bridge`, and the official
+//! conductor without proxies. All use the same agent process and the same client, which only counts lines.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -29,7 +29,7 @@ impl Version {
     }
 }
 
-/// What stands in between.
+/// The program in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Between {
     Nothing,
@@ -44,7 +44,7 @@ struct Programs {
     conductor: String,
 }
 
-/// Runs everything, or, as a child of itself, one role. The arguments are the paths of the two programs.
+/// Runs everything, or one role as a child of itself. The arguments are the paths of the two programs.
 pub(crate) fn run() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -57,7 +57,7 @@ pub(crate) fn run() {
     }
 }
 
-/// Copies bytes both ways, as `cat` would.
+/// Copies bytes in both directions, like `cat`.
 fn pipe(program: &str, arguments: &[&str]) {
     let mut child = Command::new(program)
         .args(arguments)
@@ -79,7 +79,7 @@ fn copy(from: &mut impl Read, to: &mut impl Write) {
     {}
 }
 
-/// The client, with what it has started.
+/// The client with its child process.
 struct Client {
     child: Child,
     input: ChildStdin,
@@ -89,7 +89,7 @@ struct Client {
 }
 
 impl Client {
-    /// Starts an agent behind what stands in between, and opens a session.
+    /// Starts an agent behind the program in between, and opens a session.
     fn start(
         programs: &Programs,
         between: Between,
@@ -145,7 +145,7 @@ impl Client {
         while memmem::find(self.read(), answer.as_bytes()).is_none() {}
     }
 
-    /// Sends a prompt and takes in what comes until the turn ends.
+    /// Sends a prompt and reads until the turn ends.
     fn turn(&mut self) -> Turn {
         let begun = Instant::now();
         let params = r#"{"sessionId":"s-1","prompt":[{"type":"text","text":"go"}]}"#;
@@ -170,7 +170,7 @@ impl Client {
         }
     }
 
-    /// How long a small request takes, for each of so many.
+    /// Measures the duration of each of so many small requests.
     fn round_trips(&mut self, count: u64) -> Vec<Duration> {
         (0..count)
             .map(|number| {
@@ -185,7 +185,7 @@ impl Client {
     fn end(self) {
         let Client { mut child, input, .. } = self;
         drop(input);
-        // The conductor does not always end with its input.
+        // The conductor does not always exit with its input.
         let _ = child.kill();
         child.wait().expect("it ends");
     }
@@ -194,7 +194,7 @@ impl Client {
 /// Lines up to this length may end a turn; longer ones are tool output.
 const SHORT: usize = 1024;
 
-/// What came until the end of a turn.
+/// Received lines of a turn.
 struct Turn {
     lines: u64,
     bytes: usize,
@@ -208,8 +208,8 @@ fn write_request(input: &mut impl Write, id: u64, method: &str, params: &str) {
     input.write_all(line.as_bytes()).expect("the agent reads");
 }
 
-/// A turn behind each of `contenders`, several times in turn so that whatever else the machine does slows all of them;
-/// the fastest of each, in messages a second.
+/// Runs a turn with each of `contenders` several times, alternating, so that other load slows all of them.
+/// Returns the fastest of each in messages per second.
 fn contest<const N: usize>(programs: &Programs, contenders: [(Between, [Version; 2], u64); N]) -> [f64; N] {
     let mut best = [0.0_f64; N];
     for _ in 0..ROUNDS {

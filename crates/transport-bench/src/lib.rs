@@ -1,7 +1,7 @@
-//! Measures one receiver after the other, each a process of its own that starts the same sender as its agent, over
-//! pipes: throughput of small updates, round trips of a small request, and the peak of resident memory while the
-//! consumer sleeps. Every receiver decodes each update into the typed form of its library; the bare line reader,
-//! the floor, only cuts lines.
+//! Measures receivers one after the other, each a process of its own that starts the same sender as its
+//! agent, over pipes: throughput of small updates, round trips of a small request, and peak resident memory
+//! while the consumer sleeps. Every receiver decodes each update into the typed form of its library; the
+//! plain line reader, which is the lower bound, only splits lines.
 
 mod agent;
 mod bridging;
@@ -13,27 +13,27 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a receiver measured.
+/// Measurements of a receiver.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Measured {
     pub(crate) count: u64,
     pub(crate) time: Duration,
 }
 
-/// How long a consumer sleeps after its first update.
+/// Pause of a consumer after its first update.
 pub(crate) const NAP: Duration = Duration::from_secs(3);
 
-/// What the agent of a receiver does.
+/// Returns the arguments for the agent of a receiver.
 pub(crate) fn agent_arguments(job: &str, count: u64) -> Vec<String> {
     vec!["agent".to_owned(), job.to_owned(), count.to_string()]
 }
 
-/// This program.
+/// Returns the path of this program.
 pub(crate) fn ourselves() -> std::path::PathBuf {
     std::env::current_exe().expect("a program knows where it is")
 }
 
-/// Runs everything, or, as a child of itself, one role.
+/// Runs everything, or one role as a child of itself.
 pub fn run() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -44,7 +44,7 @@ pub fn run() {
     }
 }
 
-/// Compares what can stand between a client and an agent; see the module.
+/// Compares programs between a client and an agent; see the module.
 pub fn run_bridging() {
     bridging::run();
 }
@@ -53,7 +53,7 @@ fn number(text: &str) -> u64 {
     text.parse().expect("a number")
 }
 
-/// One role in this process; its last line tells the result.
+/// Runs one role in this process; its last line contains the result.
 fn report(role: &str, job: &str, count: u64) {
     let measured = match role {
         "floor" => floor(job, count),
@@ -65,7 +65,7 @@ fn report(role: &str, job: &str, count: u64) {
     println!("{} {} {}", measured.count, measured.time.as_nanos(), peak_kilobytes());
 }
 
-/// Blocking reads of lines into one buffer that is used again.
+/// Reads lines into one reused buffer, blocking.
 fn floor(job: &str, count: u64) -> Measured {
     use std::io::Write;
     let mut child = Command::new(ourselves())
@@ -105,7 +105,7 @@ fn floor(job: &str, count: u64) -> Measured {
     Measured { count: read, time }
 }
 
-/// The most memory that this process ever had resident.
+/// Returns the peak resident memory of this process.
 fn peak_kilobytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("Linux tells the peak");
@@ -134,8 +134,8 @@ fn role(role: &str, job: &str, count: u64) -> Run {
     Run { per_second: received as f64 / (nanoseconds as f64 / 1e9), each, peak }
 }
 
-/// The fastest run of the floor, of ours and of the official SDK. They take turns, so that whatever else the
-/// machine does slows all of them.
+/// Returns the fastest runs of the lower bound, our receiver and the official SDK. They alternate, so that
+/// other load slows all of them.
 fn contest(job: &str, count: u64) -> [Run; 3] {
     let rounds: Vec<[Run; 3]> = (0..ROUNDS)
         .map(|_| {

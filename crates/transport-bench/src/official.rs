@@ -1,4 +1,4 @@
-//! The receiver of the official SDK, used as its own examples use it.
+//! The receiver of the official SDK, used as in its own examples.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::{Measured, NAP, agent_arguments, ourselves};
 
-/// Takes in `count` updates, or makes `count` calls.
+/// Receives `count` updates, or makes `count` calls.
 pub(crate) fn measure(job: &str, count: u64, one_thread: bool) -> Measured {
     let mut builder = match one_thread {
         true => tokio::runtime::Builder::new_current_thread(),

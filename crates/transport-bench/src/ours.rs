@@ -8,7 +8,7 @@ use switchboard_transport::{Connection, ConnectionOptions, Json, Program, Receiv
 
 use crate::{Measured, NAP, agent_arguments, ourselves};
 
-/// Reads an update, envelope and all, in one pass, as a client handle does.
+/// Decodes an update with its envelope in one pass, like a client handle.
 fn take(line: &SharedText) -> Option<()> {
     match Expected::<v2::UpdateSessionNotification<'_>>::decode_tolerant(line, WireFormat::Any) {
         Ok((Expected::Params(update), diagnostics)) => {
@@ -19,7 +19,7 @@ fn take(line: &SharedText) -> Option<()> {
     }
 }
 
-/// Takes in `count` updates, or makes `count` calls.
+/// Receives `count` updates, or makes `count` calls.
 pub(crate) fn measure(job: &str, count: u64) -> Measured {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");

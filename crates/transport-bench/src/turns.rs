@@ -1,4 +1,5 @@
-//! An agent of either version, as fast as pipes are: it answers every request at once, and a prompt with a flood.
+//! An agent of either version, as fast as pipes are: it answers every request at once, and a prompt with a
+//! flood.
 
 use std::io::{BufRead, BufWriter, Write};
 
@@ -10,7 +11,7 @@ pub(crate) fn run(version: Version, job: &str, count: u64) {
     let mut output = BufWriter::with_capacity(64 * 1024, std::io::stdout().lock());
     let mut line = String::new();
     while input.read_line(&mut line).unwrap_or(0) > 0 {
-        // A client that is gone is no reason to complain.
+        // A disconnected client is not an error.
         if answer(&mut output, version, job, count, &line).and_then(|()| output.flush()).is_err() {
             return;
         }

@@ -1,4 +1,4 @@
-//! One call and its answer.
+//! One call and its response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,29 +10,29 @@ use tokio::time::{Instant, sleep_until};
 use crate::connection::{ConnectionInner, Limit, cancel_line};
 use crate::{ClosureCause, Error, SharedText};
 
-/// How long a call waits for its answer.
+/// Time limit of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Deadline {
-    /// As long as the options of the connection say.
+    /// The default of the connection.
     #[default]
     Default,
-    /// So long.
+    /// This long.
     After(Duration),
-    /// Until the answer comes or the connection closes.
+    /// No limit: until the response arrives or the connection closes.
     Never,
 }
 
-/// What the peer answered: both forms are data, none is a failure of the connection.
+/// The peer's response. Both variants are data, not failures of the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// The JSON text of the result.
+    /// JSON text of the result.
     Result(SharedText),
     /// The error.
     Error(RpcError<'static>),
 }
 
 impl Answer {
-    /// The answer as a `Result`, for the question mark.
+    /// Converts the response to a `Result`.
     pub fn into_result(self) -> Result<SharedText, RpcError<'static>> {
         match self {
             Answer::Result(result) => Ok(result),
@@ -41,14 +41,14 @@ impl Answer {
     }
 }
 
-/// A request that has been sent. Dropped before the answer came, it tells the peer to cancel.
+/// A request that has been sent. Dropping it before the response arrives sends a cancellation.
 #[derive(Debug)]
 pub struct PendingCall {
     shared: Arc<ConnectionInner>,
     id: RequestId<'static>,
     method: String,
     receiver: oneshot::Receiver<Result<Answer, Error>>,
-    /// Where the request ends in the stream; `None` while it is not queued.
+    /// Position of the request's end in the stream. `None` until it is queued.
     position: Option<u64>,
     limit: Option<Limit>,
     cancelled: bool,
@@ -72,35 +72,37 @@ impl PendingCall {
         self.position = Some(position);
     }
 
-    /// The id of the request.
+    /// Returns the id of the request.
     pub fn id(&self) -> &RequestId<'static> {
         &self.id
     }
 
-    /// Asks the peer to give up the request. It may still answer with a result; it gets the grace time of the
-    /// options for it, however long the deadline was.
+    /// Sends a cancellation. The peer may still respond with a result, within the grace time of the options
+    /// regardless of the original time limit.
     pub fn cancel(&mut self) {
         if self.cancelled || self.done {
             return;
         }
         self.cancelled = true;
         self.shared.outbox.queue_unbounded(&cancel_line(&self.id));
+        // The grace time replaces the original limit, which may be shorter or unlimited.
         self.limit = limit_after(self.shared.options.cancel_grace);
     }
 
-    /// Waits for the answer. When the future is dropped before it came, it can be asked for again.
+    /// Waits for the response. Cancel safe: can be called again if the future was dropped.
     pub async fn answer(&mut self) -> Result<Answer, Error> {
         if self.done {
             return Err(self.shared.closed_here());
         }
         let limit = self.limit;
+        // A response that has arrived wins over a closed connection and over the time limit.
         let outcome = tokio::select! {
             biased;
             outcome = &mut self.receiver => outcome.unwrap_or_else(|_| Err(self.shared.closed_here())),
             cause = self.shared.outbox.lost(self.position.unwrap_or(0)) => {
                 Err(Error::Closed(self.shared.closure(cause).await))
             }
-            after = pass(limit) => {
+            after = sleep_for(limit) => {
                 let method = self.method.clone();
                 return Err(if self.cancelled {
                     self.give_up();
@@ -116,12 +118,14 @@ impl PendingCall {
         outcome
     }
 
-    /// Forgets the request and, where the peer has it and was not told yet, tells it.
+    /// Abandons the request and sends a cancellation if the peer has the request and no cancellation was sent
+    /// yet.
     fn give_up(&mut self) {
         if std::mem::replace(&mut self.done, true) {
             return;
         }
         let waited = self.shared.state().requests.outgoing.abandon(&self.id).is_some();
+        // No cancellation for a request that was never queued: the peer would not know its id.
         if waited && !self.cancelled && self.position.is_some() {
             self.shared.outbox.queue_unbounded(&cancel_line(&self.id));
         }
@@ -140,12 +144,12 @@ impl ConnectionInner {
     }
 }
 
-/// `None` for a time so far away that no clock shows it.
+/// Returns `None` for a time beyond the range of the clock.
 fn limit_after(after: Duration) -> Option<Limit> {
     Some(Limit { at: Instant::now().checked_add(after)?, after })
 }
 
-async fn pass(limit: Option<Limit>) -> Duration {
+async fn sleep_for(limit: Option<Limit>) -> Duration {
     match limit {
         Some(limit) => {
             sleep_until(limit.at).await;

@@ -19,7 +19,7 @@ use crate::{
     RequestTable, SharedText, Tap,
 };
 
-/// Tells which methods are known here.
+/// Predicate for the methods that this side supports.
 #[derive(Clone)]
 pub struct KnownMethods(Arc<dyn Fn(&str) -> bool + Send + Sync>);
 
@@ -29,30 +29,31 @@ impl fmt::Debug for KnownMethods {
     }
 }
 
-/// The limits of a connection.
+/// Limits of a connection.
 #[derive(Debug, Clone)]
 pub struct ConnectionOptions {
-    /// The longest message that is read, in bytes. 32 MiB.
+    /// Maximum message length in bytes. Default: 32 MiB.
     pub message_limit: usize,
-    /// How messages are queued and written.
+    /// Queue size and timeouts for writing.
     pub outbox: OutboxOptions,
-    /// How long a call waits for its answer unless it says otherwise. `None`: for ever. 120 seconds.
+    /// Default time limit of a call. `None` means no limit. Default: 120 seconds.
     pub deadline: Option<Duration>,
-    /// How long an answer is awaited after the call was cancelled. 10 seconds.
+    /// Time to wait for the response of a cancelled call. Default: 10 seconds.
     pub cancel_grace: Duration,
-    /// How many calls may wait for answers at once. 4096.
+    /// Maximum number of pending calls. Default: 4096.
     pub call_limit: usize,
-    /// How many requests of the peer may be open at once; others are refused. 4096.
+    /// Maximum number of pending requests of the peer. Further requests are refused. Default: 4096.
     pub request_limit: usize,
-    /// How many entries a batch may have. 1024.
+    /// Maximum number of entries in a batch. Default: 1024.
     pub batch_limit: usize,
-    /// Whether lines of the peer that hold no message are answered by [`invalid_line_answer`](crate::invalid_line_answer),
-    /// arrays too, as an agent does. Else such lines are taken for what a program prints beside its messages, and arrays
-    /// entry by entry, as a client does whose agent may be of any kind. `false`.
+    /// If true, invalid lines, including arrays, are answered with
+    /// [`invalid_line_answer`](crate::invalid_line_answer), as an agent does. If false, such lines are
+    /// treated as other output of the program and arrays as batches, as a client does whose agent may be of
+    /// any kind. Default: `false`.
     pub refuses_invalid_lines: bool,
-    /// The methods that are events, see [`ConnectionOptions::knows`]. `None`: all.
+    /// Methods that become events, see [`ConnectionOptions::knows`]. `None` means all.
     pub known: Option<KnownMethods>,
-    /// Who is shown the messages. `None`: nobody.
+    /// Observer of all messages, if any.
     pub tap: Option<Tap>,
     #[doc(hidden)]
     pub more: switchboard_acp::More,
@@ -77,8 +78,9 @@ impl Default for ConnectionOptions {
 }
 
 impl ConnectionOptions {
-    /// Says which methods this side knows. Requests for others are answered with "method not found", other
-    /// notifications are dropped; both are reported. Without this, all of them are events.
+    /// Sets the methods that this side supports. Requests for other methods are answered with "method not
+    /// found", other notifications are dropped; both are reported as anomalies. By default all methods become
+    /// events.
     #[must_use]
     pub fn knows(mut self, known: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.known = Some(KnownMethods(Arc::new(known)));
@@ -95,24 +97,25 @@ impl ConnectionOptions {
 pub struct Connection {
     /// Makes calls.
     pub caller: Caller,
-    /// Hands out what the peer sends, and drives the connection: answers reach their calls only while somebody
-    /// asks it for the next event.
+    /// Receives the peer's messages and drives the connection: responses reach their calls only while the
+    /// inbox is polled.
     pub inbox: Inbox,
 }
 
 impl Connection {
-    /// Connects to the peer behind two streams. Must be called inside a tokio runtime.
+    /// Creates a connection over two streams. Must be called inside a tokio runtime.
     pub fn new(
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
         options: ConnectionOptions,
     ) -> Self {
+        // The tap sees sent messages in the outbox, where their final order is decided.
         let tap = options.tap.clone();
         let outbox = Outbox::with_tap(writer, std::future::pending(), options.outbox.clone(), tap);
         Self::over(reader, outbox, options, None)
     }
 
-    /// Two connections that talk to each other in memory.
+    /// Creates two connections that are linked in memory.
     pub fn pair(one: ConnectionOptions, other: ConnectionOptions) -> (Self, Self) {
         let (near, far) = tokio::io::duplex(64 * 1024);
         let connect = |stream, options| {
@@ -122,7 +125,7 @@ impl Connection {
         (connect(near, one), connect(far, other))
     }
 
-    /// Connects to a process that we started.
+    /// Creates a connection to a child process.
     pub(crate) fn to_process(spawned: Spawned, options: ConnectionOptions) -> Self {
         let Spawned { child, input, output } = spawned;
         let closed = input.closed_by_child();
@@ -154,13 +157,13 @@ impl Connection {
     }
 }
 
-/// What the halves of a connection, its calls and its open requests share.
+/// State shared by the halves of a connection, its calls and its pending requests.
 #[derive(Debug)]
 pub(crate) struct ConnectionInner {
     pub(crate) outbox: Outbox,
     state: Mutex<ConnectionState>,
     closure: OnceCell<Arc<Closure>>,
-    /// The process at the other end, where it is one that we started.
+    /// The peer's process, if this process started it.
     process: Option<Child>,
     pub(crate) options: ConnectionOptions,
 }
@@ -168,11 +171,11 @@ pub(crate) struct ConnectionInner {
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
     pub(crate) requests: RequestTable<Waiter, watch::Sender<bool>>,
-    /// Set when no answer will come any more.
+    /// Set when no more responses can arrive.
     closed: Option<Arc<Closure>>,
 }
 
-/// A call that waits for its answer.
+/// A call that waits for its response.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) method: String,
@@ -184,7 +187,8 @@ impl ConnectionInner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why the connection is closed. What is known of the process is asked for once, by whoever comes first.
+    /// Returns the reason why the connection is closed. The first caller collects the state of the process;
+    /// others reuse it.
     pub(crate) async fn closure(&self, cause: ClosureCause) -> Arc<Closure> {
         let describe = async || {
             let process = match &self.process {
@@ -196,17 +200,17 @@ impl ConnectionInner {
         Arc::clone(self.closure.get_or_init(describe).await)
     }
 
-    /// Fails all calls that wait, and all that will be made.
+    /// Fails all pending and future calls.
     pub(crate) fn close_calls(&self, closure: &Arc<Closure>) {
         let mut state = self.state();
         state.closed.get_or_insert_with(|| Arc::clone(closure));
         for waiter in state.requests.outgoing.drain() {
-            // Whoever dropped the receiver does not want to know.
+            // The receiver may have been dropped.
             let _ = waiter.answer.send(Err(Error::Closed(Arc::clone(closure))));
         }
     }
 
-    /// Fails all calls without asking after the process, for want of a place to wait.
+    /// Fails all calls without waiting for the state of the process.
     pub(crate) fn close_calls_here(&self) {
         let known = self.closure.get().cloned();
         let closure =
@@ -222,20 +226,21 @@ impl ConnectionInner {
     }
 }
 
-/// Makes calls to the peer. Clones use the same connection; it ends when all of them, the inbox, and all calls
-/// and requests that are open are gone.
+/// Makes calls to the peer. Clones use the same connection. It ends when all of them, the inbox, and all
+/// pending calls and requests are dropped.
 #[derive(Debug, Clone)]
 pub struct Caller {
     shared: Arc<ConnectionInner>,
 }
 
 impl Caller {
-    /// Calls a method and waits for the answer as long as the options say. The inbox must be driven meanwhile.
+    /// Calls a method and waits for the response within the default time limit. The inbox must be driven
+    /// meanwhile.
     pub async fn call(&self, method: &str, params: impl Into<Json<'_>>) -> Result<Answer, Error> {
         self.begin(method, params, Deadline::Default).await?.answer().await
     }
 
-    /// Sends a request and leaves the waiting, and the choice to cancel, to the caller. The deadline counts from
+    /// Sends a request and returns a pending call, which can be awaited or cancelled. The time limit starts
     /// here, so that it also covers a peer that does not read.
     pub async fn begin(
         &self,
@@ -246,7 +251,8 @@ impl Caller {
         self.begin_noting(method, params, deadline, |_| {}).await
     }
 
-    /// The same, and tells the id of the request before it is sent: its answer cannot come earlier than that.
+    /// Like [`Caller::begin`], but passes the request id to `note` before the request is sent, so before any
+    /// response can arrive.
     pub async fn begin_noting(
         &self,
         method: &str,
@@ -260,6 +266,7 @@ impl Caller {
             Deadline::Never => None,
         };
         let (answer, receiver) = oneshot::channel();
+        // Register the call before sending it: the response may arrive before `send` returns.
         let id = {
             let mut state = self.shared.state();
             if let Some(closure) = &state.closed {
@@ -273,6 +280,7 @@ impl Caller {
         let line = request_line(&id, method, params.into().as_str());
         note(&id);
         let mut call = PendingCall::new(Arc::clone(&self.shared), id, method, receiver, allowed);
+        // The time limit covers queueing too: a peer that does not read must not block a call forever.
         match allowed {
             Some(allowed) => match tokio::time::timeout(allowed, self.shared.send(&line)).await {
                 Ok(sent) => call.sent(sent?),
@@ -283,17 +291,17 @@ impl Caller {
         Ok(call)
     }
 
-    /// Calls a method that has no answer.
+    /// Sends a notification.
     pub async fn notify(&self, method: &str, params: impl Into<Json<'_>>) -> Result<(), Error> {
         self.shared.send(&notification_line(method, params.into().as_str())).await.map(drop)
     }
 
-    /// Sends a whole message as it is.
+    /// Sends a complete message unchanged.
     pub async fn forward(&self, line: &SharedText) -> Result<(), Error> {
         self.shared.send(&on_one_line(Cow::Borrowed(line))).await.map(drop)
     }
 
-    /// Waits until everything that was sent is written.
+    /// Waits until everything sent so far is written.
     pub async fn flush(&self) -> Result<(), Error> {
         match self.shared.outbox.flush().await {
             Ok(()) => Ok(()),
@@ -301,13 +309,13 @@ impl Caller {
         }
     }
 
-    /// Writes what waits and closes the stream to the peer. What the peer still sends can be read.
+    /// Writes queued messages and closes the stream to the peer. The peer's messages can still be read.
     pub async fn close(&self) {
         self.shared.outbox.close().await;
     }
 }
 
-/// When a call gives up.
+/// Time limit of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limit {
     pub(crate) at: Instant,
@@ -369,5 +377,5 @@ pub(crate) fn failure(code: i32, message: impl Into<String>) -> switchboard_acp:
 }
 
 pub(crate) fn method_not_found(method: &str) -> switchboard_acp::rpc::RpcError<'static> {
-    failure(codes::METHOD_NOT_FOUND, format!("the method {method} is not known here"))
+    failure(codes::METHOD_NOT_FOUND, format!("method not found: {method}"))
 }

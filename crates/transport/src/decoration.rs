@@ -1,9 +1,10 @@
-//! Terminal escapes, control characters and byte-order marks that stand around a message.
+//! Terminal escapes, control characters and byte-order marks around a message.
 
-/// UTF-8's byte-order mark.
+/// Byte-order mark in UTF-8.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// How many bytes at the start are white space, control characters, byte-order marks or terminal escapes.
+/// Returns the number of leading bytes that are white space, control characters, byte-order marks or terminal
+/// escapes.
 pub(crate) fn leading_decoration(bytes: &[u8]) -> usize {
     let mut at = 0;
     while at < bytes.len() {
@@ -18,15 +19,15 @@ pub(crate) fn leading_decoration(bytes: &[u8]) -> usize {
     at
 }
 
-/// The length of the terminal escape at the start of `bytes`; all of them when it has no end.
+/// Returns the length of the terminal escape at the start of `bytes`, or of all bytes if it does not end.
 fn escape_length(bytes: &[u8]) -> usize {
     let until = |start: usize, last: fn(&u8) -> bool| {
         bytes[start.min(bytes.len())..].iter().position(last).map_or(bytes.len(), |at| start + at + 1)
     };
     match bytes.get(1) {
-        // A control sequence: parameters, then one byte that ends it.
+        // Control sequence: parameters, then a final byte.
         Some(b'[') => until(2, |byte| (0x40..=0x7E).contains(byte)),
-        // A string (title, hyperlink): ends with BEL, or with ESC and a backslash.
+        // String (title, hyperlink): ends with BEL, or with ESC and a backslash.
         Some(b']' | b'P' | b'X' | b'^' | b'_') => {
             let mut at = 2;
             while at < bytes.len() {
@@ -38,20 +39,20 @@ fn escape_length(bytes: &[u8]) -> usize {
             }
             bytes.len()
         }
-        // Intermediate bytes, then one that ends it: character sets and the like.
+        // Intermediate bytes, then a final byte: character sets and similar.
         Some(0x20..=0x2F) => until(2, |byte| (0x30..=0x7E).contains(byte)),
         Some(_) => 2,
         None => 1,
     }
 }
 
-/// The text without terminal escapes and control characters, safe to show.
+/// Returns the text without terminal escapes and control characters, safe to display.
 pub(crate) fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(character) = rest.chars().next() {
         let length = match character {
-            // An escape is cut at a place that a character begins at: all of its bytes are ASCII or text.
+            // All bytes of an escape are ASCII or text, so it ends at a character boundary.
             '\u{1B}' => (escape_length(rest.as_bytes())..rest.len())
                 .find(|end| rest.is_char_boundary(*end))
                 .unwrap_or(rest.len()),

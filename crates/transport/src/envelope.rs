@@ -1,11 +1,11 @@
-//! Lines to messages that own their text, and what can be said of lines that are none.
+//! Parses lines into messages that own their text, and inspects invalid lines.
 
 use switchboard_acp::rpc::{Glimpse, Message, RequestId, RpcError};
 use switchboard_acp::{Raw, Wire, WireFormat};
 
 use crate::SharedText;
 
-/// A call or an answer, with its parts in the buffer of the line.
+/// A request, notification or response, with parts that share the buffer of the line.
 #[derive(Debug)]
 pub(crate) enum Envelope {
     Request { id: RequestId<'static>, method: SharedText, params: Option<SharedText> },
@@ -13,17 +13,17 @@ pub(crate) enum Envelope {
     Response { id: RequestId<'static>, outcome: Result<SharedText, RpcError<'static>> },
 }
 
-/// Why a line is no message, and what can be told of it all the same.
+/// Reason why a line is not a message, and the fields that could be read from it.
 #[derive(Debug)]
-pub(crate) struct Unreadable {
-    /// Whether it is not even JSON.
+pub(crate) struct InvalidLine {
+    /// True if it is not valid JSON.
     pub(crate) syntax: bool,
     pub(crate) reason: String,
     pub(crate) glimpse: Glimpse,
 }
 
 impl Envelope {
-    pub(crate) fn read(text: &SharedText) -> Result<Self, Unreadable> {
+    pub(crate) fn read(text: &SharedText) -> Result<Self, InvalidLine> {
         let part = |raw: Raw<'_>| text.part_or_copy(raw.as_str());
         match Message::decode(text, WireFormat::Any) {
             Ok(Message::Notification(call)) => Ok(Envelope::Notification {
@@ -39,8 +39,8 @@ impl Envelope {
                 id: answer.id.into_owned(),
                 outcome: answer.outcome.map(part).map_err(Wire::into_owned),
             }),
-            Err(error) => Err(Unreadable {
-                // Reading stops at the first fault, which may stand before the place where it is no JSON.
+            Err(error) => Err(InvalidLine {
+                // Parsing stops at the first error, which may precede the invalid JSON.
                 syntax: error.is_syntax() || Raw::parse(text.as_str()).is_err(),
                 reason: error.to_string(),
                 glimpse: Glimpse::of(text),

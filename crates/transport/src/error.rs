@@ -1,4 +1,4 @@
-//! What can go wrong for a caller. An error answer of the peer is not among it: that is an
+//! Errors of calls and connections. An error response of the peer is not among them: it is an
 //! [`Answer`](crate::Answer).
 
 use std::fmt;
@@ -10,95 +10,95 @@ use std::time::Duration;
 use crate::Exit;
 use crate::decoration::plain;
 
-/// Why something could not be done.
+/// Error of a call, a connection or a program start.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The connection is closed, or closed while an answer was awaited.
+    /// The connection is closed, or was closed while a response was pending.
     #[error("{0}")]
     Closed(Arc<Closure>),
-    /// The peer did not answer in time. It has been told that the answer is no longer wanted.
+    /// The peer did not respond in time. A cancellation was sent.
     #[error("no answer to {method} within {after:?}")]
     DeadlinePassed {
-        /// The method that was called.
+        /// Method of the call.
         method: String,
-        /// The time that it had.
+        /// Time limit.
         after: Duration,
     },
-    /// The peer neither answered nor gave up a request that was taken back.
+    /// The peer neither responded to nor aborted a cancelled request.
     #[error("no answer to {method} within {after:?} after it was cancelled")]
     CancelIgnored {
-        /// The method that was called.
+        /// Method of the call.
         method: String,
-        /// The time that it had since it was cancelled.
+        /// Time since the cancellation.
         after: Duration,
     },
-    /// The answer came but was longer than a message may be.
+    /// The response exceeds the maximum message length.
     #[error("the answer to {method} has {length} bytes, over the limit of {limit}")]
     AnswerTooLong {
-        /// The method that was called.
+        /// Method of the call.
         method: String,
-        /// How long the answer was.
+        /// Length of the response in bytes.
         length: usize,
-        /// How long it may be.
+        /// Limit in bytes.
         limit: usize,
     },
-    /// The answer came but was neither a result nor an error.
+    /// The response is neither a result nor an error.
     #[error("the answer to {method} is malformed: {reason}")]
     AnswerMalformed {
-        /// The method that was called.
+        /// Method of the call.
         method: String,
-        /// What is wrong with it.
+        /// Reason.
         reason: String,
     },
-    /// More calls are waiting for their answers than the options allow.
-    #[error("{limit} calls are waiting for answers already, {method} cannot be sent")]
+    /// The limit of pending calls is reached.
+    #[error("cannot send {method}: {limit} calls are already pending")]
     TooManyCalls {
-        /// The method that was called.
+        /// Method of the call.
         method: String,
-        /// How many may wait.
+        /// Maximum number of pending calls.
         limit: usize,
     },
-    /// There is no such program.
+    /// The program does not exist.
     #[error("{}", describe_missing(program, searched, not_executable.as_ref()))]
     ProgramNotFound {
-        /// The program as it was named.
+        /// The program as given.
         program: String,
-        /// The folders that were searched, or the one path that was tried.
+        /// Folders that were searched, or the one path that was tried.
         searched: Vec<PathBuf>,
-        /// A file of that name which is there but cannot be executed.
+        /// A file of that name that is not executable, if found.
         not_executable: Option<PathBuf>,
     },
-    /// The folder in which the program should run is not there.
+    /// The working directory of the program does not exist.
     #[error("cannot start {program}: {} is not a folder", directory.display())]
     WorkingDirectoryMissing {
-        /// The program as it was named.
+        /// The program as given.
         program: String,
         /// The folder.
         directory: PathBuf,
     },
-    /// The program is there, but the system did not start it.
+    /// The program exists, but the operating system could not start it.
     #[error("cannot start {program} ({}): {source}", path.display())]
     ProgramNotStarted {
-        /// The program as it was named.
+        /// The program as given.
         program: String,
-        /// The file that was found for it.
+        /// Path of the file found.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         source: Arc<io::Error>,
     },
 }
 
-/// Why a connection is closed, and what is known of the peer's end.
+/// Reason why a connection is closed, with the state of the peer's process.
 #[derive(Debug, Clone)]
 pub struct Closure {
-    /// What closed it.
+    /// Cause.
     pub cause: ClosureCause,
-    /// The process at the other end, where it is one that we started.
+    /// State of the peer's process, if this process started it.
     pub process: Option<ProcessEnd>,
 }
 
-/// What closed a connection.
+/// Cause of a closed connection.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum ClosureCause {
@@ -108,23 +108,23 @@ pub enum ClosureCause {
     ReadFailed(Arc<io::Error>),
     /// Writing failed.
     WriteFailed(Arc<io::Error>),
-    /// The peer took nothing of what was to be written for so long.
+    /// The peer did not read for this long while data was queued.
     NotReading(Duration),
-    /// The peer closed its input: it will not hear anything more.
+    /// The peer closed its input and cannot receive any more messages.
     InputClosed,
-    /// This side closed it.
+    /// This side closed the connection.
     ClosedHere,
 }
 
-/// How the process at the other end stands when the connection closes.
+/// State of the peer's process when the connection closes.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ProcessEnd {
-    /// The program as it was named.
+    /// The program as given.
     pub program: String,
-    /// How it ended; `None` while it runs.
+    /// Exit of the process. `None` while it runs.
     pub exit: Option<Exit>,
-    /// The last lines of its standard error, oldest first, as they came: they may hold terminal escapes.
+    /// Last lines of its standard error, oldest first, unmodified: they may contain terminal escapes.
     pub last_lines: Vec<String>,
     /// The address of the peer, where the process is only a relay to it. See `Program::relay_for`.
     pub relay_for: Option<String>,
@@ -158,10 +158,10 @@ impl fmt::Display for Closure {
     }
 }
 
-/// How long a line of standard error is shown, in characters.
+/// Maximum length of a displayed line of standard error, in characters.
 const SHOWN_LINE: usize = 300;
 
-/// How it ended, and the last lines of its standard error as [`ProcessEnd::shown_lines`] has them.
+/// Formats the exit and the last lines of standard error as in [`ProcessEnd::shown_lines`].
 impl fmt::Display for ProcessEnd {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(reason) = self.relayed_reason() {
@@ -194,7 +194,7 @@ impl ProcessEnd {
         Some(if message.contains(&**address) { message.to_owned() } else { format!("{address}: {message}") })
     }
 
-    /// The last lines of standard error without escapes and control characters, each of a bearable length.
+    /// Returns the last lines of standard error without escapes and control characters, each truncated.
     pub fn shown_lines(&self) -> Vec<String> {
         let shown = |line: &String| {
             let line = plain(line);
@@ -209,9 +209,9 @@ impl ProcessEnd {
 
 fn describe_missing(program: &str, searched: &[PathBuf], not_executable: Option<&PathBuf>) -> String {
     use fmt::Write;
-    let mut text = format!("there is no program {program}: ");
+    let mut text = format!("program {program} not found: ");
     if let Some(path) = not_executable {
-        let _ = write!(text, "{} is there but cannot be executed; ", path.display());
+        let _ = write!(text, "{} exists but is not executable; ", path.display());
     }
     match searched {
         [] => text.push_str("the search path is empty"),

@@ -1,4 +1,4 @@
-//! Bytes to lines, without I/O: what is a message, what is noise, what is too long.
+//! Splits bytes into lines without I/O and classifies them: message, noise, too long.
 
 use std::fmt;
 
@@ -12,80 +12,79 @@ use crate::SharedText;
 use crate::connection::{error_line, failure};
 use crate::decoration::{BYTE_ORDER_MARK, leading_decoration};
 
-/// The longest message that is read unless somebody says otherwise.
+/// Default maximum message length in bytes.
 pub const DEFAULT_MESSAGE_LIMIT: usize = 32 * 1024 * 1024;
 
-/// How much of a line that is set aside is kept to be shown.
+/// Length in bytes of the excerpt of a line that is not a message.
 const EXCERPT: usize = 1024;
 
-/// What a line of the stream is.
+/// A classified line of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
-    /// What should be a JSON object or array, as it came, without the line's end.
+    /// Text that should be a JSON object or array, without the newline.
     Message(SharedText),
-    /// Something else, set aside.
+    /// A line that is not a message.
     Noise(Noise),
-    /// A line over the limit, of which only the beginning was kept.
+    /// A line beyond the length limit. Only its start and end are kept.
     TooLong(TooLong),
     /// The stream ended inside a message.
     Unfinished(Noise),
 }
 
-/// A line, or a part of one, that is no message.
+/// A line, or part of a line, that is not a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Noise {
-    /// What it is.
+    /// Kind.
     pub kind: NoiseKind,
-    /// Its beginning, at most 1 KiB, with U+FFFD for what is no UTF-8.
+    /// Start of the text, at most 1 KiB, with U+FFFD for invalid UTF-8.
     pub excerpt: String,
-    /// Its whole length in bytes.
+    /// Total length in bytes.
     pub length: usize,
 }
 
-/// Why something is no message.
+/// Reason why a line is not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NoiseKind {
-    /// A line of other text, such as a log line.
+    /// Other text, such as a log line.
     Text,
     /// An empty line.
     Blank,
-    /// Terminal escapes or control characters around a message; the message itself is read.
+    /// Terminal escapes or control characters around a message. The message itself is read.
     Decoration,
-    /// A byte-order mark before a message; the message itself is read.
+    /// A byte-order mark before a message. The message itself is read.
     ByteOrderMark,
-    /// A line that is no UTF-8.
+    /// Invalid UTF-8.
     InvalidUtf8,
-    /// A message without its end.
+    /// An incomplete message.
     Unfinished,
 }
 
-/// A line over the limit.
+/// A line beyond the length limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TooLong {
-    /// The limit.
+    /// Limit in bytes.
     pub limit: usize,
-    /// How long the line was.
+    /// Length of the line in bytes.
     pub length: usize,
-    /// Its beginning, at most 1 KiB.
+    /// Start of the line, at most 1 KiB.
     pub beginning: String,
-    /// Its end, at most 1 KiB.
+    /// End of the line, at most 1 KiB.
     pub ending: String,
 }
 
-/// What stands in for a message that was too long to be read, so that nobody waits for it in vain.
+/// Replacement for a message that was too long to read, so that its request does not stay pending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Substitute {
-    /// It was an answer: this error is to be taken in its place.
+    /// The message was a response: process this error in its place.
     Answer(String),
-    /// It was a request: this error is to be sent back to whoever sent it.
+    /// The message was a request: return this error to its sender.
     Refusal(String),
 }
 
 impl TooLong {
-    /// What stands in for the message; `None` where nobody waits for it, or where its id stands neither at its
-    /// beginning nor at its end.
+    /// Returns the replacement. `None` for a notification, or if the id is in neither the start nor the end.
     pub fn substitute(&self) -> Option<Substitute> {
         let Glimpse { id, has_method, .. } = self.glimpse();
         let id = id?;
@@ -99,7 +98,7 @@ impl TooLong {
         })
     }
 
-    /// What its two ends tell of it.
+    /// Parses the start and the end of the message.
     pub(crate) fn glimpse(&self) -> Glimpse {
         let mut glimpse = Glimpse::of(&self.beginning);
         glimpse.add_ending(&self.ending);
@@ -112,7 +111,7 @@ impl Noise {
         Noise { kind, excerpt: excerpt(bytes), length: bytes.len() }
     }
 
-    /// Whether there is nothing to see in it, as in an empty line: not worth a word.
+    /// Returns true if there is nothing to show, as in an empty line.
     pub fn is_blank(&self) -> bool {
         self.excerpt.trim().is_empty()
     }
@@ -125,7 +124,7 @@ impl fmt::Display for Noise {
             NoiseKind::Blank => return formatter.write_str("an empty line"),
             NoiseKind::Decoration => "terminal escapes around a message",
             NoiseKind::ByteOrderMark => return formatter.write_str("a byte-order mark"),
-            NoiseKind::InvalidUtf8 => "a line that is no UTF-8",
+            NoiseKind::InvalidUtf8 => "a line that is not valid UTF-8",
             NoiseKind::Unfinished => "the end of the stream inside a message",
         };
         write!(formatter, "{what}: {:?}", self.excerpt)
@@ -140,7 +139,7 @@ impl fmt::Display for TooLong {
 
 fn excerpt(bytes: &[u8]) -> String {
     let shown = &bytes[..bytes.len().min(EXCERPT)];
-    // A character that the cut would split is left out.
+    // Leave out a character that the cut would split.
     let shown = match std::str::from_utf8(shown) {
         Err(error) if error.error_len().is_none() && shown.len() < bytes.len() => {
             &shown[..error.valid_up_to()]
@@ -150,7 +149,7 @@ fn excerpt(bytes: &[u8]) -> String {
     String::from_utf8_lossy(shown).into_owned()
 }
 
-/// An over-long line whose end has not come.
+/// An overlong line that has not ended yet.
 #[derive(Debug)]
 struct Passing {
     length: usize,
@@ -160,7 +159,7 @@ struct Passing {
 }
 
 impl Passing {
-    /// Of the line more than the limit is there, how much more is a matter of chance.
+    /// Creates the state from the part of the line that was read, which exceeds the limit.
     fn new(line: &[u8], limit: usize) -> Self {
         let beginning = excerpt(&line[..line.len().min(limit)]);
         let mut passing = Passing { length: 0, beginning, ending: Vec::new() };
@@ -184,8 +183,8 @@ impl Passing {
     }
 }
 
-/// Cuts a growing buffer into frames. It never waits and never fails; [`LineReader`](crate::LineReader) is the
-/// same over a stream.
+/// Splits a growing buffer into frames. Never waits and never fails. [`LineReader`](crate::LineReader) does
+/// the same for a stream.
 ///
 /// ```
 /// use switchboard_transport::{Frame, LineDecoder};
@@ -201,21 +200,21 @@ impl Passing {
 #[derive(Debug)]
 pub struct LineDecoder {
     limit: usize,
-    /// How much of the buffer is known to hold no line's end.
+    /// Number of bytes in the buffer that are known to contain no newline.
     searched: usize,
-    /// The over-long line that is being passed over.
+    /// The overlong line that is being skipped.
     passing: Option<Passing>,
-    /// A message whose decoration has been handed out before it.
+    /// A message whose decoration was returned first.
     held: Option<Frame>,
 }
 
 impl LineDecoder {
-    /// A decoder that takes messages of at most `limit` bytes.
+    /// Creates a decoder for messages of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
         LineDecoder { limit, searched: 0, passing: None, held: None }
     }
 
-    /// Takes the next frame out of the buffer, or wants more bytes in it.
+    /// Takes the next frame out of the buffer. `None` if more bytes are needed.
     pub fn decode(&mut self, buffer: &mut BytesMut) -> Option<Frame> {
         if let Some(frame) = self.held.take() {
             return Some(frame);
@@ -250,7 +249,7 @@ impl LineDecoder {
             None if buffer.len() > self.limit => {
                 self.passing = Some(Passing::new(buffer, self.limit));
                 self.searched = 0;
-                // A new buffer, so that the memory that the long line took is given back.
+                // Replace the buffer to release the memory of the long line.
                 *buffer = BytesMut::new();
                 None
             }
@@ -261,11 +260,12 @@ impl LineDecoder {
         }
     }
 
-    /// Takes whole messages that `passes` says yes to, each of them, out of the beginning of the buffer and gives them
-    /// to `take` as one text, without the last line's end. They have room in `room` bytes with all their lines' ends.
+    /// Takes consecutive messages from the start of the buffer while `passes` returns true, and passes them
+    /// to `take` as one text without the last newline. Together with their newlines they fit into `room`
+    /// bytes.
     ///
-    /// For who only passes messages on: that costs less for many than for each. Where there is none, `take` is not
-    /// called; what is not quite usual is left for [`decode`](LineDecoder::decode).
+    /// Cheaper than single messages for programs that only forward them. If there is none, `take` is not
+    /// called; unusual lines are left for [`decode`](LineDecoder::decode).
     ///
     /// ```
     /// use switchboard_transport::{Frame, LineDecoder};
@@ -295,7 +295,7 @@ impl LineDecoder {
         Some(taken)
     }
 
-    /// The messages at the beginning of the bytes that `passes` says yes to.
+    /// Returns the leading messages for which `passes` returns true.
     fn run<'b>(&self, bytes: &'b [u8], mut passes: impl FnMut(&[u8]) -> bool) -> &'b str {
         let mut end = 0;
         for line_end in memchr_iter(b'\n', bytes) {
@@ -305,7 +305,7 @@ impl LineDecoder {
             }
             end = line_end + 1;
         }
-        // All at once, and only what will be taken.
+        // Validate UTF-8 once, and only for the part that is taken.
         let bytes = &bytes[..end];
         std::str::from_utf8(bytes).unwrap_or_else(|error| {
             let sound = &bytes[..error.valid_up_to()];
@@ -314,7 +314,7 @@ impl LineDecoder {
         })
     }
 
-    /// Takes what is left when the stream has ended: call it until there is no more.
+    /// Takes the rest after the stream has ended. Call it until it returns `None`.
     pub fn finish(&mut self, buffer: &mut BytesMut) -> Option<Frame> {
         if let Some(frame) = self.decode(buffer) {
             return Some(frame);
@@ -328,7 +328,7 @@ impl LineDecoder {
         }
         let line = buffer.split().freeze();
         match self.judge(line) {
-            // A message is whole without its line's end: a part of an object is never JSON.
+            // A message is complete without its newline: a part of an object is never valid JSON.
             Some(Frame::Message(text)) if Raw::parse(&*text).is_err() => {
                 Some(Frame::Unfinished(Noise::new(NoiseKind::Unfinished, text.as_bytes())))
             }
@@ -346,12 +346,12 @@ impl LineDecoder {
         if is_like_object(&line) {
             return Some(read_text(line));
         }
-        Some(self.judge_unusual(&line))
+        Some(self.classify_unusual(&line))
     }
 
-    /// A line that does not begin and end as an object does.
+    /// Classifies a line that does not start and end like an object.
     #[cold]
-    fn judge_unusual(&mut self, line: &Bytes) -> Frame {
+    fn classify_unusual(&mut self, line: &Bytes) -> Frame {
         let start = leading_decoration(line);
         if start == line.len() {
             let kind = if line.iter().all(u8::is_ascii_whitespace) {
@@ -386,12 +386,12 @@ impl LineDecoder {
     }
 }
 
-/// Whether a line begins and ends as an object does.
+/// Returns true if a line starts and ends like an object.
 fn is_like_object(line: &[u8]) -> bool {
     matches!((line.first(), line.last()), (Some(b'{'), Some(b'}')))
 }
 
-/// Whether noise is really the beginning of a message.
+/// Returns true if noise is the start of a message.
 fn looks_begun(excerpt: &str) -> bool {
     excerpt.starts_with(['{', '['])
 }

@@ -14,7 +14,7 @@ use tokio::io::AsyncRead;
 use tokio::sync::watch;
 
 use crate::connection::{CANCEL_REQUEST, ConnectionInner, Waiter, error_line, failure, method_not_found};
-use crate::envelope::{Envelope, Unreadable};
+use crate::envelope::{Envelope, InvalidLine};
 use crate::incoming::{BatchAnswers, Cancellation};
 use crate::invalid_line::invalid_line_answer;
 use crate::{
@@ -22,54 +22,55 @@ use crate::{
     LineReader, Match, Noise, NoiseKind, Outbox, Seen, SharedText, TooLong,
 };
 
-/// How long a peer that reads no more must be silent until it counts as gone.
-const LAST_OUTPUT: Duration = Duration::from_millis(300);
+/// Silence after which a peer that has closed its input counts as gone.
+const FINAL_SILENCE: Duration = Duration::from_millis(300);
 
-/// The stream that an inbox reads.
+/// Stream that an inbox reads.
 pub(crate) type Input = Box<dyn AsyncRead + Send + Unpin>;
 
-/// Hands out what the peer sends, in order.
+/// Receives the peer's messages in order.
 ///
-/// There is no queue between the stream and this: what nobody asks for is not read, so a slow consumer slows the
-/// peer. For the same reason somebody must always ask: answers to calls are taken off the stream here, after all
-/// that came before them. Handle a request that takes long, or makes calls itself, in a task of its own.
+/// There is no queue between the stream and this: messages are read only when requested, so a slow consumer
+/// slows the peer (backpressure). For the same reason it must be polled continuously: responses to calls are
+/// read from the stream here, after all messages that precede them. Handle a request that takes long, or
+/// makes calls itself, in its own task.
 #[derive(Debug)]
 pub struct Inbox {
     lines: Lines,
     shared: Arc<ConnectionInner>,
-    /// Entries of a batch that are not looked at yet.
+    /// Entries of a batch that are not processed yet.
     batch: VecDeque<BatchEntry>,
-    /// Answers of the connection itself that are not queued yet.
+    /// Responses of the connection itself that are not queued yet.
     replies: VecDeque<String>,
     end: Option<ClosureCause>,
     closed: bool,
 }
 
-/// What came: a message that was taken before its envelope was read, or an event.
+/// Result of [`Inbox::next_or`]: a message taken before its envelope was parsed, or an event.
 #[derive(Debug)]
 pub enum Received<T> {
-    /// What was made of the message that was taken.
+    /// Value that `take` returned for the message.
     Taken(T),
-    /// Anything else.
+    /// Any other message.
     Event(Event),
 }
 
-/// A message that came in a batch.
+/// A message of a batch.
 #[derive(Debug)]
 struct BatchEntry {
     line: SharedText,
-    envelope: Result<Envelope, Unreadable>,
+    envelope: Result<Envelope, InvalidLine>,
     answers: Arc<BatchAnswers>,
 }
 
-enum Taking<T> {
+enum Step<T> {
     Event(Event),
     Taken(T),
     Nothing,
     End,
 }
 
-/// The reader, which has nothing to show in a debug print.
+/// Wrapper that hides the reader in debug output.
 struct Lines(LineReader<Input>);
 
 impl std::fmt::Debug for Lines {
@@ -84,7 +85,7 @@ impl Inbox {
         Inbox { lines: Lines(lines), shared, batch, replies, end: None, closed: false }
     }
 
-    /// The next event; `None` after [`Event::Closed`]. Nothing is lost when the future is dropped.
+    /// Returns the next event, or `None` after [`Event::Closed`]. Cancel safe.
     pub async fn next(&mut self) -> Option<Event> {
         match self.next_or(|_| None::<Infallible>).await? {
             Received::Event(event) => Some(event),
@@ -92,9 +93,9 @@ impl Inbox {
         }
     }
 
-    /// As [`Inbox::next`], but every message is first offered to `take` as it came, before its envelope is read. On
-    /// a connection where most messages are notifications of one kind this saves reading them twice. `take` must
-    /// leave alone what is a request or an answer; a batch is offered as a whole, and then each of its messages.
+    /// Like [`Inbox::next`], but offers every message to `take` first, before its envelope is parsed. If most
+    /// messages are notifications of one kind, this avoids parsing them twice. `take` must return `None` for
+    /// requests and responses. A batch is offered as a whole, then each of its messages.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -126,60 +127,64 @@ impl Inbox {
     ) -> Option<Received<T>> {
         loop {
             match self.step(&mut take).await {
-                Taking::Event(event) => return Some(Received::Event(event)),
-                Taking::Taken(taken) => return Some(Received::Taken(taken)),
-                Taking::Nothing => {}
-                Taking::End => return None,
+                Step::Event(event) => return Some(Received::Event(event)),
+                Step::Taken(taken) => return Some(Received::Taken(taken)),
+                Step::Nothing => {}
+                Step::End => return None,
             }
         }
     }
 
-    /// As [`Inbox::next_or`], but comes back after every frame, with `Some(None)` after one that was no event, such
-    /// as an answer or the cancellation of a request: for whoever keeps account of those too.
+    /// Like [`Inbox::next_or`], but returns after every frame, with `Some(None)` for a frame that is not an
+    /// event, such as a response or a cancellation. For callers that account for those frames too.
     pub async fn frame_or<T>(
         &mut self,
         mut take: impl FnMut(&SharedText) -> Option<T>,
     ) -> Option<Option<Received<T>>> {
         match self.step(&mut take).await {
-            Taking::Event(event) => Some(Some(Received::Event(event))),
-            Taking::Taken(taken) => Some(Some(Received::Taken(taken))),
-            Taking::Nothing => Some(None),
-            Taking::End => None,
+            Step::Event(event) => Some(Some(Received::Event(event))),
+            Step::Taken(taken) => Some(Some(Received::Taken(taken))),
+            Step::Nothing => Some(None),
+            Step::End => None,
         }
     }
 
-    /// Takes one frame off the stream. A frame that is no event, such as an answer, is a step too, so that
-    /// whoever waited for it can go first.
-    async fn step<T>(&mut self, take: &mut impl FnMut(&SharedText) -> Option<T>) -> Taking<T> {
-        // One read may bring thousands of frames: without this, timers would wait for the last of them.
+    /// Processes one frame. A frame that is not an event, such as a response, is a step too, so that the task
+    /// that waits for it runs first.
+    async fn step<T>(&mut self, take: &mut impl FnMut(&SharedText) -> Option<T>) -> Step<T> {
+        // One read may return thousands of frames. Yield, or timers would wait for the last of them.
         tokio::task::coop::consume_budget().await;
         if let Some(entry) = self.batch.pop_front() {
             if let Some(taken) = take(&entry.line) {
-                return Taking::Taken(taken);
+                return Step::Taken(taken);
             }
             let event = self.take_entry(entry);
-            return self.told(event);
+            return self.deliver(event);
         }
+        // Send own responses before reading on. Remove each one only after it was sent, because this future
+        // may be dropped while it waits.
         while let Some(reply) = self.replies.front() {
-            // A peer that cannot be written to will be gone for the reader too.
+            // If the peer cannot be written to, reading will fail too.
             let _ = self.shared.outbox.send(reply).await;
             self.replies.pop_front();
         }
         if self.closed {
-            return Taking::End;
+            return Step::End;
         }
         if let Some(cause) = &self.end {
             let closure = self.shared.closure(cause.clone()).await;
             self.shared.close_calls(&closure);
             self.closed = true;
-            return Taking::Event(Event::Closed(closure));
+            return Step::Event(Event::Closed(closure));
         }
+        // Reading has priority over a closed input: the peer's last messages are processed before the
+        // connection ends.
         let read = tokio::select! {
             biased;
             read = self.lines.0.next() => read,
             cause = input_closed(&self.shared.outbox) => {
                 self.end = Some(cause);
-                return Taking::Nothing;
+                return Step::Nothing;
             }
         };
         match read {
@@ -187,24 +192,24 @@ impl Inbox {
                 if let Frame::Message(line) = &frame {
                     self.show(Seen::Message { direction: Direction::Received, line });
                     if let Some(taken) = take(line) {
-                        return Taking::Taken(taken);
+                        return Step::Taken(taken);
                     }
                 }
                 let event = self.take_frame(frame);
-                return self.told(event);
+                return self.deliver(event);
             }
             Ok(None) => self.end = Some(ClosureCause::EndOfStream),
             Err(error) => self.end = Some(ClosureCause::ReadFailed(Arc::new(error))),
         }
-        Taking::Nothing
+        Step::Nothing
     }
 
-    /// Hands out what came of a message.
-    fn told<T>(&self, event: Option<Event>) -> Taking<T> {
+    /// Returns the event of a message, and shows anomalies to the tap.
+    fn deliver<T>(&self, event: Option<Event>) -> Step<T> {
         if let Some(Event::Anomaly(anomaly)) = &event {
             self.show(Seen::Anomaly(anomaly));
         }
-        event.map_or(Taking::Nothing, Taking::Event)
+        event.map_or(Step::Nothing, Step::Event)
     }
 
     fn show(&self, seen: Seen<'_>) {
@@ -213,9 +218,9 @@ impl Inbox {
         }
     }
 
-    /// Drives the connection until a future of one's own is done, such as the answer to a call; events go to
-    /// `handle`. An answer is seen after all that came before it and before all that came after it. Once the
-    /// connection is closed the future is awaited alone.
+    /// Drives the connection until `future` completes, for example the response to a call. Events are passed
+    /// to `handle`. A response is observed after all messages that precede it and before all that follow.
+    /// Once the connection is closed, only the future is awaited.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -246,10 +251,10 @@ impl Inbox {
                 biased;
                 output = &mut future => return output,
                 step = self.step(&mut take_none) => match step {
-                    Taking::Event(event) => handle(event),
-                    Taking::Taken(never) => match never {},
-                    Taking::Nothing => {}
-                    Taking::End => return future.await,
+                    Step::Event(event) => handle(event),
+                    Step::Taken(never) => match never {},
+                    Step::Nothing => {}
+                    Step::End => return future.await,
                 },
             }
         }
@@ -280,7 +285,7 @@ impl Inbox {
         }
     }
 
-    /// Answers a line that holds no message, where this side does. Says whether it did.
+    /// Responds to an invalid line if the options say so. Returns true if it did.
     #[cold]
     fn refuse_invalid(&mut self, text: &str) -> bool {
         let answer = self.shared.options.refuses_invalid_lines.then(|| invalid_line_answer(text)).flatten();
@@ -291,7 +296,7 @@ impl Inbox {
         is_refused
     }
 
-    /// A message by itself, or with the answers of the batch that it is in.
+    /// Processes a message. `batch` collects the responses of the batch that it is in.
     fn take_message(
         &mut self,
         line: SharedText,
@@ -345,7 +350,7 @@ impl Inbox {
         let anomaly = match (matched, outcome) {
             (Match::Waiting(waiter), outcome) => {
                 let answer = outcome.map_or_else(Answer::Error, Answer::Result);
-                // Nobody may be waiting any more: the call is being dropped at this moment.
+                // The call may have been dropped in the meantime.
                 let _ = waiter.answer.send(Ok(answer));
                 return None;
             }
@@ -357,7 +362,7 @@ impl Inbox {
         Some(Event::Anomaly(anomaly))
     }
 
-    /// The peer takes a request back. One that is unknown or answered is passed over, as the protocol says.
+    /// Cancels a request of the peer. Ignores an unknown or answered request, as the protocol requires.
     fn cancel(&self, params: &str) {
         let Ok(cancel) = CancelRequestNotification::decode(params, WireFormat::Any) else { return };
         if let Some(open) = self.shared.state().requests.incoming.get(&cancel.request_id.into_owned()) {
@@ -378,7 +383,7 @@ impl Inbox {
             Err(BatchFault::TooMany { limit }) => {
                 return refuse(self, format!("a batch of more than {limit} messages"));
             }
-            // A line that begins with a bracket is more often a log line than a broken batch.
+            // A line that starts with a bracket is more often a log line than a malformed batch.
             Err(BatchFault::NotJson(_)) => return Some(noise(line)),
         };
         let read = |entry: &&str| {
@@ -387,7 +392,7 @@ impl Inbox {
             (entry, envelope)
         };
         let entries: Vec<_> = entries.iter().map(read).collect();
-        let wants_answer = |(_, envelope): &&(SharedText, Result<Envelope, Unreadable>)| match envelope {
+        let wants_answer = |(_, envelope): &&(SharedText, Result<Envelope, InvalidLine>)| match envelope {
             Ok(envelope) => matches!(envelope, Envelope::Request { .. }),
             Err(unreadable) => !unreadable.is_answer(),
         };
@@ -412,10 +417,10 @@ impl Inbox {
         }
     }
 
-    /// A line that begins as an object does and is no message.
+    /// Processes a line that looks like an object but is not a message.
     #[cold]
-    fn take_unreadable(&mut self, line: SharedText, unreadable: Unreadable) -> Option<Event> {
-        let Unreadable { syntax, reason, glimpse } = unreadable;
+    fn take_unreadable(&mut self, line: SharedText, unreadable: InvalidLine) -> Option<Event> {
+        let InvalidLine { syntax, reason, glimpse } = unreadable;
         let id = glimpse.id.unwrap_or(RequestId::Null);
         if glimpse.has_outcome && !glimpse.has_method {
             let malformed = |waiter: &Waiter| Error::AnswerMalformed {
@@ -427,7 +432,7 @@ impl Inbox {
             let code = if syntax { codes::PARSE_ERROR } else { codes::INVALID_REQUEST };
             self.reply(error_line(&id, &failure(code, reason.clone())), None);
         } else {
-            // JSON of another kind, or what a program printed for people to read.
+            // Other JSON, or output intended for people.
             return Some(noise(&line));
         }
         Some(Event::Anomaly(Anomaly::Malformed { line, reason }))
@@ -452,7 +457,7 @@ impl Inbox {
         Event::Anomaly(Anomaly::TooLong(too_long))
     }
 
-    /// Fails the call that an unusable answer belongs to.
+    /// Fails the call that an unusable response belongs to.
     fn fail_call(&mut self, id: &RequestId<'_>, error: impl FnOnce(&Waiter) -> Error) {
         if let Match::Waiting(waiter) = self.shared.state().requests.outgoing.answer(id) {
             let error = error(&waiter);
@@ -468,18 +473,18 @@ impl Inbox {
     }
 }
 
-impl Unreadable {
+impl InvalidLine {
     fn is_answer(&self) -> bool {
         self.glimpse.has_outcome && !self.glimpse.has_method
     }
 }
 
-/// Waits until the peer has closed its input and has then said nothing for a while. A process that ends closes its
-/// input a moment before its output, in which there may still be something.
+/// Waits until the peer has closed its input and then been silent for [`FINAL_SILENCE`]. An exiting process
+/// closes its input shortly before its output, which may still contain messages.
 async fn input_closed(outbox: &Outbox) -> ClosureCause {
     match outbox.closed().await {
         cause @ ClosureCause::InputClosed => {
-            tokio::time::sleep(LAST_OUTPUT).await;
+            tokio::time::sleep(FINAL_SILENCE).await;
             cause
         }
         _ => std::future::pending().await,
@@ -488,7 +493,7 @@ async fn input_closed(outbox: &Outbox) -> ClosureCause {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        // Nobody will take answers off the stream any more.
+        // Responses are not read any more, so pending calls must fail.
         self.shared.close_calls_here();
     }
 }

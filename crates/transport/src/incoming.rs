@@ -1,4 +1,4 @@
-//! What comes from the peer: calls, and things that should not have come.
+//! Messages of the peer: requests, notifications and anomalies.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,16 +9,16 @@ use tokio::sync::watch;
 use crate::connection::{ConnectionInner, error_line, failure, method_not_found, result_line};
 use crate::{Closure, Error, Json, Noise, RequestRefusal, SharedText, TooLong};
 
-/// What an [`Inbox`](crate::Inbox) hands out, in the order in which it came.
+/// Event of an [`Inbox`](crate::Inbox), in order of arrival.
 #[derive(Debug)]
 pub enum Event {
-    /// A call that must be answered.
+    /// A request that must be answered.
     Request(IncomingRequest),
-    /// A call that has no answer.
+    /// A notification.
     Notification(IncomingNotification),
-    /// Something that should not have come and has been dealt with: worth a line in a log.
+    /// An unexpected message or line that has already been handled. Worth a log entry.
     Anomaly(Anomaly),
-    /// The last event: the peer is gone, or reading failed.
+    /// The last event: the peer is gone or reading failed.
     Closed(Arc<Closure>),
 }
 
@@ -31,24 +31,24 @@ pub struct IncomingNotification {
 }
 
 impl IncomingNotification {
-    /// The method.
+    /// Returns the method.
     pub fn method(&self) -> &str {
         &self.method
     }
 
-    /// The JSON text of the parameters; an empty object where there are none.
+    /// Returns the JSON text of the parameters, or an empty object if there are none.
     pub fn params(&self) -> &str {
         self.params.as_deref().unwrap_or("{}")
     }
 
-    /// The whole message as it came.
+    /// Returns the original message.
     pub fn line(&self) -> &SharedText {
         &self.line
     }
 }
 
-/// A request of the peer. It is answered exactly once: dropped without an answer, it is answered with an error, unless
-/// it is [left open](IncomingRequest::leave_open).
+/// A request of the peer. It is answered exactly once: dropping it sends an error, unless it is [left
+/// open](IncomingRequest::leave_open).
 #[derive(Debug)]
 pub struct IncomingRequest {
     pub(crate) id: RequestId<'static>,
@@ -62,39 +62,39 @@ pub struct IncomingRequest {
 }
 
 impl IncomingRequest {
-    /// The id.
+    /// Returns the id.
     pub fn id(&self) -> &RequestId<'static> {
         &self.id
     }
 
-    /// The method.
+    /// Returns the method.
     pub fn method(&self) -> &str {
         &self.method
     }
 
-    /// The JSON text of the parameters; an empty object where there are none.
+    /// Returns the JSON text of the parameters, or an empty object if there are none.
     pub fn params(&self) -> &str {
         self.params.as_deref().unwrap_or("{}")
     }
 
-    /// The whole message as it came.
+    /// Returns the original message.
     pub fn line(&self) -> &SharedText {
         &self.line
     }
 
-    /// Tells when the peer takes the request back. It must be answered all the same.
+    /// Returns a handle that reports cancellation by the peer. A cancelled request must still be answered.
     pub fn cancellation(&self) -> Cancellation {
         self.cancellation.clone()
     }
 
-    /// Answers with a result.
+    /// Responds with a result.
     pub async fn respond(mut self, result: impl Into<Json<'_>>) -> Result<(), Error> {
         let line = result_line(&self.id, result.into().as_str());
         self.send(line).await
     }
 
-    /// Answers with a result, without waiting for room where the peer does not read: for small answers that whatever
-    /// comes next relies on.
+    /// Responds with a result without waiting for queue capacity. For small results that later messages
+    /// depend on.
     pub fn respond_at_once(mut self, result: impl Into<Json<'static>>) {
         let line = result_line(&self.id, result.into().as_str());
         if let Some(line) = self.close(line) {
@@ -102,38 +102,39 @@ impl IncomingRequest {
         }
     }
 
-    /// Whether the peer has taken the request back.
+    /// Returns true if the peer has cancelled the request.
     pub fn is_cancelled(&self) -> bool {
         self.cancellation.is_cancelled()
     }
 
-    /// Answers with an error.
+    /// Responds with an error.
     pub async fn fail(mut self, error: &RpcError<'_>) -> Result<(), Error> {
         let line = error_line(&self.id, error);
         self.send(line).await
     }
 
-    /// Answers that the method is not known here.
+    /// Responds with "method not found".
     pub async fn method_not_found(self) -> Result<(), Error> {
         let error = method_not_found(&self.method);
         self.fail(&error).await
     }
 
-    /// Gives the request up without an answer, because this end of the connection is about to close. The peer learns
-    /// that from the closed connection, and can still ask somebody else: an error would be an answer.
+    /// Drops the request without a response because this end is about to close the connection. The peer
+    /// notices the closed connection and can retry elsewhere, which an error response would prevent.
     pub fn leave_open(mut self) {
         self.answered = true;
         self.shared.state().requests.incoming.close(&self.id);
     }
 
     async fn send(&mut self, line: String) -> Result<(), Error> {
-        // Marked before the wait: a future that is dropped there has lost the answer, but when the queue is so
-        // full that it had to wait, another answer would not get through either.
+        // Mark as answered before waiting. If the future is dropped during the wait, the response is lost,
+        // but with a queue that full, another response would not be sent either.
         let Some(line) = self.close(line) else { return Ok(()) };
         self.shared.send(&line).await.map(drop)
     }
 
-    /// Closes the request and tells what is to be sent: the answer, or all of the batch, or nothing yet.
+    /// Closes the request. Returns the line to send: the response, the whole batch of responses, or nothing
+    /// yet.
     fn close(&mut self, line: String) -> Option<String> {
         self.answered = true;
         self.shared.state().requests.incoming.close(&self.id);
@@ -161,17 +162,17 @@ impl Drop for IncomingRequest {
     }
 }
 
-/// Tells when the peer takes a request back.
+/// Reports cancellation of a request by the peer.
 #[derive(Debug, Clone)]
 pub struct Cancellation(pub(crate) watch::Receiver<bool>);
 
 impl Cancellation {
-    /// Whether it has.
+    /// Returns true if the request is cancelled.
     pub fn is_cancelled(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits until it does; for ever once the request is answered.
+    /// Waits until the request is cancelled. Never returns once it is answered.
     pub async fn cancelled(&mut self) {
         if self.0.wait_for(|cancelled| *cancelled).await.is_err() {
             std::future::pending::<()>().await;
@@ -179,17 +180,17 @@ impl Cancellation {
     }
 }
 
-/// The answers to the requests of one batch, sent together when the last one is there.
+/// Responses to the requests of one batch, sent together when complete.
 #[derive(Debug)]
 pub(crate) struct BatchAnswers(Mutex<(usize, String)>);
 
 impl BatchAnswers {
-    /// Answers to so many requests will come.
+    /// Creates a collection for this many responses.
     pub(crate) fn new(expected: usize) -> Self {
         BatchAnswers(Mutex::new((expected, String::from("["))))
     }
 
-    /// Adds an answer; the whole text when it was the last.
+    /// Adds a response. Returns the complete batch if it was the last.
     pub(crate) fn add(&self, answer: &str) -> Option<String> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (missing, text) = &mut *state;
@@ -206,72 +207,73 @@ impl BatchAnswers {
     }
 }
 
-/// Something that came and should not have.
+/// An unexpected message or line.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Anomaly {
-    /// Something that is no message, set aside.
+    /// A line that is not a message.
     Noise(Noise),
-    /// A line over the limit. A call whose answer it was has failed with that error, a request has been refused.
+    /// A line beyond the length limit. If it was a response, its call has failed; if it was a request, it was
+    /// refused.
     TooLong(TooLong),
     /// The stream ended inside a message.
     Unfinished(Noise),
-    /// JSON that should be a message and is none. It has been answered with an error unless it is an answer
+    /// JSON that should be a message but is not valid. It was answered with an error, unless it is a response
     /// itself.
     Malformed {
         /// The text.
         line: SharedText,
-        /// What is wrong.
+        /// Reason.
         reason: String,
     },
-    /// An answer to a call that was given up, dropped.
+    /// A response to a call that was given up. Dropped.
     LateAnswer {
-        /// The id that it names.
+        /// Request id of the response.
         id: RequestId<'static>,
         /// The message.
         line: SharedText,
     },
-    /// A further answer to a call, dropped.
+    /// A second response to a call. Dropped.
     SecondAnswer {
-        /// The id that it names.
+        /// Request id of the response.
         id: RequestId<'static>,
         /// The message.
         line: SharedText,
     },
-    /// An answer to no call, dropped.
+    /// A response without a call. Dropped.
     UnaskedAnswer {
-        /// The id that it names.
+        /// Request id of the response.
         id: RequestId<'static>,
         /// The message.
         line: SharedText,
     },
-    /// An error that names no request: the peer could not read something that was sent to it.
+    /// An error without a request id: the peer could not parse a message.
     ErrorWithoutRequest(RpcError<'static>),
-    /// A call of a method that is not known here: refused, where it wants an answer, and dropped.
+    /// A method that this side does not support. A request was refused, a notification dropped.
     UnknownMethod {
         /// The method.
         method: SharedText,
-        /// Whether it wants an answer.
+        /// True for a request.
         wants_answer: bool,
     },
     /// A request that was refused.
     Refused {
-        /// Its id.
+        /// Request id.
         id: RequestId<'static>,
-        /// Its method.
+        /// The method.
         method: SharedText,
-        /// Why.
+        /// Reason.
         reason: RequestRefusal,
     },
 }
 
 impl Anomaly {
-    /// Whether it is something that came instead of a message, and not a message that should not have come.
+    /// Returns true for input that is not a message, as opposed to an unexpected message.
     pub fn is_no_message(&self) -> bool {
         matches!(self, Anomaly::Noise(_) | Anomaly::TooLong(_) | Anomaly::Unfinished(_))
     }
 
-    /// Whether it is worth a word to a person: not an empty line, nor a notification of somebody's own.
+    /// Returns true if it should be reported to a person: not for an empty line or an unknown notification.
     pub fn is_worth_telling(&self) -> bool {
         match self {
             Anomaly::Noise(noise) => !noise.is_blank(),
@@ -287,12 +289,12 @@ impl fmt::Display for Anomaly {
             Anomaly::Noise(noise) | Anomaly::Unfinished(noise) => noise.fmt(formatter),
             Anomaly::TooLong(too_long) => too_long.fmt(formatter),
             Anomaly::Malformed { reason, .. } => write!(formatter, "a malformed message: {reason}"),
-            Anomaly::LateAnswer { id, .. } => write!(formatter, "the answer to {id}, which was given up"),
-            Anomaly::SecondAnswer { id, .. } => write!(formatter, "a further answer to {id}"),
+            Anomaly::LateAnswer { id, .. } => write!(formatter, "a late response to {id}"),
+            Anomaly::SecondAnswer { id, .. } => write!(formatter, "a second response to {id}"),
             Anomaly::UnaskedAnswer { id, .. } => {
-                write!(formatter, "an answer to {id}, which nobody asked")
+                write!(formatter, "a response to {id} without a request")
             }
-            Anomaly::ErrorWithoutRequest(error) => write!(formatter, "an error for no request: {error}"),
+            Anomaly::ErrorWithoutRequest(error) => write!(formatter, "an error without a request: {error}"),
             Anomaly::UnknownMethod { method, .. } => write!(formatter, "the unknown method {method}"),
             Anomaly::Refused { id, method, reason } => {
                 write!(formatter, "the request {id} for {method} was refused: {reason}")

@@ -1,13 +1,13 @@
-//! What a client is answered whose line is no message.
+//! Response to an invalid line of a client.
 
 use switchboard_acp::Raw;
 use switchboard_acp::rpc::{RequestId, codes, is_batch};
 
 use crate::connection::{error_line, failure};
 
-/// Returns the answer to a client's line that holds no message: -32700 for text that is not JSON, and -32600 for an array or
-/// a bare value, both with the id `null`, since nothing of it was read. Arrays are answered once, whatever is in them: the
-/// protocol has no batches. `None` for an object, whose faults name its id.
+/// Returns the response to a client's line that is not a message: -32700 for text that is not JSON, and
+/// -32600 for an array or a bare value, both with the id `null`. An array gets one response regardless of its
+/// content, because the protocol has no batches. `None` for an object, whose errors refer to its id.
 ///
 /// ```
 /// use switchboard_transport::invalid_line_answer;
@@ -20,7 +20,7 @@ pub fn invalid_line_answer(text: &str) -> Option<String> {
     let refused = |code, reason: String| Some(error_line(&RequestId::Null, &failure(code, reason)));
     let message = match Raw::parse(text) {
         Ok(message) => message,
-        Err(error) => return refused(codes::PARSE_ERROR, format!("the message is no JSON: {error}")),
+        Err(error) => return refused(codes::PARSE_ERROR, format!("the message is not valid JSON: {error}")),
     };
     if is_batch(text) {
         let reason = "several messages in an array are not taken; send each by itself";

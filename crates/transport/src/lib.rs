@@ -1,20 +1,25 @@
-//! JSON-RPC between processes: one JSON value a line over any pair of byte streams, requests and answers in both
-//! directions, and child processes that are ended with everything they started.
-//! Everything is bounded: a slow reader slows its writer, a long line is one error and not a full memory, and a
-//! call that gets no answer fails with the reason, be it a deadline or how the peer's process died.
-//! What the methods mean is none of this crate's business.
+//! JSON-RPC between processes: one JSON value per line over any pair of byte streams, requests and responses
+//! in both directions, and child processes that are ended together with all their descendants. Everything is
+//! bounded: a slow reader slows its writer (backpressure), an overlong line is an error instead of unbounded
+//! memory, and a call without a response fails with the reason, such as a timeout or the exit of the peer's
+//! process. The crate does not interpret methods.
 //!
 //! - [`Program`] starts a [`Child`] and connects to it; [`Connection::new`] takes any two streams and
-//!   [`Connection::pair`] makes two ends in memory.
-//! - A [`Connection`] has two halves. The [`Caller`] makes calls; a [`PendingCall`] can be cancelled and gives an
-//!   [`Answer`]. The [`Inbox`] hands out an [`Event`] at a time and thereby drives the connection.
-//! - An [`IncomingRequest`] is answered exactly once. An [`Anomaly`] is something that the peer should not have
-//!   sent; it never breaks the connection.
-//! - Below that, for whoever forwards lines without reading them: [`LineReader`] and [`LineDecoder`] cut bytes into
-//!   [`Frame`]s, [`Outbox`] writes lines, [`RequestTable`] matches answers with requests.
-//! - With the feature `remote`, `Remote` is an agent behind a URL; with `serve`, the module `server` lets clients come over
-//!   the network.
-//! - [`Error`] says why something could not be done. An error that the peer answers is an [`Answer`] instead.
+//! [`Connection::pair`] creates two ends in memory.
+//! - A [`Connection`] has two halves. The [`Caller`] makes calls; a [`PendingCall`] can be cancelled and
+//!   returns an
+//! [`Answer`]. The [`Inbox`] returns one [`Event`] at a time and thereby drives the connection.
+//! - An [`IncomingRequest`] is answered exactly once. An [`Anomaly`] is an unexpected message or line of the
+//!   peer; it never
+//! breaks the connection.
+//! - Lower level, to forward lines without parsing them: [`LineReader`] and [`LineDecoder`] split bytes into
+//!   [`Frame`]s,
+//! [`Outbox`] writes lines, [`RequestTable`] matches responses with requests.
+//! - With the feature `remote`, `Remote` connects to an agent at a URL; with `serve`, the module `server`
+//!   accepts clients
+//! over the network.
+//! - [`Error`] is a failure of this side or the connection. An error response of the peer is an [`Answer`]
+//!   instead.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -89,7 +94,7 @@ pub use salt::unique_salt;
 pub use tap::{Direction, Seen, Tap};
 pub use text::{Json, SharedText};
 
-/// The example of the package's front page runs with the tests.
+/// Runs the README example as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,16 +1,16 @@
-//! Odd things that a peer sends are told, but not without end.
+//! Limits reports about invalid lines and other anomalies of a peer.
 
-/// How many are told to a person one by one.
-const TOLD: u64 = 10;
+/// Number of anomalies reported individually to a person.
+const SHOWN: u64 = 10;
 
-/// How many are recorded one by one.
+/// Number of anomalies recorded individually.
 const RECORDED: u64 = 1000;
 
-/// How long what is told may be, in characters.
+/// Maximum length of a report in characters.
 const LONGEST: usize = 200;
 
-/// Counts odd things that a peer sends, and says what is to be told of them: the first ones as they are, of the rest the
-/// number, now and then.
+/// Counts anomalies of a peer and decides which to report: the first ones individually, the rest by their
+/// number, at powers of ten.
 ///
 /// ```
 /// use switchboard_transport::Oddities;
@@ -19,44 +19,44 @@ const LONGEST: usize = 200;
 /// assert_eq!(oddities.next("no message").as_deref(), Some("no message"));
 /// let told = (0..5000).filter_map(|_| oddities.next("no message")).count();
 /// assert_eq!(told, 9 + 2, "nine more, and that there are 100 and 1000");
-/// assert_eq!(oddities.total().as_deref(), Some("5001 odd lines, of which 10 were shown"));
+/// assert_eq!(oddities.total().as_deref(), Some("5001 invalid lines, of which 10 were shown"));
 /// ```
 #[derive(Debug)]
 pub struct Oddities {
     count: u64,
-    /// How many are told one by one.
+    /// Number of anomalies reported individually.
     told: u64,
-    /// How long each of them may be.
+    /// Maximum length of each report.
     longest: usize,
 }
 
 impl Oddities {
-    /// For a person to read.
+    /// Creates a counter with the limits for display.
     pub fn shown() -> Self {
-        Oddities { count: 0, told: TOLD, longest: LONGEST }
+        Oddities { count: 0, told: SHOWN, longest: LONGEST }
     }
 
-    /// For a recording to keep.
+    /// Creates a counter with the limits for recordings.
     pub fn recorded() -> Self {
         Oddities { count: 0, told: RECORDED, longest: usize::MAX }
     }
 
-    /// What is to be told of one more: itself, or now and then how many there are, or nothing.
+    /// Counts one more. Returns its report, or the number so far at powers of ten, or nothing.
     pub fn next(&mut self, what: &str) -> Option<String> {
         self.count += 1;
         if self.count < self.told {
             Some(shortened(what, self.longest))
         } else if self.count == self.told {
-            Some(format!("{}; more of that kind is only counted", shortened(what, self.longest)))
+            Some(format!("{}; further ones are only counted", shortened(what, self.longest)))
         } else {
-            is_power_of_ten(self.count).then(|| format!("{} odd lines so far", self.count))
+            is_power_of_ten(self.count).then(|| format!("{} invalid lines so far", self.count))
         }
     }
 
-    /// What is to be told at the end, where not all were.
+    /// Returns the total, unless all were reported individually.
     pub fn total(&self) -> Option<String> {
         let Oddities { count, told, .. } = self;
-        (count > told).then(|| format!("{count} odd lines, of which {told} were shown"))
+        (count > told).then(|| format!("{count} invalid lines, of which {told} were shown"))
     }
 }
 
@@ -83,10 +83,10 @@ mod tests {
         let mut oddities = Oddities::shown();
         let told: Vec<String> =
             (0..115_000).filter_map(|number| oddities.next(&format!("no. {number}"))).collect();
-        assert_eq!((&*told[0], &*told[9]), ("no. 0", "no. 9; more of that kind is only counted"));
-        let counted = ["100", "1000", "10000", "100000"].map(|count| format!("{count} odd lines so far"));
+        assert_eq!((&*told[0], &*told[9]), ("no. 0", "no. 9; further ones are only counted"));
+        let counted = ["100", "1000", "10000", "100000"].map(|count| format!("{count} invalid lines so far"));
         assert_eq!(told[10..], counted);
-        assert_eq!(oddities.total().as_deref(), Some("115000 odd lines, of which 10 were shown"));
+        assert_eq!(oddities.total().as_deref(), Some("115000 invalid lines, of which 10 were shown"));
     }
 
     #[test]

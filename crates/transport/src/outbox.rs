@@ -1,4 +1,5 @@
-//! The writing side: a bounded queue of bytes that a task of its own writes, many messages at a time.
+//! The writing side of a connection: a bounded byte queue, drained by its own task that writes many messages
+//! at a time.
 
 use std::future::Future;
 use std::io;
@@ -13,22 +14,22 @@ use crate::process::ChildInput;
 use crate::tap::Seen;
 use crate::{ClosureCause, Direction, Tap};
 
-/// How an outbox queues and how long it waits for a peer that does not read.
+/// Queue size and timeouts of an [`Outbox`].
 #[derive(Debug, Clone)]
 pub struct OutboxOptions {
-    /// How many bytes may wait to be written before a sender must wait too. A longer message waits until it is
-    /// alone.
+    /// Queue capacity in bytes. Senders wait while it is full (backpressure). A message longer than this
+    /// waits until the queue is empty.
     pub queue: usize,
-    /// How long the peer may take nothing while something waits to be written. `None`: for ever.
+    /// Time without progress after which a peer that does not read is given up. `None` means no limit.
     pub stall: Option<Duration>,
-    /// The same after the outbox was closed.
+    /// The same limit after the outbox was closed.
     pub linger: Duration,
     #[doc(hidden)]
     pub more: switchboard_acp::More,
 }
 
 impl Default for OutboxOptions {
-    /// 1 MiB, 60 seconds, 2 seconds.
+    /// Returns 1 MiB, 60 seconds and 2 seconds.
     fn default() -> Self {
         OutboxOptions {
             queue: 1024 * 1024,
@@ -39,10 +40,11 @@ impl Default for OutboxOptions {
     }
 }
 
-/// Sends lines to a stream. Clones send to the same stream; when the last one is gone, what waits is written and
-/// the stream is shut down.
+/// Sends lines to a stream. Clones send to the same stream. When the last one is dropped, queued lines are
+/// written and the stream is shut down.
 ///
-/// Lines are written in the order in which they were accepted, by one task, as many as wait with one system call.
+/// Lines are written in the order in which they were accepted, by one task, with one system call for all
+/// queued lines.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -65,38 +67,38 @@ pub struct Outbox {
     handle: Arc<Handle>,
 }
 
-/// What the clones share; its end is the end of sending.
+/// State shared by the clones. Dropping it closes the queue.
 #[derive(Debug)]
 struct Handle(Arc<Queue>);
 
 #[derive(Debug)]
 struct Queue {
     waiting: Mutex<Waiting>,
-    /// One permit a byte that may be queued.
+    /// One permit per byte that may be queued.
     room: Semaphore,
     limit: usize,
     tap: Option<Tap>,
-    /// Something waits, or nothing more will come.
+    /// Signals that bytes are queued or the queue is closed.
     wake: Notify,
-    /// How many bytes have been written.
+    /// Number of bytes written.
     written: watch::Sender<u64>,
     closing: watch::Sender<bool>,
-    /// Why nothing is written any more. Apart from `written`, so that a call which waits for its answer is not
-    /// woken by every write.
+    /// Reason why nothing is written any more. Separate from `written`, so that a call that waits for its
+    /// response is not woken by every write.
     end: watch::Sender<Option<ClosureCause>>,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
     bytes: Vec<u8>,
-    /// The permits that `bytes` holds.
+    /// Permits held by `bytes`.
     permits: usize,
-    /// How many bytes have ever been queued.
+    /// Total number of bytes queued.
     queued: u64,
     closed: bool,
 }
 
-/// The place of a line in the stream: the number of bytes up to its end.
+/// Position of a line in the stream: the number of bytes up to its end.
 pub(crate) type Position = u64;
 
 impl Outbox {
@@ -105,13 +107,14 @@ impl Outbox {
         Self::with_tap(writer, std::future::pending(), options, None)
     }
 
-    /// Sends lines to a child. That it has closed its input is noticed at once, and not by the next line.
+    /// Sends lines to a child process. Notices at once if the child closes its input, without waiting for the
+    /// next write.
     pub fn to_child(input: ChildInput, options: OutboxOptions) -> Self {
         let closed = input.closed_by_child();
         Self::with_tap(input, closed, options, None)
     }
 
-    /// `closed` is done when the peer reads no more; it is dropped with the writer.
+    /// Starts the writing task. `closed` resolves when the peer stops reading; it is dropped with the writer.
     pub(crate) fn with_tap(
         writer: impl AsyncWrite + Send + Unpin + 'static,
         closed: impl Future<Output = ()> + Send + 'static,
@@ -133,18 +136,19 @@ impl Outbox {
         Outbox { handle: Arc::new(Handle(queue)) }
     }
 
-    /// Queues a line, its end added here; waits while the queue is full. The text must hold no line break.
+    /// Queues a line and adds the newline. Waits while the queue is full. The text must not contain a
+    /// newline.
     pub async fn send(&self, line: &str) -> Result<(), ClosureCause> {
         self.queue(line).await.map(drop)
     }
 
-    /// How many bytes can be queued now.
+    /// Returns the number of bytes that can be queued without waiting.
     pub fn room(&self) -> usize {
         self.handle.0.room.available_permits()
     }
 
-    /// Queues a line, or several with their ends between them, where there is room for them now. Tells whether there
-    /// was.
+    /// Queues a line, or several separated by newlines, without waiting. Returns false if the queue is too
+    /// full.
     pub fn try_send(&self, line: &str) -> Result<bool, ClosureCause> {
         let queue = &self.handle.0;
         let wanted = (line.len() + 1).min(queue.limit);
@@ -159,7 +163,7 @@ impl Outbox {
     pub(crate) async fn queue(&self, line: &str) -> Result<Position, ClosureCause> {
         let queue = &self.handle.0;
         let wanted = (line.len() + 1).min(queue.limit);
-        // The clamp in `new` makes every length below the limit fit.
+        // The clamp in `with_tap` guarantees that the length fits.
         let permits = u32::try_from(wanted).unwrap_or(u32::MAX);
         match queue.room.acquire_many(permits).await {
             Ok(permit) => permit.forget(),
@@ -168,12 +172,13 @@ impl Outbox {
         queue.append(line, wanted).ok_or_else(|| self.end())
     }
 
-    /// Queues a short line at once, over the limit if need be: for what follows from a message that was counted.
+    /// Queues a short line without waiting, even beyond the capacity. Only for lines caused by a message that
+    /// was counted.
     pub(crate) fn queue_unbounded(&self, line: &str) {
         self.handle.0.append(line, 0);
     }
 
-    /// Waits until all that was queued is written.
+    /// Waits until all queued lines are written.
     pub async fn flush(&self) -> Result<(), ClosureCause> {
         let queued = self.handle.0.lock().queued;
         let mut written = self.handle.0.written.subscribe();
@@ -184,18 +189,18 @@ impl Outbox {
         }
     }
 
-    /// Takes no more lines, writes what waits and shuts the stream down.
+    /// Stops accepting lines, writes the queued ones and shuts the stream down.
     pub async fn close(&self) {
         self.handle.0.close();
         self.ended().await;
     }
 
-    /// Closes this outbox later, without keeping it open until then.
+    /// Returns a handle that can close this outbox but does not keep it open.
     pub(crate) fn closer(&self) -> OutboxCloser {
         OutboxCloser(Arc::downgrade(&self.handle))
     }
 
-    /// Waits until it is certain that the line which ends at `position` will not be written.
+    /// Waits until it is certain that the line that ends at `position` will not be written.
     pub(crate) async fn lost(&self, position: Position) -> ClosureCause {
         self.ended().await;
         if *self.handle.0.written.borrow() < position {
@@ -204,13 +209,13 @@ impl Outbox {
         std::future::pending().await
     }
 
-    /// How many bytes were written, with the ends of lines. A line has left this process once this reaches the sum of all
-    /// lines up to it.
+    /// Returns the number of bytes written, including newlines. A line has left this process once this
+    /// reaches the sum of all lines up to it.
     pub fn written(&self) -> u64 {
         *self.handle.0.written.borrow()
     }
 
-    /// Waits until nothing can be sent any more, and says why.
+    /// Waits until nothing can be sent any more, and returns the reason.
     pub async fn closed(&self) -> ClosureCause {
         self.ended().await;
         self.end()
@@ -218,17 +223,17 @@ impl Outbox {
 
     async fn ended(&self) {
         let mut end = self.handle.0.end.subscribe();
-        // The sender lives as long as this handle, so that this cannot fail.
+        // The sender lives as long as this handle, so this cannot fail.
         let _ = end.wait_for(Option::is_some).await;
     }
 
-    /// Why nothing can be sent any more.
+    /// Returns the reason why nothing can be sent any more.
     pub(crate) fn end(&self) -> ClosureCause {
         self.handle.0.end.borrow().clone().unwrap_or(ClosureCause::ClosedHere)
     }
 }
 
-/// Closes an outbox that it does not keep open.
+/// Closes an outbox without keeping it open.
 #[derive(Debug)]
 pub(crate) struct OutboxCloser(Weak<Handle>);
 
@@ -259,6 +264,7 @@ impl Queue {
         if let Some(tap) = &self.tap {
             tap.see(Seen::Message { direction: Direction::Sent, line });
         }
+        // Wake the writer only for the first line: it takes everything that is queued at once.
         let was_empty = waiting.bytes.is_empty();
         waiting.bytes.extend_from_slice(line.as_bytes());
         waiting.bytes.push(b'\n');
@@ -279,7 +285,8 @@ impl Queue {
         self.wake.notify_one();
     }
 
-    /// Waits for something to write and exchanges it for an empty buffer; `None` when nothing more will come.
+    /// Waits for queued bytes and swaps them with `buffer`. Returns `None` when the queue is closed and
+    /// empty.
     async fn take(&self, buffer: &mut Vec<u8>) -> Option<usize> {
         loop {
             {
@@ -291,7 +298,7 @@ impl Queue {
                 if waiting.closed {
                     return None;
                 }
-                // Only now: while there is more to write, what is given back would be wanted again at once.
+                // Shrink only when idle: under load the memory would be needed again at once.
                 waiting.bytes.shrink_to(KEPT_BUFFER);
                 buffer.shrink_to(KEPT_BUFFER);
             }
@@ -300,8 +307,8 @@ impl Queue {
     }
 }
 
-/// A buffer that grew beyond this is given back when nothing waits to be written, or at once when it is much longer
-/// than the queue may be.
+/// Buffer size in bytes that is kept when idle. A larger buffer is released when nothing is queued, or at
+/// once if it is much larger than the queue's capacity.
 const KEPT_BUFFER: usize = 256 * 1024;
 
 async fn write_all(
@@ -316,7 +323,7 @@ async fn write_all(
         let taken = tokio::select! {
             biased;
             taken = queue.take(&mut buffer) => taken,
-            // Only while there is nothing to write: a write says so by itself.
+            // Only while there is nothing to write: a failing write reports it by itself.
             () = &mut closed => break ClosureCause::InputClosed,
         };
         let Some(permits) = taken else { break ClosureCause::ClosedHere };
@@ -324,13 +331,15 @@ async fn write_all(
             break cause;
         }
         buffer.clear();
-        // Such a one has held a message longer than the queue.
+        // This buffer has held a message longer than the queue's capacity.
         if buffer.capacity() > 2 * queue.limit {
             buffer.shrink_to(KEPT_BUFFER);
         }
     };
+    // Order: refuse new lines, close the stream, then publish the reason, so that a waiting task sees a
+    // closed stream.
     queue.close();
-    // The stream is closed before anybody hears of the end; one that cannot even be closed is gone anyway.
+    // A stream that cannot even be shut down is abandoned after the linger time.
     let _ = tokio::time::timeout(options.linger, writer.shutdown()).await;
     drop((writer, closed));
     queue.end.send_replace(Some(end));
@@ -353,6 +362,9 @@ async fn write_buffer(
                 Ok(0) => return Err(ClosureCause::WriteFailed(Arc::new(io::ErrorKind::WriteZero.into()))),
                 Ok(count) => {
                     rest = &rest[count..];
+                    // Release permits as bytes are written, not per buffer: senders resume while a long
+                    // buffer is still being written. The last write releases the rest, since an oversized
+                    // message holds fewer permits than it has bytes.
                     let freed = if rest.is_empty() { permits } else { count.min(permits) };
                     permits -= freed;
                     queue.room.add_permits(freed);
@@ -362,7 +374,7 @@ async fn write_buffer(
                 Err(error) => return Err(write_failed(error)),
             },
             _ = close.wait_for(|close| *close), if !closing => closing = true,
-            () = pass(patience) => return Err(ClosureCause::NotReading(patience.unwrap_or_default())),
+            () = sleep_for(patience) => return Err(ClosureCause::NotReading(patience.unwrap_or_default())),
         }
     }
     writer.flush().await.map_err(write_failed)
@@ -375,7 +387,7 @@ fn write_failed(error: io::Error) -> ClosureCause {
     }
 }
 
-async fn pass(patience: Option<Duration>) {
+async fn sleep_for(patience: Option<Duration>) {
     match patience {
         Some(patience) => sleep(patience).await,
         None => std::future::pending().await,

@@ -1,4 +1,4 @@
-//! Frames out of a stream of bytes.
+//! Reads frames from a byte stream.
 
 use std::io;
 
@@ -7,10 +7,10 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::{Frame, LineDecoder};
 
-/// How much is asked for in one read: as much as a pipe can hold that nobody has enlarged.
+/// Number of bytes requested per read: the default capacity of a pipe.
 const READ: usize = 64 * 1024;
 
-/// Below this much free space the buffer is renewed before a read.
+/// Free space in bytes below which the buffer is replaced before a read.
 const LEAST_ROOM: usize = 16 * 1024;
 
 /// Reads frames from a stream, many with one system call.
@@ -36,12 +36,12 @@ pub struct LineReader<R> {
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
-    /// Reads from `reader` messages of at most `limit` bytes.
+    /// Creates a reader for messages of at most `limit` bytes.
     pub fn new(reader: R, limit: usize) -> Self {
         LineReader { reader, decoder: LineDecoder::new(limit), buffer: BytesMut::new(), ended: false }
     }
 
-    /// The next frame; `None` at the end of the stream. Nothing is lost when the future is dropped.
+    /// Returns the next frame, or `None` at the end of the stream. Cancel safe.
     pub async fn next(&mut self) -> io::Result<Option<Frame>> {
         loop {
             if let Some(frame) = self.ready() {
@@ -65,12 +65,12 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// The next frame, where one has been read already.
+    /// Returns the next frame if it has already been read.
     pub fn ready(&mut self) -> Option<Frame> {
         if self.ended { self.decoder.finish(&mut self.buffer) } else { self.decoder.decode(&mut self.buffer) }
     }
-    /// Takes messages that have been read already, as long as `passes` says yes to each and they have room in `room`
-    /// bytes, and gives them to `take` as one text: see [`LineDecoder::decode_run`].
+    /// Takes messages that have already been read, while `passes` returns true and they fit into `room`
+    /// bytes, and passes them to `take` as one text: see [`LineDecoder::decode_run`].
     pub fn ready_run<T>(
         &mut self,
         room: usize,

@@ -1,11 +1,11 @@
-//! Which requests are open in each direction. No I/O: what a request means to its owner is a type parameter.
+//! Pending requests in each direction. No I/O: the data per request is a type parameter.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use switchboard_acp::rpc::RequestId;
 
-/// The requests of one connection: those that this side made and those that it must answer. The two directions
-/// have separate ids, so both sides may count from the same number.
+/// The pending requests of one connection: those that this side sent and those that it must answer. The
+/// directions have separate ids, so both sides may count from the same number.
 ///
 /// ```
 /// use switchboard_transport::{Match, RequestTable};
@@ -18,14 +18,14 @@ use switchboard_acp::rpc::RequestId;
 /// ```
 #[derive(Debug)]
 pub struct RequestTable<Waiter, Open> {
-    /// Requests that this side made.
+    /// Requests that this side sent.
     pub outgoing: OutgoingRequests<Waiter>,
-    /// Requests that the peer made.
+    /// Requests that the peer sent.
     pub incoming: IncomingRequests<Open>,
 }
 
 impl<Waiter, Open> RequestTable<Waiter, Open> {
-    /// An empty table with a limit for each direction.
+    /// Creates an empty table with a limit for each direction.
     pub fn new(outgoing_limit: usize, incoming_limit: usize) -> Self {
         RequestTable {
             outgoing: OutgoingRequests {
@@ -39,7 +39,7 @@ impl<Waiter, Open> RequestTable<Waiter, Open> {
     }
 }
 
-/// Requests that this side made and that have no answer yet.
+/// Pending requests that this side sent.
 #[derive(Debug)]
 pub struct OutgoingRequests<Waiter> {
     next: i64,
@@ -48,21 +48,21 @@ pub struct OutgoingRequests<Waiter> {
     abandoned: Abandoned,
 }
 
-/// What an answer belongs to.
+/// Result of matching a response with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Match<Waiter> {
-    /// A request that waits for it.
+    /// A pending request.
     Waiting(Waiter),
-    /// A request that nobody waits for any more.
+    /// A request that was abandoned.
     Late,
-    /// A request that has had its answer, or was given up long ago.
+    /// A request that was already answered, or abandoned long ago.
     Second,
-    /// No request of this side.
+    /// Not a request of this side.
     NeverAsked,
 }
 
 impl<Waiter> OutgoingRequests<Waiter> {
-    /// Opens a request under an id that was never used before; gives the waiter back when too many are open.
+    /// Registers a request under a new, unique id. Returns the waiter if too many requests are pending.
     pub fn begin(&mut self, waiter: Waiter) -> Result<RequestId<'static>, Waiter> {
         if self.waiting.len() >= self.limit {
             return Err(waiter);
@@ -73,7 +73,7 @@ impl<Waiter> OutgoingRequests<Waiter> {
         Ok(RequestId::Number(id))
     }
 
-    /// Closes the request that an answer belongs to.
+    /// Closes the request that a response belongs to.
     pub fn answer(&mut self, id: &RequestId<'_>) -> Match<Waiter> {
         let RequestId::Number(number) = *id else { return Match::NeverAsked };
         match self.waiting.remove(&number) {
@@ -84,8 +84,8 @@ impl<Waiter> OutgoingRequests<Waiter> {
         }
     }
 
-    /// Closes a request whose answer is no longer wanted; its id is remembered for a while, so that the answer is
-    /// known as late.
+    /// Closes a request whose response is no longer wanted. Its id is remembered for a while, so that a late
+    /// response is recognized.
     pub fn abandon(&mut self, id: &RequestId<'_>) -> Option<Waiter> {
         let RequestId::Number(number) = *id else { return None };
         let waiter = self.waiting.remove(&number)?;
@@ -98,18 +98,18 @@ impl<Waiter> OutgoingRequests<Waiter> {
         self.waiting.drain().map(|(_, waiter)| waiter)
     }
 
-    /// How many wait.
+    /// Returns the number of pending requests.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether none waits.
+    /// Returns true if no request is pending.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 }
 
-/// The newest ids that were given up.
+/// The most recently abandoned ids.
 #[derive(Debug, Default)]
 struct Abandoned {
     order: VecDeque<i64>,
@@ -129,32 +129,32 @@ impl Abandoned {
         self.ids.insert(id);
     }
 
-    /// The place in the order stays until it is pushed out; an id is never used again.
+    /// The entry in `order` stays until it is evicted, which is safe because ids are not reused.
     fn remove(&mut self, id: i64) -> bool {
         self.ids.remove(&id)
     }
 }
 
-/// Requests that the peer made and that are not answered yet.
+/// Pending requests that the peer sent.
 #[derive(Debug)]
 pub struct IncomingRequests<Open> {
     limit: usize,
     open: HashMap<RequestId<'static>, Open>,
 }
 
-/// Why a request of the peer is not taken.
+/// Reason why a request of the peer is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RequestRefusal {
-    /// Another request with this id is open.
-    #[error("the id is in use by a request that is not answered yet")]
+    /// Another request with this id is pending.
+    #[error("the id is in use by a pending request")]
     IdInUse,
-    /// So many requests are open already.
-    #[error("{0} requests are open already")]
+    /// This many requests are already pending.
+    #[error("{0} requests are already pending")]
     TooMany(usize),
 }
 
 impl<Open> IncomingRequests<Open> {
-    /// Opens a request of the peer.
+    /// Registers a request of the peer. Fails if its id is in use or too many are pending.
     pub fn open(&mut self, id: RequestId<'static>, open: Open) -> Result<(), RequestRefusal> {
         if self.open.contains_key(&id) {
             return Err(RequestRefusal::IdInUse);
@@ -166,7 +166,7 @@ impl<Open> IncomingRequests<Open> {
         Ok(())
     }
 
-    /// The open request with this id, for instance to cancel it.
+    /// Returns the pending request with this id, for example to cancel it.
     pub fn get(&self, id: &RequestId<'static>) -> Option<&Open> {
         self.open.get(id)
     }
@@ -176,12 +176,12 @@ impl<Open> IncomingRequests<Open> {
         self.open.remove(id)
     }
 
-    /// How many are open.
+    /// Returns the number of pending requests.
     pub fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether none is open.
+    /// Returns true if no request is pending.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }

@@ -1,19 +1,19 @@
-//! What must be known of a message to send it to its place.
+//! Fields of a message that are needed to route it.
 
 use switchboard_acp::rpc::RequestId;
 use switchboard_acp::{Raw, Wire, WireFormat};
 
-/// What the client and the server call the connection, and the session that a message is about.
+/// Headers with the id of the connection and of the session.
 pub(crate) const CONNECTION_ID: &str = "acp-connection-id";
 pub(crate) const SESSION_ID: &str = "acp-session-id";
 pub(crate) const LAST_EVENT_ID: &str = "last-event-id";
 
-/// What decides where a message goes.
+/// Routing fields of a message.
 #[derive(Debug, Default)]
 pub(crate) struct Routing {
     pub(crate) id: Option<RequestId<'static>>,
     pub(crate) method: Option<String>,
-    /// The session that its parameters name.
+    /// Session id in its parameters.
     pub(crate) session: Option<String>,
 }
 
@@ -27,7 +27,7 @@ impl Routing {
         }
     }
 
-    /// Whether it is about the connection, whatever it names.
+    /// Returns true if the message concerns the connection, even if it contains a session id.
     pub(crate) fn is_of_connection(&self) -> bool {
         self.method.as_deref().is_some_and(|method| method.starts_with("$/"))
     }

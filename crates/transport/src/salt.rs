@@ -1,15 +1,15 @@
-//! Values that do not repeat.
+//! Unique values.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Returns a text that no other call returns, in this process or another: 64 bits that depend on random keys of the
-/// system, on the time, on the process and on how often this was called. It distinguishes, and is no secret.
+/// Returns a unique text: 64 bits derived from random keys of the operating system, the time, the process id
+/// and a counter. Unique across processes, but not a secret.
 pub fn unique_salt() -> String {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
-    // A clock before 1970 tells nothing; the keys and the count remain.
+    // If the clock is before 1970, the keys and the counter still make it unique.
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos());
     format!("{:016x}", RandomState::new().hash_one((time, std::process::id(), call)))
 }

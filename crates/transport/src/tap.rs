@@ -1,11 +1,11 @@
-//! For whoever keeps or shows what goes over a connection.
+//! Observation of a connection's traffic, for recording and display.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::Anomaly;
 
-/// Which way a line went, seen from here.
+/// Direction of a line, as seen from this side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// To the peer.
@@ -14,31 +14,31 @@ pub enum Direction {
     Received,
 }
 
-/// What a tap is shown.
+/// Item passed to a tap.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Seen<'a> {
-    /// A message, as it is on the wire.
+    /// A message as it is on the wire.
     Message {
-        /// Which way it went.
+        /// Direction.
         direction: Direction,
-        /// Its text.
+        /// Text of the message.
         line: &'a str,
     },
-    /// Something that the peer sent and should not have. Where it is a message, that has been shown before.
+    /// An unexpected message or line of the peer. A message has been passed as [`Seen::Message`] before.
     Anomaly(&'a Anomaly),
 }
 
 type See = dyn Fn(Seen<'_>) + Send + Sync;
 
-/// Is shown everything that goes over a connection: what is received before anybody else sees it, what is sent in the
-/// order in which it is written and before it is. It is called in the middle of reading and sending, so it must be
-/// quick; what it waits for, the connection waits for.
+/// Observer of all traffic of a connection. Received messages are passed before any other consumer gets them;
+/// sent messages in the order of writing, before they are written. The function runs inside reading and
+/// sending, so it must be quick: the connection waits for it.
 #[derive(Clone)]
 pub struct Tap(Arc<See>);
 
 impl Tap {
-    /// Shows it to a function.
+    /// Creates a tap from a function.
     pub fn new(see: impl Fn(Seen<'_>) + Send + Sync + 'static) -> Self {
         Tap(Arc::new(see))
     }

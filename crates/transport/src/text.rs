@@ -1,4 +1,4 @@
-//! Text that is shared instead of copied, and JSON that is known to be JSON.
+//! Shared text, and text that is known to be JSON.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,10 +8,10 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use switchboard_acp::{Raw, Wire, WireFormat};
 
-/// UTF-8 text in a buffer that clones and parts share.
+/// UTF-8 text in a buffer shared by clones and parts.
 ///
-/// A message that came over the wire is a part of the buffer of one read, together with its neighbours: whoever
-/// keeps a short message for long should keep a [`SharedText::detached`] copy, which keeps only itself.
+/// A received message is part of the buffer of one read, together with its neighbours. To keep a short
+/// message for a long time, keep a [`SharedText::detached`] copy, which does not hold the whole buffer.
 ///
 /// ```
 /// use switchboard_transport::SharedText;
@@ -25,7 +25,7 @@ use switchboard_acp::{Raw, Wire, WireFormat};
 pub struct SharedText(ByteString);
 
 impl SharedText {
-    /// The text of these bytes, or the bytes when they are no UTF-8.
+    /// Converts bytes to text. Returns the bytes if they are not valid UTF-8.
     pub(crate) fn from_bytes(bytes: Bytes) -> Result<Self, Bytes> {
         match ByteString::try_from(bytes.clone()) {
             Ok(text) => Ok(SharedText(text)),
@@ -33,32 +33,32 @@ impl SharedText {
         }
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// A part of this text, in the same buffer.
+    /// Returns a part of this text in the same buffer.
     ///
     /// # Panics
-    /// When `part` does not lie inside this text.
+    /// If `part` does not lie inside this text.
     #[must_use]
     pub fn part(&self, part: &str) -> SharedText {
         SharedText(self.0.slice_ref(part))
     }
 
-    /// The same text in a buffer of its own.
+    /// Copies the text into its own buffer.
     #[must_use]
     pub fn detached(&self) -> SharedText {
         SharedText(ByteString::from(self.as_str().to_owned()))
     }
 
-    /// The buffer.
+    /// Returns the buffer.
     pub fn into_bytes(self) -> Bytes {
         self.0.into_bytes()
     }
 
-    /// A text that was read from this one: a part of it where it lies inside, else a copy.
+    /// Returns a part of this text if `text` lies inside it, else a copy.
     pub(crate) fn part_or_copy(&self, text: &str) -> SharedText {
         let (whole, part) = (self.as_bytes().as_ptr_range(), text.as_bytes().as_ptr_range());
         if whole.start <= part.start && part.end <= whole.end { self.part(text) } else { text.into() }
@@ -113,19 +113,19 @@ impl fmt::Display for SharedText {
 pub struct Json<'a>(Cow<'a, str>);
 
 impl<'a> Json<'a> {
-    /// A value of the protocol in the form that a revision wants.
+    /// Encodes a protocol value in the wire format of a revision.
     pub fn of<'w>(value: &impl Wire<'w>, revision: WireFormat) -> Self {
         Json(on_one_line(Cow::Owned(value.encode(revision))))
     }
 
-    /// The JSON text.
+    /// Returns the JSON text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl Default for Json<'_> {
-    /// The empty object.
+    /// Returns the empty object.
     fn default() -> Self {
         Json(Cow::Borrowed("{}"))
     }
@@ -155,7 +155,7 @@ impl fmt::Debug for Json<'_> {
     }
 }
 
-/// A raw line break in JSON can only be white space between tokens, so a space says the same.
+/// Replaces newlines with spaces. In JSON, a raw newline can only be white space between tokens.
 pub(crate) fn on_one_line(text: Cow<'_, str>) -> Cow<'_, str> {
     if memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_none() {
         return text;

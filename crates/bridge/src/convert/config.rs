@@ -8,7 +8,7 @@ use crate::convert::meta::{self, Origin};
 use crate::convert::{Conversion, message::Rest};
 use crate::loss::Severity;
 
-/// Options as version 1 has them. `booleans`: the client takes switches.
+/// Converts options to version 1. `booleans`: the client supports boolean options.
 pub(crate) fn to_v1<'a>(
     options: Vec<v2::SessionConfigOption<'a>>,
     booleans: bool,
@@ -48,7 +48,7 @@ fn boolean_to_v1(boolean: v2::SessionConfigBoolean<'_>) -> v1::SessionConfigBool
         mut extra,
         more: _,
     } = boolean;
-    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["id"]);
+    meta::disambiguate(&mut meta, Origin::V2, &mut extra, &["id"]);
     v1::SessionConfigBoolean {
         id: config_id,
         name,
@@ -61,10 +61,10 @@ fn boolean_to_v1(boolean: v2::SessionConfigBoolean<'_>) -> v1::SessionConfigBool
     }
 }
 
-/// What a switch is called where it is a choice.
+/// Values of a boolean option that is shown as a select option.
 const SWITCH: [(&str, &str); 2] = [("off", "Off"), ("on", "On")];
 
-/// A switch for a client that takes none: a choice of off and on.
+/// Converts a boolean option for a client without boolean support: a select option with `off` and `on`.
 fn switch_to_v1(boolean: v2::SessionConfigBoolean<'_>) -> v1::SessionConfigSelect<'_> {
     let v1::SessionConfigBoolean {
         id,
@@ -76,7 +76,7 @@ fn switch_to_v1(boolean: v2::SessionConfigBoolean<'_>) -> v1::SessionConfigSelec
         mut extra,
         more: _,
     } = boolean_to_v1(boolean);
-    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["options"]);
+    meta::disambiguate(&mut meta, Origin::V2, &mut extra, &["options"]);
     let values = SWITCH.map(|(value, name)| v2::SessionConfigSelectOption::new(value, name));
     v1::SessionConfigSelect {
         id,
@@ -91,7 +91,7 @@ fn switch_to_v1(boolean: v2::SessionConfigBoolean<'_>) -> v1::SessionConfigSelec
     }
 }
 
-/// A choice that was made where a switch is meant.
+/// Converts a selected value to the boolean option that it stands for.
 pub(crate) fn set_switch_to_v2<'a>(
     request: v2::SetConfigId<'a>,
     cx: &mut Conversion<'_>,
@@ -100,7 +100,7 @@ pub(crate) fn set_switch_to_v2<'a>(
     let Some(is_on) = SWITCH.iter().position(|(word, _)| *word == value) else {
         return Err(cx.key("value").error(format!("\"{value}\" is neither \"off\" nor \"on\"")));
     };
-    meta::set_type_apart(&mut meta, &mut extra, "boolean");
+    meta::disambiguate_type(&mut meta, &mut extra, "boolean");
     let set = v2::SetConfigBoolean {
         session_id,
         config_id,
@@ -123,7 +123,7 @@ fn boolean_to_v2(boolean: v1::SessionConfigBoolean<'_>) -> v2::SessionConfigBool
         mut extra,
         more: _,
     } = boolean;
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["configId"]);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["configId"]);
     v2::SessionConfigBoolean {
         config_id: id,
         name,
@@ -148,7 +148,7 @@ fn select_to_v1(select: v2::SessionConfigSelect<'_>) -> v1::SessionConfigSelect<
         mut extra,
         more: _,
     } = select;
-    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["id"]);
+    meta::disambiguate(&mut meta, Origin::V2, &mut extra, &["id"]);
     let options = match options {
         v2::SessionConfigSelectOptions::Flat(options) => v1::SessionConfigSelectOptions::Flat(options),
         v2::SessionConfigSelectOptions::Grouped(groups) => {
@@ -170,11 +170,11 @@ fn select_to_v1(select: v2::SessionConfigSelect<'_>) -> v1::SessionConfigSelect<
 
 fn group_to_v1(group: v2::SessionConfigSelectGroup<'_>) -> v1::SessionConfigSelectGroup<'_> {
     let v2::SessionConfigSelectGroup { group_id, name, options, mut meta, mut extra, more: _ } = group;
-    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["group"]);
+    meta::disambiguate(&mut meta, Origin::V2, &mut extra, &["group"]);
     v1::SessionConfigSelectGroup { group: group_id, name, options, meta, extra, more: switchboard_acp::More }
 }
 
-/// Options as version 2 has them.
+/// Converts options to version 2.
 pub(crate) fn to_v2<'a>(
     options: Vec<v1::SessionConfigOption<'a>>,
     cx: &mut Conversion<'_>,
@@ -185,7 +185,7 @@ pub(crate) fn to_v2<'a>(
         match option {
             v1::SessionConfigOption::Select(select) => {
                 if select.options.has_empty_list() {
-                    cx.lose(Severity::Minor, "version 2 has no choice of nothing")?;
+                    cx.lose(Severity::Minor, "version 2 has no select option without a value")?;
                 } else {
                     converted.push(v2::SessionConfigOption::Select(select_to_v2(select)));
                 }
@@ -216,7 +216,7 @@ fn select_to_v2(select: v1::SessionConfigSelect<'_>) -> v2::SessionConfigSelect<
         mut extra,
         more: _,
     } = select;
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["configId"]);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["configId"]);
     let options = match options {
         v1::SessionConfigSelectOptions::Flat(options) => v2::SessionConfigSelectOptions::Flat(options),
         v1::SessionConfigSelectOptions::Grouped(groups) => {
@@ -238,18 +238,18 @@ fn select_to_v2(select: v1::SessionConfigSelect<'_>) -> v2::SessionConfigSelect<
 
 fn group_to_v2(group: v1::SessionConfigSelectGroup<'_>) -> v2::SessionConfigSelectGroup<'_> {
     let v1::SessionConfigSelectGroup { group, name, options, mut meta, mut extra, more: _ } = group;
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["groupId"]);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["groupId"]);
     v2::SessionConfigSelectGroup { group_id: group, name, options, meta, extra, more: switchboard_acp::More }
 }
 
-/// The option that stands for the modes of a version 1 agent.
+/// Returns the option that stands for the modes of a version 1 agent.
 pub(crate) fn option_of_modes<'a>(
     modes: v1::SessionModeState<'a>,
     config_id: &str,
 ) -> v2::SessionConfigOption<'a> {
     let v1::SessionModeState { current_mode_id, available_modes, mut meta, mut extra, more: _ } = modes;
     let known = ["type", "configId", "name", "description", "category", "currentValue", "options"];
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &known);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &known);
     v2::SessionConfigOption::Select(v2::SessionConfigSelect {
         config_id: Text::Owned(config_id.to_owned()),
         name: Text::Borrowed("Mode"),
@@ -267,18 +267,18 @@ pub(crate) fn option_of_modes<'a>(
 
 fn value_of_mode(mode: v1::SessionMode<'_>) -> v2::SessionConfigSelectOption<'_> {
     let v1::SessionMode { id, name, description, mut meta, mut extra, more: _ } = mode;
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["value"]);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["value"]);
     v2::SessionConfigSelectOption { value: id, name, description, meta, extra, more: switchboard_acp::More }
 }
 
-/// The modes of an agent that has an option for them already, which is looked at instead. What they say and the option
-/// does not is lost.
+/// Reports the modes of an agent that also has an option for them. Only information that the option lacks is
+/// a loss.
 pub(crate) fn lose_modes(
     modes: &v1::SessionModeState<'_>,
     option: Option<&v2::SessionConfigSelect<'_>>,
     cx: &mut Conversion<'_>,
 ) -> Result<(), Error> {
-    let reason = "a client that knows options looks at those, not at modes";
+    let reason = "a client that supports options ignores modes";
     let v1::SessionModeState { current_mode_id, available_modes, meta, extra, more: _ } = modes;
     if option.is_none_or(|option| option.current_value != *current_mode_id) {
         cx.key("currentModeId").lose(Severity::Minor, reason)?;
@@ -304,7 +304,7 @@ pub(crate) fn lose_modes(
     Ok(())
 }
 
-/// The id of an option of a kind that is known.
+/// Returns the id of an option of a known kind.
 pub(crate) fn id_of<'o>(option: &'o v2::SessionConfigOption<'_>) -> Option<&'o str> {
     match option {
         v2::SessionConfigOption::Select(select) => Some(&select.config_id),
@@ -314,7 +314,7 @@ pub(crate) fn id_of<'o>(option: &'o v2::SessionConfigOption<'_>) -> Option<&'o s
     }
 }
 
-/// The first choice among the options that is about modes.
+/// Returns the first select option of category `mode`.
 pub(crate) fn mode_option<'o, 'a>(
     options: &'o [v2::SessionConfigOption<'a>],
 ) -> Option<&'o v2::SessionConfigSelect<'a>> {
@@ -328,7 +328,7 @@ pub(crate) fn mode_option<'o, 'a>(
     })
 }
 
-/// Sets the choice that is about modes. Whether there is one.
+/// Sets the value of the mode option. Returns whether one exists.
 pub(crate) fn change_mode(options: &mut [v2::SessionConfigOption<'_>], mode: &str) -> bool {
     for option in options {
         if let v2::SessionConfigOption::Select(select) = option
@@ -341,7 +341,8 @@ pub(crate) fn change_mode(options: &mut [v2::SessionConfigOption<'_>], mode: &st
     false
 }
 
-/// Sets what a request sets, where the agent does not tell the options that there are then. Whether there is such an option.
+/// Applies a request to set an option, for agents that do not send the resulting options. Returns whether the
+/// option exists.
 pub(crate) fn apply(
     options: &mut [v2::SessionConfigOption<'_>],
     request: &v2::SetSessionConfigOptionRequest<'_>,
@@ -360,7 +361,8 @@ pub(crate) fn apply(
     })
 }
 
-/// The modes that a choice stands for, for clients of version 1 that know no options. The choice itself goes along.
+/// Converts a select option to modes, for version 1 clients that do not know options. The option itself is
+/// sent as well.
 pub(crate) fn modes_of_option(select: &v2::SessionConfigSelect<'_>) -> v1::SessionModeState<'static> {
     let modes = select.options.iter().map(|value| v1::SessionMode {
         id: Text::Owned(value.value.clone().into_owned()),
@@ -374,14 +376,14 @@ pub(crate) fn modes_of_option(select: &v2::SessionConfigSelect<'_>) -> v1::Sessi
     v1::SessionModeState::new(current, modes.collect::<Vec<_>>())
 }
 
-/// A request to set an option.
+/// Converts a request to set an option to version 2.
 pub(crate) fn set_to_v2<'a>(
     request: v1::SetSessionConfigOptionRequest<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v2::SetSessionConfigOptionRequest<'a>, Error> {
     match request {
         v1::SetSessionConfigOptionRequest::Id(mut set) => {
-            meta::set_type_apart(&mut set.meta, &mut set.extra, "id");
+            meta::disambiguate_type(&mut set.meta, &mut set.extra, "id");
             Ok(v2::SetSessionConfigOptionRequest::Id(set))
         }
         v1::SetSessionConfigOptionRequest::Boolean(set) => {
@@ -394,7 +396,7 @@ pub(crate) fn set_to_v2<'a>(
     }
 }
 
-/// A request to set an option.
+/// Converts a request to set an option to version 1.
 pub(crate) fn set_to_v1<'a>(
     request: v2::SetSessionConfigOptionRequest<'a>,
     cx: &mut Conversion<'_>,
@@ -412,13 +414,13 @@ pub(crate) fn set_to_v1<'a>(
     }
 }
 
-/// A request to change the mode, as one to set the option for modes.
+/// Converts a request to change the mode to one that sets the mode option.
 pub(crate) fn set_mode_to_v2<'a>(
     request: v1::SetSessionModeRequest<'a>,
     config_id: &str,
 ) -> v2::SetSessionConfigOptionRequest<'a> {
     let v1::SetSessionModeRequest { session_id, mode_id, mut meta, mut extra, more: _ } = request;
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["type", "configId", "value"]);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["type", "configId", "value"]);
     let config_id = Text::Owned(config_id.to_owned());
     v2::SetSessionConfigOptionRequest::Id(v2::SetConfigId {
         session_id,
@@ -430,14 +432,14 @@ pub(crate) fn set_mode_to_v2<'a>(
     })
 }
 
-/// A request to set the option that stands for modes.
+/// Converts a request that sets the mode option to one that changes the mode.
 pub(crate) fn set_mode_to_v1(request: v2::SetConfigId<'_>) -> v1::SetSessionModeRequest<'_> {
     let v2::SetConfigId { session_id, config_id: _, value, mut meta, mut extra, more: _ } = request;
-    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["modeId"]);
+    meta::disambiguate(&mut meta, Origin::V2, &mut extra, &["modeId"]);
     v1::SetSessionModeRequest { session_id, mode_id: value, meta, extra, more: switchboard_acp::More }
 }
 
-/// The answer to a request to set an option; its options are for who remembers them.
+/// Splits the response to a request to set an option into the options, which the caller tracks, and the rest.
 pub(crate) fn set_answer_to_v1<'a>(
     answer: v2::SetSessionConfigOptionResponse<'a>,
 ) -> (Vec<v2::SessionConfigOption<'a>>, Rest<'a>) {
@@ -445,7 +447,7 @@ pub(crate) fn set_answer_to_v1<'a>(
     (config_options, Rest { meta, extra })
 }
 
-/// The answer to a request to set an option; its options are for who remembers them.
+/// Splits the response to a request to set an option into the options, which the caller tracks, and the rest.
 pub(crate) fn set_answer_to_v2<'a>(
     answer: v1::SetSessionConfigOptionResponse<'a>,
 ) -> (Vec<v1::SessionConfigOption<'a>>, Rest<'a>) {
@@ -453,22 +455,22 @@ pub(crate) fn set_answer_to_v2<'a>(
     (config_options, Rest { meta, extra })
 }
 
-/// The answer to a request to change the mode, as the list of all options.
+/// Converts the response to a mode change to the list of all options.
 pub(crate) fn mode_answer_to_v2<'a>(
     answer: v1::EmptyResponse<'a>,
     options: Vec<v2::SessionConfigOption<'a>>,
 ) -> v2::SetSessionConfigOptionResponse<'a> {
     let v1::EmptyResponse { mut meta, mut extra, more: _ } = answer;
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["configOptions"]);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["configOptions"]);
     v2::SetSessionConfigOptionResponse { config_options: options, meta, extra, more: switchboard_acp::More }
 }
 
-/// A change of the mode, as the list of all options.
+/// Converts a change of the mode to the list of all options.
 pub(crate) fn mode_update_to_v2<'a>(
     update: v1::CurrentModeUpdate<'a>,
     options: Vec<v2::SessionConfigOption<'a>>,
 ) -> v2::ConfigOptionUpdate<'a> {
     let v1::CurrentModeUpdate { current_mode_id: _, mut meta, mut extra, more: _ } = update;
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["configOptions"]);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["configOptions"]);
     v2::ConfigOptionUpdate { config_options: options, meta, extra, more: switchboard_acp::More }
 }

@@ -1,4 +1,5 @@
-//! Content blocks. Both versions share the type; version 1 knows no others, no icons, and two roles.
+//! Content blocks. Both versions share the type; version 1 has no unknown blocks, no icons, and only two
+//! roles.
 
 use switchboard_acp::v2::{Annotations, ContentBlock, ResourceLink, Role, TextContent};
 use switchboard_acp::{Meta, Raw, Text, UnknownVariant, Wire, WireFormat, v2};
@@ -7,7 +8,7 @@ use crate::Error;
 use crate::convert::{Conversion, meta};
 use crate::loss::Severity;
 
-/// A block as version 1 can say it.
+/// Converts a block to version 1.
 pub(crate) fn to_v1<'a>(
     mut block: ContentBlock<'a>,
     cx: &mut Conversion<'_>,
@@ -23,7 +24,7 @@ pub(crate) fn to_v1<'a>(
     Ok(block)
 }
 
-/// A block as version 2 can say it.
+/// Converts a block to version 2.
 pub(crate) fn to_v2<'a>(
     mut block: ContentBlock<'a>,
     cx: &mut Conversion<'_>,
@@ -60,13 +61,13 @@ fn annotations_of<'b, 'a>(block: &'b mut ContentBlock<'a>) -> Option<&'b mut Ann
 
 fn link_to_v1(link: &mut ResourceLink<'_>, cx: &mut Conversion<'_>) -> Result<(), Error> {
     if let Some(icons) = link.icons.take() {
-        let reason = "version 1 has no icons of links; they go along as metadata";
+        let reason = "version 1 has no icons of links; they are kept as metadata";
         cx.key("icons").lose(Severity::Minor, reason)?;
         meta::add(&mut link.meta, meta::ICONS, &meta::raw(&icons));
     }
     let too_large = |size: u64| i64::try_from(size).is_err();
     if link.size.is_some_and(|size| size.get().is_some_and(too_large)) {
-        cx.key("size").lose(Severity::Minor, "a size that version 1 cannot hold")?;
+        cx.key("size").lose(Severity::Minor, "the size is out of range in version 1")?;
         link.size = None;
     }
     Ok(())
@@ -76,30 +77,31 @@ fn audience_to_v1(annotations: &mut Annotations<'_>, cx: &mut Conversion<'_>) ->
     let is_unknown = |role: &Role| matches!(role, Role::Unknown(_));
     let Some(audience) = &mut annotations.audience else { return Ok(()) };
     if let Some(role) = audience.iter().find(|role| is_unknown(role)) {
-        let reason = format!("version 1 knows no audience \"{role}\"");
+        let reason = format!("version 1 has no audience \"{role}\"");
         cx.key("audience").lose(Severity::Minor, reason)?;
         audience.retain(|role| !is_unknown(role));
     }
     Ok(())
 }
 
-/// Words in place of a block that version 1 does not know.
+/// Returns a text block in place of a block that version 1 does not have.
 fn stand_in<'a>(unknown: &UnknownVariant<'a>, cx: &mut Conversion<'_>) -> Result<ContentBlock<'a>, Error> {
-    let reason = format!("version 1 has no content of type \"{}\"; words stand in its place", unknown.tag);
+    let reason =
+        format!("version 1 has no content of type \"{}\"; a text is shown in its place", unknown.tag);
     cx.lose(Severity::Major, reason)?;
     let mut text = TextContent::new(format!("[unsupported content: {}]", unknown.tag));
     meta::add(&mut text.meta, meta::CONTENT, &whole(unknown, "type"));
     Ok(ContentBlock::Text(text))
 }
 
-/// An unknown variant as the object that it came as.
+/// Returns an unknown variant as its original JSON object.
 pub(crate) fn whole(unknown: &UnknownVariant<'_>, tag_key: &str) -> Raw<'static> {
     let tag = (Text::Borrowed(tag_key), meta::text(&unknown.tag));
     let others = unknown.entries.iter().map(|(key, value)| (Text::Borrowed(key), value.borrowed()));
     Meta::from_entries([tag].into_iter().chain(others)).as_raw().clone().into_owned()
 }
 
-/// The text of a block that is nothing but text, so that it can be joined with others of its kind.
+/// Returns the text of a plain text block, which can be joined with adjacent ones.
 pub(crate) fn plain_text<'b>(block: &'b ContentBlock<'_>) -> Option<&'b str> {
     match block {
         ContentBlock::Text(TextContent { text, annotations: None, meta: None, extra, more: _ })

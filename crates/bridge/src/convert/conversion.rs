@@ -1,5 +1,4 @@
-//! What every conversion is given: where it is in the message, and what becomes of that which has no place in the other
-//! version.
+//! Context of a conversion: the position in the message, and the treatment of elements without a counterpart.
 
 use std::fmt;
 
@@ -8,7 +7,7 @@ use switchboard_acp::{Extra, Meta};
 use crate::Error;
 use crate::loss::{Note, Severity, element_of};
 
-/// A place in a message: a pointer that is put together only when there is something to say about it.
+/// A position in a message. The JSON pointer is only built if there is something to report.
 #[derive(Debug, Clone, Copy)]
 struct At<'p> {
     parent: Option<&'p At<'p>>,
@@ -17,7 +16,7 @@ struct At<'p> {
 
 #[derive(Debug, Clone, Copy)]
 enum PathPart<'p> {
-    /// A pointer to where the conversion began.
+    /// A JSON pointer to the start of the conversion.
     Root(&'p str),
     Key(&'p str),
     Index(usize),
@@ -36,7 +35,7 @@ impl fmt::Display for At<'_> {
     }
 }
 
-/// What the conversions of one message could not carry over, and whether they may go on then.
+/// Losses of a message's conversions, and whether a loss is an error.
 #[derive(Debug)]
 pub(crate) struct Losses {
     pub(crate) entries: Vec<Note>,
@@ -44,23 +43,23 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// For conversions that leave out what they cannot say.
+    /// Creates a list for conversions that leave out elements and note them.
     pub(crate) fn noted() -> Self {
         Losses { entries: Vec::new(), fails: false }
     }
 
-    /// For conversions that fail rather than leave something out.
+    /// Creates a list for conversions that fail on the first loss.
     pub(crate) fn refused() -> Self {
         Losses { entries: Vec::new(), fails: true }
     }
 
-    /// A conversion of what stands at `root`, a JSON pointer into a message of this kind.
+    /// Starts a conversion of the value at `root`, a JSON pointer into a message of this kind.
     pub(crate) fn at<'c>(&'c mut self, message: &'c str, root: &'c str) -> Conversion<'c> {
         Conversion { message, at: At { parent: None, step: PathPart::Root(root) }, losses: self }
     }
 }
 
-/// One conversion.
+/// A conversion of one value.
 #[derive(Debug)]
 pub(crate) struct Conversion<'c> {
     message: &'c str,
@@ -69,13 +68,13 @@ pub(crate) struct Conversion<'c> {
 }
 
 impl Conversion<'_> {
-    /// The same for the value of a key.
+    /// Returns the conversion of a key's value.
     pub(crate) fn key<'k>(&'k mut self, key: &'k str) -> Conversion<'k> {
         let at = At { parent: Some(&self.at), step: PathPart::Key(key) };
         Conversion { message: self.message, at, losses: &mut *self.losses }
     }
 
-    /// The same for an item of a list.
+    /// Returns the conversion of a list item.
     pub(crate) fn item(&mut self, index: usize) -> Conversion<'_> {
         let at = At { parent: Some(&self.at), step: PathPart::Index(index) };
         Conversion { message: self.message, at, losses: &mut *self.losses }
@@ -90,12 +89,12 @@ impl Conversion<'_> {
         items.into_iter().enumerate().map(|(index, item)| convert(item, &mut self.item(index))).collect()
     }
 
-    /// The error that says that what stands here cannot be said at all.
+    /// Returns the error for a value without a counterpart.
     pub(crate) fn error(&self, reason: impl Into<String>) -> Error {
         Error::Unrepresentable { element: self.element(), reason: reason.into() }
     }
 
-    /// What stands here has no place in the other version: it is left out, or all fails.
+    /// Notes the loss of the current value, or fails.
     pub(crate) fn lose(&mut self, severity: Severity, reason: impl Into<String>) -> Result<(), Error> {
         if self.losses.fails {
             return Err(self.error(reason));
@@ -104,15 +103,14 @@ impl Conversion<'_> {
         Ok(())
     }
 
-    /// What stands here may be left out even where nothing else may, as long as that is reported.
+    /// Notes the loss of the current value, even in conversions that fail on a loss.
     pub(crate) fn omit(&mut self, severity: Severity, reason: impl Into<String>) {
         let note =
             Note { element: self.element(), pointer: self.at.to_string(), reason: reason.into(), severity };
         self.losses.entries.push(note);
     }
 
-    /// Converts something of which may be left out what cannot be said, even where nothing else may, as long as that is
-    /// reported.
+    /// Runs a conversion that leaves out and notes elements, even inside a conversion that fails on a loss.
     pub(crate) fn leaving_out<T>(
         &mut self,
         convert: impl FnOnce(&mut Conversion<'_>) -> Result<T, Error>,
@@ -123,19 +121,19 @@ impl Conversion<'_> {
         converted
     }
 
-    /// What stands here is taken to mean something that the sender did not say.
+    /// Notes that a value was inferred that the sender did not state.
     pub(crate) fn guess(&mut self, reason: &str) {
         if !self.losses.fails {
             self.omit(Severity::Guess, reason);
         }
     }
 
-    /// What stands here can be said only by who remembers or looks around.
+    /// Fails in conversions without state, for values that can only be converted with state or file access.
     pub(crate) fn require_state(&self, reason: &str) -> Result<(), Error> {
         if self.losses.fails { Err(self.error(reason)) } else { Ok(()) }
     }
 
-    /// What stands here has no place for metadata and unknown keys in the other version.
+    /// Notes the loss of metadata and unknown keys, for which the other version has no place here.
     pub(crate) fn lose_rest(
         &mut self,
         meta: Option<&Meta<'_>>,

@@ -1,5 +1,5 @@
-//! Questions to the user. Both versions share the types; version 1 knows four formats of text, and values that are not
-//! objects.
+//! Elicitation requests. Both versions share the types; version 1 has only four text formats, and values that
+//! are not objects.
 
 use switchboard_acp::rpc::RequestId;
 use switchboard_acp::v2::{
@@ -11,7 +11,7 @@ use crate::Error;
 use crate::convert::Conversion;
 use crate::loss::Severity;
 
-/// Names the request that a question is about as its receiver knows it.
+/// Replaces the id of the request that a question refers to by the receiver's id of it.
 pub(crate) fn rename_scope(
     request: &mut CreateElicitationRequest<'_>,
     known_as: impl Fn(&RequestId<'_>) -> Option<RequestId<'static>>,
@@ -27,7 +27,7 @@ pub(crate) fn rename_scope(
     }
 }
 
-/// Leaves out what version 1 does not know in a form.
+/// Removes form elements that version 1 does not have.
 pub(crate) fn to_v1<'a>(
     mut request: CreateElicitationRequest<'a>,
     cx: &mut Conversion<'_>,
@@ -43,7 +43,7 @@ pub(crate) fn to_v1<'a>(
             if let ElicitationPropertySchema::String(field) = &mut property
                 && let Some(StringFormat::Unknown(word)) = &field.format
             {
-                let reason = format!("version 1 has no format \"{word}\"; any text will do");
+                let reason = format!("version 1 has no format \"{word}\"; any text is accepted");
                 cx.key(name).key("format").lose(Severity::Minor, reason)?;
                 field.format = None;
             }
@@ -54,7 +54,7 @@ pub(crate) fn to_v1<'a>(
     Ok(request)
 }
 
-/// Version 1 lets a form leave out that it is an object; version 2 wants to be told.
+/// Adds the type `object` to forms, which is optional in version 1 and required in version 2.
 pub(crate) fn to_v2(mut request: CreateElicitationRequest<'_>) -> CreateElicitationRequest<'_> {
     if let CreateElicitationRequest::Form(form) = &mut request {
         let schema = &mut form.requested_schema;
@@ -64,7 +64,7 @@ pub(crate) fn to_v2(mut request: CreateElicitationRequest<'_>) -> CreateElicitat
     request
 }
 
-/// An answer with values that version 1 knows.
+/// Converts an answer to values that version 1 has.
 pub(crate) fn answer_to_v1<'a>(
     mut answer: CreateElicitationResponse<'a>,
     cx: &mut Conversion<'_>,

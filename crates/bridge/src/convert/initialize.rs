@@ -1,4 +1,4 @@
-//! The handshake: names, capabilities and ways to log in.
+//! The handshake: names, capabilities and login methods.
 
 use switchboard_acp::extensions::{V1_FILES, V1_TERMINALS};
 use switchboard_acp::v2::EmptyObject;
@@ -9,27 +9,27 @@ use crate::convert::Conversion;
 use crate::convert::meta::{self, Origin, keep, keep_mark};
 use crate::loss::Severity;
 
-/// What the bridge itself adds to a client of version 2 that talks to an agent of version 1.
+/// Capabilities that the bridge adds for a version 2 client of a version 1 agent.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Served {
     pub(crate) files: bool,
     pub(crate) terminals: bool,
 }
 
-/// The mark of version 2 for what version 1 says with yes or no.
+/// Converts a version 1 flag to a version 2 marker object.
 fn mark(flag: Option<bool>) -> Option<EmptyObject<'static>> {
     (flag == Some(true)).then(EmptyObject::new)
 }
 
-/// Yes or no for what version 2 marks; what stands in the mark goes along as metadata.
+/// Converts a version 2 marker object to a flag. The content of the marker is kept as metadata.
 fn flag(mark: Option<&EmptyObject<'_>>, name: &str, meta: &mut Option<Meta<'_>>) -> bool {
     keep_mark(meta, Origin::V2, name, mark);
     mark.is_some()
 }
 
-/// The client's words to a version 2 agent.
+/// Converts the client's handshake for a version 2 agent.
 pub(crate) fn request_to_v2(request: v1::InitializeRequest<'_>) -> v2::InitializeRequest<'_> {
-    // The version is the agent's own.
+    // The bridge sets the agent's version.
     let v1::InitializeRequest {
         protocol_version: _,
         client_capabilities,
@@ -38,7 +38,7 @@ pub(crate) fn request_to_v2(request: v1::InitializeRequest<'_>) -> v2::Initializ
         mut extra,
         more: _,
     } = request;
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["info", "capabilities"]);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["info", "capabilities"]);
     let info = client_info.unwrap_or_else(|| v2::Implementation::new("unknown-client", "unknown"));
     let capabilities = client_capabilities.map_or_else(v2::ClientCapabilities::new, client_to_v2);
     v2::InitializeRequest {
@@ -51,7 +51,8 @@ pub(crate) fn request_to_v2(request: v1::InitializeRequest<'_>) -> v2::Initializ
     }
 }
 
-/// Version 2 agents read no files and run no commands by way of the client; that it could goes along as metadata.
+/// Converts client capabilities to version 2. File and terminal access do not exist there and are kept as
+/// metadata.
 fn client_to_v2(offered: v1::ClientCapabilities<'_>) -> v2::ClientCapabilities<'_> {
     let v1::ClientCapabilities {
         fs,
@@ -59,7 +60,7 @@ fn client_to_v2(offered: v1::ClientCapabilities<'_>) -> v2::ClientCapabilities<'
         session,
         auth,
         elicitation,
-        // All clients of version 2 know both.
+        // Every version 2 client supports both.
         subagents,
         plan,
         mut meta,
@@ -84,12 +85,12 @@ fn client_to_v2(offered: v1::ClientCapabilities<'_>) -> v2::ClientCapabilities<'
     v2::ClientCapabilities { auth, elicitation, meta, extra, more: switchboard_acp::More }
 }
 
-/// The client's words to a version 1 agent.
+/// Converts the client's handshake for a version 1 agent.
 pub(crate) fn request_to_v1(request: v2::InitializeRequest<'_>, served: Served) -> v1::InitializeRequest<'_> {
-    // The version is the agent's own.
+    // The bridge sets the agent's version.
     let v2::InitializeRequest { protocol_version: _, info, capabilities, mut meta, mut extra, more: _ } =
         request;
-    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["clientInfo", "clientCapabilities"]);
+    meta::disambiguate(&mut meta, Origin::V2, &mut extra, &["clientInfo", "clientCapabilities"]);
     let offered = capabilities.unwrap_or_else(v2::ClientCapabilities::new);
     let client_capabilities = Some(client_to_v1(offered, served));
     v1::InitializeRequest {
@@ -104,10 +105,15 @@ pub(crate) fn request_to_v1(request: v2::InitializeRequest<'_>, served: Served) 
 
 fn client_to_v1(offered: v2::ClientCapabilities<'_>, served: Served) -> v1::ClientCapabilities<'_> {
     let v2::ClientCapabilities { auth, elicitation, mut meta, mut extra, more: _ } = offered;
-    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["fs", "terminal", "session", "subagents", "plan"]);
-    // Agents that run commands themselves then tell what they put out.
+    meta::disambiguate(
+        &mut meta,
+        Origin::V2,
+        &mut extra,
+        &["fs", "terminal", "session", "subagents", "plan"],
+    );
+    // Agents that run commands themselves then report their output.
     meta::add(&mut meta, "terminal_output", &switchboard_acp::Raw::from(serde_json::Value::Bool(true)));
-    // A client of version 1 on a hub has files and commands of its own.
+    // A version 1 client of a hub has files and terminals of its own.
     let own = meta::take(&mut meta, V1_FILES.name());
     let own = own.and_then(|own| {
         v1::FileSystemCapabilities::decode(own.as_str(), WireFormat::V1).ok().map(Wire::into_owned)
@@ -140,7 +146,7 @@ fn client_to_v1(offered: v2::ClientCapabilities<'_>, served: Served) -> v1::Clie
         session: Some(session),
         auth,
         elicitation,
-        // Every client of version 2 is told of sub-agents.
+        // Every version 2 client gets sub-agent updates.
         subagents: Some(EmptyObject::new()),
         plan: Some(EmptyObject::new()),
         meta,
@@ -149,12 +155,12 @@ fn client_to_v1(offered: v2::ClientCapabilities<'_>, served: Served) -> v1::Clie
     }
 }
 
-/// A version 2 agent's words to a version 1 client.
+/// Converts a version 2 agent's handshake response for a version 1 client.
 pub(crate) fn response_to_v1<'a>(
     response: v2::InitializeResponse<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v1::InitializeResponse<'a>, Error> {
-    // The version is the client's own.
+    // The bridge sets the client's version.
     let v2::InitializeResponse {
         protocol_version: _,
         info,
@@ -164,7 +170,7 @@ pub(crate) fn response_to_v1<'a>(
         mut extra,
         more: _,
     } = response;
-    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["agentInfo", "agentCapabilities"]);
+    meta::disambiguate(&mut meta, Origin::V2, &mut extra, &["agentInfo", "agentCapabilities"]);
     let offered = capabilities.unwrap_or_else(v2::AgentCapabilities::new);
     let mut methods = Vec::new();
     let mut at_methods = cx.key("authMethods");
@@ -191,7 +197,7 @@ fn agent_to_v1<'a>(
     let v2::AgentCapabilities { session, auth, providers, mut meta, mut extra, more: _ } = offered;
     let Some(session) = session else { return Err(cx.key("session").error("the agent has no sessions")) };
     let known = ["loadSession", "promptCapabilities", "mcpCapabilities", "sessionCapabilities"];
-    meta::set_apart(&mut meta, Origin::V2, &mut extra, &known);
+    meta::disambiguate(&mut meta, Origin::V2, &mut extra, &known);
     let v2::SessionCapabilities {
         prompt,
         mcp,
@@ -206,7 +212,7 @@ fn agent_to_v1<'a>(
         extra: mut session_extra,
         more: _,
     } = session;
-    meta::set_apart(&mut session_meta, Origin::V2, &mut session_extra, &["list", "resume", "close"]);
+    meta::disambiguate(&mut session_meta, Origin::V2, &mut session_extra, &["list", "resume", "close"]);
     let prompt_capabilities = prompt.map(|prompt| {
         let v2::PromptCapabilities { image, audio, embedded_context, mut meta, extra, more: _ } = prompt;
         v1::PromptCapabilities {
@@ -220,8 +226,8 @@ fn agent_to_v1<'a>(
     });
     let v2::McpCapabilities { stdio, http, acp, meta: mut mcp_meta, extra: mut mcp_extra, more: _ } =
         mcp.unwrap_or_else(v2::McpCapabilities::new);
-    meta::set_apart(&mut mcp_meta, Origin::V2, &mut mcp_extra, &["sse"]);
-    // Version 1 takes it for granted.
+    meta::disambiguate(&mut mcp_meta, Origin::V2, &mut mcp_extra, &["sse"]);
+    // Version 1 implies stdio.
     keep_mark(&mut mcp_meta, Origin::V2, "stdio", stdio.as_ref());
     let http = Some(flag(http.as_ref(), "http", &mut mcp_meta));
     let acp = flag(acp.as_ref(), "acp", &mut mcp_meta).then_some(true);
@@ -231,9 +237,9 @@ fn agent_to_v1<'a>(
     };
     let auth = auth.map(|auth| {
         let v2::AgentAuthCapabilities { status, mut meta, mut extra, more: _ } = auth;
-        meta::set_apart(&mut meta, Origin::V2, &mut extra, &["logout"]);
+        meta::disambiguate(&mut meta, Origin::V2, &mut extra, &["logout"]);
         v1::AgentAuthCapabilities {
-            // An agent of version 1 may have it without offering a login.
+            // A version 1 agent may have it without offering a login.
             logout: (meta::take_mark(&mut meta, Origin::V1, "logout") || has_logins).then(EmptyObject::new),
             status,
             meta,
@@ -282,7 +288,7 @@ fn login_to_v1<'a>(
     Ok(match method {
         v2::AuthMethod::Agent(method) => {
             let v2::AuthMethodAgent { method_id, name, description, mut meta, mut extra, more: _ } = method;
-            meta::set_apart(&mut meta, Origin::V2, &mut extra, &["id"]);
+            meta::disambiguate(&mut meta, Origin::V2, &mut extra, &["id"]);
             let method = v1::AuthMethodAgent {
                 id: method_id,
                 name,
@@ -304,7 +310,7 @@ fn login_to_v1<'a>(
                 mut extra,
                 more: _,
             } = method;
-            meta::set_apart(&mut meta, Origin::V2, &mut extra, &["id"]);
+            meta::disambiguate(&mut meta, Origin::V2, &mut extra, &["id"]);
             let env = env.map(|env| environment_to_v1(env, &mut meta, &mut cx.key("env"))).transpose()?;
             let method = v1::AuthMethodTerminal {
                 id: method_id,
@@ -327,7 +333,7 @@ fn login_to_v1<'a>(
     })
 }
 
-/// Version 1 has a map: each name once, and nothing but its value.
+/// Converts environment variables to the map of version 1: each name once, with only its value.
 fn environment_to_v1<'a>(
     env: Vec<v2::EnvVariable<'a>>,
     meta: &mut Option<Meta<'a>>,
@@ -338,7 +344,7 @@ fn environment_to_v1<'a>(
     }
     let mut entries: Vec<(Text<'a>, Text<'a>)> = Vec::with_capacity(env.len());
     for (index, variable) in env.into_iter().enumerate() {
-        // The rest of it is in the metadata.
+        // The rest of the variable is in the metadata.
         let v2::EnvVariable { name, value, meta: _, extra: _, more: _ } = variable;
         if entries.iter().any(|(known, _)| *known == name) {
             cx.item(index).lose(Severity::Minor, format!("version 1 has one value for {name}"))?;
@@ -349,13 +355,13 @@ fn environment_to_v1<'a>(
     Ok(entries.into_iter().collect())
 }
 
-/// A version 1 agent's words to a version 2 client.
+/// Converts a version 1 agent's handshake response for a version 2 client.
 pub(crate) fn response_to_v2<'a>(
     response: v1::InitializeResponse<'a>,
     program: &str,
     cx: &mut Conversion<'_>,
 ) -> Result<v2::InitializeResponse<'a>, Error> {
-    // The version is the client's own.
+    // The bridge sets the client's version.
     let v1::InitializeResponse {
         protocol_version: _,
         agent_capabilities,
@@ -365,7 +371,7 @@ pub(crate) fn response_to_v2<'a>(
         mut extra,
         more: _,
     } = response;
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["info", "capabilities"]);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["info", "capabilities"]);
     let offered = agent_capabilities.unwrap_or_else(v1::AgentCapabilities::new);
     let capabilities = agent_to_v2(offered, &mut cx.key("agentCapabilities"))?;
     let mut methods = Vec::new();
@@ -391,7 +397,7 @@ fn agent_to_v2<'a>(
     cx: &mut Conversion<'_>,
 ) -> Result<v2::AgentCapabilities<'a>, Error> {
     let v1::AgentCapabilities {
-        // All agents of version 2 can; what this one lacks, the bridge makes up for.
+        // Required in version 2. The bridge emulates it for agents that lack it.
         load_session: _,
         prompt_capabilities,
         mcp_capabilities,
@@ -402,7 +408,7 @@ fn agent_to_v2<'a>(
         mut extra,
         more: _,
     } = offered;
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["session"]);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["session"]);
     let prompt = prompt_capabilities.map(|prompt| {
         let v1::PromptCapabilities { image, audio, embedded_context, meta, extra, more: _ } = prompt;
         let (image, audio, embedded_context) = (mark(image), mark(audio), mark(embedded_context));
@@ -410,7 +416,7 @@ fn agent_to_v2<'a>(
     });
     let v1::McpCapabilities { http, sse, acp, meta: mut mcp_meta, extra: mut mcp_extra, more: _ } =
         mcp_capabilities.unwrap_or_else(v1::McpCapabilities::new);
-    meta::set_apart(&mut mcp_meta, Origin::V1, &mut mcp_extra, &["stdio"]);
+    meta::disambiguate(&mut mcp_meta, Origin::V1, &mut mcp_extra, &["stdio"]);
     if sse == Some(true) {
         let reason = "version 2 has no servers that send events (sse)";
         cx.key("mcpCapabilities").key("sse").lose(Severity::Minor, reason)?;
@@ -440,14 +446,14 @@ fn agent_to_v2<'a>(
         extra: mut session_extra,
         more: _,
     } = session_capabilities.unwrap_or_else(v1::SessionCapabilities::new);
-    meta::set_apart(&mut session_meta, Origin::V1, &mut session_extra, &["prompt", "mcp"]);
-    // All agents of version 2 have these; what this one lacks, the bridge makes up for.
+    meta::disambiguate(&mut session_meta, Origin::V1, &mut session_extra, &["prompt", "mcp"]);
+    // Required in version 2. The bridge emulates those that the agent lacks.
     for (name, marked) in [("list", list), ("resume", resume), ("close", close)] {
         keep_mark(&mut session_meta, Origin::V1, name, marked.as_ref());
     }
     let auth = auth.and_then(|auth| {
         let v1::AgentAuthCapabilities { logout, status, mut meta, extra, more: _ } = auth;
-        // Where there are logins, all agents of version 2 can log out; where there are none, this tells.
+        // Every version 2 agent with logins can log out. Without logins, this records the capability.
         keep(&mut meta, Origin::V1, "logout", logout.as_ref());
         let auth = v2::AgentAuthCapabilities { status, meta, extra, more: switchboard_acp::More };
         (auth != v2::AgentAuthCapabilities::new()).then_some(auth)
@@ -476,8 +482,8 @@ fn login_to_v2<'a>(
     Ok(match method {
         v1::AuthMethod::Agent(method) => {
             let v1::AuthMethodAgent { id, name, description, mut meta, mut extra, more: _ } = method;
-            meta::set_type_apart(&mut meta, &mut extra, "agent");
-            meta::set_apart(&mut meta, Origin::V1, &mut extra, &["methodId"]);
+            meta::disambiguate_type(&mut meta, &mut extra, "agent");
+            meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["methodId"]);
             let method = v2::AuthMethodAgent {
                 method_id: id,
                 name,
@@ -491,7 +497,7 @@ fn login_to_v2<'a>(
         v1::AuthMethod::Terminal(method) => {
             let v1::AuthMethodTerminal { id, name, description, args, env, mut meta, mut extra, more: _ } =
                 method;
-            meta::set_apart(&mut meta, Origin::V1, &mut extra, &["methodId"]);
+            meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["methodId"]);
             let env = env.map(|env| {
                 let variable =
                     |(name, value): (&str, &Text<'a>)| v2::EnvVariable::new(name.to_owned(), value.clone());

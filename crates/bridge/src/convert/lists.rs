@@ -8,7 +8,7 @@ use crate::convert::meta::{self, Origin};
 use crate::convert::{Conversion, message::Rest};
 use crate::loss::Severity;
 
-/// A plan for version 1, which has one only.
+/// A plan for version 1, which has only one per session.
 #[derive(Debug)]
 pub(crate) struct Plan<'a> {
     pub(crate) id: Text<'a>,
@@ -16,7 +16,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) rest: Rest<'a>,
 }
 
-/// A plan as version 1 can say it; one of another type is given back.
+/// Converts a plan to version 1; returns a plan of another type unchanged.
 pub(crate) fn plan_to_v1<'a>(
     update: v2::PlanUpdate<'a>,
     cx: &mut Conversion<'_>,
@@ -29,7 +29,7 @@ pub(crate) fn plan_to_v1<'a>(
             let entries = at_plan.key("entries").each(entries, entry_to_v1)?;
             let mut meta = meta::join(outer, inner, &mut at_plan)?;
             let mut extra = meta::join_extra(extra, more, &mut at_plan)?;
-            meta::set_apart(&mut meta, Origin::V2, &mut extra, &["entries"]);
+            meta::disambiguate(&mut meta, Origin::V2, &mut extra, &["entries"]);
             Ok(Ok(Plan { id: plan_id, entries, rest: Rest { meta, extra } }))
         }
         other => {
@@ -41,7 +41,7 @@ pub(crate) fn plan_to_v1<'a>(
     }
 }
 
-/// What a plan says that is no list of steps, in words.
+/// Formats a plan that is not a list of steps as text.
 pub(crate) fn plan_in_words(plan: &v2::PlanUpdateContent<'_>) -> Option<String> {
     match plan {
         v2::PlanUpdateContent::Items(_) => None,
@@ -52,7 +52,7 @@ pub(crate) fn plan_in_words(plan: &v2::PlanUpdateContent<'_>) -> Option<String> 
     }
 }
 
-/// One of several plans, for clients that take several.
+/// Converts one of several plans, for clients that support several.
 pub(crate) fn named_plan_to_v1<'a>(
     update: v2::PlanUpdate<'a>,
     cx: &mut Conversion<'_>,
@@ -76,7 +76,7 @@ pub(crate) fn named_plan_to_v1<'a>(
     Ok(v1::unstable::PlanUpdate { plan, meta, extra, more: switchboard_acp::More })
 }
 
-/// One of several plans as version 2 has it.
+/// Converts one of several plans to version 2.
 pub(crate) fn named_plan_to_v2(update: v1::unstable::PlanUpdate<'_>) -> v2::PlanUpdate<'_> {
     use v1::unstable::PlanUpdateContent as V1;
     let v1::unstable::PlanUpdate { plan, meta, extra, more: _ } = update;
@@ -115,10 +115,10 @@ fn entry_to_v1<'a>(entry: PlanEntry<'a>, cx: &mut Conversion<'_>) -> Result<Plan
     Ok(PlanEntry { content, priority, status, meta, extra, more: switchboard_acp::More })
 }
 
-/// The plan of version 1, which is the plan `main` of version 2.
+/// Converts the plan of version 1 to the plan `main` of version 2.
 pub(crate) fn plan_to_v2(plan: v1::Plan<'_>) -> v2::PlanUpdate<'_> {
     let v1::Plan { entries, mut meta, mut extra, more: _ } = plan;
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["type", "planId"]);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["type", "planId"]);
     let mut items = v2::PlanItems::new("main", entries);
     items.extra = extra;
     let mut update = v2::PlanUpdate::new(v2::PlanUpdateContent::Items(items));
@@ -126,7 +126,7 @@ pub(crate) fn plan_to_v2(plan: v1::Plan<'_>) -> v2::PlanUpdate<'_> {
     update
 }
 
-/// A list of commands as version 1 has it.
+/// Converts a list of commands to version 1.
 pub(crate) fn commands_update_to_v1<'a>(
     update: v2::AvailableCommandsUpdate<'a>,
     cx: &mut Conversion<'_>,
@@ -136,7 +136,7 @@ pub(crate) fn commands_update_to_v1<'a>(
     Ok(v1::AvailableCommandsUpdate { available_commands, meta, extra, more: switchboard_acp::More })
 }
 
-/// A command as version 1 has it.
+/// Converts a command to version 1.
 pub(crate) fn command_to_v1<'a>(
     command: v2::AvailableCommand<'a>,
     cx: &mut Conversion<'_>,
@@ -170,7 +170,7 @@ pub(crate) fn command_to_v1<'a>(
     }
 }
 
-/// A list of commands as version 2 has it.
+/// Converts a list of commands to version 2.
 pub(crate) fn commands_update_to_v2(
     update: v1::AvailableCommandsUpdate<'_>,
 ) -> v2::AvailableCommandsUpdate<'_> {
@@ -181,10 +181,10 @@ pub(crate) fn commands_update_to_v2(
 
 fn command_to_v2(command: v1::AvailableCommand<'_>) -> v2::AvailableCommand<'_> {
     let v1::AvailableCommand { name, description, input, mut meta, mut extra, more: _ } = command;
-    meta::set_type_apart(&mut meta, &mut extra, "command");
+    meta::disambiguate_type(&mut meta, &mut extra, "command");
     let input = input.map(|input| {
         let v1::AvailableCommandInput { hint, mut meta, mut extra, more: _ } = input;
-        meta::set_type_apart(&mut meta, &mut extra, "text");
+        meta::disambiguate_type(&mut meta, &mut extra, "text");
         v2::AvailableCommandInput::Text(v2::TextCommandInput {
             hint,
             meta,

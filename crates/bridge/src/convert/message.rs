@@ -1,11 +1,12 @@
-//! Messages of either side. Version 2 can say them whole; version 1 can only add to them.
+//! Messages of either side. Version 2 can send and replace complete messages; version 1 can only append
+//! chunks.
 
 use switchboard_acp::{Extra, Field, Meta, Text, v1, v2};
 
 use crate::Error;
 use crate::convert::{Conversion, content, meta};
 
-/// A chunk of a message.
+/// Converts a chunk to version 1.
 pub(crate) fn chunk_to_v1<'a>(
     chunk: v2::ContentChunk<'a>,
     cx: &mut Conversion<'_>,
@@ -15,14 +16,14 @@ pub(crate) fn chunk_to_v1<'a>(
     Ok(v1::ContentChunk { content, message_id: Some(message_id), meta, extra, more: switchboard_acp::More })
 }
 
-/// A chunk of a message, whose id must be known.
+/// Converts a chunk to version 2. Fails if it has no message id.
 pub(crate) fn chunk_to_v2<'a>(
     chunk: v1::ContentChunk<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v2::ContentChunk<'a>, Error> {
     let v1::ContentChunk { content, message_id, meta, extra, more: _ } = chunk;
     let Some(message_id) = message_id else {
-        let reason = "version 2 wants the id of the message, and this chunk has none";
+        let reason = "version 2 requires a message id, and this chunk has none";
         return Err(cx.key("messageId").error(reason));
     };
     Ok(v2::ContentChunk {
@@ -34,7 +35,7 @@ pub(crate) fn chunk_to_v2<'a>(
     })
 }
 
-/// A whole message for version 1, which has none: its blocks become chunks, as far as they were not said before.
+/// A complete message for version 1, which has none: blocks that were not sent before become chunks.
 #[derive(Debug)]
 pub(crate) struct Message<'a> {
     pub(crate) id: Text<'a>,
@@ -42,7 +43,7 @@ pub(crate) struct Message<'a> {
     pub(crate) rest: Rest<'a>,
 }
 
-/// What goes with each chunk of a message.
+/// Metadata and unknown keys of each chunk of a message.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rest<'a> {
     pub(crate) meta: Option<Meta<'a>>,

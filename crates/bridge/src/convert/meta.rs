@@ -1,4 +1,5 @@
-//! Metadata of our own: what the other version has no place for travels under keys that begin with where it comes from.
+//! Metadata keys of the bridge. Values without a place in the other version are kept under keys that begin
+//! with their version.
 
 use switchboard_acp::extensions::{V1_PREFIX, V2_PREFIX};
 use switchboard_acp::v2::EmptyObject;
@@ -8,7 +9,7 @@ use crate::Error;
 use crate::convert::Conversion;
 use crate::loss::Severity;
 
-/// What version 2 said and version 1 has no word for.
+/// Keys of version 2 values without a counterpart in version 1.
 pub(crate) const STATUS: &str = "acp.v2/status";
 pub(crate) const KIND: &str = "acp.v2/kind";
 pub(crate) const STOP_REASON: &str = "acp.v2/stopReason";
@@ -18,13 +19,13 @@ pub(crate) const SUBJECT: &str = "acp.v2/subject";
 pub(crate) const REPLAY_FROM: &str = "acp.v2/replayFrom";
 /// Marks content of a tool call that is the description of a question.
 pub(crate) const DESCRIPTION: &str = "acp.v2/description";
-/// What version 1 said and version 2 has no word for.
+/// Key of version 1 values without a counterpart in version 2.
 pub(crate) const V1_CONTENT: &str = "acp.v1/content";
-/// A path as the agent said it, where it is not absolute.
+/// Keys of original paths that were not absolute.
 pub(crate) const V1_PATH: &str = "acp.v1/path";
 pub(crate) const V2_PATH: &str = "acp.v2/path";
 
-/// The version that something comes from that stands in metadata.
+/// Version of a value that is kept in metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     V1,
@@ -32,7 +33,7 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// The key that something stands under.
+    /// Returns the metadata key of a value.
     pub(crate) fn key(self, name: &str) -> String {
         match self {
             Origin::V1 => format!("{V1_PREFIX}{name}"),
@@ -41,36 +42,36 @@ impl Origin {
     }
 }
 
-/// A JSON string.
+/// Encodes a JSON string.
 pub(crate) fn text(value: &str) -> Raw<'static> {
     raw(&Text::Borrowed(value))
 }
 
-/// The JSON of any value.
+/// Encodes any value as JSON.
 pub(crate) fn raw<'a>(value: &impl Wire<'a>) -> Raw<'static> {
     Raw::of(value, WireFormat::Newest)
 }
 
-/// Adds an entry.
+/// Adds an entry, replacing one with the same key.
 pub(crate) fn add(meta: &mut Option<Meta<'_>>, key: &str, value: &Raw<'_>) {
     let present = meta.take();
     let kept = present.iter().flat_map(Meta::entries).filter(|(name, _)| name != key);
     *meta = Some(Meta::from_entries(kept.chain([(Text::Borrowed(key), value.borrowed())])));
 }
 
-/// Adds a value that the other version has no place for.
+/// Adds a value that has no place in the other version.
 pub(crate) fn keep<'v>(meta: &mut Option<Meta<'_>>, from: Origin, name: &str, value: Option<&impl Wire<'v>>) {
     if let Some(value) = value {
         add(meta, &from.key(name), &raw(value));
     }
 }
 
-/// Takes out what the other version has no place for. Says whether it was there.
+/// Removes a kept value. Returns whether it existed.
 pub(crate) fn take_mark(meta: &mut Option<Meta<'_>>, from: Origin, name: &str) -> bool {
     take(meta, &from.key(name)).is_some()
 }
 
-/// Takes a value out.
+/// Removes and returns a value.
 pub(crate) fn take(meta: &mut Option<Meta<'_>>, key: &str) -> Option<Raw<'static>> {
     let value = meta.as_ref()?.get(key)?.into_owned();
     if let Some(present) = meta.take() {
@@ -82,7 +83,7 @@ pub(crate) fn take(meta: &mut Option<Meta<'_>>, key: &str) -> Option<Raw<'static
     Some(value)
 }
 
-/// Adds what stands in an object that only marks something, for a version that marks it in another way.
+/// Adds the content of a marker object, for a version that has a flag instead.
 pub(crate) fn keep_mark(
     meta: &mut Option<Meta<'_>>,
     from: Origin,
@@ -92,9 +93,9 @@ pub(crate) fn keep_mark(
     keep(meta, from, name, mark.filter(|mark| mark.meta.is_some() || !mark.extra.is_empty()));
 }
 
-/// Takes keys out of the unknown ones that the other version gives a meaning, so that they do not stand there twice or
-/// mean what nobody said.
-pub(crate) fn set_apart(meta: &mut Option<Meta<'_>>, from: Origin, extra: &mut Extra<'_>, known: &[&str]) {
+/// Moves unknown keys to the metadata that have a meaning in the other version, so that they neither collide
+/// with it nor are misread.
+pub(crate) fn disambiguate(meta: &mut Option<Meta<'_>>, from: Origin, extra: &mut Extra<'_>, known: &[&str]) {
     for key in known {
         if let Some(value) = extra.remove(key) {
             add(meta, &from.key(key), &value);
@@ -102,9 +103,9 @@ pub(crate) fn set_apart(meta: &mut Option<Meta<'_>>, from: Origin, extra: &mut E
     }
 }
 
-/// Takes the unknown key `type` of something that version 1 does not tag and version 2 does. Where it says what the tag
-/// says, that is all.
-pub(crate) fn set_type_apart(meta: &mut Option<Meta<'_>>, extra: &mut Extra<'_>, tag: &str) {
+/// Removes the unknown key `type` of a value that only version 2 tags. A value other than the tag is kept as
+/// metadata.
+pub(crate) fn disambiguate_type(meta: &mut Option<Meta<'_>>, extra: &mut Extra<'_>, tag: &str) {
     if let Some(value) = extra.remove("type")
         && value.as_text().as_deref() != Some(tag)
     {
@@ -112,7 +113,8 @@ pub(crate) fn set_type_apart(meta: &mut Option<Meta<'_>>, extra: &mut Extra<'_>,
     }
 }
 
-/// Metadata of two things that are one in the other version. `cx` is where the second one stands.
+/// Joins the metadata of two objects that are one in the other version. `cx` is the position of the second
+/// one.
 pub(crate) fn join<'a>(
     first: Option<Meta<'a>>,
     second: Option<Meta<'a>>,
@@ -124,7 +126,7 @@ pub(crate) fn join<'a>(
     };
     for (key, value) in second.entries() {
         if first.get(&key).is_some_and(|present| present != value) {
-            let reason = "two of these are one in the other version, and it has a value already";
+            let reason = "the other version joins these two objects, and the key already has a value";
             cx.key("_meta").key(&key).lose(Severity::Minor, reason)?;
         }
     }
@@ -132,7 +134,7 @@ pub(crate) fn join<'a>(
     Ok(Some(Meta::from_entries(first.entries().chain(added))))
 }
 
-/// The same for unknown keys.
+/// Joins the unknown keys of two objects that are one in the other version.
 pub(crate) fn join_extra<'a>(
     mut first: Extra<'a>,
     second: Extra<'a>,
@@ -146,7 +148,7 @@ pub(crate) fn join_extra<'a>(
             None => first.insert(Text::Owned(key.to_owned()), value.clone()),
             Some(present) if present == value => {}
             Some(_) => {
-                let reason = "two of these are one in the other version, and it has a value already";
+                let reason = "the other version joins these two objects, and the key already has a value";
                 cx.key(key).lose(Severity::Minor, reason)?;
             }
         }
@@ -154,7 +156,7 @@ pub(crate) fn join_extra<'a>(
     Ok(first)
 }
 
-/// Metadata of an update, which version 1 cannot clear.
+/// Converts the metadata of an update. Version 1 cannot clear it.
 pub(crate) fn to_v1<'a>(meta: Field<Meta<'a>>, cx: &mut Conversion<'_>) -> Option<Meta<'a>> {
     match meta {
         Field::Set(meta) => Some(meta),

@@ -1,6 +1,7 @@
-//! What both versions say, value by value and in both directions. Each function takes its value apart by naming every
-//! part, so that one that the protocol gains does not compile until somebody says where it goes: over, into the metadata
-//! ([`meta`]), or into the report ([`Conversion`]). Whether a loss fails the conversion is up to the [`Losses`] it is given.
+//! Conversions between the versions, value by value and in both directions. Each function destructures its
+//! value with every field named, so that a field added to the protocol does not compile until its conversion
+//! is decided: a counterpart, the metadata ([`meta`]), or the report ([`Conversion`]). The [`Losses`]
+//! determine whether a loss fails the conversion.
 
 pub(crate) mod config;
 pub(crate) mod content;

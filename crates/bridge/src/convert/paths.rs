@@ -1,12 +1,12 @@
-//! Paths and line numbers that an agent should not send, made into what a client can use.
+//! Normalization of relative paths and invalid line numbers.
 
 use switchboard_acp::{AbsolutePath, LineNumber, Meta, v1, v2};
 
 use crate::convert::{Conversion, meta};
 use crate::loss::Severity;
 
-/// A path that is not absolute, as one below a directory. `None`: it is fine as it is, or means something that is
-/// not known here, such as somebody's home.
+/// Resolves a relative path below a directory. `None` if it is absolute, empty, or relative to a home
+/// directory.
 pub(crate) fn resolve(path: &str, directory: &str) -> Option<String> {
     if AbsolutePath::is_absolute(path) || path.is_empty() || path.starts_with('~') {
         return None;
@@ -16,15 +16,15 @@ pub(crate) fn resolve(path: &str, directory: &str) -> Option<String> {
     Some(format!("{}{separator}{path}", directory.trim_end_matches(['/', '\\'])))
 }
 
-/// Makes paths of a session absolute and takes out lines that are none.
-pub(crate) struct Places<'s> {
-    /// The session's working directory, where it is known.
+/// Makes the paths of a session absolute and removes invalid line numbers.
+pub(crate) struct PathNormalizer<'s> {
+    /// The session's working directory if it is known.
     pub(crate) directory: Option<&'s str>,
-    /// Where a path that is replaced is kept.
+    /// Metadata key for the original of a replaced path.
     pub(crate) key: &'static str,
 }
 
-impl Places<'_> {
+impl PathNormalizer<'_> {
     pub(crate) fn settle_locations(
         &self,
         locations: &mut [v2::ToolCallLocation<'_>],
@@ -34,12 +34,12 @@ impl Places<'_> {
             let mut cx = cx.item(index);
             self.settle_path(&mut location.path, &mut location.meta, &mut cx.key("path"));
             if location.line.take_if(|line| LineNumber::get(*line).is_none()).is_some() {
-                cx.key("line").omit(Severity::Minor, "lines are counted from 1: line 0 is left out");
+                cx.key("line").omit(Severity::Minor, "line numbers start at 1; line 0 is left out");
             }
         }
     }
 
-    /// The paths of diffs of version 1.
+    /// Normalizes the paths of version 1 diffs.
     pub(crate) fn settle_content(&self, content: &mut [v1::ToolCallContent<'_>], cx: &mut Conversion<'_>) {
         for (index, item) in content.iter_mut().enumerate() {
             if let v1::ToolCallContent::Diff(diff) = item {
@@ -61,12 +61,11 @@ impl Places<'_> {
             Some(resolved) => {
                 meta::add(metadata, self.key, &meta::text(path));
                 *path = AbsolutePath::as_sent(resolved);
-                let reason = "a path that is not absolute counts from the session's working directory";
+                let reason = "the path is not absolute; it is resolved in the session's working directory";
                 cx.omit(Severity::Guess, reason);
             }
             None => {
-                let reason =
-                    "a path that is not absolute passes as it is, for what it counts from is not known";
+                let reason = "the path is not absolute; it is passed on unchanged because the working directory is unknown";
                 cx.omit(Severity::Minor, reason);
             }
         }

@@ -1,4 +1,4 @@
-//! Permission requests and the answers to them.
+//! Permission requests and their responses.
 
 use switchboard_acp::v2::{PermissionOption, PermissionOptionKind};
 use switchboard_acp::{Text, v1, v2};
@@ -12,7 +12,7 @@ use crate::convert::{
 };
 use crate::loss::Severity;
 
-/// A question for version 1, whose subject is a tool call that the caller makes of what is given back here.
+/// A question for version 1. The caller builds the tool call of its subject.
 #[derive(Debug)]
 pub(crate) struct Question<'a> {
     pub(crate) session_id: Text<'a>,
@@ -23,17 +23,17 @@ pub(crate) struct Question<'a> {
     pub(crate) rest: Rest<'a>,
 }
 
-/// What a question is about.
+/// Subject of a question.
 #[derive(Debug)]
 pub(crate) enum Subject<'a> {
     ToolCall(Box<v2::ToolCallUpdate<'a>>),
-    /// A command line and where it is run.
+    /// A command line and its working directory.
     Command(Text<'a>, Text<'a>),
-    /// Nothing that could be named.
+    /// Anything else.
     Other,
 }
 
-/// A question of version 2, taken apart. What version 1 has no place for in its subject goes along as metadata.
+/// Splits a question of version 2. Parts of its subject that version 1 does not have are kept as metadata.
 pub(crate) fn question_to_v1<'a>(
     request: v2::RequestPermissionRequest<'a>,
     cx: &mut Conversion<'_>,
@@ -48,7 +48,7 @@ pub(crate) fn question_to_v1<'a>(
         mut extra,
         more: _,
     } = request;
-    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["toolCall"]);
+    meta::disambiguate(&mut meta, Origin::V2, &mut extra, &["toolCall"]);
     let subject = match subject {
         None => Subject::Other,
         Some(v2::RequestPermissionSubject::ToolCall(subject)) => {
@@ -61,7 +61,7 @@ pub(crate) fn question_to_v1<'a>(
         }
         Some(v2::RequestPermissionSubject::Command(subject)) => {
             let (command, cwd) = (subject.command.clone(), subject.cwd.clone());
-            // What is said in words is all that it says, or it goes along.
+            // Keep the subject as metadata if it has more than command and directory.
             if subject != v2::CommandPermissionSubject::new(command.clone(), cwd.clone()) {
                 meta::add(&mut meta, meta::SUBJECT, &meta::raw(&subject));
             }
@@ -69,7 +69,7 @@ pub(crate) fn question_to_v1<'a>(
         }
         Some(v2::RequestPermissionSubject::Unknown(unknown)) => {
             let reason = format!(
-                "version 1 permissions are about tool calls, not \"{}\"; only the words are shown",
+                "version 1 permissions are about tool calls, not \"{}\"; only title and description are shown",
                 unknown.tag
             );
             cx.key("subject").lose(Severity::Major, reason)?;
@@ -82,7 +82,7 @@ pub(crate) fn question_to_v1<'a>(
     Ok(Question { session_id, title, description, subject, options, rest: Rest { meta, extra } })
 }
 
-/// The options that version 1 can show. An unknown kind is a hint that must not be turned into an approval.
+/// Converts options to version 1. An unknown kind is only a hint and must not become an approval.
 fn options_to_v1<'a>(
     options: Vec<PermissionOption<'a>>,
     cx: &mut Conversion<'_>,
@@ -99,21 +99,22 @@ fn options_to_v1<'a>(
     Ok(kept)
 }
 
-/// The description of a question as content of its tool call. It is marked, so that whoever translates the question back
-/// can tell it from the content of the call.
+/// Converts the description of a question to content of its tool call. A mark distinguishes it from other
+/// content when the question is translated back.
 pub(crate) fn description_to_v1(description: Text<'_>) -> v1::ToolCallContent<'_> {
     let mut content = v1::Content::new(v1::ContentBlock::text(description));
     meta::add(&mut content.meta, meta::DESCRIPTION, &meta::raw(&true));
     v1::ToolCallContent::Content(content)
 }
 
-/// How the ids of calls begin that only carry a question which is about none.
+/// Prefix of the ids of tool calls that only carry a question without a tool call of its own.
 pub(crate) const SYNTHETIC: &str = "bridge-perm-";
 
-/// Takes the description of a question of version 2 out of the content of its tool call, where it went through version 1.
+/// Removes and returns the description of a version 2 question from the content of its tool call, after a
+/// round trip through version 1.
 fn take_description<'a>(call: &mut v1::ToolCallUpdate<'a>) -> Option<Text<'a>> {
     let is_synthetic = call.tool_call_id.starts_with(SYNTHETIC);
-    // Such a call shows the description and, of a question about a command, the command behind it.
+    // Such a call has the description and, if the subject is a command, the command after it.
     let of_command = usize::from(call.kind == Some(v1::ToolKind::Execute));
     let items = call.content.as_mut()?;
     let has_description = is_synthetic && items.len() == 1 + of_command;
@@ -125,12 +126,13 @@ fn take_description<'a>(call: &mut v1::ToolCallUpdate<'a>) -> Option<Text<'a>> {
         _ => false,
     })?;
     let v1::ToolCallContent::Content(item) = items.remove(place) else { return None };
-    // The call itself shows nothing then, or what it showed before.
+    // An empty list would clear content; the call keeps its content instead.
     call.content = call.content.take().filter(|items| !items.is_empty());
     plain_text(&item.content).map(|text| Text::Owned(text.to_owned()))
 }
 
-/// A question of version 1, whose tool call the caller has converted. `title` is the prompt's.
+/// Converts a question of version 1 with the converter of the caller for its tool call. `title` is the
+/// question's title.
 pub(crate) fn question_to_v2<'a>(
     request: v1::RequestPermissionRequest<'a>,
     title: Text<'a>,
@@ -139,7 +141,7 @@ pub(crate) fn question_to_v2<'a>(
     let v1::RequestPermissionRequest { session_id, mut tool_call, options, mut meta, mut extra, more: _ } =
         request;
     let description = take_description(&mut tool_call);
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["title", "description", "subject"]);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["title", "description", "subject"]);
     let subject = v2::ToolCallPermissionSubject::new(convert_call(tool_call)?);
     let subject = Some(v2::RequestPermissionSubject::ToolCall(Box::new(subject)));
     Ok(v2::RequestPermissionRequest {
@@ -154,8 +156,8 @@ pub(crate) fn question_to_v2<'a>(
     })
 }
 
-/// An answer that may be an approval only if it chooses an option that was offered. Whatever else it is counts as
-/// `cancelled`. Also gives whether something was chosen.
+/// Validates an answer: only an option that was offered counts as selected, anything else as `cancelled`.
+/// Also returns whether an option was selected.
 pub(crate) fn answer<'a>(
     answer: v2::RequestPermissionResponse<'a>,
     offered: &[String],
@@ -171,7 +173,7 @@ pub(crate) fn answer<'a>(
             (v2::RequestPermissionOutcome::Selected(choice), true)
         }
         v2::RequestPermissionOutcome::Selected(_) | v2::RequestPermissionOutcome::Unknown(_) => {
-            let reason = "an answer that was not offered, or is unknown, counts as none";
+            let reason = "the answer is unknown or was not offered; it counts as cancelled";
             cx.key("outcome").lose(Severity::Major, reason)?;
             (cancelled_outcome(), false)
         }
@@ -180,7 +182,7 @@ pub(crate) fn answer<'a>(
     Ok((v2::RequestPermissionResponse { outcome, meta, extra, more: switchboard_acp::More }, is_selected))
 }
 
-/// The answer that is none.
+/// Returns the response `cancelled`.
 pub(crate) fn cancelled() -> v2::RequestPermissionResponse<'static> {
     v2::RequestPermissionResponse::new(cancelled_outcome())
 }
@@ -189,7 +191,7 @@ fn cancelled_outcome() -> v2::RequestPermissionOutcome<'static> {
     v2::RequestPermissionOutcome::Cancelled(v2::EmptyObject::new())
 }
 
-/// A command, for who does not know that questions can be about one.
+/// Formats a command as text, for peers that do not support commands as subjects.
 pub(crate) fn command_in_words(subject: &v2::CommandPermissionSubject<'_>) -> String {
     format!("{}\n\n(in {})", subject.command, subject.cwd)
 }

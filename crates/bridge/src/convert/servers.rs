@@ -6,7 +6,7 @@ use crate::Error;
 use crate::convert::{Conversion, meta};
 use crate::loss::Severity;
 
-/// A server as version 2 has it.
+/// Converts a server to version 2.
 pub(crate) fn to_v2<'a>(
     server: v1::McpServer<'a>,
     cx: &mut Conversion<'_>,
@@ -14,7 +14,7 @@ pub(crate) fn to_v2<'a>(
     match server {
         v1::McpServer::Stdio(server) => {
             let v1::McpServerStdio { name, command, args, env, mut meta, mut extra, more: _ } = server;
-            meta::set_type_apart(&mut meta, &mut extra, "stdio");
+            meta::disambiguate_type(&mut meta, &mut extra, "stdio");
             if !AbsolutePath::is_absolute(&*command) {
                 let reason = "version 2 wants the absolute path of the program: a name passes as it is, and a \
                               strict agent refuses it";
@@ -53,7 +53,7 @@ pub(crate) fn to_v2<'a>(
     }
 }
 
-/// A server as version 1 has it.
+/// Converts a server to version 1.
 pub(crate) fn to_v1<'a>(
     server: v2::McpServer<'a>,
     cx: &mut Conversion<'_>,

@@ -1,4 +1,4 @@
-//! Requests to open sessions, prompts, and the answers.
+//! Requests that open sessions, prompts, and the responses.
 
 use switchboard_acp::extensions::TURN;
 use switchboard_acp::rpc::{RpcError, codes};
@@ -62,7 +62,7 @@ pub(crate) fn new_to_v1<'a>(
     })
 }
 
-/// A copy of a session is a new one with the id of the old.
+/// Converts a request to fork a session.
 pub(crate) fn fork_to_v2<'a>(
     request: v1::unstable::ForkSessionRequest<'a>,
     cx: &mut Conversion<'_>,
@@ -119,14 +119,14 @@ pub(crate) fn fork_to_v1<'a>(
     })
 }
 
-/// Whether a session is open. Whether it is at work, version 1 does not say.
+/// Converts the status of a session. Version 1 states whether it is open, but not whether it is busy.
 pub(crate) fn status_to_v1<'a>(
     answer: v2::unstable::SessionStatusResponse<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v1::unstable::SessionStatusResponse<'a>, Error> {
     let v2::unstable::SessionStatusResponse { status, state, meta, extra, more: _ } = answer;
     if state.is_some() {
-        cx.key("state").lose(Severity::Minor, "version 1 does not say whether a session is at work")?;
+        cx.key("state").lose(Severity::Minor, "version 1 does not say whether a session is running")?;
     }
     Ok(v1::unstable::SessionStatusResponse { status, meta, extra, more: switchboard_acp::More })
 }
@@ -135,11 +135,11 @@ pub(crate) fn status_to_v2(
     answer: v1::unstable::SessionStatusResponse<'_>,
 ) -> v2::unstable::SessionStatusResponse<'_> {
     let v1::unstable::SessionStatusResponse { status, mut meta, mut extra, more: _ } = answer;
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["state"]);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["state"]);
     v2::unstable::SessionStatusResponse { status, state: None, meta, extra, more: switchboard_acp::More }
 }
 
-/// What the model is told before the conversation. It must arrive whole.
+/// Converts a system prompt. It must arrive complete: a loss is an error.
 fn prompt_words<'a>(
     prompt: Option<SystemPrompt<'a>>,
     convert: fn(v2::ContentBlock<'a>, &mut Conversion<'_>) -> Result<v2::ContentBlock<'a>, Error>,
@@ -151,7 +151,7 @@ fn prompt_words<'a>(
     Ok(Some(SystemPrompt { mode, content, meta, extra, more: switchboard_acp::More }))
 }
 
-/// A load is a resume with all that was said.
+/// Converts a load to a resume with full replay.
 pub(crate) fn load_to_v2<'a>(
     request: v1::LoadSessionRequest<'a>,
     cx: &mut Conversion<'_>,
@@ -167,7 +167,7 @@ pub(crate) fn load_to_v2<'a>(
         more: _,
     } = request;
     let system_prompt = prompt_words(system_prompt, content::to_v2, cx)?;
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["replayFrom"]);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["replayFrom"]);
     let mcp_servers = Some(cx.key("mcpServers").each(mcp_servers, servers::to_v2)?);
     let replay_from = Some(v2::ReplayFrom::Start(v2::EmptyObject::new()));
     Ok(v2::ResumeSessionRequest {
@@ -198,7 +198,7 @@ pub(crate) fn resume_to_v2<'a>(
         more: _,
     } = request;
     let system_prompt = prompt_words(system_prompt, content::to_v2, cx)?;
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["replayFrom"]);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["replayFrom"]);
     let mcp_servers = mcp_servers.map(|list| cx.key("mcpServers").each(list, servers::to_v2)).transpose()?;
     Ok(v2::ResumeSessionRequest {
         session_id,
@@ -213,7 +213,7 @@ pub(crate) fn resume_to_v2<'a>(
     })
 }
 
-/// A resume without replay, or one whose replay comes by other means.
+/// Converts a resume without replay, or with a replay from another source.
 pub(crate) fn resume_to_v1<'a>(
     request: v2::ResumeSessionRequest<'a>,
     cx: &mut Conversion<'_>,
@@ -241,7 +241,7 @@ pub(crate) fn resume_to_v1<'a>(
     })
 }
 
-/// A resume with all that was said, or one whose replay is swallowed.
+/// Converts a resume to a load, whose replay the caller may suppress.
 pub(crate) fn load_to_v1<'a>(
     request: v2::ResumeSessionRequest<'a>,
     cx: &mut Conversion<'_>,
@@ -283,32 +283,32 @@ pub(crate) fn load_to_v1<'a>(
     })
 }
 
-/// The answer to a request that makes a session. What it says about modes, options and commands has been taken out of it, by
-/// who remembers them.
+/// Converts the response to a request that creates a session. The caller has already taken modes, options and
+/// commands from it.
 pub(crate) fn made_to_v2<'a>(
     answer: v1::NewSessionResponse<'a>,
     config_options: Option<Vec<v2::SessionConfigOption<'a>>>,
 ) -> v2::NewSessionResponse<'a> {
     let v1::NewSessionResponse { session_id, modes: _, config_options: _, mut meta, mut extra, more } =
         answer;
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["availableCommands"]);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["availableCommands"]);
     v2::NewSessionResponse { session_id, config_options, available_commands: None, meta, extra, more }
 }
 
-/// The same for a request that resumes a session.
+/// Converts the response to a request that resumes a session.
 pub(crate) fn resumed_to_v2<'a>(
     answer: v1::LoadSessionResponse<'a>,
     config_options: Option<Vec<v2::SessionConfigOption<'a>>>,
 ) -> v2::ResumeSessionResponse<'a> {
     let v1::LoadSessionResponse { modes: _, config_options: _, mut meta, mut extra, more } = answer;
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["availableCommands"]);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["availableCommands"]);
     v2::ResumeSessionResponse { config_options, available_commands: None, meta, extra, more }
 }
 
-/// The modes and options of a session for a client of version 1.
+/// Modes and options of a session for a version 1 client.
 pub(crate) type Choices<'a> = (Option<v1::SessionModeState<'a>>, Option<Vec<v1::SessionConfigOption<'a>>>);
 
-/// [`made_to_v2`] the other way.
+/// Converts the response to a request that creates a session, in the other direction than [`made_to_v2`].
 pub(crate) fn made_to_v1<'a>(
     answer: v2::NewSessionResponse<'a>,
     (modes, config_options): Choices<'a>,
@@ -321,18 +321,18 @@ pub(crate) fn made_to_v1<'a>(
         mut extra,
         more,
     } = answer;
-    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["modes"]);
+    meta::disambiguate(&mut meta, Origin::V2, &mut extra, &["modes"]);
     v1::NewSessionResponse { session_id, modes, config_options, meta, extra, more }
 }
 
-/// [`resumed_to_v2`] the other way.
+/// Converts the response to a request that resumes a session, in the other direction than [`resumed_to_v2`].
 pub(crate) fn resumed_to_v1<'a>(
     answer: v2::ResumeSessionResponse<'a>,
     (modes, config_options): Choices<'a>,
 ) -> v1::LoadSessionResponse<'a> {
     let v2::ResumeSessionResponse { config_options: _, available_commands: _, mut meta, mut extra, more } =
         answer;
-    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["modes"]);
+    meta::disambiguate(&mut meta, Origin::V2, &mut extra, &["modes"]);
     v1::LoadSessionResponse { modes, config_options, meta, extra, more }
 }
 
@@ -345,7 +345,7 @@ pub(crate) fn prompt_to_v2<'a>(
     Ok(v2::PromptRequest { session_id, prompt, meta, extra, more: switchboard_acp::More })
 }
 
-/// A prompt must arrive whole: a block that version 1 does not know refuses it.
+/// Converts a prompt, which must arrive complete: a block that version 1 does not have is an error.
 pub(crate) fn prompt_to_v1<'a>(
     request: v2::PromptRequest<'a>,
     cx: &mut Conversion<'_>,
@@ -358,10 +358,10 @@ pub(crate) fn prompt_to_v1<'a>(
     Ok(v1::PromptRequest { session_id, prompt, meta, extra, more: switchboard_acp::More })
 }
 
-/// The end of a turn, as the state that tells it.
+/// Converts the end of a turn to the idle state.
 pub(crate) fn prompt_answer_to_v2(answer: v1::PromptResponse<'_>) -> v2::IdleState<'_> {
     let v1::PromptResponse { stop_reason, usage, mut meta, mut extra, more: _ } = answer;
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["sessionUpdate", "state", "error", "background"]);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["sessionUpdate", "state", "error", "background"]);
     let usage = usage.map(Box::new);
     v2::IdleState {
         stop_reason: Some(stop_reason),
@@ -374,15 +374,16 @@ pub(crate) fn prompt_answer_to_v2(answer: v1::PromptResponse<'_>) -> v2::IdleSta
     }
 }
 
-/// The answer that takes a prompt: the id of the message, and what is for the end of the turn.
+/// Splits the response that accepts a prompt into the message id and the rest, which belongs to the end of
+/// the turn.
 pub(crate) fn acceptance(answer: v2::PromptResponse<'_>) -> (Option<Text<'_>>, Rest<'_>) {
     let v2::PromptResponse { message_id, mut meta, mut extra, more: _ } = answer;
-    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["stopReason"]);
+    meta::disambiguate(&mut meta, Origin::V2, &mut extra, &["stopReason"]);
     (message_id, Rest { meta, extra })
 }
 
-/// Takes what the answer to a prompt says of its turn out of the metadata; `None` where it says nothing.
-pub(crate) fn turn_told(meta: &mut Option<Meta<'static>>) -> Option<Option<v2::IdleState<'static>>> {
+/// Removes the turn's outcome from the metadata of a prompt response; `None` if there is none.
+pub(crate) fn turn_outcome(meta: &mut Option<Meta<'static>>) -> Option<Option<v2::IdleState<'static>>> {
     let told = TURN.read(meta.as_ref()?)?;
     let ended = match v2::SessionUpdate::decode(told.as_str(), WireFormat::Any) {
         Ok(v2::SessionUpdate::StateUpdate(state)) => match *state.into_owned() {
@@ -398,8 +399,8 @@ pub(crate) fn turn_told(meta: &mut Option<Meta<'static>>) -> Option<Option<v2::I
     Some(ended)
 }
 
-/// The end of work, as the answer to the prompt that began it, or as its failure. `accepted` is what the agent said
-/// beside when it took the prompt.
+/// Converts the end of work to the response of its prompt, or to its error. `accepted` is the metadata of the
+/// agent's acceptance.
 pub(crate) fn idle_to_v1<'a>(
     idle: v2::IdleState<'a>,
     is_cancelled: bool,
@@ -408,10 +409,10 @@ pub(crate) fn idle_to_v1<'a>(
 ) -> Result<Result<v1::PromptResponse<'a>, RpcError<'a>>, Error> {
     let v2::IdleState { stop_reason, error, usage, background, meta, extra, more: _ } = idle;
     if background.is_some() {
-        cx.key("background").lose(Severity::Minor, "version 1 has no work in the background")?;
+        cx.key("background").lose(Severity::Minor, "version 1 has no background work")?;
     }
-    // Of two values of one key the first one is kept, which the answer to the prompt has: `cx` is where the other one is, so
-    // that the report names the one that is dropped.
+    // The response to the prompt has the first value of a key, which wins. `cx` is the position of the second
+    // one, so that the report names the dropped value.
     if stop_reason == Some(v2::StopReason::Error) {
         let mut failed = match error {
             Some(error) => *error,
@@ -426,14 +427,14 @@ pub(crate) fn idle_to_v1<'a>(
             failed.extra.insert("_meta", meta.as_raw().clone());
         }
         if usage.is_some() {
-            cx.key("usage").lose(Severity::Minor, "version 1 tells no usage with an error")?;
+            cx.key("usage").lose(Severity::Minor, "version 1 has no usage in errors")?;
         }
         return Ok(Err(failed));
     }
     let mut meta = meta::join(accepted.meta, meta, cx)?;
     let extra = meta::join_extra(accepted.extra, extra, cx)?;
     if error.is_some() {
-        cx.key("error").lose(Severity::Minor, "an error of work that did not fail")?;
+        cx.key("error").lose(Severity::Minor, "the state has an error although the work did not fail")?;
     }
     let stop_reason = match stop_reason {
         Some(v2::StopReason::Unknown(word)) => {
@@ -450,7 +451,7 @@ pub(crate) fn idle_to_v1<'a>(
     Ok(Ok(v1::PromptResponse { stop_reason, usage, meta, extra, more: switchboard_acp::More }))
 }
 
-/// A state that version 1 shows by an open request or by a question. What it says beside is lost.
+/// Reports the content of a state that version 1 expresses with a pending request or a question.
 pub(crate) fn lose_state(state: &v2::StateUpdate<'_>, cx: &mut Conversion<'_>) -> Result<(), Error> {
     let (background, meta, extra) = match state {
         v2::StateUpdate::Running(active)
@@ -460,13 +461,14 @@ pub(crate) fn lose_state(state: &v2::StateUpdate<'_>, cx: &mut Conversion<'_>) -
             (background, meta, extra)
         }
         v2::StateUpdate::Idle(idle) => {
-            // Why work ended that nobody asked for has no place either, but is no news to anybody.
+            // The stop reason of work without a prompt has no place either, but carries no news.
             let v2::IdleState { stop_reason: _, error, usage, background, meta, extra, more: _ } = idle;
             if usage.is_some() {
-                cx.key("usage").lose(Severity::Minor, "no prompt is open whose end could tell it")?;
+                cx.key("usage")
+                    .lose(Severity::Minor, "no prompt is pending whose response could carry it")?;
             }
             if error.is_some() {
-                cx.key("error").lose(Severity::Major, "no prompt is open that could fail")?;
+                cx.key("error").lose(Severity::Major, "no prompt is pending that could fail")?;
             }
             (background, meta, extra)
         }
@@ -476,7 +478,7 @@ pub(crate) fn lose_state(state: &v2::StateUpdate<'_>, cx: &mut Conversion<'_>) -
         v2::StateUpdate::More(none) => none.never(),
     };
     if background.is_some() {
-        cx.key("background").lose(Severity::Minor, "version 1 has no work in the background")?;
+        cx.key("background").lose(Severity::Minor, "version 1 has no background work")?;
     }
-    cx.lose_rest(meta.as_ref(), extra, "version 1 has no states; the open request shows this one")
+    cx.lose_rest(meta.as_ref(), extra, "version 1 has no states; the pending request implies this one")
 }

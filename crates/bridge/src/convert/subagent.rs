@@ -1,4 +1,4 @@
-//! Sub-agents, which both versions spell nearly alike.
+//! Sub-agents, which are nearly the same in both versions.
 
 use switchboard_acp::{Field, Text, v1, v2};
 
@@ -7,7 +7,7 @@ use crate::convert::meta::{self, Origin};
 use crate::convert::{Conversion, content};
 use crate::loss::Severity;
 
-/// A sub-agent as version 2 has it.
+/// Converts a sub-agent to version 2.
 pub(crate) fn to_v2(update: v1::unstable::SubagentUpdate<'_>) -> v2::unstable::SubagentUpdate<'_> {
     let v1::unstable::SubagentUpdate {
         session_id,
@@ -37,10 +37,10 @@ pub(crate) fn to_v2(update: v1::unstable::SubagentUpdate<'_>) -> v2::unstable::S
 
 fn state_to_v2(state: v1::unstable::StateUpdate<'_>) -> v2::StateUpdate<'_> {
     use v1::unstable::StateUpdate as V1;
-    // What version 2 means by the key, version 1 does not.
+    // This key has a meaning in version 2 only.
     let active = |state| {
         let v2::EmptyObject { mut meta, mut extra, more: _ } = state;
-        meta::set_apart(&mut meta, Origin::V1, &mut extra, &["background"]);
+        meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["background"]);
         v2::ActiveState { background: None, meta, extra, more: switchboard_acp::More }
     };
     match state {
@@ -49,7 +49,7 @@ fn state_to_v2(state: v1::unstable::StateUpdate<'_>) -> v2::StateUpdate<'_> {
         V1::Unobservable(state) => v2::StateUpdate::Unobservable(active(state)),
         V1::Idle(state) => {
             let v1::unstable::IdleState { stop_reason, error, usage, mut meta, mut extra, more: _ } = state;
-            meta::set_apart(&mut meta, Origin::V1, &mut extra, &["background"]);
+            meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["background"]);
             let stop_reason = stop_reason.map(|reason| v2::StopReason::from(&*reason));
             v2::StateUpdate::Idle(v2::IdleState {
                 stop_reason,
@@ -66,7 +66,7 @@ fn state_to_v2(state: v1::unstable::StateUpdate<'_>) -> v2::StateUpdate<'_> {
     }
 }
 
-/// A sub-agent as version 1 has it, for clients that know sub-agents.
+/// Converts a sub-agent to version 1, for clients that support sub-agents.
 pub(crate) fn to_v1<'a>(
     update: v2::unstable::SubagentUpdate<'a>,
     cx: &mut Conversion<'_>,
@@ -108,7 +108,7 @@ fn state_to_v1<'a>(
 ) -> Result<v1::unstable::StateUpdate<'a>, Error> {
     use v1::unstable::StateUpdate as V1;
     let mut without_background = |background: Option<Vec<v2::BackgroundWork<'a>>>| match background {
-        Some(_) => cx.key("background").lose(Severity::Minor, "version 1 has no work in the background"),
+        Some(_) => cx.key("background").lose(Severity::Minor, "version 1 has no background work"),
         None => Ok(()),
     };
     let mut active = |state| {
@@ -138,12 +138,12 @@ fn state_to_v1<'a>(
     })
 }
 
-/// The place of a session in a tool call, which version 1 does not have, in words.
+/// Converts a session reference in a tool call to text, because version 1 has none.
 pub(crate) fn reference_in_words<'a>(
     reference: v2::unstable::SessionReference<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v1::ToolCallContent<'a>, Error> {
-    cx.lose(Severity::Minor, "version 1 has no sessions in tool calls; words stand in its place")?;
+    cx.lose(Severity::Minor, "version 1 has no sessions in tool calls; a text is shown in its place")?;
     let v2::unstable::SessionReference { session_id, meta, extra, more: _ } = reference;
     let block = content::to_v1(v2::ContentBlock::text(format!("[session {session_id}]")), cx)?;
     Ok(v1::ToolCallContent::Content(v1::Content { content: block, meta, extra, more: switchboard_acp::More }))

@@ -1,4 +1,4 @@
-//! Terminals of an agent, for clients that have none: what they put out is shown as text.
+//! Terminals of an agent for clients without terminals, which show their output as text.
 
 use switchboard_acp::{Field, v2};
 
@@ -6,10 +6,10 @@ use crate::Error;
 use crate::convert::Conversion;
 use crate::loss::Severity;
 
-const REASON: &str = "the client has no terminals of the agent; it is shown what they put out";
+const REASON: &str = "the client does not support terminals of the agent; their output is shown as text";
 
-/// What news of a terminal says beside what can be shown: its output, how it ended, and to some clients what it runs,
-/// and where.
+/// Notes the losses of a terminal update: everything except output and exit status, and for some clients
+/// command and directory.
 pub(crate) fn lose_update(
     update: &v2::TerminalUpdate<'_>,
     introduces: bool,
@@ -50,7 +50,7 @@ pub(crate) fn lose_update(
     cx.lose_rest(meta.value(), extra, REASON)
 }
 
-/// What a chunk of output says beside the output.
+/// Notes the losses of an output chunk: everything except the output.
 pub(crate) fn lose_chunk(chunk: &v2::TerminalOutputChunk<'_>, cx: &mut Conversion<'_>) -> Result<(), Error> {
     let v2::TerminalOutputChunk { terminal_id: _, data: _, meta, extra, more: _ } = chunk;
     cx.lose_rest(meta.as_ref(), extra, REASON)

@@ -1,4 +1,4 @@
-//! Tool calls: kinds, statuses and items of content.
+//! Tool calls: kinds, statuses and content.
 
 use switchboard_acp::v2::{ToolCallStatus, ToolKind};
 use switchboard_acp::{Field, Meta, Text, v1, v2};
@@ -10,7 +10,7 @@ use crate::convert::meta::Origin;
 use crate::convert::{Conversion, content, meta, subagent};
 use crate::loss::Severity;
 
-/// What a tool call is called that has no title.
+/// Returns a default title for a tool call without one.
 pub(crate) fn placeholder(kind: Option<&ToolKind>) -> String {
     match kind {
         None | Some(ToolKind::Other | ToolKind::Unknown(_)) => "Tool call".to_owned(),
@@ -22,7 +22,7 @@ pub(crate) fn placeholder(kind: Option<&ToolKind>) -> String {
     }
 }
 
-/// A kind that version 1 knows; the original goes along as metadata.
+/// Converts a kind to version 1. An unknown kind is kept as metadata.
 fn kind_to_v1(
     kind: ToolKind,
     metadata: &mut Option<Meta<'_>>,
@@ -34,7 +34,7 @@ fn kind_to_v1(
     Ok(ToolKind::Other)
 }
 
-/// A status that version 1 knows; the original goes along as metadata.
+/// Converts a status to version 1. An unknown status is kept as metadata.
 fn status_to_v1(
     status: ToolCallStatus,
     metadata: &mut Option<Meta<'_>>,
@@ -55,21 +55,21 @@ fn status_to_v1(
     Ok(nearest)
 }
 
-/// A field that version 1 cannot clear. `reset`: the value that a new call has, where it is to get that.
+/// Converts a field that version 1 cannot clear. `reset`: the value of a new call, to use for a clear.
 fn scalar_to_v1<T>(field: Field<T>, reset: Option<T>, mut cx: Conversion<'_>) -> Option<T> {
     match field {
         Field::Set(value) => Some(value),
         Field::Keep => None,
         Field::Clear if reset.is_some() => reset,
         Field::Clear => {
-            cx.omit(Severity::Minor, "version 1 cannot clear this field; it is left as it was");
+            cx.omit(Severity::Minor, "version 1 cannot clear this field; it keeps its value");
             None
         }
     }
 }
 
-/// What is new about a tool call, but for its content, which is given back: what becomes of that depends on what was told
-/// before. `resets`: what is cleared gets the value that a new call has; else it is left out and reported.
+/// Splits a tool call update into everything except its content, and the content, whose treatment depends on
+/// the state. `resets`: a cleared field gets the value of a new call; otherwise it is left out and reported.
 pub(crate) fn update_to_v1<'a>(
     update: v2::ToolCallUpdate<'a>,
     resets: bool,
@@ -108,7 +108,7 @@ pub(crate) fn update_to_v1<'a>(
         Field::Keep => None,
     };
     if !capabilities.is_keep() {
-        let reason = "version 1 tool calls cannot be cancelled by themselves";
+        let reason = "version 1 cannot cancel a single tool call";
         cx.key("capabilities").lose(Severity::Minor, reason)?;
     }
     let update = v1::ToolCallUpdate {
@@ -128,7 +128,7 @@ pub(crate) fn update_to_v1<'a>(
     Ok((update, content))
 }
 
-/// One item as version 1 can say it: a diff may become several. `file` is asked for what is known of a file.
+/// Converts one item to version 1: a diff may become several items. `file` returns the content of a file.
 pub(crate) fn item_to_v1<'a>(
     item: v2::ToolCallContent<'a>,
     file: impl FnMut(&str) -> FileAtHand<'static>,
@@ -143,12 +143,13 @@ pub(crate) fn item_to_v1<'a>(
             cx.require_state("version 1 has no structured diffs, only old and new texts")?;
             let shown = diff::to_v1(*source, file);
             if shown.in_words {
-                let reason = "version 1 diffs cannot say all of this change; words stand in its place";
+                let reason =
+                    "version 1 diffs cannot express all of this change; a text is shown in its place";
                 cx.lose(Severity::Major, reason)?;
             } else if shown.deletes {
                 cx.lose(Severity::Minor, "version 1 shows a deleted file as an emptied one")?;
             } else if shown.in_pieces {
-                let reason = "only the lines around the change are shown, without their place in the file";
+                let reason = "only the changed lines are shown, without line numbers";
                 cx.lose(Severity::Minor, reason)?;
             }
             Ok(shown.items)
@@ -165,7 +166,7 @@ pub(crate) fn item_to_v1<'a>(
         }
         v2::ToolCallContent::Unknown(unknown) => {
             let reason = format!(
-                "version 1 has no tool content of type \"{}\"; words stand in its place",
+                "version 1 has no tool content of type \"{}\"; a text is shown in its place",
                 unknown.tag
             );
             cx.lose(Severity::Major, reason)?;
@@ -177,11 +178,11 @@ pub(crate) fn item_to_v1<'a>(
     }
 }
 
-/// Text in the place of a terminal.
+/// Returns text in place of a terminal.
 pub(crate) fn terminal_as_text(terminal: v2::Terminal<'_>, text: String) -> v1::ToolCallContent<'_> {
-    // The id belongs to something that version 1 cannot ask for.
+    // The id refers to a terminal that version 1 cannot ask for.
     let v2::Terminal { terminal_id: _, mut meta, mut extra, more: _ } = terminal;
-    meta::set_apart(&mut meta, Origin::V2, &mut extra, &["content"]);
+    meta::disambiguate(&mut meta, Origin::V2, &mut extra, &["content"]);
     v1::ToolCallContent::Content(v1::Content {
         content: v1::ContentBlock::text(text),
         meta,
@@ -190,7 +191,7 @@ pub(crate) fn terminal_as_text(terminal: v2::Terminal<'_>, text: String) -> v1::
     })
 }
 
-/// The announcement of a call as an update of it.
+/// Converts the announcement of a call to an update.
 pub(crate) fn announced(call: v1::ToolCall<'_>) -> v1::ToolCallUpdate<'_> {
     let v1::ToolCall {
         tool_call_id,
@@ -222,16 +223,16 @@ pub(crate) fn announced(call: v1::ToolCall<'_>) -> v1::ToolCallUpdate<'_> {
     }
 }
 
-/// An update as the announcement of a call, under a title.
+/// Converts an update to the announcement of a call with a title.
 pub(crate) fn announcement<'a>(update: v1::ToolCallUpdate<'a>, title: Text<'a>) -> v1::ToolCall<'a> {
     let v1::ToolCallUpdate {
         tool_call_id,
-        // The one that is known by now.
+        // Replaced by the title that is known now.
         title: _,
         name,
         kind,
         status,
-        // It is put there by who remembers it.
+        // The caller adds the content from its state.
         content: _,
         locations,
         raw_input,
@@ -256,7 +257,7 @@ pub(crate) fn announcement<'a>(update: v1::ToolCallUpdate<'a>, title: Text<'a>) 
     }
 }
 
-/// Two updates of a call in one, but for its title and content, which are put there by who remembers them.
+/// Merges two updates of a call, except for title and content, which the caller adds from its state.
 pub(crate) fn in_one<'a>(
     earlier: v1::ToolCallUpdate<'a>,
     later: v1::ToolCallUpdate<'a>,
@@ -292,8 +293,8 @@ pub(crate) fn in_one<'a>(
     })
 }
 
-/// What is new about a tool call, but for its content, which is given back: what becomes of that depends on what was told
-/// before.
+/// Splits a tool call update into everything except its content, and the content, whose treatment depends on
+/// the state.
 pub(crate) fn update_to_v2(
     update: v1::ToolCallUpdate<'_>,
 ) -> (v2::ToolCallUpdate<'_>, Option<Vec<v1::ToolCallContent<'_>>>) {
@@ -311,7 +312,7 @@ pub(crate) fn update_to_v2(
         mut extra,
         more: _,
     } = update;
-    meta::set_apart(&mut meta, Origin::V1, &mut extra, &["capabilities"]);
+    meta::disambiguate(&mut meta, Origin::V1, &mut extra, &["capabilities"]);
     let update = v2::ToolCallUpdate {
         tool_call_id,
         name: set(name),
@@ -334,7 +335,7 @@ fn set<T>(value: Option<T>) -> Field<T> {
     value.map_or(Field::Keep, Field::Set)
 }
 
-/// One item as version 2 has it. Terminals are for who knows whose they are.
+/// Converts one item to version 2. Terminals are converted by the caller, who knows their owner.
 pub(crate) fn item_to_v2<'a>(
     item: v1::ToolCallContent<'a>,
     file: impl FnOnce(&str) -> FileAtHand<'static>,
@@ -349,7 +350,7 @@ pub(crate) fn item_to_v2<'a>(
             let file = file(&source.path);
             let diff = diff::from_v1(source, &file);
             if diff.meta.as_ref().is_some_and(|meta| meta.get(diff::PARTIAL_KEY).is_some()) {
-                cx.guess("whether the texts are whole files is not known, nor their place in them");
+                cx.guess("it is unknown whether the texts are whole files, and where they are in them");
             }
             Ok(v2::ToolCallContent::Diff(Box::new(diff)))
         }

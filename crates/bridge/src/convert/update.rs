@@ -1,4 +1,4 @@
-//! Updates of a session that mean the same whatever was said before.
+//! Session updates whose translation does not depend on earlier messages.
 
 use switchboard_acp::{Field, v1, v2};
 
@@ -6,7 +6,7 @@ use crate::Error;
 use crate::convert::{Conversion, config, content, lists, meta, subagent};
 use crate::loss::Severity;
 
-/// An update as version 1 has it, where no memory is needed for it; else it is given back.
+/// Converts an update to version 1 if no state is needed; returns it unchanged otherwise.
 pub(crate) fn to_v1<'a>(
     update: v2::SessionUpdate<'a>,
     cx: &mut Conversion<'_>,
@@ -17,7 +17,7 @@ pub(crate) fn to_v1<'a>(
         V2::AvailableCommandsUpdate(update) => {
             V1::AvailableCommandsUpdate(lists::commands_update_to_v1(update, cx)?)
         }
-        // Both versions share the types from here on, so that what is not named goes over.
+        // Both versions share the types from here on, so fields that are not named carry over.
         V2::SessionInfoUpdate(mut update) => {
             update.meta = meta::to_v1(update.meta, cx).map_or(Field::Keep, Field::Set);
             V1::SessionInfoUpdate(update)
@@ -52,7 +52,7 @@ pub(crate) fn to_v1<'a>(
     }))
 }
 
-/// An update as version 2 has it, where no memory is needed for it; else it is given back.
+/// Converts an update to version 2 if no state is needed; returns it unchanged otherwise.
 pub(crate) fn to_v2<'a>(
     update: v1::SessionUpdate<'a>,
     cx: &mut Conversion<'_>,
@@ -66,7 +66,7 @@ pub(crate) fn to_v2<'a>(
         }
         V1::SessionInfoUpdate(update) => V2::SessionInfoUpdate(update),
         V1::UsageUpdate(mut update) => {
-            // `null` is the same as missing in version 1.
+            // `null` means absent in version 1.
             if update.cost.is_clear() {
                 update.cost = Field::Keep;
             }
@@ -92,13 +92,13 @@ pub(crate) fn to_v2<'a>(
             chunk.content = content::to_v2(chunk.content, &mut cx.key("content"))?;
             V2::CompactionSummaryChunk(chunk)
         }
-        // Version 2 keeps what it does not know.
+        // Version 2 keeps unknown variants.
         V1::Unknown(unknown) => V2::Unknown(unknown),
         other => return Ok(Err(other)),
     }))
 }
 
-/// The blocks of a summary or a message, which stand under `key`.
+/// Converts the blocks of a summary or a message below `key`.
 fn blocks<'a>(
     key: &str,
     blocks: Field<Vec<v2::ContentBlock<'a>>>,
@@ -111,7 +111,7 @@ fn blocks<'a>(
     })
 }
 
-/// The list of options as version 1 has it. `booleans`: the client takes switches.
+/// Converts the list of options to version 1. `booleans`: the client supports boolean options.
 pub(crate) fn options_update_to_v1<'a>(
     update: v2::ConfigOptionUpdate<'a>,
     booleans: bool,
@@ -122,7 +122,7 @@ pub(crate) fn options_update_to_v1<'a>(
     Ok(v1::ConfigOptionUpdate { config_options, meta, extra, more: switchboard_acp::More })
 }
 
-/// The list of options as version 2 has it.
+/// Converts the list of options to version 2.
 pub(crate) fn options_update_to_v2<'a>(
     update: v1::ConfigOptionUpdate<'a>,
     cx: &mut Conversion<'_>,

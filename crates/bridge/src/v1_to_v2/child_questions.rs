@@ -1,9 +1,10 @@
-//! What sub-agents ask, for a client that does not know of them: in the session that it opened, under their names.
+//! Questions of sub-agents for a client without sub-agent support: asked in the parent's session, with the
+//! sub-agent's name.
 
 use switchboard_acp::rpc::{Request, RequestId, codes};
 use switchboard_acp::{Raw, Text, Wire, WireFormat, v1, v2};
 
-use super::subagents::Standing;
+use super::subagents::SessionRelation;
 use super::tool_calls::{in_question, put};
 use super::{V1ToV2, render};
 use crate::convert::permission::{Question, Subject};
@@ -11,22 +12,23 @@ use crate::loss::Severity;
 use crate::{Error, Side};
 
 impl V1ToV2 {
-    /// Refuses a question of a session that nobody knows.
-    pub(super) fn refuse_strange(&mut self, id: &RequestId<'_>, session: &str, method: &str) {
+    /// Refuses a question of an unknown session.
+    pub(super) fn refuse_unlinked(&mut self, id: &RequestId<'_>, session: &str, method: &str) {
         let reason = format!(
-            "session {session:?} is neither one that the client opened nor told of as a sub-agent of one: \
+            "session {session:?} was neither opened by the client nor announced as a sub-agent: \
              send subagent_update in its parent first"
         );
         self.context.lose(Some(session), method, "", reason.clone(), Severity::Major, Side::Client);
         self.context.refuse(Side::Agent, id, codes::INVALID_PARAMS, reason);
     }
 
-    /// Who asks, for a question of a sub-agent.
+    /// Adds the sub-agent's name to the text of its question.
     fn asks(&self, id: &str, words: &str) -> String {
         format!("Sub-agent '{}' asks: {words}", self.subagents.full_name(id))
     }
 
-    /// The call that carries a question of a sub-agent in the client's session: the calls of the sub-agent are not there.
+    /// Prepares the tool call that carries a sub-agent's question in the client's session, which lacks the
+    /// sub-agent's own calls.
     pub(super) fn child_question<'q>(
         &mut self,
         id: &str,
@@ -36,6 +38,7 @@ impl V1ToV2 {
         let Question { session_id: _, title, description, subject, options, rest } = question;
         let title = Text::Owned(self.asks(id, &title));
         let (subject, call) = match subject {
+            // The client does not know the sub-agent's calls, so a synthetic call carries the question.
             Subject::ToolCall(call) => (Subject::Other, Some(call)),
             other => (other, None),
         };
@@ -43,7 +46,7 @@ impl V1ToV2 {
         (root, Question { session_id, title, description, subject, options, rest }, call)
     }
 
-    /// Puts what a sub-agent's call shows into the call that carries a question about it.
+    /// Copies the content of a sub-agent's tool call into the call that carries a question about it.
     pub(super) fn show_subject(
         &mut self,
         id: &str,
@@ -55,10 +58,12 @@ impl V1ToV2 {
         self.context.lose(Some(id), "session/request_permission", at, reason, Severity::Minor, Side::Client);
         let call_id = patch.tool_call_id.clone().into_owned();
         let size = patch.encode(WireFormat::Any).len();
-        self.child_says(id, &v2::SessionUpdate::ToolCallUpdate(Box::new(patch)), size);
+        // The folded call then has everything, including parts that the question does not repeat.
+        self.apply_child_update(id, &v2::SessionUpdate::ToolCallUpdate(Box::new(patch)), size);
         let Some(call) = self.subagents.get(id).and_then(|child| child.fold.tool_call(&call_id)) else {
             return;
         };
+        // An unknown kind must not be shown as a known one.
         let known = |kind: &v2::ToolKind| !matches!(kind, v2::ToolKind::Unknown(_));
         if known(call.kind()) {
             carrier.kind = Some(call.kind().clone());
@@ -70,13 +75,14 @@ impl V1ToV2 {
             let description = carrier.content.take().unwrap_or_default();
             let description: Vec<Raw<'_>> =
                 description.iter().map(|item| Raw::of(item, WireFormat::V1)).collect();
+            // Diffs first, then the description, as for every question.
             let content = in_question(description, shown);
             put(Some(content), &mut carrier.extra);
         }
     }
 
-    /// Puts a question of a sub-agent to the user of the client's session, under its name.
-    pub(super) fn adopt_elicitation(
+    /// Redirects an elicitation of a sub-agent to the client's session, with the sub-agent's name.
+    pub(super) fn redirect_elicitation(
         &mut self,
         request: &Request<'_>,
         params: &mut v2::CreateElicitationRequest<'_>,
@@ -92,9 +98,10 @@ impl V1ToV2 {
             v2::CreateElicitationRequest::More(none) => none.never(),
         };
         let Some(id) = session.clone().map(Text::into_owned) else { return Ok(()) };
-        match self.standing(&id) {
-            Standing::Opened => {}
-            Standing::Child => {
+        match self.relation(&id) {
+            // No change: the client knows the session.
+            SessionRelation::Opened => {}
+            SessionRelation::Child => {
                 *message = Text::Owned(self.asks(&id, message));
                 *session = Some(Text::Owned(self.subagents.root_of(&id).to_owned()));
                 if call.take().is_some() {
@@ -102,12 +109,12 @@ impl V1ToV2 {
                     let (method, at) = (&request.method, "/params/toolCallId");
                     self.context.lose(Some(&id), method, at, reason, Severity::Minor, Side::Client);
                 }
+                // Show the sub-agent's latest work before the user decides.
                 self.show(&id, 0);
             }
-            Standing::Stranger => {
-                let reason = format!(
-                    "session {id:?} is neither one that the client opened nor told of as a sub-agent of one"
-                );
+            SessionRelation::Unknown => {
+                let reason =
+                    format!("session {id:?} was neither opened by the client nor announced as a sub-agent");
                 self.context.lose(
                     Some(&id),
                     &request.method,

@@ -1,4 +1,4 @@
-//! The handshake, cancelled requests, and questions that pass through.
+//! The handshake, cancelled requests, and elicitations.
 
 use switchboard_acp::extensions::{NATIVE_VERSION, REPORTS_TURNS};
 use switchboard_acp::rpc::{Request, RequestId, Response, codes};
@@ -7,15 +7,17 @@ use switchboard_acp::{Wire, WireFormat, v1, v2};
 use super::{ToAgent, ToClient, V1ToV2};
 use crate::context::session_of;
 use crate::convert::{elicitation, initialize, meta};
-use crate::offered::Offered;
+use crate::optional_methods::OptionalMethods;
 use crate::{Error, Side};
 
 impl V1ToV2 {
     pub(super) fn initialize(&mut self, request: &Request<'_>) -> Result<(), Error> {
         let params: v1::InitializeRequest<'_> = self.context.params(Side::Client, request)?;
+        // From here on, sessions that the client did not open are sub-agents.
         self.subagents.begin();
         self.learn(&params);
         let mut wire = initialize::request_to_v2(params);
+        // Ask a hub to state outcomes of turns, and to send native lines.
         if self.context.options.is_shared {
             for (key, value) in [REPORTS_TURNS.entry(true), NATIVE_VERSION.entry(1_u64)] {
                 meta::add(&mut wire.meta, &key, &value);
@@ -43,7 +45,7 @@ impl V1ToV2 {
         self.support.urls = elicitation.is_some_and(|modes| modes.url.is_some());
     }
 
-    /// The agent has answered the client's own words, in version 2.
+    /// Handles a version 2 response to the client's version 1 handshake.
     pub(crate) fn opened(&mut self, params: &str, response: &Response<'_>) {
         if let Ok((params, _)) = v1::InitializeRequest::decode_tolerant(params, WireFormat::V1) {
             self.learn(&params);
@@ -53,14 +55,15 @@ impl V1ToV2 {
         self.initialized(&id, response);
     }
 
-    /// The agent's answer to the handshake.
+    /// Handles the agent's response to the handshake.
     pub(super) fn initialized(&mut self, id: &RequestId<'static>, response: &Response<'_>) {
         let Some(answer) = self.context.result::<v2::InitializeResponse<'_>>(id, "initialize", response)
         else {
             return;
         };
+        // Must be known before the client sends its next request, which its response triggers.
         let session = answer.capabilities.as_ref().and_then(|offered| offered.session.as_ref());
-        self.offered = session.map(Offered::in_v2).unwrap_or_default();
+        self.offered = session.map(OptionalMethods::in_v2).unwrap_or_default();
         match self
             .context
             .convert(None, "initialize", "/result", Side::Client, |cx| initialize::response_to_v1(answer, cx))
@@ -84,8 +87,10 @@ impl V1ToV2 {
                 "the client does not support this mode of elicitation",
             ));
         }
+        // The agent names a request by the id that the bridge gave it.
         elicitation::rename_scope(&mut params, |id| self.to_agent.original(id).cloned());
-        self.adopt_elicitation(request, &mut params)?;
+        // Redirect before the conversion, so that losses are reported for the session that the client knows.
+        self.redirect_elicitation(request, &mut params)?;
         let session = session_of(request.params.as_ref());
         let wire =
             self.context.convert(session.as_deref(), &request.method, "/params", Side::Client, |cx| {

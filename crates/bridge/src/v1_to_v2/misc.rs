@@ -1,4 +1,4 @@
-//! Plans, commands, options, usage, notices, compactions, and what nobody knows.
+//! Plans, commands, options, usage, notices, compactions and unknown updates.
 
 use switchboard_acp::extensions::MEMORY_LOST;
 use switchboard_acp::{Field, Wire, WireFormat, v1, v2};
@@ -10,10 +10,10 @@ use crate::convert::meta::{self, Origin};
 use crate::convert::{lists, update};
 use crate::loss::Severity;
 
-/// How many plans of a session are remembered.
+/// Maximum number of tracked plans per session.
 const PLANS: usize = 64;
 
-/// Whether a compaction says that the agent has lost its memory of everything before.
+/// Returns whether a compaction says that the agent has lost all earlier context.
 fn is_memory_loss(update: &v2::CompactionUpdate<'_>) -> bool {
     match &update.meta {
         Field::Set(meta) => MEMORY_LOST.read(meta) == Some(true),
@@ -26,6 +26,8 @@ impl Active<'_> {
         use v2::SessionUpdate as Update;
         let tag = update.tag().to_owned();
         match update {
+            // Clients that announced a capability get the update itself; the others get the closest
+            // equivalent.
             Update::PlanUpdate(update) if self.support.plans => {
                 let wire = self.convert_update(&tag, |cx| lists::named_plan_to_v1(*update, cx));
                 if let Some(wire) = wire {
@@ -40,7 +42,7 @@ impl Active<'_> {
                 self.memory_loss(&update);
             }
             Update::CompactionUpdate(_) | Update::CompactionSummaryChunk(_) if !self.support.compaction => {
-                let reason = "the client takes no news of compactions";
+                let reason = "the client does not support compaction updates";
                 self.lose(&tag, "/params/update", reason, Severity::Minor);
             }
             other => match self.convert_update(&tag, |cx| update::to_v1(other, cx)) {
@@ -58,13 +60,14 @@ impl Active<'_> {
         self.lose(tag, "/params/update", reason, Severity::Major);
     }
 
-    /// A plan that the client was shown as part of the only one is gone.
+    /// Removes a plan that was shown as part of the only plan of version 1.
     fn plan_removed(&mut self, removed: &v2::unstable::PlanRemoved<'_>) {
         let v2::unstable::PlanRemoved { plan_id, meta, extra, more: _ } = removed;
         let before = self.session.plans.len();
         self.session.plans.retain(|(known, _)| *known != **plan_id);
+        // The plan was evicted, or sent in a form that version 1 does not have.
         if self.session.plans.len() == before {
-            let reason = "the client was shown no such plan";
+            let reason = "the client has no such plan";
             return self.lose("plan_removed", "/params/update", reason, Severity::Minor);
         }
         self.tell_plans(Rest { meta: meta.clone(), extra: extra.clone() });
@@ -78,6 +81,7 @@ impl Active<'_> {
 
     fn options_update(&mut self, update: v2::ConfigOptionUpdate<'_>) {
         let before = self.current_mode();
+        // Stored before the conversion, which consumes the update.
         self.session.options.set(update.config_options.clone().into_owned());
         let booleans = self.support.booleans;
         let converted = self
@@ -85,13 +89,15 @@ impl Active<'_> {
         if let Some(wire) = converted {
             self.update(v1::SessionUpdate::ConfigOptionUpdate(wire));
         }
-        self.tell_mode(before.as_deref());
+        // Modes are an option in version 2 and an update of their own in version 1.
+        self.send_mode(before.as_deref());
     }
 
     fn plan(&mut self, update: v2::PlanUpdate<'_>) {
         let plan = match self.convert_update("plan_update", |cx| lists::plan_to_v1(update, cx)) {
             Some(Ok(plan)) => plan,
             Some(Err(other)) => {
+                // Plans that are not lists of steps are shown as text.
                 if let Some(text) =
                     lists::plan_in_words(&other).filter(|_| self.context.options.policy != LossPolicy::Quiet)
                 {
@@ -105,6 +111,7 @@ impl Active<'_> {
         match self.session.plans.iter_mut().find(|(known, _)| *known == plan_id) {
             Some((_, known)) => *known = entries,
             None => {
+                // The oldest plan is dropped; all others are sent together below.
                 if self.session.plans.len() >= PLANS {
                     self.session.plans.remove(0);
                 }
@@ -122,9 +129,9 @@ impl Active<'_> {
         self.tell_plans(plan.rest);
     }
 
-    /// The agent knows nothing of what was said before, which whoever goes on talking to it must be told.
+    /// Shows that the agent has lost all earlier context.
     fn memory_loss(&mut self, update: &v2::CompactionUpdate<'_>) {
-        let reason = "the client takes no news of compactions; it is shown as a message";
+        let reason = "the client does not support compaction updates; it is shown as a message";
         self.lose("compaction_update", "/params/update", reason, Severity::Minor);
         let summary = match &update.summary {
             Field::Set(summary) => summary.iter().filter_map(v2::ContentBlock::as_text).collect(),
@@ -134,7 +141,7 @@ impl Active<'_> {
     }
 
     fn notice(&mut self, notice: v2::Notice<'_>) {
-        let reason = "the client takes no notices; it is shown as a message";
+        let reason = "the client does not support notices; it is shown as a message";
         self.lose("notice", "/params/update", reason, Severity::Minor);
         let v2::Notice { severity, title, description, mut meta, mut extra, more: _ } = notice;
         let mut words = format!("[{severity}] {}", &*title);
@@ -142,7 +149,7 @@ impl Active<'_> {
             words.push_str("\n\n");
             words.push_str(description);
         }
-        meta::set_apart(&mut meta, Origin::V2, &mut extra, &["content", "messageId"]);
+        meta::disambiguate(&mut meta, Origin::V2, &mut extra, &["content", "messageId"]);
         self.say(&words, Rest { meta, extra });
     }
 }

@@ -1,9 +1,9 @@
-//! A client of version 1 with an agent of version 2.
+//! Translator for a version 1 client with a version 2 agent.
 
 mod child_questions;
 mod children;
 mod connection;
-mod memory;
+mod eviction;
 mod messages;
 mod misc;
 mod permissions;
@@ -21,22 +21,22 @@ use switchboard_acp::{Diagnostic, Extra, Meta, v1, v2};
 
 use self::messages::Messages;
 use self::sessions::is_told_all;
-use self::subagents::{HeldUpdate, Standing, Subagents};
+use self::subagents::{HeldUpdate, SessionRelation, Subagents};
 use self::tool_calls::ToolCalls;
 use self::turn::Turn;
 use crate::calls::Calls;
 use crate::context::Context;
 use crate::convert::Conversion;
 use crate::loss::Severity;
-use crate::machine::Machine;
-use crate::offered::Offered;
+use crate::optional_methods::OptionalMethods;
 use crate::own_ids::OwnIds;
 use crate::role::Role;
 use crate::sessions::{KnownOptions, Sessions};
 use crate::terminals::Terminals;
+use crate::translator::Translator;
 use crate::{Error, Moment, Side, Version};
 
-/// What the bridge asked of the agent.
+/// Purpose of a pending request to the agent.
 #[derive(Debug)]
 enum ToAgent {
     Initialize,
@@ -62,11 +62,11 @@ enum ToAgent {
         session: String,
     },
     Status,
-    /// Its answer passes as it comes.
+    /// The response is forwarded unchanged.
     Other,
 }
 
-/// What the bridge asked of the client.
+/// Purpose of a pending request to the client.
 #[derive(Debug)]
 enum ToClient {
     Permission(permissions::OpenPermission),
@@ -75,7 +75,7 @@ enum ToClient {
 }
 
 impl ToClient {
-    /// The session in which the user is asked.
+    /// Returns the session in which the user is asked.
     fn session(&self) -> Option<&str> {
         match self {
             ToClient::Permission(asked) => Some(&asked.session),
@@ -85,7 +85,7 @@ impl ToClient {
     }
 }
 
-/// What the client said it can do.
+/// Capabilities that the client announced.
 #[derive(Debug, Default, Clone)]
 struct Support {
     booleans: bool,
@@ -97,7 +97,7 @@ struct Support {
     urls: bool,
 }
 
-/// What is remembered of a session.
+/// Retained state of a session.
 #[derive(Debug, Default)]
 struct Session {
     roots: Vec<String>,
@@ -105,18 +105,18 @@ struct Session {
     waiting: VecDeque<Request<'static>>,
     messages: Messages,
     calls: ToolCalls,
-    /// Calls that exist only to carry a question.
+    /// Ids of tool calls that only carry a question.
     own_calls: OwnIds,
     terminals: Terminals,
     plans: Vec<(String, Vec<v2::PlanEntry<'static>>)>,
     options: KnownOptions,
-    /// Requests of the client that may replay history.
+    /// Pending requests of the client that may replay history.
     replays: u32,
-    /// Whether it has been said that not all of it is remembered.
+    /// Whether the eviction of history was reported.
     reported: bool,
 }
 
-/// Translates between a client of version 1 and an agent of version 2.
+/// Translates between a version 1 client and a version 2 agent.
 #[derive(Debug)]
 pub(crate) struct V1ToV2 {
     context: Context,
@@ -125,9 +125,9 @@ pub(crate) struct V1ToV2 {
     to_client: Calls<ToClient>,
     support: Support,
     subagents: Subagents,
-    offered: Offered,
+    offered: OptionalMethods,
     synthetic: u64,
-    /// Whether prompts may wait for the end of a turn.
+    /// Whether prompts may be queued behind a running turn.
     waits: bool,
 }
 
@@ -142,13 +142,13 @@ impl V1ToV2 {
             context,
             support: Support::default(),
             subagents: Subagents::default(),
-            offered: Offered::default(),
+            offered: OptionalMethods::default(),
             synthetic: 0,
             waits: false,
         }
     }
 
-    /// Takes an update that came in so many bytes, and what had to wait for it.
+    /// Handles an update of `size` bytes, and the updates that waited for it.
     fn update(
         &mut self,
         params: v2::UpdateSessionNotification<'_>,
@@ -157,10 +157,11 @@ impl V1ToV2 {
         size: usize,
     ) {
         self.take_one(params, left_out, envelope, size);
+        // The update may have announced a sub-agent. Its updates that arrived earlier follow now, in order.
         self.take_ready();
     }
 
-    /// Takes what was said in sessions of which it has been told by now whose they are.
+    /// Handles held updates of sessions whose parent is known now.
     fn take_ready(&mut self) {
         while let Some(HeldUpdate { params, left_out, envelope, size }) = self.subagents.next_ready() {
             let (root, left_out) = &left_out;
@@ -175,17 +176,22 @@ impl V1ToV2 {
         envelope: &Extra<'_>,
         size: usize,
     ) {
-        match self.standing(&params.session_id) {
-            Standing::Opened => {}
-            Standing::Child => return self.child_update(params, (root, left_out), envelope, size),
-            Standing::Stranger => {
-                return self.hold_strange(HeldUpdate::new(params, (root, left_out), envelope, size));
+        // Only sessions that the client opened are translated directly. Everything else is folded into one of
+        // them, or held until an announcement names its parent.
+        match self.relation(&params.session_id) {
+            SessionRelation::Opened => {}
+            SessionRelation::Child => return self.child_update(params, (root, left_out), envelope, size),
+            SessionRelation::Unknown => {
+                return self.hold_unlinked(HeldUpdate::new(params, (root, left_out), envelope, size));
             }
         }
         let v2::UpdateSessionNotification { session_id: id, update, meta, extra, more: _ } = params;
+        // Losses of the envelope come first, so that a report reads in the order of the message.
         self.context.report_left_out(Some(&id), "session/update", root, left_out, Side::Client);
         self.context.begin_update(&id, meta, extra, envelope);
-        if !self.hear(&id, &update, size) {
+        // Sub-agents are applied first: an update that only announces one needs no translation for clients
+        // without sub-agent support.
+        if !self.apply_subagents(&id, &update, size) {
             let mut active = self.active(&id);
             active.apply(update);
             active.report_forgotten();
@@ -193,13 +199,13 @@ impl V1ToV2 {
         self.context.end_update();
     }
 
-    /// A session at work, made if need be.
+    /// Returns a session with everything needed to work in it, creating it if necessary.
     fn active<'m>(&'m mut self, id: &'m str) -> Active<'m> {
         let session = self.sessions.open(id);
         Active { id, session, support: &self.support, subagents: &self.subagents, context: &mut self.context }
     }
 
-    /// All sessions of which more than a little is remembered.
+    /// Runs `work` for every session with history.
     fn each(&mut self, mut work: impl FnMut(Active<'_>)) {
         for (id, session) in self.sessions.iter_mut() {
             let (support, subagents) = (&self.support, &self.subagents);
@@ -208,7 +214,7 @@ impl V1ToV2 {
     }
 }
 
-impl Machine for V1ToV2 {
+impl Translator for V1ToV2 {
     fn versions(&self) -> (Version, Version) {
         (Version::V1, Version::V2)
     }
@@ -243,6 +249,8 @@ impl Machine for V1ToV2 {
     }
 
     fn client_request(&mut self, request: &Request<'_>) {
+        // Each arm registers its request before it is sent. The response is matched by id in
+        // `agent_response`.
         let outcome = match &*request.method {
             "initialize" => self.initialize(request),
             "session/new" => self.new_session(request),
@@ -255,7 +263,7 @@ impl Machine for V1ToV2 {
             "session/set_config_option" => self.set_option(request),
             "session/prompt" => self.prompt(request),
             method => {
-                // Of a session that others have opened the client sees everything, too.
+                // The client sees everything of a session that others opened, too.
                 if method == "session/attach"
                     && let Some(session) = crate::context::session_of(request.params.as_ref())
                 {
@@ -274,18 +282,20 @@ impl Machine for V1ToV2 {
                 })
             }
         };
+        // Nothing has been sent to the agent: the client gets the error at once.
         if let Err(error) = outcome {
             self.context.fail(Side::Client, &request.id, error.to_rpc());
         }
     }
 
     fn client_response(&mut self, response: Response<'_>) {
+        // A response without a pending request is a loss. The agent may have cancelled the question.
         match self.to_client.take(&response.id) {
             Some((id, ToClient::Permission(asked))) => self.permission_answered(&id, &asked, response),
             Some((id, ToClient::Elicitation { .. } | ToClient::Other)) => {
                 self.context.pass_answer(Side::Agent, &id, response);
             }
-            None => self.context.lose_late_answer(Side::Client, &response),
+            None => self.context.lose_unmatched_response(Side::Client, &response),
         }
     }
 
@@ -304,8 +314,9 @@ impl Machine for V1ToV2 {
     }
 
     fn agent_response(&mut self, response: Response<'_>) {
+        // The entry is removed before it is handled, so a second response with the same id is a loss.
         let Some((id, purpose)) = self.to_agent.take(&response.id) else {
-            return self.context.lose_late_answer(Side::Agent, &response);
+            return self.context.lose_unmatched_response(Side::Agent, &response);
         };
         match purpose {
             ToAgent::Initialize => self.initialized(&id, &response),
@@ -317,7 +328,8 @@ impl Machine for V1ToV2 {
             ToAgent::Prompt { session } => self.prompt_answered(&id, &session, response),
             ToAgent::Close { session } => {
                 if response.outcome.is_ok() {
-                    self.show_uncalled(&session);
+                    // Everything held is sent before the session's state is removed.
+                    self.show_without_call(&session);
                     self.active(&session).close();
                     self.sessions.forget(&session);
                     self.subagents.close(&session);
@@ -329,6 +341,8 @@ impl Machine for V1ToV2 {
     }
 
     fn tick(&mut self) {
+        // Sub-agents first, then tool calls, then turns: a turn ends after everything that belongs to it was
+        // sent.
         self.show_waiting();
         self.each(|mut active| active.flush_due());
         self.end_held_turns();
@@ -344,8 +358,9 @@ impl Machine for V1ToV2 {
     }
 
     fn finish(&mut self) {
+        // Same order as in `tick`. Afterwards only losses remain: nothing can be sent any more.
         self.show_all_uncalled();
-        self.lose_strangers();
+        self.lose_all_unlinked();
         self.each(|mut active| {
             active.flush_all();
             active.end_held();
@@ -358,23 +373,23 @@ impl Machine for V1ToV2 {
     }
 }
 
-/// A session at work: what is remembered of it, and where what happens in it is told.
+/// A session in use: its state, and the output for it.
 struct Active<'m> {
     id: &'m str,
     session: &'m mut Session,
     support: &'m Support,
-    /// Its sub-agents, and those of others.
+    /// All sub-agents of the connection.
     subagents: &'m Subagents,
     context: &'m mut Context,
 }
 
 impl Active<'_> {
-    /// Tells the client something new.
+    /// Sends an update to the client.
     fn update(&mut self, update: v1::SessionUpdate<'_>) {
         self.context.update_v1(self.id, update);
     }
 
-    /// Converts an update. One that cannot be converted is lost as a whole.
+    /// Converts an update. An update that cannot be converted is reported as lost.
     fn convert_update<T>(
         &mut self,
         tag: &str,
@@ -394,6 +409,7 @@ impl Active<'_> {
 
     fn apply(&mut self, update: v2::SessionUpdate<'_>) {
         use v2::SessionUpdate as Update;
+        // Activity must be noted before the update is applied, because an idle state ends the turn.
         if let Some(turn) = &mut self.session.turn {
             turn.saw(&update);
         }
@@ -406,11 +422,12 @@ impl Active<'_> {
             Update::AgentThought(message) => self.whole_message(Role::Thought, message),
             Update::StateUpdate(state) => self.state(*state),
             Update::ToolCallContentChunk(mut chunk) => {
-                chunk.tool_call_id = self.session.own_calls.set_apart(chunk.tool_call_id);
+                // An id of the agent that equals one of the bridge's synthetic calls gets a suffix.
+                chunk.tool_call_id = self.session.own_calls.disambiguate(chunk.tool_call_id);
                 self.tool_call_chunk(chunk);
             }
             Update::ToolCallUpdate(mut update) => {
-                update.tool_call_id = self.session.own_calls.set_apart(update.tool_call_id);
+                update.tool_call_id = self.session.own_calls.disambiguate(update.tool_call_id);
                 self.tool_call(*update);
             }
             Update::TerminalUpdate(update) => self.terminal(*update),

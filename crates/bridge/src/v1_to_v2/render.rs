@@ -1,4 +1,5 @@
-//! The work of a sub-agent as the content of one tool call: its text as text, its calls as lines of text, its diffs as diffs.
+//! Renders the work of a sub-agent as the content of one tool call: text as text, tool calls as lines of
+//! text, diffs as diffs.
 
 use std::collections::HashSet;
 
@@ -10,8 +11,8 @@ use crate::convert::tool_call::placeholder;
 use crate::convert::{Losses, content, lists};
 use crate::plain::{OutputText, code_block};
 
-/// What a sub-agent and all below it did, in the place of a reference to its session. A call that is not the bridge's own
-/// has a title of its own, so that the sub-agent's stands in the content.
+/// Renders the work of a sub-agent and all its descendants in place of a reference to its session. A call of
+/// the agent has a title of its own, so the sub-agent's name is part of the content.
 pub(super) fn work_in(
     subagents: &Subagents,
     reference: &v2::unstable::SessionReference<'static>,
@@ -21,8 +22,9 @@ pub(super) fn work_in(
     let is_labelled = shown_by.is_none_or(|shown_by| !shown_by.is_own);
     let mut writer = Writer::new(subagents);
     writer.child(id, is_labelled);
+    // The note must always fit, so the limit is lifted for it.
     if writer.left_out > 0 {
-        let note = format!("[about {} bytes of what it did are left out here]", writer.left_out);
+        let note = format!("[about {} bytes of its output are left out here]", writer.left_out);
         writer.room = usize::MAX;
         writer.paragraph(&note);
     }
@@ -30,7 +32,7 @@ pub(super) fn work_in(
     writer.items
 }
 
-/// What a call of a sub-agent shows, for a question about it.
+/// Renders the content of a sub-agent's tool call, for a question about it.
 pub(super) fn content_of_call(subagents: &Subagents, id: &str, call: &str) -> Vec<Raw<'static>> {
     let mut writer = Writer::new(subagents);
     if let Some(child) = subagents.get(id) {
@@ -42,10 +44,10 @@ pub(super) fn content_of_call(subagents: &Subagents, id: &str, call: &str) -> Ve
 
 struct Writer<'f> {
     subagents: &'f Subagents,
-    /// The sub-agents that have been shown.
+    /// The sub-agents rendered so far.
     shown: HashSet<&'f str>,
     items: Vec<Raw<'static>>,
-    /// What follows the items.
+    /// Text after the last item.
     text: String,
     room: usize,
     left_out: usize,
@@ -57,8 +59,9 @@ impl<'f> Writer<'f> {
         Writer { subagents, shown, items, text: String::new(), room: SHOWN, left_out: 0 }
     }
 
-    /// Adds text as it is, as far as there is room.
+    /// Appends text up to the limit.
     fn text(&mut self, text: &str) {
+        // Cut at a character boundary.
         let most = self.room.min(text.len());
         let fits = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         self.text.push_str(&text[..fits]);
@@ -66,7 +69,7 @@ impl<'f> Writer<'f> {
         self.left_out += text.len() - fits;
     }
 
-    /// Begins something new.
+    /// Starts a new paragraph.
     fn begin(&mut self) {
         if !self.text.is_empty() {
             self.text.push_str(if self.text.ends_with('\n') { "\n" } else { "\n\n" });
@@ -88,17 +91,20 @@ impl<'f> Writer<'f> {
 
     fn item(&mut self, item: Raw<'static>) {
         let size = item.as_str().len();
+        // An item is all or nothing: half a diff is invalid JSON.
         if size > self.room {
             self.left_out += size;
             return;
         }
         self.room -= size;
+        // Text before the item keeps its position.
         self.end_text();
         self.items.push(item);
     }
 
-    /// What a sub-agent did, once.
+    /// Renders the work of a sub-agent, once.
     fn child(&mut self, id: &'f str, is_labelled: bool) {
+        // A sub-agent may be referenced several times, and references may form a cycle.
         if !self.shown.insert(id) {
             return;
         }
@@ -107,11 +113,12 @@ impl<'f> Writer<'f> {
         }
         let Some(child) = self.subagents.get(id) else { return };
         let before = self.room;
+        // Terminals that a call shows are rendered inside that call.
         let in_calls: HashSet<&str> =
             child.fold.entries().filter_map(Entry::as_tool_call).flat_map(ToolCall::terminal_ids).collect();
         for entry in child.fold.entries() {
             if self.room == 0 {
-                // No more is walked over only to count it.
+                // The rest is only counted, not rendered.
                 self.left_out += child.taken().saturating_sub(before);
                 break;
             }
@@ -155,6 +162,7 @@ impl<'f> Writer<'f> {
                 }
                 Entry::Subagent(nested) if nested.session_id() != id => {
                     let below = self.subagents.get(nested.session_id());
+                    // With a referring call, the sub-agent is rendered inside that call.
                     if self.is_below(nested.session_id(), id)
                         && below.is_some_and(|below| below.referred.is_none())
                     {
@@ -164,10 +172,11 @@ impl<'f> Writer<'f> {
                 Entry::Terminal(_) | Entry::Subagent(_) => {}
             }
         }
-        // Those whose place is gone, because the call that referred to them shows something else now.
+        // Descendants whose referring call shows something else now.
         let subagents = self.subagents;
         for (below, _) in subagents.tree().children(id) {
             self.child(below, true);
+            // Plans, notices and the error have no position in the transcript and follow at the end.
         }
         for plan in child.fold.plans() {
             self.plan(plan.content());
@@ -179,7 +188,7 @@ impl<'f> Writer<'f> {
             }
         }
         if let Some(error) = self.subagents.failure(id) {
-            self.paragraph(&format!("[it failed: {error}]"));
+            self.paragraph(&format!("[failed: {error}]"));
         }
         self.left_out += child.left_out;
     }
@@ -188,7 +197,7 @@ impl<'f> Writer<'f> {
         self.subagents.tree().parent(session).is_some_and(|parent| *parent.session == *id)
     }
 
-    /// Who is at the other end of a message.
+    /// Returns a name for the other end of a message.
     fn party(&self, session: &str, id: &str) -> String {
         match self.subagents.get(session) {
             Some(_) => format!("'{}'", self.subagents.name(session)),
@@ -197,7 +206,7 @@ impl<'f> Writer<'f> {
         }
     }
 
-    /// Blocks of a message behind a label.
+    /// Renders the blocks of a message after a label.
     fn labelled(&mut self, label: &str, content: &Content<v2::ContentBlock<'static>>) {
         if !label.is_empty() {
             self.text(label);
@@ -211,9 +220,9 @@ impl<'f> Writer<'f> {
         }
     }
 
-    /// A block that is more than text.
+    /// Renders a block that is not plain text.
     fn block(&mut self, block: v2::ContentBlock<'_>) {
-        // What it says that version 1 cannot is reported with the update that brought it.
+        // Losses of the conversion were reported with the update that contained the block.
         if let Ok(block) = content::to_v1(block, &mut Losses::noted().at("content", "")) {
             let item = v1::ToolCallContent::Content(v1::Content::new(block));
             self.item(Raw::of(&item, WireFormat::V1));
@@ -222,17 +231,20 @@ impl<'f> Writer<'f> {
 
     fn call_content(&mut self, id: &str, child: &'f Child, call: &str) {
         let Some(content) = child.fold.tool_call(call).map(ToolCall::content) else { return };
+        // Converted items are stored in the order of the non-text items.
         let mut written = child.items.get(call).into_iter().flatten();
-        let mut goes_on = false;
+        let mut continues = false;
         for item in content.items() {
+            // Adjacent text items belong to one paragraph.
             if let Some(text) = item.text() {
-                if !std::mem::replace(&mut goes_on, true) {
+                if !std::mem::replace(&mut continues, true) {
                     self.begin();
                 }
                 self.text(text);
                 continue;
             }
-            goes_on = false;
+            // The next text starts a new paragraph.
+            continues = false;
             match item.block() {
                 v2::ToolCallContent::Terminal(terminal) => self.terminal(&child.fold, &terminal.terminal_id),
                 v2::ToolCallContent::Session(reference) => {
@@ -260,7 +272,7 @@ impl<'f> Writer<'f> {
         }
         let output = output.as_str();
         if !output.is_empty() {
-            // Cut before it is fenced, so that the code block is closed.
+            // Cut before fencing, so that the code block is closed.
             let around = code_block(output).len() - output.len();
             let most = self.room.saturating_sub(around).min(output.len());
             let fits = (0..=most).rev().find(|end| output.is_char_boundary(*end)).unwrap_or(0);

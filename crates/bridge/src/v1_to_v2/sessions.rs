@@ -1,4 +1,4 @@
-//! Opening sessions, and their configuration.
+//! Opening of sessions, and their configuration.
 
 use switchboard_acp::extensions::CURSOR;
 use switchboard_acp::rpc::{Request, RequestId, Response};
@@ -11,7 +11,7 @@ use crate::convert::{config, lists, message::Rest};
 use crate::sessions::{KnownOptions, roots};
 use crate::{Error, Side};
 
-/// Whether who attaches to a session is told what was said in it, or knows it.
+/// Returns whether attaching to a session replays its history.
 pub(super) fn is_told_all(params: Option<&Raw<'_>>) -> bool {
     let policy = params.and_then(|params| params.get("historyPolicy"));
     let policy = policy.as_ref().and_then(Raw::as_text);
@@ -21,6 +21,7 @@ pub(super) fn is_told_all(params: Option<&Raw<'_>>) -> bool {
 impl V1ToV2 {
     pub(super) fn new_session(&mut self, request: &Request<'_>) -> Result<(), Error> {
         let mut params: v1::NewSessionRequest<'_> = self.context.params(Side::Client, request)?;
+        // Before the conversion, which would report the names as lost.
         self.context.resolve_programs(&mut params.mcp_servers);
         let roots = roots(&params.cwd, params.additional_directories.as_deref());
         let wire = self
@@ -45,7 +46,7 @@ impl V1ToV2 {
         Ok(())
     }
 
-    /// Whether a session is open: where the agent does not say, it is known of those that the client has opened.
+    /// Handles a status request. For agents without status, sessions that the client opened count as open.
     pub(super) fn session_status(&mut self, request: &Request<'_>) -> Result<(), Error> {
         let method = "session/status";
         let Err(missing) = self.offered.check(method) else {
@@ -53,6 +54,7 @@ impl V1ToV2 {
             return Ok(());
         };
         let params: v1::unstable::SessionStatusRequest<'_> = self.context.params(Side::Client, request)?;
+        // A session that was never opened here is unknown to the bridge, too.
         if self.sessions.get(&params.session_id).is_none() {
             return Err(missing);
         }
@@ -97,27 +99,32 @@ impl V1ToV2 {
     }
 
     fn ask_for_old_session(&mut self, request: &Request<'_>, wire: &v2::ResumeSessionRequest<'_>) {
+        // Checked first: a refused request must not reset the session.
         if self.to_agent.is_full() {
             return self.context.refuse_full(Side::Client, &request.id);
         }
         let id = wire.session_id.clone().into_owned();
+        // Updates of the replay may arrive before the response.
         self.subagents.open(&id);
         let active = self.active(&id);
         active.session.roots = roots(&wire.cwd, wire.additional_directories.as_deref());
+        // On a hub, a resume after a cursor replays only the rest of the history.
         let is_behind = wire.meta.as_ref().is_some_and(|meta| CURSOR.read(meta).is_some());
         if wire.replay_from.is_some() || (is_behind && self.context.options.is_shared) {
             self.begin_anew(&id);
+            // Counted, because user messages are not echoes while a replay is pending.
             self.active(&id).session.replays += 1;
         }
         let purpose = ToAgent::OldSession { session: id };
         self.to_agent.ask(request, "session/resume", wire, purpose, &mut self.context);
     }
 
-    /// All that was said in a session comes again. The client forgets what it has seen, or is not told again what it knows: in
-    /// either case all of it counts as new.
+    /// Prepares for a full replay. The client drops its history, or the replay is suppressed; in both cases
+    /// everything counts as new.
     pub(super) fn begin_anew(&mut self, id: &str) {
         self.subagents.open(id);
         let mut active = self.active(id);
+        // Held output belongs to the time before the replay.
         active.flush_all();
         active.session.messages.forget();
         active.session.calls.forget();
@@ -136,14 +143,17 @@ impl V1ToV2 {
             return;
         };
         let session_id = answer.session_id.clone().into_owned();
+        // Open before the response: the client may send a prompt as soon as it has it.
         self.subagents.open(&session_id);
         let mut active = self.active(&session_id);
         active.session.roots = roots;
         let commands = answer.available_commands.take();
         let choices = active.take_options(method, answer.config_options.take());
         let wire = session::made_to_v1(answer, choices);
+        // The response first: version 1 clients ignore updates of sessions they do not know yet.
         active.context.respond(Side::Client, id, &wire, &response.extra);
         active.commands(method, commands);
+        // Updates of sub-agents may have waited for this session.
         self.take_ready();
     }
 
@@ -154,7 +164,9 @@ impl V1ToV2 {
         response: &Response<'_>,
     ) {
         let mut active = self.active(session_id);
+        // Also after an error, or echoes would never be suppressed again.
         active.session.replays = active.session.replays.saturating_sub(1);
+        // The replay is complete when the response arrives: send everything held before it.
         active.flush_all();
         let Some(mut answer) =
             active.context.result::<v2::ResumeSessionResponse<'_>>(id, "session/resume", response)
@@ -178,6 +190,7 @@ impl V1ToV2 {
 
     pub(super) fn set_mode(&mut self, request: &Request<'_>) -> Result<(), Error> {
         let params: v1::SetSessionModeRequest<'_> = self.context.params(Side::Client, request)?;
+        // Version 1 has a method for modes; version 2 has an option of category `mode`.
         let options = self.sessions.get(&params.session_id).map(|session| &**session.options);
         let Some(option) = options.and_then(config::mode_option) else {
             return Err(Error::unrepresentable("session/set_mode", "the agent has no option for modes"));
@@ -193,6 +206,7 @@ impl V1ToV2 {
         let params: v1::SetSessionConfigOptionRequest<'_> = self.context.params(Side::Client, request)?;
         let session = session_of(request.params.as_ref()).unwrap_or_default();
         let options = self.sessions.get(&session).map_or(&[][..], |session| &session.options);
+        // A client without boolean support sends `on` or `off` as a value.
         let is_switch = |id: &str| {
             options.iter().any(
                 |option| matches!(option, v2::SessionConfigOption::Boolean(known) if known.config_id == id),
@@ -216,7 +230,7 @@ impl V1ToV2 {
         Ok(())
     }
 
-    /// The agent has answered `set_mode`, whose answer is empty, or `set_config_option`.
+    /// Handles the response to `set_mode`, which is empty, or to `set_config_option`.
     pub(super) fn option_set(
         &mut self,
         id: &RequestId<'static>,
@@ -231,6 +245,7 @@ impl V1ToV2 {
             return;
         };
         let mut active = self.active(session_id);
+        // Read before the options change, to detect a changed mode.
         let before = active.current_mode();
         let (options, Rest { meta, extra }) = config::set_answer_to_v1(answer);
         let known = std::mem::take(&mut active.session.options);
@@ -243,8 +258,9 @@ impl V1ToV2 {
                 extra,
                 more: switchboard_acp::More,
             };
+            // The response precedes the mode update, which it causes.
             active.context.respond(Side::Client, id, &wire, &response.extra);
-            return active.tell_mode(before.as_deref());
+            return active.send_mode(before.as_deref());
         }
         active.context.respond(
             Side::Client,
@@ -252,6 +268,7 @@ impl V1ToV2 {
             &v1::EmptyResponse { meta, extra, more: switchboard_acp::More },
             &response.extra,
         );
+        // `set_mode` has an empty response, so other changed options need an update.
         if !active.differs_in_mode_only(&known) {
             let update = v1::ConfigOptionUpdate::new(config_options);
             active.update(v1::SessionUpdate::ConfigOptionUpdate(update));
@@ -260,7 +277,7 @@ impl V1ToV2 {
 }
 
 impl Active<'_> {
-    /// Remembers options that an answer tells, and gives them as version 1 has them, together with the modes among them.
+    /// Stores the options of a response and converts them to version 1, together with the modes among them.
     pub(super) fn take_options(
         &mut self,
         method: &str,
@@ -277,7 +294,7 @@ impl Active<'_> {
         (modes, options.ok())
     }
 
-    /// Whether the options are those that were known, but for the current mode.
+    /// Returns whether the options differ from the known ones only in the current mode.
     fn differs_in_mode_only(&self, known: &KnownOptions) -> bool {
         let mut known = known.to_vec();
         if let Some(mode) = self.current_mode() {
@@ -290,14 +307,14 @@ impl Active<'_> {
         config::mode_option(&self.session.options).map(|option| option.current_value.clone().into_owned())
     }
 
-    /// Tells old clients that the mode is another one now.
-    pub(super) fn tell_mode(&mut self, before: Option<&str>) {
+    /// Notifies clients without options of a changed mode.
+    pub(super) fn send_mode(&mut self, before: Option<&str>) {
         let Some(mode) = self.current_mode().filter(|mode| Some(&**mode) != before) else { return };
         let update = v1::SessionUpdate::CurrentModeUpdate(v1::CurrentModeUpdate::new(mode));
         self.update(update);
     }
 
-    /// Tells the commands of an answer, which version 1 has in an update only.
+    /// Sends the commands of a response as an update, because version 1 has them only there.
     pub(super) fn commands(&mut self, method: &str, commands: Option<Vec<v2::AvailableCommand<'_>>>) {
         let Some(commands) = commands else { return };
         let converted =
@@ -309,7 +326,7 @@ impl Active<'_> {
         self.update(update);
     }
 
-    /// Says something to the person at the client that the agent did not say in these words.
+    /// Sends a notice of the bridge to the user.
     pub(super) fn say(&mut self, words: &str, rest: Rest<'_>) {
         let made = self.session.messages.make_id(|| {
             self.context.minted += 1;

@@ -1,6 +1,6 @@
-//! Sub-agents: sessions that the agent opens in the course of others. A client that does not know of them is told of none of
-//! their sessions. Each is folded here, and shown in one tool call of the session that the client did open. Whose they are,
-//! their names and their ends are those of the [`SubagentTree`]: nothing here decides that.
+//! Sub-agents: sessions that the agent opens while it works in others. A client without sub-agent support is
+//! not told of these sessions. Each is folded here and shown in one tool call of the session that the client
+//! opened. The [`SubagentTree`] determines parents, names and ends.
 
 use std::collections::VecDeque;
 
@@ -13,94 +13,95 @@ use crate::Moment;
 use crate::map::{HashMap, HashSet};
 use crate::sessions::Size;
 
-/// How many bytes of what one of them says are kept, and how many one tool call shows of it and all below it.
+/// Maximum bytes kept of each sub-agent's output, and rendered in one tool call for it and all its
+/// descendants.
 pub(super) const SHOWN: usize = 1024 * 1024;
-/// How many sessions are known as the client's.
+/// Maximum number of tracked sessions of the client.
 const OPENED: usize = 100_000;
-/// How many bytes and updates are kept of sessions of which nobody has told whose they are.
-const STRANGE_BYTES: usize = 1024 * 1024;
-const STRANGE_UPDATES: usize = 4096;
-/// How many bytes of an error are shown.
+/// Maximum bytes and updates held for sessions whose parent is unknown.
+const UNLINKED_BYTES: usize = 1024 * 1024;
+const UNLINKED_UPDATES: usize = 4096;
+/// Maximum bytes shown of an error.
 const ERROR: usize = 200;
 
-/// The sessions on a connection, as far as one belongs to another.
+/// The sub-agent sessions of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Subagents {
     opened: OpenedSessions,
     tree: SubagentTree,
-    /// What is shown of each sub-agent in the tree.
+    /// Displayed state of each sub-agent in the tree.
     children: HashMap<String, Child>,
-    /// Those that no tool call shows yet.
-    pub(super) uncalled: Vec<String>,
-    strangers: VecDeque<HeldUpdate>,
-    strange_bytes: usize,
-    /// What strangers said of whom it has been told by now whose they are.
+    /// Sub-agents that no tool call shows yet.
+    pub(super) without_call: Vec<String>,
+    unlinked: VecDeque<HeldUpdate>,
+    unlinked_bytes: usize,
+    /// Held updates whose session's parent is known now.
     ready: VecDeque<HeldUpdate>,
 }
 
 /// The sessions that the client opened.
 #[derive(Debug, Default)]
 struct OpenedSessions {
-    /// Whether all are known: the bridge was there from the handshake on.
+    /// Whether the list is complete, because the bridge saw the handshake.
     are_known: bool,
     ids: HashSet<String>,
     order: VecDeque<String>,
 }
 
-/// An update of a session of which nobody has told whose it is.
+/// An update of a session whose parent is unknown.
 #[derive(Debug)]
 pub(super) struct HeldUpdate {
     pub(super) params: v2::UpdateSessionNotification<'static>,
-    /// What was malformed in it, by pointers into what stands at this place.
+    /// Malformed parts, with pointers relative to this root.
     pub(super) left_out: (String, Vec<Diagnostic>),
     pub(super) envelope: Extra<'static>,
-    /// Bytes that it came in.
+    /// Received size in bytes.
     pub(super) size: usize,
 }
 
-/// What a session is to the client.
+/// Relation of a session to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It opened it.
+pub(super) enum SessionRelation {
+    /// Opened by the client.
     Opened,
-    /// It belongs to a sub-agent.
+    /// Session of a sub-agent.
     Child,
-    /// Nobody has told.
-    Stranger,
+    /// Unknown.
+    Unknown,
 }
 
 /// The tool call that shows a sub-agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ShownBy {
     pub(super) call: String,
-    /// Whether the bridge has made it.
+    /// Whether the bridge created the call.
     pub(super) is_own: bool,
 }
 
-/// What is shown of a sub-agent.
+/// Displayed state of a sub-agent.
 #[derive(Debug)]
 pub(super) struct Child {
-    /// What it says.
+    /// Its folded session.
     pub(super) fold: Fold,
-    /// The items of its tool calls that are more than text, as version 1 has them.
+    /// Items of its tool calls that are more than text, converted to version 1.
     pub(super) items: HashMap<String, Vec<Vec<Raw<'static>>>>,
-    /// The call of its parent that refers to it.
+    /// The parent's tool call that refers to it.
     pub(super) referred: Option<String>,
-    /// Of one below the root: the call that shows it and all below it.
+    /// For a direct child of the client's session: the call that shows it and all its descendants.
     pub(super) shown_by: Option<ShownBy>,
-    /// What the client was told of a call that the bridge has made: title and status.
-    pub(super) told: Option<(String, ToolCallStatus)>,
-    /// When an end of its work was last told.
+    /// Title and status last sent for a call that the bridge created.
+    pub(super) sent: Option<(String, ToolCallStatus)>,
+    /// Time of its last reported end.
     ended: Option<Moment>,
-    /// Bytes of it and of all below it that one call shows, of one below the root.
+    /// For a direct child of the client's session: bytes shown of it and all its descendants.
     shown: usize,
-    /// Bytes that were taken in, and that there was no room for.
+    /// Bytes kept, and bytes left out because of the limit.
     taken: usize,
     pub(super) left_out: usize,
-    /// Whether it has been reported that not all is shown.
+    /// Whether the limit was reported.
     pub(super) is_reported: bool,
-    /// How often something was heard of it.
-    pub(super) heard: u32,
+    /// Number of updates about it.
+    pub(super) updates: u32,
     pub(super) since: Moment,
 }
 
@@ -111,20 +112,21 @@ impl Child {
             items: HashMap::default(),
             referred: None,
             shown_by: None,
-            told: None,
+            sent: None,
             ended: None,
             shown: 0,
             taken: 0,
             left_out: 0,
             is_reported: false,
-            heard: 0,
+            updates: 0,
             since: now,
         }
     }
 
-    /// Takes in what it says. Where there is no room for that, the status of calls counts all the same.
+    /// Folds an update. Above the limit, only the status of known calls is applied.
     pub(super) fn take(&mut self, update: &v2::SessionUpdate<'_>, fits: bool) {
         if fits {
+            // The limit must not leave calls in progress forever.
             self.fold.apply(update);
         } else if let v2::SessionUpdate::ToolCallUpdate(update) = update
             && self.fold.tool_call(&update.tool_call_id).is_some()
@@ -135,12 +137,12 @@ impl Child {
         }
     }
 
-    /// How many bytes of what it said are kept.
+    /// Returns the bytes kept of its output.
     pub(super) fn taken(&self) -> usize {
         self.taken
     }
 
-    /// Remembers how items of a call look in version 1; `anew`: in the place of those that it had.
+    /// Stores the converted items of a call; `anew`: replaces its items.
     pub(super) fn keep_items(&mut self, call: &str, anew: bool, items: Vec<Vec<Raw<'static>>>) {
         let kept = self.items.entry(call.to_owned()).or_default();
         if anew {
@@ -152,12 +154,13 @@ impl Child {
     fn forget(&mut self) -> usize {
         self.fold = Fold::new(WireFormat::Any);
         self.items.clear();
+        // Dropped bytes count as left out, so that the rendered note stays correct.
         self.left_out += self.taken;
         std::mem::take(&mut self.taken)
     }
 }
 
-/// An error as one line that is not too long.
+/// Returns an error as one line of bounded length.
 fn clipped(error: &str) -> String {
     let error = error.split_whitespace().collect::<Vec<_>>().join(" ");
     match error.char_indices().find(|(place, character)| place + character.len_utf8() > ERROR) {
@@ -167,16 +170,18 @@ fn clipped(error: &str) -> String {
 }
 
 impl Subagents {
-    /// The bridge is there from the handshake on: what the client has not opened from now on, it has not.
+    /// Starts tracking with the handshake: from now on, a session that the client did not open is not the
+    /// client's.
     pub(super) fn begin(&mut self) {
         self.opened.are_known = true;
     }
 
-    /// The client opens a session, or shows that it has.
+    /// Records a session that the client opens or has opened.
     pub(super) fn open(&mut self, id: &str) {
         if self.opened.ids.contains(id) {
             return;
         }
+        // The oldest session is removed. A prompt in it adds it again.
         if self.opened.order.len() >= OPENED
             && let Some(oldest) = self.opened.order.pop_front()
         {
@@ -184,30 +189,30 @@ impl Subagents {
         }
         self.opened.ids.insert(id.to_owned());
         self.opened.order.push_back(id.to_owned());
+        // A session that the client opens is not a sub-agent, even if it was announced as one.
         self.remove(id);
         self.settle(id);
     }
 
-    /// The session that the client opened is gone, and with it those of its sub-agents. Its id is one that the client knows
-    /// all the same.
+    /// Removes the sub-agents of a closed session. Its own id stays known as the client's.
     pub(super) fn close(&mut self, root: &str) {
         for id in self.tree.forget_all(root) {
             self.children.remove(&*id);
         }
-        self.uncalled.retain(|id| self.children.contains_key(id));
+        self.without_call.retain(|id| self.children.contains_key(id));
     }
 
-    /// All that was said in a session comes again, also what its sub-agents said.
+    /// Prepares for a replay of a session and its sub-agents.
     pub(super) fn begin_replay(&mut self, root: &str) {
         for id in self.tree.descendants(root) {
             if let Some(child) = self.children.get_mut(&*id) {
                 child.forget();
-                (child.left_out, child.shown, child.told) = (0, 0, None);
+                (child.left_out, child.shown, child.sent) = (0, 0, None);
             }
         }
     }
 
-    /// Forgets a sub-agent and those below it.
+    /// Removes a sub-agent and its descendants.
     fn remove(&mut self, id: &str) {
         if !self.tree.contains(id) {
             return;
@@ -217,19 +222,22 @@ impl Subagents {
         for id in self.tree.forget_all(id) {
             freed += self.children.remove(&*id).map_or(0, |child| child.taken);
         }
+        // The freed bytes belong to the call of the topmost ancestor.
         if let Some(top) = self.children.get_mut(&top) {
             top.shown = top.shown.saturating_sub(freed);
         }
-        self.uncalled.retain(|id| self.children.contains_key(id));
+        self.without_call.retain(|id| self.children.contains_key(id));
     }
 
-    pub(super) fn standing(&self, id: &str) -> Standing {
+    pub(super) fn relation(&self, id: &str) -> SessionRelation {
+        // Sub-agents first: an announced session may also be in the client's list after a reload.
         if !self.children.is_empty() && self.children.contains_key(id) {
-            Standing::Child
+            SessionRelation::Child
+        // Without the handshake the list is incomplete, so every session counts as the client's.
         } else if !self.opened.are_known || self.opened.ids.contains(id) {
-            Standing::Opened
+            SessionRelation::Opened
         } else {
-            Standing::Stranger
+            SessionRelation::Unknown
         }
     }
 
@@ -246,17 +254,17 @@ impl Subagents {
         self.children.get_mut(id)
     }
 
-    /// Returns parents, names and states of the sub-agents.
+    /// Returns the tree with parents, names and states of the sub-agents.
     pub(super) fn tree(&self) -> &SubagentTree {
         &self.tree
     }
 
-    /// Takes a title that a call was given before it stood for a sub-agent.
+    /// Stores the title that a call had before it referred to a sub-agent.
     pub(super) fn tell_call_title(&mut self, session: &str, call: &str, title: &str) {
         self.tree.tell_call_title(session, call, Some(title));
     }
 
-    /// Takes what an update of a session, which is the client's or a sub-agent's, says of sub-agents and of its state.
+    /// Applies sub-agents and state of an update of a session that is the client's or a sub-agent's.
     pub(super) fn apply<'u>(
         &mut self,
         session: &str,
@@ -268,8 +276,10 @@ impl Subagents {
             v2::SessionUpdate::SubagentUpdate(update) => &*update.session_id,
             _ => "",
         };
+        // The end is timed on the first transition only.
         let was_over = self.tree.outcome(about).is_some();
         let opened = &self.opened.ids;
+        // The tree must not link sessions of the client.
         let linked = self.tree.apply_unless(session, update, |id| opened.contains(id));
         if !was_over
             && self.tree.outcome(about).is_some()
@@ -279,9 +289,10 @@ impl Subagents {
         }
         for started in &linked {
             let Ok(place) = &started.place else { continue };
+            // The tree evicts its oldest entry when it is full; the displayed state follows.
             if let Some(forgotten) = &place.forgotten {
                 self.children.remove(&**forgotten);
-                self.uncalled.retain(|id| **id != **forgotten);
+                self.without_call.retain(|id| **id != **forgotten);
             }
             if place.is_new {
                 self.add(started.session, now);
@@ -290,38 +301,42 @@ impl Subagents {
         linked
     }
 
-    /// Begins to show a sub-agent that is new in the tree.
+    /// Starts showing a sub-agent that is new in the tree.
     fn add(&mut self, id: &str, now: Moment) {
         let mut child = Child::new(now);
+        // A sub-agent may be announced after it has ended.
         child.ended = self.tree.outcome(id).map(|_| now);
         self.children.insert(id.to_owned(), child);
         if self.tree.top(id) == id {
-            // A session that has sub-agents and is none is the client's, whether it was seen to open it or not.
+            // A session that has sub-agents but is not one itself must be the client's, even if it was not
+            // seen to be opened.
             let root = self.tree.root(id).to_owned();
             self.open(&root);
-            self.uncalled.push(id.to_owned());
+            self.without_call.push(id.to_owned());
         }
+        // Updates that arrived before the announcement can be handled now.
         self.settle(id);
     }
 
-    /// The agent is gone, and with it all that was not over. Returns the sub-agents below the client's sessions.
+    /// Ends all sub-agents, because the agent has exited. Returns the direct children of the client's
+    /// sessions.
     pub(super) fn end(&mut self, error: &RpcError<'_>) -> Vec<(String, String)> {
         self.tree.end_all(error);
         let is_top = |id: &&str| self.tree.top(id) == *id;
         self.tree.all().filter(is_top).map(|id| (self.root_of(id).to_owned(), id.to_owned())).collect()
     }
 
-    /// The session that the client opened of which a session is part: itself, where it is no sub-agent's.
+    /// Returns the client's session that a session belongs to; itself if it is not a sub-agent's.
     pub(super) fn root_of<'f>(&'f self, id: &'f str) -> &'f str {
         self.tree.root(id)
     }
 
-    /// Returns the status of a call that shows nothing but this sub-agent.
+    /// Returns the status of a tool call that shows only this sub-agent.
     pub(super) fn status(&self, id: &str) -> ToolCallStatus {
         self.tree.outcome(id).unwrap_or(ToolCallStatus::InProgress)
     }
 
-    /// Returns why the work of a sub-agent failed, where that was told.
+    /// Returns the error of a failed sub-agent if it was reported.
     pub(super) fn failure(&self, id: &str) -> Option<String> {
         match self.tree.state(id)? {
             v2::StateUpdate::Idle(idle) => idle.error.as_ref().map(|error| clipped(&error.message)),
@@ -329,18 +344,19 @@ impl Subagents {
         }
     }
 
-    /// Returns the sub-agents of a session whose calls show another status than they have.
+    /// Returns the sub-agents of a session whose calls show an outdated status.
     pub(super) fn with_new_status(&self, root: &str) -> Vec<String> {
         let is_it = |(id, _): &(&str, _)| {
-            let told = self.children.get(*id).and_then(|child| child.told.as_ref());
-            told.is_some_and(|(_, status)| *status != self.status(id))
+            let sent = self.children.get(*id).and_then(|child| child.sent.as_ref());
+            sent.is_some_and(|(_, status)| *status != self.status(id))
         };
         self.tree.children(root).filter(is_it).map(|(id, _)| id.to_owned()).collect()
     }
 
-    /// Finds room for so many bytes of a sub-agent in the call that shows it. Whether there is some.
+    /// Reserves bytes for a sub-agent in the call that shows it. Returns whether they fit.
     pub(super) fn reserve(&mut self, id: &str, size: usize) -> bool {
         let fits = self.children.get_mut(self.tree.top(id)).is_some_and(|top| {
+            // All descendants share the limit of the call that shows them.
             let fits = top.shown + size <= SHOWN;
             top.shown += if fits { size } else { 0 };
             fits
@@ -351,18 +367,18 @@ impl Subagents {
         fits
     }
 
-    /// What people know a sub-agent by.
+    /// Returns the display name of a sub-agent.
     pub(super) fn name(&self, id: &str) -> String {
         self.tree.name(id).unwrap_or_else(|| id.to_owned())
     }
 
-    /// What a sub-agent is called down from the session that the client opened.
+    /// Returns the names of a sub-agent and its ancestors, outermost first.
     pub(super) fn full_name(&self, id: &str) -> String {
         let names: Vec<String> = self.tree.names(id).into_iter().rev().collect();
         names.join(" › ")
     }
 
-    /// The sub-agent of a session to or from which a message is that the session has.
+    /// Returns the sub-agent that sends or receives a message of a session.
     pub(super) fn other_end(
         &self,
         root: &str,
@@ -374,13 +390,14 @@ impl Subagents {
             (&message.sender_session_id, &message.sender_message_id),
         ];
         ends.into_iter().find_map(|(session, own)| {
+            // The recipient is checked first: a message is shown where it arrives.
             let session = session.value().filter(|session| is_child(session))?;
             let own = own.value().unwrap_or(&message.message_id);
             Some((session.clone().into_owned(), own.clone().into_owned()))
         })
     }
 
-    /// The sub-agent of a session whose transcript has a message of the session.
+    /// Returns the sub-agent whose transcript contains a message of the session.
     pub(super) fn with_message(&self, root: &str, message_id: &str) -> Option<String> {
         let has = |id: &&str| {
             let child = self.children.get(*id).filter(|_| self.root_of(id) == root);
@@ -388,75 +405,79 @@ impl Subagents {
                 child.fold.find(switchboard_session::EntryKind::SessionMessage, message_id).is_some()
             })
         };
+        // The newest sub-agent first, because ids may repeat across sub-agents.
         self.tree.all().rev().find(has).map(str::to_owned)
     }
 
-    /// When the last of a session's sub-agents was done.
+    /// Returns the time when the last sub-agent of a session ended.
     pub(super) fn last_end(&self, root: &str) -> Option<Moment> {
         let ended = |id: &std::sync::Arc<str>| self.children.get(&**id)?.ended;
         self.tree.descendants(root).iter().filter_map(ended).max()
     }
 
-    /// Whether a call of a session is the one that shows a sub-agent.
+    /// Returns whether a call is the one that shows a sub-agent.
     pub(super) fn is_shown_by(&self, id: &str, root: &str, call: &str) -> bool {
         self.children.get(id).is_some_and(|child| {
             self.root_of(id) == root && child.shown_by.as_ref().is_some_and(|shown_by| shown_by.call == call)
         })
     }
 
-    /// Those of a session that no tool call shows yet.
-    pub(super) fn uncalled_of(&self, root: &str) -> Vec<String> {
-        self.uncalled.iter().filter(|id| self.root_of(id) == root).cloned().collect()
+    /// Returns the sub-agents of a session that no tool call shows yet.
+    pub(super) fn without_call_in(&self, root: &str) -> Vec<String> {
+        self.without_call.iter().filter(|id| self.root_of(id) == root).cloned().collect()
     }
 
-    // ----- strangers
+    // ----- sessions without a known parent
 
-    /// Keeps what a stranger says, until it is told whose it is. Gives what there is no room for any more.
+    /// Holds an update of a session with unknown parent. Returns the oldest updates above the limit.
     pub(super) fn hold(&mut self, held: HeldUpdate) -> Vec<HeldUpdate> {
-        self.strange_bytes += held.size;
-        self.strangers.push_back(held);
+        // Count first, so that the limit includes the new update.
+        self.unlinked_bytes += held.size;
+        self.unlinked.push_back(held);
         let mut lost = Vec::new();
-        while self.strange_bytes > STRANGE_BYTES || self.strangers.len() > STRANGE_UPDATES {
-            let Some(oldest) = self.strangers.pop_front() else { break };
-            self.strange_bytes -= oldest.size;
+        while self.unlinked_bytes > UNLINKED_BYTES || self.unlinked.len() > UNLINKED_UPDATES {
+            let Some(oldest) = self.unlinked.pop_front() else { break };
+            self.unlinked_bytes -= oldest.size;
             lost.push(oldest);
         }
         lost
     }
 
-    /// It is known now whose a session is.
+    /// Releases the held updates of a session whose parent is known now.
     fn settle(&mut self, id: &str) {
-        if self.strangers.iter().any(|held| held.params.session_id == id) {
-            let (known, others) = std::mem::take(&mut self.strangers)
-                .into_iter()
-                .partition(|held| held.params.session_id == id);
-            self.strangers = others;
-            self.strange_bytes -= known.iter().map(|held: &HeldUpdate| held.size).sum::<usize>();
+        if self.unlinked.iter().any(|held| held.params.session_id == id) {
+            let (known, others) =
+                std::mem::take(&mut self.unlinked).into_iter().partition(|held| held.params.session_id == id);
+            // Only updates of this session move; their order is preserved.
+            self.unlinked = others;
+            self.unlinked_bytes -= known.iter().map(|held: &HeldUpdate| held.size).sum::<usize>();
             self.ready.extend::<VecDeque<HeldUpdate>>(known);
         }
     }
 
-    /// The next update that was kept and can be taken now.
+    /// Returns the next held update that can be handled now.
     pub(super) fn next_ready(&mut self) -> Option<HeldUpdate> {
         self.ready.pop_front()
     }
 
-    /// No more is to come: what strangers said, and nobody came to know of.
-    pub(super) fn take_strangers(&mut self) -> VecDeque<HeldUpdate> {
-        self.strange_bytes = 0;
-        std::mem::take(&mut self.strangers)
+    /// Removes and returns the updates whose session's parent stayed unknown.
+    pub(super) fn take_unlinked(&mut self) -> VecDeque<HeldUpdate> {
+        self.unlinked_bytes = 0;
+        std::mem::take(&mut self.unlinked)
     }
 
-    // ----- memory
+    // ----- retained state
 
     pub(super) fn size(&self) -> Size {
-        let bytes = self.children.values().map(|child| child.taken).sum::<usize>() + self.strange_bytes;
-        Size { sessions: 0, entries: self.children.len() + self.strangers.len(), bytes }
+        let bytes = self.children.values().map(|child| child.taken).sum::<usize>() + self.unlinked_bytes;
+        Size { sessions: 0, entries: self.children.len() + self.unlinked.len(), bytes }
     }
 
-    /// Forgets what sub-agents said, first of those that are over, of one session or of all. Gives how many bytes that freed.
+    /// Drops the output of sub-agents, finished ones first, of one session or of all. Returns the number of
+    /// bytes freed.
     pub(super) fn forget(&mut self, root: Option<&str>, bytes: usize) -> usize {
         let mut freed = 0;
+        // Finished sub-agents first: their calls rarely change again.
         for is_over in [true, false] {
             for id in self.tree.all() {
                 if freed >= bytes {
@@ -467,6 +488,7 @@ impl Subagents {
                 let Some(child) = self.children.get_mut(id).filter(|_| is_it) else { continue };
                 let bytes = child.forget();
                 freed += bytes;
+                // Freed bytes can be used by other sub-agents of the same call.
                 if let Some(top) = self.children.get_mut(self.tree.top(id)) {
                     top.shown = top.shown.saturating_sub(bytes);
                 }

@@ -1,5 +1,5 @@
-//! Tool calls. Version 1 has their content replaced as a whole, so that growing content is told now and then: when
-//! it has grown by a good part since, when some time has passed, and in the end.
+//! Tool calls. Version 1 replaces their content as a whole, so growing content is sent at intervals: after
+//! substantial growth, after some time, and at the end.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use super::subagents::Subagents;
 use super::{Active, render};
 use crate::convert::content::plain_text;
 use crate::convert::meta;
-use crate::convert::paths::Places;
+use crate::convert::paths::PathNormalizer;
 use crate::convert::tool_call::{
     announcement, in_one, item_to_v1, placeholder, terminal_as_text, update_to_v1,
 };
@@ -19,10 +19,10 @@ use crate::loss::Severity;
 use crate::terminals::{Terminal, Terminals};
 use crate::{BridgeOptions, Moment, Side};
 
-/// What may be sent for each byte that came in, beside a start.
+/// Bytes that may be sent for each received byte, in addition to an initial allowance.
 const FACTOR: usize = 8;
 const START: usize = 256 * 1024;
-/// After so many milliseconds content is told even if it is much and has hardly grown.
+/// Milliseconds after which content is sent even if it is large and has hardly grown.
 const PATIENCE: u64 = 30_000;
 
 /// The tool calls of a session.
@@ -30,46 +30,46 @@ const PATIENCE: u64 = 30_000;
 pub(super) struct ToolCalls {
     known: HashMap<String, Call>,
     order: VecDeque<String>,
-    /// Calls with content that the client does not have.
+    /// Calls with unsent content.
     dirty: Vec<String>,
-    /// Whether some are forgotten, since that was last asked.
-    pub(super) forgets: bool,
+    /// Whether calls were evicted since this was last read.
+    pub(super) evicted: bool,
 }
 
-/// What the client knows of a call, and what it is yet to be told.
+/// Sent and unsent state of a tool call.
 #[derive(Debug, Default)]
 pub(super) struct Call {
     pub(super) announced: bool,
     pub(super) title: Option<String>,
     kind: Option<v2::ToolKind>,
-    /// The files that it is about: a question repeats them, for clients that read nothing but the question.
+    /// Its files. A question repeats them, for clients that read only the question.
     locations: Vec<v1::ToolCallLocation<'static>>,
-    /// Of a call that was so far only asked about: all that is known of it.
+    /// Everything known of a call that only a question has mentioned.
     unannounced: Option<Box<v1::ToolCallUpdate<'static>>>,
     items: VecDeque<Item>,
-    /// Terminals among them that the client is yet to be told of.
+    /// Terminals among the items that are not introduced to the client yet.
     introductions: Vec<String>,
     /// Bytes of all items.
     size: usize,
     received: usize,
     sent: usize,
     dirty_since: Option<Moment>,
-    /// Whether there is more than text among what the client is yet to be told.
-    untold: bool,
-    told: Option<Moment>,
+    /// Whether the unsent content has more than text.
+    unsent: bool,
+    last_sent: Option<Moment>,
 }
 
 #[derive(Debug)]
 enum Item {
-    /// An item as it is sent again and again.
+    /// An encoded item.
     Written(Raw<'static>),
-    /// The output of a terminal, as it is when it is told.
+    /// A terminal, rendered each time it is sent.
     Terminal(v2::Terminal<'static>),
-    /// The work of a sub-agent, as it is when it is told.
+    /// A sub-agent, rendered each time it is sent.
     Child(v2::unstable::SessionReference<'static>),
 }
 
-/// The order in which the content of a call is sent.
+/// Order of a call's content.
 #[derive(Debug)]
 pub(super) enum Layout<'d> {
     /// As the agent ordered it.
@@ -93,7 +93,7 @@ pub(super) fn in_question<'i>(
     Raw::array(diffs.into_iter().chain(description).chain(rest))
 }
 
-/// What calls show that is not theirs.
+/// Content of calls that is stored elsewhere.
 #[derive(Debug, Clone, Copy)]
 struct Shown<'s> {
     terminals: &'s Terminals,
@@ -110,6 +110,7 @@ impl ToolCalls {
     }
 
     fn open(&mut self, id: &str, limit: usize) -> &mut Call {
+        // Insert the new call into the order before an old one is removed.
         if !self.known.contains_key(id) {
             self.order.push_back(id.to_owned());
             if self.order.len() > limit {
@@ -119,17 +120,18 @@ impl ToolCalls {
         self.known.entry_ref(id).or_default()
     }
 
-    /// Forgets the oldest call that the client knows all of.
+    /// Evicts the oldest call without unsent content.
     fn forget_one(&mut self) {
-        let is_told = |id: &String| self.known.get(id).is_none_or(|call| call.dirty_since.is_none());
-        let place = self.order.iter().position(is_told).unwrap_or(0);
+        // Unsent content would be lost, so such calls are evicted last.
+        let is_sent = |id: &String| self.known.get(id).is_none_or(|call| call.dirty_since.is_none());
+        let place = self.order.iter().position(is_sent).unwrap_or(0);
         let Some(oldest) = self.order.remove(place) else { return };
         self.known.remove(&oldest);
         self.dirty.retain(|dirty| *dirty != oldest);
-        self.forgets = true;
+        self.evicted = true;
     }
 
-    /// Forgets the content of all calls, but not which sub-agents they show.
+    /// Drops the content of all calls except references to sub-agents.
     pub(super) fn forget_content(&mut self) {
         for call in self.known.values_mut() {
             call.items.retain(|item| matches!(item, Item::Child(_)));
@@ -142,12 +144,12 @@ impl ToolCalls {
         self.order.len()
     }
 
-    /// Bytes of all content, and of ids.
+    /// Returns the bytes of all content and of ids.
     pub(super) fn bytes(&self) -> usize {
         self.known.iter().map(|(id, call)| 2 * id.len() + call.size + call.locations_size()).sum()
     }
 
-    /// A call is the first to show a terminal.
+    /// Records that a call is the first to show a terminal.
     pub(super) fn introduce(&mut self, id: &str, terminal_id: &str) {
         if let Some(call) = self.known.get_mut(id) {
             call.introductions.push(terminal_id.to_owned());
@@ -158,13 +160,14 @@ impl ToolCalls {
         self.known.get_mut(id).map(|call| std::mem::take(&mut call.introductions)).unwrap_or_default()
     }
 
-    /// When content is next to be told.
+    /// Returns the time when unsent content is due.
     pub(super) fn next_due(&self, options: &BridgeOptions) -> Option<Moment> {
         self.dirty.iter().filter_map(|id| self.known.get(id)?.due(options)).min()
     }
 
     fn mark(&mut self, id: &str, now: Moment) {
         if let Some(call) = self.known.get_mut(id)
+            // The first change counts: the deadline must not move with every chunk.
             && call.dirty_since.is_none()
         {
             call.dirty_since = Some(now);
@@ -172,7 +175,7 @@ impl ToolCalls {
         }
     }
 
-    /// Returns all content of a call, and marks it as told.
+    /// Returns all content of a call and marks it as sent.
     fn content(
         &mut self,
         id: &str,
@@ -181,6 +184,7 @@ impl ToolCalls {
         now: Moment,
     ) -> Option<Raw<'static>> {
         let call = self.known.get_mut(id)?;
+        // Sent content is no longer due, whichever message carries it.
         if call.dirty_since.take().is_some() {
             self.dirty.retain(|dirty| dirty != id);
         }
@@ -195,7 +199,10 @@ impl ToolCalls {
 impl Call {
     fn due(&self, options: &BridgeOptions) -> Option<Moment> {
         let since = self.dirty_since?;
-        let earliest = self.told.map_or(since, |told| told.after(options.coalescing));
+        // At most one report per coalescing interval.
+        let earliest = self.last_sent.map_or(since, |sent| sent.after(options.coalescing));
+        // Total output stays proportional to input. Without this bound, resending all content for each chunk
+        // would be quadratic.
         if self.sent + self.size <= FACTOR * self.received + START {
             Some(earliest)
         } else {
@@ -203,23 +210,23 @@ impl Call {
         }
     }
 
-    /// Bytes of the locations, roughly.
+    /// Returns the approximate bytes of the locations.
     fn locations_size(&self) -> usize {
         self.locations.iter().map(|location| location.path.as_str().len() + 64).sum()
     }
 
-    /// Whether it shows a diff.
+    /// Returns whether it shows a diff.
     pub(super) fn shows_diff(&self) -> bool {
         self.items.iter().any(|item| matches!(item, Item::Written(item) if is_diff(item)))
     }
 
-    /// Whether all diffs come before everything else that it shows.
+    /// Returns whether all diffs precede all other items.
     pub(super) fn begins_with_diffs(&self) -> bool {
         let is_diff = |item: &Item| matches!(item, Item::Written(item) if is_diff(item));
         !self.items.iter().skip_while(|item| is_diff(item)).any(is_diff)
     }
 
-    /// Adds what a permission request leaves out because the client was told before.
+    /// Adds details to a permission request that the agent left out because it sent them before.
     pub(super) fn complete(&self, question: &mut v1::ToolCallUpdate<'_>) {
         if question.kind.is_none() {
             question.kind.clone_from(&self.kind);
@@ -229,7 +236,7 @@ impl Call {
         }
     }
 
-    /// Returns all content, and marks it as told.
+    /// Returns all content and marks it as sent.
     fn content(&mut self, layout: Layout<'_>, shown: Shown<'_>, now: Moment) -> Raw<'static> {
         let Shown { terminals, subagents } = shown;
         let items = self.items.iter().flat_map(|item| match item {
@@ -237,6 +244,7 @@ impl Call {
             Item::Child(reference) => render::work_in(subagents, reference),
             Item::Terminal(shown) => {
                 let terminal = terminals.get(&*shown.terminal_id);
+                // An introduced terminal is referenced; the client displays it itself.
                 let item = if terminal.is_some_and(|terminal| terminal.introduced) {
                     v1::ToolCallContent::Terminal(shown.clone())
                 } else {
@@ -249,14 +257,15 @@ impl Call {
             Layout::AsSent => Raw::array(items),
             Layout::Question { description } => in_question(description, items),
         };
+        // Rendered size replaces the estimate, which `push` and `grow` only add to.
         self.sent += content.as_str().len();
         self.size = content.as_str().len();
-        self.told = Some(now);
-        self.untold = false;
+        self.last_sent = Some(now);
+        self.unsent = false;
         content
     }
 
-    /// Goes on to show the sub-agents that it showed before.
+    /// Keeps showing the sub-agents that it showed before.
     fn keep_children(&mut self, earlier: VecDeque<Item>) {
         for item in earlier {
             if let Item::Child(child) = &item
@@ -271,36 +280,37 @@ impl Call {
     }
 
     fn push(&mut self, item: Item, size: usize) {
+        // One byte for the separator in the array.
         self.size += size + 1;
         self.received += size + 1;
         self.items.push_back(item);
     }
 }
 
-/// Puts content that is written already in its place.
+/// Inserts encoded content.
 pub(super) fn put(content: Option<Raw<'static>>, extra: &mut Extra<'_>) {
     if let Some(content) = content {
         extra.insert("content", content);
     }
 }
 
-/// Whether an item is nothing but text.
+/// Returns whether an item is plain text.
 fn is_plain(item: &v1::ToolCallContent<'_>) -> bool {
     matches!(item, v1::ToolCallContent::Content(v1::Content { content, meta: None, extra, more: _ })
         if extra.is_empty() && plain_text(content).is_some())
 }
 
-/// What a call is part of.
+/// Position of a call in a message.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'p> {
-    /// The kind of message.
+pub(super) struct CallPosition<'p> {
+    /// Kind of message.
     pub(super) message: &'p str,
-    /// Where the call stands in it.
+    /// JSON pointer to the call.
     pub(super) root: &'p str,
 }
 
-/// An update of its own.
-const UPDATE: Place<'_> = Place { message: "tool_call_update", root: "/params/update" };
+/// The position of a call in an update of its own.
+const UPDATE: CallPosition<'_> = CallPosition { message: "tool_call_update", root: "/params/update" };
 
 impl Active<'_> {
     pub(super) fn tool_call(&mut self, update: v2::ToolCallUpdate<'_>) {
@@ -309,21 +319,23 @@ impl Active<'_> {
         self.tell(&call_id, wire, replaced);
     }
 
-    /// Takes an update in. Gives what there is to tell beside content, and whether the content is another.
+    /// Applies an update. Returns the update for the client without content, and whether the content was
+    /// replaced.
     pub(super) fn patch(
         &mut self,
         mut update: v2::ToolCallUpdate<'_>,
-        place: Place<'_>,
+        place: CallPosition<'_>,
     ) -> (v1::ToolCallUpdate<'static>, bool) {
         let call_id = update.tool_call_id.clone().into_owned();
-        let places = Places { directory: self.session.roots.first().map(String::as_str), key: meta::V2_PATH };
+        let places =
+            PathNormalizer { directory: self.session.roots.first().map(String::as_str), key: meta::V2_PATH };
         let converted = self.context.convert(Some(self.id), place.message, place.root, Side::Client, |cx| {
             if let Field::Set(locations) = &mut update.locations {
                 places.settle_locations(locations, &mut cx.key("locations"));
             }
             update_to_v1(update, true, cx)
         });
-        // What is noted does not fail.
+        // A noted loss does not fail.
         let Ok((wire, content)) = converted else { return (v1::ToolCallUpdate::new(call_id), false) };
         let wire = wire.into_owned();
         let call = self.session.calls.open(&call_id, self.context.options.limits.entries);
@@ -338,18 +350,20 @@ impl Active<'_> {
         }
         let replaced = !content.is_keep();
         if replaced {
-            // What else was said goes first, so that it has been said.
-            if call.untold && call.dirty_since.is_some() {
+            // Send the other content first, or the client would never see it.
+            // Replaced content that was never sent would be invisible, which matters for diffs and images.
+            if call.unsent && call.dirty_since.is_some() {
                 self.flush_call(&call_id);
             }
+            // Opened again, because the flush needed the session.
             let call = self.session.calls.open(&call_id, self.context.options.limits.entries);
             let earlier = std::mem::take(&mut call.items);
             call.size = 0;
-            call.untold = false;
+            call.unsent = false;
             if let Field::Set(items) = content {
                 for (index, item) in items.into_iter().enumerate() {
                     let root = format!("{}/content/{index}", place.root);
-                    self.add_item(&call_id, item, Place { root: &root, ..place });
+                    self.add_item(&call_id, item, CallPosition { root: &root, ..place });
                 }
             }
             // No other call shows these sub-agents.
@@ -359,20 +373,22 @@ impl Active<'_> {
         (wire, replaced)
     }
 
-    fn add_item(&mut self, call_id: &str, item: v2::ToolCallContent<'_>, place: Place<'_>) {
+    fn add_item(&mut self, call_id: &str, item: v2::ToolCallContent<'_>, place: CallPosition<'_>) {
         if let v2::ToolCallContent::Terminal(terminal) = item {
             let terminal = terminal.into_owned();
+            // The terminal is linked to the call before its item is added, so that growth is attributed to
+            // the call.
             self.show_terminal(&terminal.terminal_id, call_id, place);
             let size = self.session.terminals.get(&*terminal.terminal_id).map_or(0, Terminal::size);
             let call = self.session.calls.open(call_id, self.context.options.limits.entries);
-            call.untold |= terminal.meta.is_some() || !terminal.extra.is_empty();
+            call.unsent |= terminal.meta.is_some() || !terminal.extra.is_empty();
             call.push(Item::Terminal(terminal), size);
             return;
         }
         if let v2::ToolCallContent::Session(reference) = &item
             && self.subagents.is_shown_by(&reference.session_id, self.id, call_id)
         {
-            let reason = "the work of the sub-agent stands in the place of its session";
+            let reason = "the work of the sub-agent is shown in place of its session";
             let rest = (reference.meta.as_ref(), &reference.extra);
             self.context.lose_rest(Some(self.id), place.message, place.root, rest, reason, Side::Client);
             let call = self.session.calls.open(call_id, self.context.options.limits.entries);
@@ -381,7 +397,7 @@ impl Active<'_> {
         }
         let (at, roots) = ((place.message, place.root), &self.session.roots);
         let items = self.context.convert_with_files(self.id, at, roots, |file, cx| {
-            let places = Places { directory: roots.first().map(String::as_str), key: meta::V2_PATH };
+            let places = PathNormalizer { directory: roots.first().map(String::as_str), key: meta::V2_PATH };
             let mut items = item_to_v1(item, file, cx)?;
             places.settle_content(&mut items, cx);
             Ok(items)
@@ -390,14 +406,15 @@ impl Active<'_> {
         let (entries, most) = (limits.entries, limits.content);
         let call = self.session.calls.open(call_id, entries);
         for item in items.unwrap_or_default() {
-            call.untold |= !is_plain(&item);
+            call.unsent |= !is_plain(&item);
             let item = Raw::of(&item, WireFormat::V1);
             let size = item.as_str().len();
             call.push(Item::Written(item), size);
         }
         let mut dropped = false;
+        // The newest item is always kept, even if it alone exceeds the limit.
         while call.size > most && call.items.len() > 1 {
-            // What sub-agents did has a limit of its own.
+            // The output of sub-agents has a limit of its own.
             let oldest = call.items.iter().position(|item| !matches!(item, Item::Child(_)));
             let Some(oldest) = oldest.and_then(|oldest| call.items.remove(oldest)) else { break };
             if let Item::Written(item) = oldest {
@@ -406,38 +423,44 @@ impl Active<'_> {
             dropped = true;
         }
         if dropped {
-            let reason = format!("the oldest content is dropped, for a call may hold {most} bytes");
+            let reason =
+                format!("the oldest content is dropped, because a tool call may hold at most {most} bytes");
             self.lose(place.message, place.root, reason, Severity::Major);
         }
     }
 
-    /// Tells the client of a change: the first time by announcing the call.
+    /// Sends a change to the client, as an announcement if it is the first.
     fn tell(&mut self, call_id: &str, mut wire: v1::ToolCallUpdate<'static>, replaced: bool) {
         let Some(call) = self.session.calls.known.get_mut(call_id) else { return };
         if !call.announced {
             return self.announce(call_id, wire);
         }
         let is_final = wire.status.as_ref().is_some_and(v2::ToolCallStatus::is_final);
+        // The final status carries all unsent content, because clients may collapse the call.
         let with_content = replaced || (is_final && call.dirty_since.is_some());
         let is_empty = wire == v1::ToolCallUpdate::new(call_id);
         if is_empty && !with_content {
             return;
         }
         if with_content {
+            // The terminal must be known before content refers to it.
             self.introduce_terminals(call_id);
         }
         put(with_content.then(|| self.content_of(call_id, Layout::AsSent)).flatten(), &mut wire.extra);
         self.send(wire);
     }
 
-    /// Announces a call, with all that is known of it.
+    /// Announces a call with everything known of it.
     fn announce(&mut self, call_id: &str, wire: v1::ToolCallUpdate<'static>) {
         let now = self.context.now;
+        // Include details that a question stored before the announcement.
         let wire = self.with_earlier(call_id, wire);
         let Some(call) = self.session.calls.known.get_mut(call_id) else { return };
         let title = call.title.clone().unwrap_or_else(|| placeholder(call.kind.as_ref()));
         call.announced = true;
         let mut announced = announcement(wire, Text::Owned(title));
+        // Terminals are introduced in an update of an announced call, so their content follows after the
+        // announcement.
         let introduces = !call.introductions.is_empty();
         let with_content = !call.items.is_empty() && !introduces;
         let shown = Shown { terminals: &self.session.terminals, subagents: self.subagents };
@@ -450,7 +473,7 @@ impl Active<'_> {
         }
     }
 
-    /// Remembers what a question said of a call that was never announced.
+    /// Stores details of a call that only a question has mentioned.
     pub(super) fn postpone(&mut self, call_id: &str, wire: v1::ToolCallUpdate<'static>) {
         let wire = self.with_earlier(call_id, wire);
         if let Some(call) = self.session.calls.known.get_mut(call_id) {
@@ -458,31 +481,33 @@ impl Active<'_> {
         }
     }
 
-    /// An update together with what was said of the call before, where the client has heard of it by a question only.
+    /// Merges an update with earlier details of a call that only a question has mentioned.
     fn with_earlier(
         &mut self,
         call_id: &str,
         later: v1::ToolCallUpdate<'static>,
     ) -> v1::ToolCallUpdate<'static> {
         let call = self.session.calls.known.get_mut(call_id);
+        // Taken, so that details are merged once.
         let Some(earlier) = call.and_then(|call| call.unannounced.take()) else { return later };
         let kept = later.clone();
-        let Place { message, root } = UPDATE;
+        let CallPosition { message, root } = UPDATE;
         self.context
             .convert(Some(self.id), message, root, Side::Client, |cx| in_one(*earlier, later, cx))
             .unwrap_or(kept)
     }
 
-    /// The content of a call as the client is to show it.
+    /// Returns the content of a call for the client.
     pub(super) fn content_of(&mut self, call_id: &str, layout: Layout<'_>) -> Option<Raw<'static>> {
         let now = self.context.now;
         let shown = Shown { terminals: &self.session.terminals, subagents: self.subagents };
         self.session.calls.content(call_id, layout, shown, now)
     }
 
-    /// Shows a call again as it is, after a question has shown it otherwise.
+    /// Restores a call after a question has changed it.
     pub(super) fn restore(&mut self, call_id: &str, with_content: bool) {
         let Some(call) = self.session.calls.known.get_mut(call_id) else { return };
+        // A question showed the call before it was announced.
         if !call.announced {
             let nothing = v1::ToolCallUpdate::new(call_id.to_owned());
             return self.announce(call_id, nothing);
@@ -498,21 +523,24 @@ impl Active<'_> {
         const TAG: &str = "tool_call_content_chunk";
         let v2::ToolCallContentChunk { tool_call_id, content, meta, extra, more: _ } = chunk;
         let call_id = tool_call_id.into_owned();
-        let reason = "version 1 has no chunks of tool content, hence nothing to say of one";
+        let reason = "version 1 has no chunks of tool content and no metadata of them";
         self.lose_rest(TAG, (meta.as_ref(), &extra), reason);
-        let place = Place { message: TAG, root: "/params/update/content" };
+        let place = CallPosition { message: TAG, root: "/params/update/content" };
+        // Add first, then decide whether it is time to send.
         self.add_item(&call_id, content, place);
         self.touch(&call_id);
     }
 
-    /// The content of a call has grown.
+    /// Marks the content of a call as grown.
     pub(super) fn touch(&mut self, call_id: &str) {
         let now = self.context.now;
+        // The first chunk announces the call.
         if self.session.calls.known.get(call_id).is_some_and(|call| !call.announced) {
             let nothing = v1::ToolCallUpdate::new(call_id.to_owned());
             return self.announce(call_id, nothing);
         }
         self.session.calls.mark(call_id, now);
+        // Send at once if the interval has passed; otherwise `tick` does.
         if self.session.calls.is_due(call_id, &self.context.options, now) {
             self.flush(call_id);
         }
@@ -530,6 +558,7 @@ impl Active<'_> {
     }
 
     fn flush(&mut self, call_id: &str) {
+        // Same order as in `tell`: introductions, then content.
         self.introduce_terminals(call_id);
         let content = self.content_of(call_id, Layout::AsSent);
         if content.is_some() {
@@ -539,15 +568,16 @@ impl Active<'_> {
         }
     }
 
-    /// Tells the content of a call that the client does not have yet.
+    /// Sends the unsent content of a call.
     pub(super) fn flush_call(&mut self, call_id: &str) {
         if self.session.calls.get(call_id).is_some_and(|call| call.dirty_since.is_some()) {
             self.flush(call_id);
         }
     }
 
-    /// Tells everything that was held back.
+    /// Sends all held output.
     pub(super) fn flush_all(&mut self) {
+        // Messages before tool calls, as the agent sent them.
         self.release();
         for call_id in std::mem::take(&mut self.session.calls.dirty) {
             self.flush(&call_id);

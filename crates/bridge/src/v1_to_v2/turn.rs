@@ -1,4 +1,4 @@
-//! The prompt turn. The client's request stays open until the agent is idle again.
+//! The prompt turn. The client's request stays pending until the agent is idle again.
 
 use switchboard_acp::rpc::{
     CancelRequestNotification, Notification, Request, RequestId, Response, RpcError, codes,
@@ -11,60 +11,61 @@ use crate::convert::message::Rest;
 use crate::convert::session;
 use crate::echo::Echo;
 use crate::loss::Severity;
-use crate::machine::Turns;
+use crate::translator::Turns;
 use crate::{Error, Moment, Side};
 
-/// A turn as the client sees it: one open request.
+/// A turn as the client sees it: one pending request.
 #[derive(Debug)]
 pub(super) struct Turn {
     /// The client's id of the prompt.
     id: RequestId<'static>,
-    /// Whether the agent has taken the prompt.
+    /// Whether the agent has accepted the prompt.
     accepted: bool,
-    /// Whether the agent has been seen at work since.
+    /// Whether the agent has shown activity since.
     active: bool,
     cancelled: bool,
-    /// The end, where it came before the acceptance.
+    /// The end of the turn if it arrived before the acceptance.
     ended: Option<v2::IdleState<'static>>,
-    /// The end, where sub-agents are still at work.
+    /// The end of the turn while sub-agents are still running.
     held: Option<HeldEnd>,
-    /// What the agent said beside when it took the prompt, in its answer and around that.
+    /// Metadata of the agent's acceptance and its envelope.
     said: (Rest<'static>, Extra<'static>),
-    /// The prompt, to recognize the agent's echo of it.
+    /// The prompt, for detecting the agent's echo of it.
     blocks: Vec<v2::ContentBlock<'static>>,
     echoed: Echo,
-    /// The id of the echo.
+    /// Message id of the echo.
     pub(super) echo: Option<String>,
-    /// Whether the echo says something else than the prompt.
+    /// Whether the echo differs from the prompt.
     differs: bool,
 }
 
-/// The end of a turn whose sub-agents go on.
+/// The end of a turn whose sub-agents are still running.
 #[derive(Debug)]
 struct HeldEnd {
     idle: v2::IdleState<'static>,
-    /// When the client is told whatever they do.
+    /// Time at which the client gets the response regardless of the sub-agents.
     until: Moment,
-    /// Whether it is only waited for what the agent has to say when they are done.
+    /// Whether the sub-agents have ended, and only a follow-up of the agent is awaited.
     are_done: bool,
 }
 
-/// Milliseconds for which an agent may take up work again when its sub-agents are done.
+/// Milliseconds in which an agent may resume work after its sub-agents have ended.
 const FOLLOW_UP: u64 = 1000;
-/// Milliseconds for which sub-agents may end when the client has cancelled.
+/// Milliseconds in which sub-agents may end after the client has cancelled.
 const CANCELLED: u64 = 2000;
 
 impl Turn {
-    /// When the client is told of an end that is held back.
+    /// Returns the time at which a held end is sent.
     pub(super) fn held_until(&self) -> Option<Moment> {
         self.held.as_ref().map(|held| held.until)
     }
 
-    /// Takes notice of an update, which may show that the agent is at work.
+    /// Detects activity of the agent from an update.
     pub(super) fn saw(&mut self, update: &v2::SessionUpdate<'_>) {
         use v2::SessionUpdate as Update;
         match update {
             Update::StateUpdate(state) => {
+                // A state counts even before the acceptance: some agents start to work before they answer.
                 self.active |=
                     matches!(**state, v2::StateUpdate::Running(_) | v2::StateUpdate::RequiresAction(_));
             }
@@ -73,18 +74,22 @@ impl Turn {
             | Update::AgentThoughtChunk(_)
             | Update::AgentThought(_)
             | Update::ToolCallUpdate(_)
+            // Other updates count only after the acceptance. Before that they may belong to an earlier turn.
             | Update::ToolCallContentChunk(_) => self.active |= self.accepted,
             _ => {}
         }
     }
 
-    /// Whether a user message is the agent's echo of the prompt, which a version 1 client shows by itself.
+    /// Returns whether a user message is the agent's echo of the prompt, which a version 1 client shows by
+    /// itself.
     pub(super) fn is_echo(&mut self, id: &str, blocks: &[v2::ContentBlock<'_>], whole: bool) -> bool {
-        let goes_on = self.echoed.goes_on(blocks, whole);
-        let is_echo = self.echo.as_ref().map_or(goes_on, |echo| echo == id);
+        let continues = self.echoed.continues(blocks, whole);
+        // The first matching message is taken as the echo. Later chunks of the same message belong to it even
+        // if they differ.
+        let is_echo = self.echo.as_ref().map_or(continues, |echo| echo == id);
         if is_echo {
             self.echo.get_or_insert_with(|| id.to_owned());
-            self.differs = !goes_on;
+            self.differs = !continues;
         }
         is_echo
     }
@@ -95,6 +100,7 @@ impl Turns for V1ToV2 {
         match v1::CancelNotification::decode_tolerant(notification.params_text(), WireFormat::V1) {
             Ok((params, _)) => {
                 let latest = self.context.now.after(CANCELLED);
+                // Queued prompts are answered first, so that none of them starts when the running turn ends.
                 if let Some(session) = self.sessions.get_mut(&params.session_id) {
                     if let Some(turn) = &mut session.turn {
                         turn.cancel(latest);
@@ -105,6 +111,7 @@ impl Turns for V1ToV2 {
                         self.context.lose_waiting_prompt(&params.session_id);
                     }
                 }
+                // The agent hears of its own session before its sub-agents: it may end them itself.
                 self.context.pass_notification(Side::Agent, notification);
                 self.cancel_children(&params.session_id);
             }
@@ -120,6 +127,8 @@ impl Turns for V1ToV2 {
         let own = params.request_id.clone().into_owned();
         match from {
             Side::Client => {
+                // A request that the agent has not answered yet is cancelled at the agent. An accepted prompt
+                // is no longer among them.
                 if let Some(sent) = self.to_agent.sent_as(&own) {
                     self.context.cancel(Side::Agent, sent, params, &notification.extra);
                 } else {
@@ -130,18 +139,21 @@ impl Turns for V1ToV2 {
                 let Some(sent) = self.to_client.sent_as(&own) else {
                     return self.context.lose_cancellation(from, &params, &notification.extra);
                 };
+                // The client is notified before the agent gets its answer.
                 self.context.cancel(Side::Client, sent.clone(), params, &notification.extra);
-                // A version 1 client may not react. What it answers later finds nobody waiting.
+                // A version 1 client may not react to the cancellation. A late answer matches no pending
+                // request.
                 if self.to_client.get(&sent).is_some_and(|asked| matches!(asked, ToClient::Permission(_)))
                     && let Some((id, ToClient::Permission(asked))) = self.to_client.take(&sent)
                 {
-                    self.permission_withdrawn(&id, &asked);
+                    self.permission_cancelled(&id, &asked);
                 }
             }
         }
     }
 
     fn next_prompts(&mut self) {
+        // Called after every line: skip the search while no prompt is queued.
         if !self.waits {
             return;
         }
@@ -158,32 +170,39 @@ impl Turns for V1ToV2 {
     }
 
     fn agent_ended(&mut self, error: &RpcError<'static>) {
+        // Order: show everything, fail the sub-agents, report leftovers, end held turns. Requests fail last,
+        // because a client may close the session when its prompt fails.
         self.show_all_uncalled();
         self.end_children(error);
-        self.lose_strangers();
+        self.lose_all_unlinked();
         self.each(|mut active| {
             active.flush_all();
             active.report_hidden_terminals();
             active.end_held();
             active.lose_turn();
-            // A prompt that the agent has not taken is among the requests below.
+            // A prompt that the agent has not accepted is among the requests below.
             let open = active.session.turn.take().filter(|turn| turn.accepted).map(|turn| turn.id);
             for id in open.into_iter().chain(active.session.waiting.drain(..).map(|request| request.id)) {
                 active.context.fail(Side::Client, &id, error.clone());
             }
         });
+        // Includes prompts without an acceptance.
         for (_, id) in self.to_agent.take_all(|_| true) {
             self.context.fail(Side::Client, &id, error.clone());
         }
     }
 
     fn fail_turn(&mut self, session_id: &str, reason: &str) {
+        // A loss in a sub-agent fails the turn of the client's session.
         let session_id = &*self.subagents.root_of(session_id).to_owned();
         let mut active = self.active(session_id);
+        // Report the turn's leftovers before it is removed.
         active.lose_turn();
         let Some(turn) = active.session.turn.take() else { return };
-        let message = format!("ended because something cannot be translated: {reason}");
+        let message = format!("the turn was ended because of a loss under the strict policy: {reason}");
         self.context.refuse(Side::Client, &turn.id, codes::INTERNAL_ERROR, message);
+        // Without an acceptance the prompt request is still pending at the agent and is cancelled as a
+        // request, too.
         if !turn.accepted
             && let Some(sent) = self.to_agent.sent_as(&turn.id)
         {
@@ -201,10 +220,11 @@ impl V1ToV2 {
         let params: v1::PromptRequest<'_> = self.context.params(Side::Client, request)?;
         let session_id = params.session_id.clone().into_owned();
         self.subagents.open(&session_id);
-        // The user goes on: what sub-agents of the turn before still do is shown all the same.
+        // A new prompt of the user ends the held turn. Sub-agents of that turn stay visible.
         if self.sessions.peek_mut(&session_id).is_some() {
             self.active(&session_id).end_held();
         }
+        // A turn is open or a limit is reached: the prompt was queued or refused.
         if !self.context.admits(request, &session_id, &mut self.sessions, &self.to_agent) {
             self.waits = true;
             return Ok(());
@@ -213,6 +233,7 @@ impl V1ToV2 {
             self.context.convert(Some(&session_id), "session/prompt", "/params", Side::Agent, |cx| {
                 session::prompt_to_v2(params, cx)
             })?;
+        // The turn must exist before the prompt is sent: updates may follow at once.
         self.sessions.open(&session_id).turn = Some(Turn {
             id: request.id.clone().into_owned(),
             accepted: false,
@@ -238,11 +259,14 @@ impl V1ToV2 {
         response: Response<'_>,
     ) {
         let mut active = self.active(session_id);
+        // The turn may have failed in the meantime, or been replaced by a newer prompt.
         let Some(turn) = active.session.turn.as_mut().filter(|turn| turn.id == *id) else {
-            return self.context.lose_late_answer(Side::Agent, &response);
+            return self.context.lose_unmatched_response(Side::Agent, &response);
         };
+        // An idle state that arrived before the acceptance is applied below.
         let mut ended = turn.ended.take();
         match response.outcome {
+            // A refused prompt never started a turn, so an end seen so far belongs to other work.
             Err(_) => {
                 active.lose_end(ended);
                 active.session.turn = None;
@@ -253,9 +277,11 @@ impl V1ToV2 {
                 let (method, session) = ("session/prompt", Some(session_id));
                 match v2::PromptResponse::decode_tolerant(result.as_str(), WireFormat::Any) {
                     Ok((answer, left_out)) => {
+                        // On a hub, the acceptance may state the outcome of the turn. It takes precedence
+                        // over an end that was seen before, which may belong to another client's prompt.
                         let (message_id, mut rest) = session::acceptance(answer.into_owned());
-                        let not_its_end = match session::turn_told(&mut rest.meta) {
-                            Some(told) => std::mem::replace(&mut ended, told),
+                        let not_its_end = match session::turn_outcome(&mut rest.meta) {
+                            Some(sent) => std::mem::replace(&mut ended, sent),
                             None => None,
                         };
                         turn.said = (rest, response.extra.into_owned());
@@ -277,15 +303,17 @@ impl V1ToV2 {
                         );
                     }
                 }
+                // The acceptance came last, so the turn ends now.
                 if let Some(idle) = ended {
                     active.end_or_hold(idle);
                 }
             }
         }
+        // Also after a failure: a queued prompt must not wait for a turn that never started.
         self.next_prompt(session_id);
     }
 
-    /// Sends the prompt that waits, if the turn before it has ended.
+    /// Sends the next queued prompt if the turn before it has ended.
     pub(super) fn next_prompt(&mut self, session_id: &str) {
         let Some(session) = self.sessions.get_mut(session_id) else { return };
         if session.turn.is_some() {
@@ -298,7 +326,7 @@ impl V1ToV2 {
         }
     }
 
-    /// The client takes back a prompt that the agent has taken: that cancels the turn.
+    /// Handles the cancellation of an accepted prompt request: it cancels the turn.
     pub(super) fn cancel_accepted_prompt(
         &mut self,
         id: &RequestId<'static>,
@@ -307,6 +335,7 @@ impl V1ToV2 {
     ) {
         let mut found = None;
         for (session_id, session) in self.sessions.iter_mut() {
+            // A queued prompt is removed and refused; the agent never saw it.
             session.waiting.retain(|waiting| {
                 let is_it = waiting.id == *id;
                 if is_it {
@@ -314,11 +343,12 @@ impl V1ToV2 {
                         Side::Client,
                         id,
                         codes::REQUEST_CANCELLED,
-                        "the prompt was taken back",
+                        "the prompt was cancelled",
                     );
                 }
                 !is_it
             });
+            // A running prompt cannot be withdrawn; its turn is cancelled.
             if let Some(turn) = session.turn.as_mut().filter(|turn| turn.id == *id) {
                 turn.cancel(self.context.now.after(CANCELLED));
                 found = Some(session_id.clone());
@@ -338,7 +368,7 @@ impl V1ToV2 {
         self.cancel_children(&session_id);
     }
 
-    /// The client cancels a session: that is meant for its sub-agents, too, of which it has no other means to cancel one.
+    /// Cancels the sub-agents of a cancelled session, which the client cannot cancel in any other way.
     fn cancel_children(&mut self, root: &str) {
         for id in self.subagents.tree().to_cancel(root) {
             let params = v2::CancelSessionNotification::new(&*id);
@@ -346,7 +376,7 @@ impl V1ToV2 {
         }
     }
 
-    /// Something happened in a session or with a sub-agent of it: a turn whose end is held back waits on, or not.
+    /// Extends or ends the wait of a held turn after an event in its session or a sub-agent.
     pub(super) fn keep_hold(&mut self, root: &str) {
         let now = self.context.now;
         let patience = self.context.options.background;
@@ -357,19 +387,22 @@ impl V1ToV2 {
         let is_cancelled = turn.cancelled;
         let Some(held) = &mut turn.held else { return };
         let works = subagents.tree().has_work_below(root);
+        // After a cancellation the end is sent as soon as all sub-agents have ended.
         if is_cancelled {
             if !works {
                 held.until = now;
             }
+        // Work in progress restarts the timeout.
         } else if works {
             held.until = now.after(patience);
             held.are_done = false;
+        // The last sub-agent has just ended: give the agent time for a follow-up, once.
         } else if !std::mem::replace(&mut held.are_done, true) {
             held.until = now.after(FOLLOW_UP);
         }
     }
 
-    /// Ends turns that have been held back for as long as they may.
+    /// Ends held turns whose time is over.
     pub(super) fn end_held_turns(&mut self) {
         let now = self.context.now;
         let is_due = |session: &super::Session| {
@@ -379,12 +412,14 @@ impl V1ToV2 {
             self.sessions.iter().filter(|(_, session)| is_due(session)).map(|(id, _)| id.clone()).collect();
         for id in due {
             let is_asked = |asked: &ToClient| asked.session() == Some(&*id);
+            // A pending question keeps the turn open unless the client cancelled it.
             if self.to_client.find(is_asked).is_some() && !self.is_cancelled(&id) {
                 // The user has not answered yet.
                 self.keep_asking(&id);
                 continue;
             }
             self.active(&id).end_held();
+            // The session is free for the next queued prompt now.
             self.next_prompt(&id);
         }
     }
@@ -404,8 +439,9 @@ impl V1ToV2 {
 }
 
 impl Turn {
-    /// The client cancels it. An end that is held back is told at the latest then.
+    /// Marks the turn as cancelled. A held end is sent at `latest`.
     fn cancel(&mut self, latest: Moment) {
+        // Only ever shortens the wait.
         self.cancelled = true;
         if let Some(held) = &mut self.held {
             held.until = held.until.min(latest);
@@ -414,7 +450,7 @@ impl Turn {
 }
 
 impl Active<'_> {
-    /// The end of work that no prompt has begun, as it turns out.
+    /// Reports the end of work that belongs to no prompt.
     fn lose_end(&mut self, idle: Option<v2::IdleState<'_>>) {
         if let Some(idle) = idle {
             self.lose_state(&v2::StateUpdate::Idle(idle));
@@ -425,8 +461,9 @@ impl Active<'_> {
         self.convert_update("state_update", |cx| session::lose_state(state, cx));
     }
 
-    /// The session is closed: what is held back is told, and what waits for its turn is refused.
+    /// Closes the session: sends held output and refuses queued prompts.
     pub(super) fn close(&mut self) {
+        // Held output and a held end go out before the queued prompts are refused.
         self.flush_all();
         self.end_held();
         self.lose_turn();
@@ -441,12 +478,12 @@ impl Active<'_> {
         }
     }
 
-    /// The turn will not end any more: what was said about it is told to nobody.
+    /// Reports the metadata of a turn that will not end.
     pub(super) fn lose_turn(&mut self) {
         let Some(turn) = &mut self.session.turn else { return };
         let (ended, (rest, envelope)) = (turn.ended.take(), std::mem::take(&mut turn.said));
         self.lose_end(ended);
-        let reason = "the turn that was begun by it did not end";
+        let reason = "the turn that it started did not end";
         for (root, rest) in [("/result", (rest.meta.as_ref(), &rest.extra)), ("", (None, &envelope))] {
             self.context.lose_rest(Some(self.id), "session/prompt", root, rest, reason, Side::Client);
         }
@@ -455,12 +492,16 @@ impl Active<'_> {
     pub(super) fn state(&mut self, state: v2::StateUpdate<'_>) {
         let state = match state {
             v2::StateUpdate::Idle(idle) => {
+                // Everything of the turn precedes its response: clients stop reading a turn after it.
                 self.flush_all();
                 match &mut self.session.turn {
+                    // An idle state without activity and without a stop reason may be the state before the
+                    // turn.
                     Some(turn) if turn.active || idle.stop_reason.is_some() => {
                         if turn.accepted {
                             self.end_or_hold(idle.into_owned());
                         } else {
+                            // The end waits for the acceptance, which carries the metadata of the response.
                             let earlier = turn.ended.replace(idle.into_owned());
                             self.lose_end(earlier);
                         }
@@ -470,7 +511,7 @@ impl Active<'_> {
                 }
             }
             other => {
-                // The agent has taken up work again.
+                // The agent has resumed work.
                 let held = self.session.turn.as_mut().and_then(|turn| turn.held.take());
                 self.lose_end(held.map(|held| held.idle));
                 other
@@ -479,30 +520,35 @@ impl Active<'_> {
         self.lose_state(&state);
     }
 
-    /// The agent is done with the prompt. While sub-agents are at work, the client's request stays open: many clients take
-    /// nothing and answer nothing when they have no request open.
+    /// Ends the turn, or holds its end while sub-agents are running: many clients ignore updates and
+    /// questions without a pending request.
     fn end_or_hold(&mut self, idle: v2::IdleState<'static>) {
+        // Read the tree before the turn is borrowed.
         let waits = self.subagents.tree().has_work_below(self.id);
-        // The agent may take up work once for each of them.
+        // The agent may resume work once for each of them.
         let follows = self.last_end_of_children().map(|end| end.after(FOLLOW_UP));
         let now = self.context.now;
         let patience = self.context.options.background;
         let Some(turn) = &mut self.session.turn else { return };
         let was_held = turn.held.take().map(|held| held.idle);
         let until = match follows {
+            // Running sub-agents extend the turn. After a cancellation they get only a short time.
             _ if waits => Some(now.after(if turn.cancelled { CANCELLED } else { patience })),
+            // A sub-agent has ended recently: the agent may still react to it.
             follows => follows.filter(|until| *until > now && !turn.cancelled),
         };
         if let Some(until) = until {
             turn.held = Some(HeldEnd { idle, until, are_done: !waits });
             return self.lose_end(was_held);
         }
+        // The earlier idle state never reached the client.
         self.lose_end(was_held);
         self.end_turn(idle);
     }
 
-    /// Tells of an end that was held back.
+    /// Sends a held end.
     pub(super) fn end_held(&mut self) {
+        // The turn is taken first, so that the flush below cannot end it twice.
         let Some(turn) = &mut self.session.turn else { return };
         let Some(HeldEnd { mut idle, .. }) = turn.held.take() else { return };
         if turn.cancelled {
@@ -514,6 +560,7 @@ impl Active<'_> {
 
     fn end_turn(&mut self, idle: v2::IdleState<'static>) {
         let Some(turn) = self.session.turn.take() else { return };
+        // Terminals that no call has shown can no longer be shown in this turn.
         self.report_hidden_terminals();
         let (rest, envelope) = turn.said;
         let answer =
@@ -529,27 +576,28 @@ impl Active<'_> {
         self.context.pass_answer(Side::Client, &turn.id, response);
     }
 
-    /// Whether a user message is an echo that the client does not need.
+    /// Returns whether a user message is an echo that the client does not need.
     pub(super) fn suppresses(
         &mut self,
         message_id: &str,
         blocks: &[v2::ContentBlock<'_>],
         whole: bool,
     ) -> bool {
+        // During a replay user messages are history, not echoes.
         if self.session.replays > 0 {
             return false;
         }
         self.session.turn.as_mut().is_some_and(|turn| turn.is_echo(message_id, blocks, whole))
     }
 
-    /// The echo of a prompt says more than the prompt.
+    /// Reports parts of an echo that the prompt does not have.
     pub(super) fn lose_echo(
         &mut self,
         tag: &str,
         blocks: &[v2::ContentBlock<'_>],
         rest: (Option<&Meta<'_>>, &Extra<'_>),
     ) {
-        let reason = "the client shows its prompt itself, as it was given";
+        let reason = "the client shows its own prompt as sent";
         self.lose_rest(tag, rest, reason);
         let Some(turn) = &self.session.turn else { return };
         for (index, block) in blocks.iter().enumerate() {

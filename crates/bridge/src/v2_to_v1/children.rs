@@ -1,5 +1,5 @@
-//! Sub-agents. Version 1 tells of their states in the session that they belong to only, version 2 also in their own. Whose
-//! they are is what the [`SubagentTree`](switchboard_session::SubagentTree) says.
+//! Sub-agents. Version 1 reports their states only in the parent's session, version 2 also in their own. The
+//! [`SubagentTree`](switchboard_session::SubagentTree) determines their parents.
 
 use std::sync::Arc;
 
@@ -9,57 +9,59 @@ use switchboard_session::NotLinked;
 use super::{Session, V2ToV1};
 use crate::convert::subagent;
 
-/// What is to be done with what comes of a session.
+/// Treatment of updates of a session.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Hearing {
-    /// What was said is not to be told again: it comes because that of another session was asked for.
+pub(super) struct UpdateTreatment {
+    /// Its history is suppressed, because the replay of another session was requested.
     pub(super) swallows: bool,
-    /// It is its history, or comes with that of another.
+    /// Its history is replayed, alone or with that of another session.
     pub(super) replays: bool,
     /// Its client waits for a turn.
     pub(super) waits: bool,
 }
 
 impl V2ToV1 {
-    /// A session tells of a sub-agent. Gives what that is at, to be told in its own session.
-    pub(super) fn child_told(
+    /// Handles the announcement of a sub-agent. Returns its state, to be sent in its own session.
+    pub(super) fn apply_subagent(
         &mut self,
         parent: &str,
         update: &v1::unstable::SubagentUpdate<'_>,
     ) -> Option<(String, v2::StateUpdate<'static>)> {
         let update = v2::SessionUpdate::SubagentUpdate(Box::new(subagent::to_v2(update.clone())));
         let linked = self.subagents.apply(parent, &update);
-        // A circle would have a session say that it is at work in itself.
+        // A cycle would make a session report itself as running.
         if linked.iter().any(|linked| linked.place == Err(NotLinked::Circle)) {
             return None;
         }
         let v2::SessionUpdate::SubagentUpdate(update) = update else { return None };
         let id = update.session_id.into_owned();
+        // The session must exist before its state is sent.
         self.sessions.open(&id);
         let Field::Set(state) = update.state else { return None };
         Some((id, state.into_owned()))
     }
 
-    /// What is to be done with what comes of a session now.
-    pub(super) fn hearing(&self, id: &str) -> Hearing {
-        let Some(session) = self.sessions.get(id) else { return Hearing::default() };
+    /// Returns the treatment of updates of a session at this time.
+    pub(super) fn treatment(&self, id: &str) -> UpdateTreatment {
+        let Some(session) = self.sessions.get(id) else { return UpdateTreatment::default() };
         let waits = session.turn.is_some();
+        // A replay of an ancestor replays its sub-agents as well.
         let above = self.subagents.ancestors(id).filter_map(|above| self.sessions.get(&above.session));
-        let own = Hearing { swallows: session.swallows, replays: session.replays, waits };
-        above.fold(own, |hearing, above: &Session| Hearing {
-            swallows: hearing.swallows || above.swallows,
-            replays: hearing.replays || above.replays,
+        let own = UpdateTreatment { swallows: session.swallows, replays: session.replays, waits };
+        above.fold(own, |treatment, above: &Session| UpdateTreatment {
+            swallows: treatment.swallows || above.swallows,
+            replays: treatment.replays || above.replays,
             waits,
         })
     }
 
-    /// The sub-agents of a session, and theirs.
+    /// Returns all descendants of a session.
     pub(super) fn below(&self, id: &str) -> Vec<Arc<str>> {
         self.subagents.descendants(id)
     }
 
-    /// What the client was told of the sub-agents of a session, for agents that cannot replay it.
-    pub(super) fn told_of_children(&self, id: &str) -> Vec<String> {
+    /// Returns the journals of a session's sub-agents, for agents that cannot replay.
+    pub(super) fn journals_of_children(&self, id: &str) -> Vec<String> {
         self.below(id)
             .iter()
             .filter_map(|child| self.sessions.get(child))

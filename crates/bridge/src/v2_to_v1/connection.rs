@@ -1,4 +1,4 @@
-//! The handshake, cancelled requests, and questions that pass through.
+//! The handshake, cancelled requests, and elicitations.
 
 use switchboard_acp::extensions::{V1_FILES, V1_TERMINALS};
 use switchboard_acp::rpc::{Request, RequestId, Response, codes};
@@ -8,16 +8,18 @@ use super::{ToAgent, ToClient, V2ToV1};
 use crate::convert::elicitation;
 use crate::convert::initialize::{self, Served};
 use crate::loss::Severity;
-use crate::offered::Offered;
+use crate::optional_methods::OptionalMethods;
 use crate::recorded_terminals::RecordedTerminals;
 use crate::{Error, Side};
 
 impl V2ToV1 {
     pub(super) fn initialize(&mut self, request: &Request<'_>) -> Result<(), Error> {
         let params: v2::InitializeRequest<'_> = self.context.params(Side::Client, request)?;
+        // Stored before the request: the agent may ask at once.
         let modes = params.capabilities.as_ref().and_then(|offered| offered.elicitation.as_ref());
         self.forms = modes.is_some_and(|modes| modes.form.is_some());
         self.urls = modes.is_some_and(|modes| modes.url.is_some());
+        // A version 1 client of a hub announces its own files and terminals in metadata.
         let offered = params.capabilities.as_ref().and_then(|offered| offered.meta.as_ref());
         self.client_files = offered.is_some_and(|meta| V1_FILES.read(meta).is_some());
         self.client_terminals = offered
@@ -33,9 +35,10 @@ impl V2ToV1 {
         Ok(())
     }
 
-    /// The agent answered a version 2 handshake in version 1: say hello again in its own version, so that it
-    /// learns what the client can do.
+    /// Repeats the handshake in version 1 for an agent that answered a version 2 handshake in version 1, so
+    /// that it gets the client's capabilities.
     pub(crate) fn opened(&mut self, request: &Request<'_>, answer: &str) {
+        // Kept for an agent that refuses the second handshake.
         self.first_answer = Some(answer.to_owned());
         if let Err(error) = self.initialize(request) {
             self.context.fail(Side::Client, &request.id, error.to_rpc());
@@ -43,10 +46,11 @@ impl V2ToV1 {
     }
 
     pub(super) fn initialized(&mut self, id: &RequestId<'static>, mut response: Response<'_>) {
+        // Taken in any case: it is valid for one handshake only.
         let first = self.first_answer.take();
         let is_held_to_first = response.outcome.is_err() && first.is_some();
         if let (true, Some(first)) = (is_held_to_first, first) {
-            // It does not take a second handshake, so that its first answer holds.
+            // The agent refuses a second handshake, so its first response is used.
             let Ok(first) = Raw::parse(first) else { return };
             response.outcome = Ok(first);
         }
@@ -54,16 +58,17 @@ impl V2ToV1 {
         else {
             return;
         };
-        // Some agents of version 1 say 2: what counts is the shape of the answer.
+        // Some version 1 agents answer 2, so the shape of the response decides.
         if !matches!(answer.protocol_version, 1 | 2) && !is_held_to_first {
             let message =
-                format!("asked for version 1, the agent answers in version {}", answer.protocol_version);
+                format!("the agent answered a version 1 handshake with version {}", answer.protocol_version);
             self.context.lose(None, "initialize", "", message.clone(), Severity::Major, Side::Client);
             return self.context.refuse(Side::Client, id, codes::UNSUPPORTED_PROTOCOL_VERSION, message);
         }
+        // The capabilities decide which methods the bridge emulates.
         let methods =
             answer.agent_capabilities.as_ref().and_then(|offered| offered.session_capabilities.as_ref());
-        self.support.offered = Offered::in_v1(methods);
+        self.support.offered = OptionalMethods::in_v1(methods);
         if let Some(capabilities) = &answer.agent_capabilities {
             self.support.load = capabilities.load_session == Some(true);
             self.support.list = methods.is_some_and(|methods| methods.list.is_some());
@@ -96,6 +101,7 @@ impl V2ToV1 {
                 "the client does not support this mode of elicitation",
             ));
         }
+        // The agent names a request by the id that the bridge gave it.
         elicitation::rename_scope(&mut params, |id| self.to_agent.original(id).cloned());
         let wire = elicitation::to_v2(params);
         let purpose = ToClient::Elicitation;
@@ -115,7 +121,7 @@ impl V2ToV1 {
         });
         match converted {
             Ok(answer) => self.context.respond(Side::Agent, id, &answer, &response.extra),
-            // Who asked judges what it gets.
+            // Forward unchanged; the agent validates it.
             Err(_) => self.context.pass_answer(Side::Agent, id, response),
         }
     }

@@ -1,4 +1,4 @@
-//! Plans, commands, options, usage, notices, compactions, and what nobody knows.
+//! Plans, commands, options, usage, notices, compactions and unknown updates.
 
 use switchboard_acp::{Wire, v1, v2};
 
@@ -13,8 +13,9 @@ impl Active<'_> {
         let wire = match update {
             Update::CurrentModeUpdate(update) => {
                 let mode = &*update.current_mode_id;
+                // Modes are an option in version 2, so the change is sent as the complete list of options.
                 if !self.session.options.change(|options| config::change_mode(options, mode)) {
-                    let reason = "the agent changed its mode, but has told of no modes";
+                    let reason = "the agent changed its mode but never sent its modes";
                     return self.lose(&tag, "/params/update", reason, Severity::Minor);
                 }
                 let wire = config::mode_update_to_v2(update, self.session.options.to_vec());
@@ -24,12 +25,13 @@ impl Active<'_> {
                 let converted =
                     self.context.convert_update(self.id, &tag, |cx| update::options_update_to_v2(update, cx));
                 let Some(mut wire) = converted else { return };
-                wire.config_options = self.session.beside_modes(wire.config_options.into_owned(), None);
+                // Keep the mode option, which version 1 agents do not repeat.
+                wire.config_options = self.session.with_mode_option(wire.config_options.into_owned(), None);
                 v2::SessionUpdate::ConfigOptionUpdate(wire)
             }
             other => match self.context.convert_update(self.id, &tag, |cx| update::to_v2(other, cx)) {
                 Some(Ok(wire)) => wire,
-                // What needs memory has been handled before.
+                // Updates that need state have been handled before.
                 Some(Err(_)) | None => return,
             },
         };

@@ -1,8 +1,8 @@
-//! A client of version 2 with an agent of version 1.
+//! Translator for a version 2 client with a version 1 agent.
 
 mod children;
 mod connection;
-mod memory;
+mod eviction;
 mod messages;
 mod misc;
 mod permissions;
@@ -19,23 +19,23 @@ use switchboard_acp::rpc::{Expected, Message, Notification, Request, RequestId, 
 use switchboard_acp::{Diagnostic, Extra, v1, v2};
 use switchboard_session::SubagentTree;
 
-use self::children::Hearing;
-use self::messages::{Begun, Run};
+use self::children::UpdateTreatment;
+use self::messages::{Run, StartedMessages};
 use self::served::ServedTerminals;
 use self::tool_calls::ToolCalls;
 use self::turn::Turn;
 use crate::calls::Calls;
 use crate::context::{Context, Output, kept, session_of};
 use crate::loss::Severity;
-use crate::machine::Machine;
-use crate::offered::Offered;
+use crate::optional_methods::OptionalMethods;
 use crate::own_ids::OwnIds;
 use crate::recorded_terminals::RecordedTerminals;
 use crate::role::Role;
 use crate::sessions::{KnownOptions, Sessions};
+use crate::translator::Translator;
 use crate::{Moment, Side, Version};
 
-/// What the bridge asked of the agent.
+/// Purpose of a pending request to the agent.
 #[derive(Debug)]
 enum ToAgent {
     Initialize,
@@ -48,7 +48,7 @@ enum ToAgent {
         session: String,
         replays: bool,
     },
-    /// Both ways to set an option: that for modes may be the bridge's own.
+    /// Both requests that set an option: the mode option may be the bridge's own.
     SetOption {
         session: String,
         set: Box<v2::SetSessionConfigOptionRequest<'static>>,
@@ -65,7 +65,7 @@ enum ToAgent {
     Other,
 }
 
-/// What the bridge asked of the client.
+/// Purpose of a pending request to the client.
 #[derive(Debug)]
 enum ToClient {
     Permission {
@@ -73,14 +73,14 @@ enum ToClient {
         offered: Vec<String>,
     },
     Elicitation,
-    /// A file of the client. Where it has none, the host's is used.
+    /// A file of the client. If it fails, the host's file is used.
     File(Box<Request<'static>>),
-    /// A command of the client.
+    /// A terminal of the client.
     Terminal,
     Other,
 }
 
-/// What the agent said it can do.
+/// Capabilities that the agent announced.
 #[derive(Debug, Default, Clone)]
 struct Support {
     load: bool,
@@ -89,54 +89,54 @@ struct Support {
     close: bool,
     delete: bool,
     logout: bool,
-    /// What else can be done with sessions.
-    offered: Offered,
+    /// Further session methods.
+    offered: OptionalMethods,
 }
 
-/// What is remembered of a session.
+/// Retained state of a session.
 #[derive(Debug, Default)]
 struct Session {
     roots: Vec<String>,
-    /// The title that its first prompt makes, for the list of an agent that keeps none.
+    /// Title derived from the first prompt, for the list of an agent that keeps none.
     title: Option<String>,
-    /// Whether it was opened again, so that it has a history.
+    /// Whether it was loaded or resumed, so that it has a history.
     is_old: bool,
     turn: Option<Turn>,
     waiting: VecDeque<Request<'static>>,
     run: Option<Run>,
-    /// How many ids were made for messages, by role.
+    /// Number of created message ids by role.
     minted: HashMap<Role, u64>,
-    /// How many had been made when a replay began, which counts from the start. What comes after it counts on from the
-    /// higher of the two, since an agent may replay fewer messages than it sent.
+    /// The same numbers before a replay, which counts from zero. After the replay, counting continues with
+    /// the higher number, because an agent may replay fewer messages than it sent.
     minted_before_replay: HashMap<Role, u64>,
-    /// The id of the user message that was counted last, of those that have ids of their own.
+    /// Agent's id of the last counted user message.
     counted_user: Option<String>,
-    /// How the agent calls the latest user messages, and how the client does.
+    /// The agent's and the client's ids of the latest user messages.
     user_ids: VecDeque<(String, String)>,
     own_messages: OwnIds,
-    /// Distinguishes ids from those that were made before the session was forgotten or resumed here.
+    /// Distinguishes ids from those created before the session was evicted or resumed here.
     salt: String,
     calls: ToolCalls,
     options: KnownOptions,
     /// The option that stands for the agent's modes.
     mode_option: Option<String>,
     asks: bool,
-    /// History comes that the client did not ask for.
+    /// Whether a history arrives that the client did not request.
     swallows: bool,
-    /// History comes that the client asked for.
+    /// Whether a history arrives that the client requested.
     replays: bool,
-    begun: Begun,
-    /// Display terminals that the client knows of.
+    started: StartedMessages,
+    /// Display terminals that were introduced to the client.
     terminals: VecDeque<String>,
-    /// Terminals that a call shows and nobody knows.
+    /// Unknown terminals that a call refers to.
     missing_terminals: VecDeque<String>,
-    /// The request to close the session waits for the end of the turn.
+    /// Request to close the session, which waits for the end of the turn.
     closing: Option<RequestId<'static>>,
     warned_of_files: bool,
     journal: Journal,
 }
 
-/// What the client has been told, for agents that cannot replay it.
+/// Lines sent to the client, for agents that cannot replay.
 #[derive(Debug, Default)]
 struct Journal {
     lines: VecDeque<String>,
@@ -144,11 +144,11 @@ struct Journal {
     incomplete: bool,
 }
 
-/// How much of a session is kept for agents that cannot replay it.
+/// Maximum bytes of a journal.
 const JOURNAL: usize = 8 * 1024 * 1024;
 
 impl Journal {
-    /// Nothing of what was told is kept.
+    /// Returns an empty journal that is marked as incomplete.
     fn forgotten() -> Self {
         Journal { incomplete: true, ..Journal::default() }
     }
@@ -156,6 +156,7 @@ impl Journal {
     fn add(&mut self, line: &str) {
         self.bytes += line.len();
         self.lines.push_back(line.to_owned());
+        // The oldest lines go first. An incomplete journal is not replayed.
         while self.bytes > JOURNAL
             && let Some(oldest) = self.lines.pop_front()
         {
@@ -165,7 +166,7 @@ impl Journal {
     }
 }
 
-/// Translates between a client of version 2 and an agent of version 1.
+/// Translates between a version 2 client and a version 1 agent.
 #[derive(Debug)]
 pub(crate) struct V2ToV1 {
     context: Context,
@@ -177,13 +178,13 @@ pub(crate) struct V2ToV1 {
     forms: bool,
     urls: bool,
     terminals: ServedTerminals,
-    /// Whether the client has files of its own.
+    /// Whether the client serves files itself.
     client_files: bool,
-    /// What is known of commands that the client runs; `None` where it runs none.
+    /// State of terminals that the client runs; `None` if it runs none.
     client_terminals: Option<RecordedTerminals>,
-    /// The agent's answer in version 1 to a version 2 handshake, in case it does not take a second one.
+    /// The agent's version 1 response to a version 2 handshake, in case it refuses a second one.
     first_answer: Option<String>,
-    /// How often a session was resumed without its history.
+    /// Number of sessions resumed without their history.
     resumed: u64,
 }
 
@@ -208,14 +209,15 @@ impl V2ToV1 {
         }
     }
 
-    /// A session at work, made if need be.
+    /// Returns a session with everything needed to work in it, creating it if necessary.
     fn active<'m>(&'m mut self, id: &'m str) -> Active<'m> {
-        let replays = self.hearing(id).replays;
+        let replays = self.treatment(id).replays;
         self.active_in(id, replays)
     }
 
-    /// The same where it is known whether what comes is a replay.
+    /// Returns the same with a known replay state.
     fn active_in<'m>(&'m mut self, id: &'m str, replays: bool) -> Active<'m> {
+        // Needed for every update, because the client may resume the session later.
         let keeps = !self.support.load;
         let session = self.sessions.open(id);
         Active { id, session, terminals: &self.terminals, keeps, replays, context: &mut self.context }
@@ -235,6 +237,7 @@ impl V2ToV1 {
         let v1::SessionNotification { session_id, update, meta, extra, more: _ } = params;
         let id = &*session_id;
         self.context.report_left_out(Some(id), "session/update", root, left_out, Side::Client);
+        // Only real work accepts a prompt: agents send commands and options at any time.
         let is_work = !matches!(
             update,
             Update::AvailableCommandsUpdate(_)
@@ -243,7 +246,8 @@ impl V2ToV1 {
                 | Update::SessionInfoUpdate(_)
                 | Update::UsageUpdate(_)
         );
-        // History that the client did not ask for. What the session is now, it has to know all the same.
+        // History that the client did not request is dropped. Current properties of the session are still
+        // sent.
         let is_history = matches!(
             update,
             Update::UserMessageChunk(_)
@@ -254,16 +258,19 @@ impl V2ToV1 {
                 | Update::CompactionUpdate(_)
                 | Update::CompactionSummaryChunk(_)
         );
-        let Hearing { swallows, replays, waits } = self.hearing(id);
+        // The treatment must be known before the update changes the tree of sub-agents.
+        let UpdateTreatment { swallows, replays, waits } = self.treatment(id);
         if is_history && swallows {
             return;
         }
+        // The acceptance precedes the first update of the turn.
         if is_work && waits {
-            self.sign_of_life(id);
+            self.accept_prompt(id);
         }
         self.context.begin_update(id, meta, extra, envelope);
+        // Link the sub-agent before its update is sent.
         let child = match &update {
-            Update::SubagentUpdate(update) => self.child_told(id, update),
+            Update::SubagentUpdate(update) => self.apply_subagent(id, update),
             _ => None,
         };
         let mut active = self.active_in(id, replays);
@@ -275,6 +282,7 @@ impl V2ToV1 {
             Update::ToolCallUpdate(update) => active.tool_call_update(*update, false),
             other => active.other_update(other),
         }
+        // Version 2 expects the state in the sub-agent's own session, after the announcement.
         if let Some((child, state)) = child {
             self.active(&child).tell_state(state);
         }
@@ -282,7 +290,7 @@ impl V2ToV1 {
     }
 }
 
-impl Machine for V2ToV1 {
+impl Translator for V2ToV1 {
     fn versions(&self) -> (Version, Version) {
         (Version::V2, Version::V1)
     }
@@ -310,6 +318,7 @@ impl Machine for V2ToV1 {
     }
 
     fn client_request(&mut self, request: &Request<'_>) {
+        // Requests reveal the client's dialect, which decides how the responses are written.
         self.context.peers.learn_from_client(request);
         let outcome = match &*request.method {
             "initialize" => self.initialize(request),
@@ -335,11 +344,12 @@ impl Machine for V2ToV1 {
             "session/prompt" => self.prompt(request),
             "tool_call/cancel" => Err(crate::Error::unrepresentable(
                 "tool_call/cancel",
-                "a version 1 agent can cancel a whole turn only",
+                "a version 1 agent can only cancel a whole turn",
             )),
             "terminal/cancel" => self.cancel_terminal(request),
             method => self.support.offered.check(method).map(|()| self.pass(request, method)),
         };
+        // Nothing has been sent to the agent: the client gets the error at once.
         if let Err(error) = outcome {
             self.context.fail(Side::Client, &request.id, error.to_rpc());
         }
@@ -352,6 +362,7 @@ impl Machine for V2ToV1 {
             }
             Some((id, ToClient::Elicitation)) => self.elicitation_answered(&id, response),
             Some((id, ToClient::File(request))) => self.client_file(&id, &request, response),
+            // The state of the terminal is updated before the agent gets the answer.
             Some((id, ToClient::Terminal)) => {
                 self.client_terminal(
                     Side::Client,
@@ -360,13 +371,14 @@ impl Machine for V2ToV1 {
                 self.context.pass_answer(Side::Agent, &id, response);
             }
             Some((id, ToClient::Other)) => self.context.pass_answer(Side::Agent, &id, response),
-            None => self.context.lose_late_answer(Side::Client, &response),
+            None => self.context.lose_unmatched_response(Side::Client, &response),
         }
     }
 
     fn agent_request(&mut self, request: &Request<'_>) {
+        // A request shows that the agent works on the prompt.
         if let Some(session) = session_of(request.params.as_ref()) {
-            self.sign_of_life(&session);
+            self.accept_prompt(&session);
         }
         match &*request.method {
             "session/request_permission" => self.permission(request),
@@ -375,12 +387,14 @@ impl Machine for V2ToV1 {
                     self.context.fail(Side::Agent, &request.id, error.to_rpc());
                 }
             }
+            // Clients of a hub may serve files themselves; otherwise the host does.
             "fs/read_text_file" | "fs/write_text_file" if self.client_files => {
                 let purpose = ToClient::File(Box::new(kept(request)));
                 self.to_client.pass(request, &request.method, purpose, &mut self.context);
             }
             "fs/read_text_file" | "fs/write_text_file" => self.file_request(request),
             method if method.starts_with("terminal/") && self.client_terminals.is_some() => {
+                // Track the request before it is forwarded; its response has no session.
                 self.client_terminal(Side::Agent, &Message::Request(request.clone()));
                 self.to_client.pass(request, method, ToClient::Terminal, &mut self.context);
             }
@@ -396,8 +410,9 @@ impl Machine for V2ToV1 {
     }
 
     fn agent_response(&mut self, response: Response<'_>) {
+        // The entry is removed before it is handled, so a second response with the same id is a loss.
         let Some((id, purpose)) = self.to_agent.take(&response.id) else {
-            return self.context.lose_late_answer(Side::Agent, &response);
+            return self.context.lose_unmatched_response(Side::Agent, &response);
         };
         match purpose {
             ToAgent::Initialize => self.initialized(&id, response),
@@ -415,6 +430,7 @@ impl Machine for V2ToV1 {
 
     fn tick(&mut self) {
         let now = self.context.now;
+        // Collected first, because accepting a prompt needs the translator.
         let due: Vec<String> = self
             .sessions
             .iter()
@@ -424,7 +440,7 @@ impl Machine for V2ToV1 {
             .map(|(id, _)| id.clone())
             .collect();
         for id in due {
-            self.sign_of_life(&id);
+            self.accept_prompt(&id);
         }
     }
 
@@ -434,7 +450,8 @@ impl Machine for V2ToV1 {
 
     fn finish(&mut self) {
         for id in self.sessions.ids() {
-            self.sign_of_life(&id);
+            // A turn without any sign of life still gets its acceptance.
+            self.accept_prompt(&id);
             let active = self.active(&id);
             for _ in active.session.waiting.drain(..) {
                 active.context.lose_waiting_prompt(&id);
@@ -447,7 +464,7 @@ impl Machine for V2ToV1 {
     }
 
     fn recorded_terminal(&mut self, session: &str, update: v2::TerminalUpdate<'static>) {
-        self.sign_of_life(session);
+        self.accept_prompt(session);
         self.active(session).recorded_terminal(update);
     }
 
@@ -456,22 +473,23 @@ impl Machine for V2ToV1 {
     }
 }
 
-/// A session at work: what is remembered of it, and where what happens in it is told.
+/// A session in use: its state, and the output for it.
 struct Active<'m> {
     id: &'m str,
     session: &'m mut Session,
     /// Commands that run for the agent.
     terminals: &'m ServedTerminals,
-    /// Whether what is told is kept, for an agent that cannot replay it.
+    /// Whether sent lines are kept in the journal, for an agent that cannot replay.
     keeps: bool,
-    /// Whether what is told is a replay by the agent.
+    /// Whether the current updates are a replay by the agent.
     replays: bool,
     context: &'m mut Context,
 }
 
 impl Active<'_> {
-    /// Tells the client something that is part of the session's history.
+    /// Sends an update that is part of the session's history.
     fn tell(&mut self, update: v2::SessionUpdate<'_>) {
+        // Exactly the lines of this update go to the journal.
         let before = self.context.output.len();
         self.context.update_v2(self.id, update);
         for output in self.context.output.get(before..).unwrap_or_default().iter().filter(|_| self.keeps) {
@@ -481,6 +499,7 @@ impl Active<'_> {
         }
     }
 
+    // States are not history: a replay ends with the current state.
     fn tell_state(&mut self, state: v2::StateUpdate<'_>) {
         self.context.update_v2(self.id, v2::SessionUpdate::StateUpdate(Box::new(state)));
     }

@@ -1,9 +1,9 @@
-//! Permission requests, whose words of the prompt version 1 puts into the tool call.
+//! Permission requests. Version 1 has title and description of the question in the tool call.
 
 use switchboard_acp::rpc::{Request, RequestId, Response, codes};
 use switchboard_acp::{Field, Text, v1, v2};
 
-use super::tool_calls::Place;
+use super::tool_calls::CallPosition;
 use super::{ToClient, V2ToV1};
 use crate::Side;
 use crate::convert::permission::question_to_v2;
@@ -16,19 +16,22 @@ impl V2ToV1 {
             Ok(params) => params,
             Err(error) => return self.context.fail(Side::Agent, &request.id, error.to_rpc()),
         };
+        // Checked before any state changes. A user could not answer such a question.
         if params.options.is_empty() {
-            let message = "a permission request without options";
+            let message = "the permission request has no options";
             return self.context.refuse(Side::Agent, &request.id, codes::INVALID_PARAMS, message);
         }
         if let Some(id) = twice(&params.options) {
-            let message = format!("two options with the id \"{id}\"");
+            let message = format!("two options have the id \"{id}\"");
             return self.context.refuse(Side::Agent, &request.id, codes::INVALID_PARAMS, message);
         }
+        // Checked before the tool call is updated for a question that is never asked.
         if self.to_client.is_full() {
             return self.context.refuse_full(Side::Agent, &request.id);
         }
         let session_id = params.session_id.clone().into_owned();
         let mut active = self.active(&session_id);
+        // A question ends the current message.
         active.session.run = None;
         let stored = active.session.calls.title(&params.tool_call.tool_call_id);
         let title = params
@@ -40,10 +43,11 @@ impl V2ToV1 {
             .unwrap_or_else(|| "Permission requested".to_owned());
         let offered = params.options.iter().map(|option| option.option_id.clone().into_owned()).collect();
         let converted = question_to_v2(params, Text::Owned(title), |call| {
-            let place = Place { message: METHOD, root: "/params/toolCall", in_question: true };
+            let place = CallPosition { message: METHOD, root: "/params/toolCall", in_question: true };
+            // The question contains all content of the call, so nothing is appended separately.
             let mut call = active.patch(call, place);
             if stored.is_some() {
-                // The call has a title; this one is only the prompt's.
+                // The call has its own title; this one belongs to the question.
                 call.title = Field::Keep;
             }
             active.context.show_terminals(&session_id, &mut call);
@@ -54,6 +58,7 @@ impl V2ToV1 {
             Err(error) => return self.context.fail(Side::Agent, &request.id, error.to_rpc()),
         };
         let asked = ToClient::Permission { session: session_id.clone(), offered };
+        // The question first, then the state: a client that sees `requires_action` looks for its question.
         self.to_client.ask(request, METHOD, &wire, asked, &mut self.context);
         let mut active = self.active(&session_id);
         if !std::mem::replace(&mut active.session.asks, true) {
@@ -68,6 +73,7 @@ impl V2ToV1 {
         offered: &[String],
         response: Response<'_>,
     ) {
+        // The agent gets its answer before the client sees the new state.
         self.context.answer_question(id, session_id, offered, response);
         let still_asks = self
             .to_client
@@ -75,6 +81,7 @@ impl V2ToV1 {
             .is_some();
         let is_child_at_work = self.subagents.is_active(session_id);
         let mut active = self.active(session_id);
+        // Several questions may be pending; only the last answer ends the state.
         if !still_asks && std::mem::take(&mut active.session.asks) {
             let is_working = active.session.turn.is_some() || is_child_at_work;
             active.tell_state(if is_working {

@@ -1,5 +1,5 @@
-//! Files and commands that a version 1 agent asks its client for. A version 2 client has neither, so that the
-//! host serves them, inside the session's roots, when it is told to.
+//! Files and commands that a version 1 agent requests from its client. A version 2 client has neither, so the
+//! host serves them inside the session's roots if that is enabled.
 
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ struct ServedTerminal {
     limit: usize,
     truncated: bool,
     exit: Option<v1::TerminalExitStatus<'static>>,
-    /// Requests of the agent that wait for the end.
+    /// Requests of the agent that wait for the exit.
     waiting: Vec<RequestId<'static>>,
 }
 
@@ -37,21 +37,22 @@ impl ServedTerminals {
         self.known.contains_key(id)
     }
 
-    /// Whether a command runs in a session.
+    /// Returns whether a command runs in a session.
     pub(super) fn runs_in(&self, session: &str) -> bool {
         self.known.values().any(|terminal| terminal.session == session && terminal.exit.is_none())
     }
 
-    /// How many there are, and what they hold.
+    /// Returns the number of commands and the bytes of their output.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.known.len(), self.known.values().map(|terminal| terminal.output.len()).sum())
     }
 
-    /// Forgets the beginning of what was put out, of the longest first, until so many bytes are gone; gives how many
-    /// are. Agents are told that it is not all.
+    /// Drops the beginning of outputs, longest first, until so many bytes are freed. Returns the bytes freed.
+    /// The output is reported as truncated to the agent.
     pub(super) fn forget_output(&mut self, bytes: usize) -> usize {
         let mut freed = 0;
         let mut terminals: Vec<&mut ServedTerminal> = self.known.values_mut().collect();
+        // Longest first: few terminals lose output.
         terminals.sort_by_key(|terminal| std::cmp::Reverse(terminal.output.len()));
         for terminal in terminals {
             let kept = (terminal.output.len() / 4).min(KEPT_OUTPUT);
@@ -72,6 +73,7 @@ impl ServedTerminals {
             .map(|(id, _)| id.clone())
             .collect();
         for id in ids {
+            // A command must not outlive its session.
             if self.known.remove(&id).is_some_and(|terminal| terminal.exit.is_none()) {
                 context.host.kill_terminal(&id);
             }
@@ -80,7 +82,8 @@ impl ServedTerminals {
 }
 
 impl ServedTerminal {
-    /// Appends output and keeps its end: somewhat more than wanted, so that it is not moved for every piece.
+    /// Appends output and cuts its beginning. Keeps somewhat more than the limit, so that it is not moved for
+    /// every chunk.
     fn append(&mut self, bytes: &[u8]) {
         self.output.extend_from_slice(bytes);
         if self.output.len() > self.limit {
@@ -97,7 +100,7 @@ impl ServedTerminal {
         self.output.drain(..cut);
     }
 
-    /// The end of the output, as much of it as is wanted, cut at a character.
+    /// Returns the last bytes of the output up to the limit, cut at a character boundary.
     fn tail(&self) -> String {
         let mut cut = self.output.len().saturating_sub(self.limit);
         if self.truncated {
@@ -109,25 +112,24 @@ impl ServedTerminal {
     }
 }
 
-/// So much of the output of a command is kept when all of them have put out too much.
+/// Bytes kept of a command's output when the total limit is exceeded.
 const KEPT_OUTPUT: usize = 64 * 1024;
 
-/// What a file that is not where the agent may look is answered with.
+/// Returns the error for a path outside the session's directories.
 fn outside(path: &str) -> HostError {
-    HostError {
-        code: codes::INVALID_PARAMS,
-        message: format!("{path} is outside of the session's directories"),
-    }
+    HostError { code: codes::INVALID_PARAMS, message: format!("{path} is outside the session's directories") }
 }
 
 impl V2ToV1 {
-    /// Takes the client's answer about a file. Where it has none, as when it is not there any more, the host's is used.
+    /// Handles the client's response about a file. If it fails, for example because the client has gone, the
+    /// host's file is used.
     pub(super) fn client_file(
         &mut self,
         id: &RequestId<'static>,
         request: &Request<'_>,
         response: Response<'_>,
     ) {
+        // Fall back to the host only if the client does not know the method. Other errors are real.
         let is_unknown = response.outcome.as_ref().is_err_and(|error| error.code == codes::METHOD_NOT_FOUND);
         if is_unknown && self.context.options.serve_files {
             return self.file_request(request);
@@ -135,10 +137,10 @@ impl V2ToV1 {
         self.context.pass_answer(Side::Agent, id, response);
     }
 
-    /// Tells what a message about a command of the client shows of it.
+    /// Sends the state of a client terminal that a message contains.
     pub(super) fn client_terminal(&mut self, from: Side, message: &Message<'_>) {
-        let told = self.client_terminals.as_mut().and_then(|known| known.take(from, message));
-        if let Some((session, update)) = told.and_then(|told| told.update) {
+        let event = self.client_terminals.as_mut().and_then(|known| known.take(from, message));
+        if let Some((session, update)) = event.and_then(|event| event.update) {
             self.active(&session).recorded_terminal(update);
         }
     }
@@ -149,9 +151,10 @@ impl V2ToV1 {
             return self.refuse_service(request, &session_id, "reads and writes no files");
         }
         let session = self.sessions.open(&session_id);
+        // Reported once per session: the agent reads saved files only.
         if !session.warned_of_files {
             session.warned_of_files = true;
-            let reason = "files come from the disk; what the editor has not saved is not seen";
+            let reason = "files are read from disk; unsaved changes of the editor are not visible";
             let method = &request.method;
             self.context.lose(
                 Some(&session_id),
@@ -179,6 +182,7 @@ impl V2ToV1 {
             return self.refuse_service(request, &session_id, "runs no commands");
         }
         lose_rest(request, &session_id, &mut self.context);
+        // Creating has no terminal id yet.
         if request.method == "terminal/create" {
             match self.create_terminal(request.params_text()) {
                 Ok(result) => self.context.respond(Side::Agent, &request.id, &result, &Extra::new()),
@@ -188,10 +192,11 @@ impl V2ToV1 {
         }
         let reference = v1::TerminalReference::decode(request.params_text(), WireFormat::V1);
         let terminal_id = reference.map(|reference| reference.terminal_id.into_owned()).unwrap_or_default();
+        // The session must match: an agent must not reach terminals of other sessions.
         let Some(terminal) =
             self.terminals.known.get_mut(&terminal_id).filter(|known| known.session == session_id)
         else {
-            let message = format!("there is no terminal {terminal_id}");
+            let message = format!("terminal {terminal_id} does not exist");
             return self.context.refuse(Side::Agent, &request.id, codes::RESOURCE_NOT_FOUND, message);
         };
         match &*request.method {
@@ -203,6 +208,7 @@ impl V2ToV1 {
             }
             "terminal/wait_for_exit" => match &terminal.exit {
                 Some(exit) => self.context.respond(Side::Agent, &request.id, exit, &Extra::new()),
+                // Answered when the command exits.
                 None => terminal.waiting.push(request.id.clone().into_owned()),
             },
             "terminal/kill" => {
@@ -212,6 +218,7 @@ impl V2ToV1 {
                 self.context.done(Side::Agent, &request.id);
             }
             _ => {
+                // Release: remove the entry first, so that the exit is not reported for it.
                 let is_running = terminal.exit.is_none();
                 self.terminals.known.remove(&terminal_id);
                 if is_running {
@@ -222,7 +229,7 @@ impl V2ToV1 {
         }
     }
 
-    /// Refuses something that nobody here offers.
+    /// Refuses a request that neither the client nor the host serves.
     fn refuse_service(&mut self, request: &Request<'_>, session_id: &str, what: &str) {
         let reason = format!("a version 2 client {what}; the agent was refused");
         let session = (!session_id.is_empty()).then_some(session_id);
@@ -236,8 +243,9 @@ impl V2ToV1 {
         let params = v1::CreateTerminalRequest::decode(params, WireFormat::V1)
             .map_err(|error| invalid(error.to_string()))?;
         let limits = &self.context.options.limits;
+        // Before any process is started.
         if self.terminals.known.len() >= limits.requests {
-            return Err(HostError::failed("too many terminals"));
+            return Err(HostError::failed("too many terminals; release some of them"));
         }
         let most = limits.content;
         let session_id = params.session_id.clone().into_owned();
@@ -245,13 +253,14 @@ impl V2ToV1 {
         let cwd =
             params.cwd.as_ref().map(|cwd| session.resolve(cwd)).or_else(|| session.roots.first().cloned());
         let Some(cwd) = cwd else { return Err(invalid("the session has no directory".to_owned())) };
+        // By name only; the host resolves links.
         if !is_inside(&cwd, &session.roots) {
             return Err(outside(&cwd));
         }
         let terminal_id = loop {
             self.terminals.made += 1;
             let id = format!("bridge-term-{}", self.terminals.made);
-            // Agents have terminals of their own.
+            // The agent may have terminals with its own ids.
             if !session.terminals.contains(&id) {
                 break id;
             }
@@ -268,6 +277,7 @@ impl V2ToV1 {
                 .collect(),
             cwd: cwd.clone(),
         };
+        // Nothing is stored if the start fails.
         self.context.host.start_terminal(&start, &session.roots)?;
         let limit = params.output_byte_limit.and_then(|limit| usize::try_from(limit).ok());
         self.terminals.known.insert(
@@ -286,12 +296,13 @@ impl V2ToV1 {
         let mut update = v2::TerminalUpdate::new(terminal_id.clone());
         update.command = Field::Set(Text::Owned(line.join(" ")));
         update.cwd = Field::Set(AbsolutePath::as_sent(cwd));
-        // A client whose dialect has no terminals has nothing to cancel either.
+        // A client whose dialect has no terminals cannot cancel them either.
         if self.context.peers.client_dialect != Some(Dialect::Spec) {
             let mut capabilities = v2::CancelCapabilities::new();
             capabilities.cancel = Some(v2::EmptyObject::new());
             update.capabilities = Field::Set(capabilities);
         }
+        // The client must know the terminal before its first output.
         self.context.update_v2(&session_id, update.into());
         Ok(v1::CreateTerminalResponse::new(terminal_id))
     }
@@ -305,7 +316,7 @@ impl V2ToV1 {
             .get(&*params.terminal_id)
             .is_some_and(|terminal| terminal.exit.is_none() && terminal.session == params.session_id);
         if !running {
-            let reason = "there is no such terminal that runs and can be cancelled";
+            let reason = "no running terminal has this id";
             return Err(Error::unrepresentable("terminal/cancel", reason));
         }
         self.context.host.kill_terminal(&params.terminal_id);
@@ -313,20 +324,23 @@ impl V2ToV1 {
         Ok(())
     }
 
-    /// A command has put something out.
+    /// Handles output of a command.
     pub(super) fn output_of(&mut self, terminal_id: &str, bytes: &[u8]) {
+        // Output after a release is dropped.
         let Some(terminal) = self.terminals.known.get_mut(terminal_id) else { return };
+        // Stored before it is sent: the agent may ask for it at once.
         terminal.append(bytes);
         let chunk = v2::TerminalOutputChunk::new(terminal_id, Base64::from_bytes(bytes));
         self.context.update_v2(&terminal.session, v2::SessionUpdate::TerminalOutputChunk(chunk));
     }
 
-    /// A command has ended.
+    /// Handles the exit of a command.
     pub(super) fn exit_of(&mut self, terminal_id: &str, exit_code: Option<i64>, signal: Option<&str>) {
         let Some(terminal) = self.terminals.known.get_mut(terminal_id) else { return };
         let mut exit = v1::TerminalExitStatus::new();
         exit.exit_code = exit_code.and_then(|code| u32::try_from(code).ok());
         exit.signal = signal.map(|signal| Text::Owned(signal.to_owned()));
+        // Waiting requests of the agent first, then the client.
         for id in terminal.waiting.drain(..) {
             self.context.respond(Side::Agent, &id, &exit, &Extra::new());
         }
@@ -336,12 +350,13 @@ impl V2ToV1 {
         status.signal = signal.map(Text::Borrowed);
         let mut update = v2::TerminalUpdate::new(terminal_id);
         update.exit_status = Field::Set(status);
+        // An exited command can no longer be cancelled.
         update.capabilities = Field::Clear;
         self.context.update_v2(&terminal.session, update.into());
     }
 }
 
-/// Keys of what is served here, beside which nothing is looked at.
+/// Known keys of the requests that are served here.
 const KNOWN: [&str; 11] = [
     "sessionId",
     "path",
@@ -356,11 +371,12 @@ const KNOWN: [&str; 11] = [
     "terminalId",
 ];
 
-/// Reports what a request that is served here says beside.
+/// Reports unknown keys of a request that is served here.
 fn lose_rest(request: &Request<'_>, session_id: &str, context: &mut Context) {
     let reason = "the request is served by the bridge";
     let toward = if request.method == "terminal/cancel" { Side::Agent } else { Side::Client };
     let (session, method) = (Some(session_id), &*request.method);
+    // Unknown keys are reported even if the request is served.
     let Some(params) = &request.params else { return };
     for (key, _) in params.entries().filter(|(key, _)| !KNOWN.contains(&&**key)) {
         let pointer = format!("/params/{}", key.replace('~', "~0").replace('/', "~1"));
@@ -377,7 +393,7 @@ fn lose_rest(request: &Request<'_>, session_id: &str, context: &mut Context) {
 }
 
 impl Session {
-    /// A path as the agent means it.
+    /// Resolves a path relative to the session's directory.
     fn resolve(&self, path: &str) -> String {
         let directory = self.roots.first();
         directory.and_then(|directory| resolve(path, directory)).unwrap_or_else(|| path.to_owned())
@@ -387,10 +403,12 @@ impl Session {
         let params = v1::ReadTextFileRequest::decode(params, WireFormat::V1)
             .map_err(|error| HostError { code: codes::INVALID_PARAMS, message: error.to_string() })?;
         let path = self.resolve(&params.path);
+        // Checked after the path is resolved, so that relative paths cannot escape.
         if !is_inside(&path, &self.roots) {
             return Err(outside(&path));
         }
         let content = context.host.read_text_file(&path, &self.roots)?;
+        // Lines are 1-based; both parameters are optional.
         let first = params.line.map_or(0, |line| (line as usize).saturating_sub(1));
         let count = params.limit.map_or(usize::MAX, |limit| limit as usize);
         let content = if first == 0 && count == usize::MAX {
@@ -405,6 +423,7 @@ impl Session {
         let params = v1::WriteTextFileRequest::decode(params, WireFormat::V1)
             .map_err(|error| HostError { code: codes::INVALID_PARAMS, message: error.to_string() })?;
         let path = self.resolve(&params.path);
+        // Checked after the path is resolved, so that relative paths cannot escape.
         if !is_inside(&path, &self.roots) {
             return Err(outside(&path));
         }

@@ -1,9 +1,9 @@
-//! Opening, finding and closing sessions, and their configuration.
+//! Opening, listing and closing of sessions, and their configuration.
 
 use switchboard_acp::rpc::{Request, RequestId, Response, codes};
 use switchboard_acp::{AbsolutePath, Extra, Text, Wire, v1, v2};
 
-use super::messages::Begun;
+use super::messages::StartedMessages;
 use super::{Active, Journal, Session, ToAgent, V2ToV1, missing};
 use crate::context::session_of;
 use crate::convert::config;
@@ -41,7 +41,7 @@ impl V2ToV1 {
         Ok(())
     }
 
-    /// Whether a session is open: where the agent does not say, it is known of those that the client has opened.
+    /// Handles a status request. For agents without status, sessions that the client opened count as open.
     pub(super) fn session_status(&mut self, request: &Request<'_>) -> Result<(), Error> {
         let method = "session/status";
         let params: v2::unstable::SessionStatusRequest<'_> = self.context.params(Side::Client, request)?;
@@ -51,6 +51,7 @@ impl V2ToV1 {
             self.to_agent.pass(request, method, purpose, &mut self.context);
             return Ok(());
         };
+        // A session that was never opened here is unknown to the bridge, too.
         if self.sessions.get(&session_id).is_none() {
             return Err(missing);
         }
@@ -71,10 +72,11 @@ impl V2ToV1 {
         self.context.respond(Side::Client, id, &wire, &response.extra);
     }
 
-    /// What a session is at, where it is open here.
+    /// Returns the state of a session that is open here.
     fn state_of(&self, session_id: &str) -> Option<v2::StateUpdate<'static>> {
         let session = self.sessions.get(session_id)?;
         Some(match session {
+            // A pending question takes precedence over running.
             Session { asks: true, .. } => v2::StateUpdate::RequiresAction(v2::ActiveState::new()),
             session if session.turn.is_some() || self.subagents.is_active(session_id) => {
                 v2::StateUpdate::Running(v2::ActiveState::new())
@@ -96,8 +98,9 @@ impl V2ToV1 {
         let session_id = answer.session_id.clone().into_owned();
         let mut active = self.active(&session_id);
         active.session.roots = roots;
+        // A new session has a complete, empty journal.
         active.session.journal = Journal::default();
-        active.session.begun = Begun::default();
+        active.session.started = StartedMessages::default();
         let options = active.take_options(method, answer.modes.take(), answer.config_options.take());
         let wire = session::made_to_v2(answer, options);
         self.context.respond(Side::Client, id, &wire, &response.extra);
@@ -116,16 +119,21 @@ impl V2ToV1 {
             }
             Some(v2::ReplayFrom::More(none)) => none.never(),
         };
+        // Read before the request resets the session.
         let has_journal = self.sessions.get(&session_id).is_some_and(|session| !session.journal.incomplete);
+        // A load replays, a resume does not. Without `session/resume`, a load with suppressed replay is the
+        // fallback; without `session/load`, the journal replaces the replay.
         let loads = match (replays, self.support.load, self.support.resume) {
             (true, true, _) | (false, true, false) => true,
             (false, _, true) => false,
             (true, false, true) if has_journal => false,
             (true, false, _) => {
-                let reason = "the agent cannot replay a session, and nothing of it is kept here";
+                let reason = "the agent cannot replay the session, and the bridge has no copy of its history";
                 return Err(Error::unrepresentable("replayFrom", reason));
             }
-            (false, false, false) => return Err(missing(request, "the agent cannot go on with a session")),
+            (false, false, false) => {
+                return Err(missing(request, "the agent supports neither session/load nor session/resume"));
+            }
         };
         let (load, resume) =
             self.context.convert(Some(&session_id), "session/resume", "/params", Side::Agent, |cx| {
@@ -135,10 +143,12 @@ impl V2ToV1 {
                     (None, Some(session::resume_to_v1(params, cx)?))
                 })
             })?;
+        // Checked last, but before any state changes.
         if self.to_agent.is_full() {
             self.context.refuse_full(Side::Client, &request.id);
             return Ok(());
         }
+        // Sub-agents are replayed with their parent.
         if replays && loads {
             for child in self.below(&session_id) {
                 if let Some(child) = self.sessions.get_mut(&child) {
@@ -150,12 +160,13 @@ impl V2ToV1 {
         session.roots = roots;
         session.is_old = true;
         session.replays = replays && loads;
+        // A suppressed history must be recognized before the agent starts to send it.
         if session.replays {
             session.forget_shown();
         } else {
             session.swallows = loads;
-            // The history is not counted, so that the count begins again. A host that gives no salt is likely to have
-            // another time at least.
+            // The history is not counted, so counting starts again and the salt must change. A host without a
+            // salt at least has a different time.
             self.resumed += 1;
             let time = if self.context.salt.is_empty() { self.context.now.0 } else { 0 };
             session.salt = match time {
@@ -183,12 +194,14 @@ impl V2ToV1 {
         response: &Response<'_>,
     ) {
         let loads = self.support.load;
-        let below = if replays && !loads { self.told_of_children(session_id) } else { Vec::new() };
+        // Collected first, because `active` borrows the session.
+        let below = if replays && !loads { self.journals_of_children(session_id) } else { Vec::new() };
         for child in self.below(session_id) {
             if let Some(child) = self.sessions.get_mut(&child) {
                 child.count_on();
             }
         }
+        // The replay is over with the response, successful or not.
         let mut active = self.active(session_id);
         (active.session.swallows, active.session.replays) = (false, false);
         active.session.count_on();
@@ -198,6 +211,7 @@ impl V2ToV1 {
         else {
             return;
         };
+        // The journal takes the place of the agent's replay, before the response as in a real one.
         if replays && !loads {
             for line in &active.session.journal.lines {
                 active.context.send(Side::Client, line.clone());
@@ -206,6 +220,7 @@ impl V2ToV1 {
                 active.context.send(Side::Client, line);
             }
         }
+        // The client needs the current state; version 1 has no states to replay.
         if active.session.turn.is_none() {
             active.tell_state(v2::StateUpdate::Idle(v2::IdleState::new()));
         }
@@ -223,9 +238,10 @@ impl V2ToV1 {
         let params: v2::ListSessionsRequest<'_> = self.context.params(Side::Client, request)?;
         let wanted = |cwd: &str| params.cwd.as_ref().is_none_or(|wanted| wanted.as_str() == cwd);
         let mut known = Vec::new();
+        // The agent has no list: the bridge knows the sessions of this connection.
         for id in self.sessions.ids() {
             let Some(session) = self.sessions.get(&id) else { continue };
-            // One in which nothing was prompted is empty.
+            // A session without a prompt is empty.
             let is_empty = session.title.is_none() && !session.is_old;
             let Some(cwd) = session.roots.first().filter(|cwd| !is_empty && wanted(cwd)) else { continue };
             known.push(v2::SessionInfo {
@@ -234,7 +250,7 @@ impl V2ToV1 {
             });
         }
         let wire = v2::ListSessionsResponse::new(known);
-        let reason = "the agent keeps no list; these are the sessions of this connection";
+        let reason = "the agent has no session list; these are the sessions of this connection";
         self.context.lose(None, "session/list", "/result/sessions", reason, Severity::Minor, Side::Client);
         let rest = (params.meta.as_ref(), &params.extra);
         self.context.lose_rest(None, "session/list", "/params", rest, reason, Side::Agent);
@@ -251,15 +267,16 @@ impl V2ToV1 {
             return Ok(());
         }
         let rest = (params.meta.as_ref(), &params.extra);
-        let reason = "the agent cannot close sessions; it is forgotten here";
+        let reason = "the agent cannot close sessions; only the bridge drops it";
         self.context.lose_rest(Some(&session_id), "session/close", "/params", rest, reason, Side::Agent);
         self.close_here(&request.id, &session_id);
         Ok(())
     }
 
-    /// Closes a session of an agent that cannot: what it does there is cancelled, and then it is forgotten here.
+    /// Closes a session of an agent that cannot: cancels its turn, then removes it here.
     fn close_here(&mut self, id: &RequestId<'_>, session_id: &str) {
         match self.sessions.get_mut(session_id) {
+            // The response waits for the end of the turn, which the cancellation causes.
             Some(session) if session.turn.is_some() => {
                 session.closing = Some(id.clone().into_owned());
                 let params = v2::CancelSessionNotification::new(session_id);
@@ -280,26 +297,29 @@ impl V2ToV1 {
     ) {
         match &response.outcome {
             Ok(_) => {
+                // The turn ends before the session is removed.
                 self.abandon_turn(session_id);
                 self.forget(session_id);
             }
-            // It said that it can, and cannot.
+            // The agent announced the method but does not have it.
             Err(error) if error.code == codes::METHOD_NOT_FOUND => {
+                // Not asked again on this connection.
                 self.support.close = false;
                 let reason = format!(
-                    "the agent said that it closes sessions, and does not: {error}; the session is cancelled and forgotten here"
+                    "the agent announced session/close but does not support it: {error}; the bridge cancels and drops the session"
                 );
                 let (session, method) = (Some(session_id), "session/close");
                 self.context.lose(session, method, "/error", reason, Severity::Minor, Side::Client);
                 return self.close_here(id, session_id);
             }
-            // The session is still there.
+            // The session still exists.
             Err(_) => {}
         }
         self.context.pass_answer(Side::Client, id, response);
     }
 
     pub(super) fn forget(&mut self, session_id: &str) {
+        // Commands are killed while the session is still known.
         self.terminals.release_all(session_id, &mut self.context);
         self.sessions.forget(session_id);
         self.subagents.forget(session_id);
@@ -312,6 +332,7 @@ impl V2ToV1 {
         let set = Box::new(params.clone().into_owned());
         let purpose = ToAgent::SetOption { session: session_id.clone(), set };
         match params {
+            // The bridge created this option from the agent's modes, so `session/set_mode` sets it.
             v2::SetSessionConfigOptionRequest::Id(set) if mode_option == Some(&*set.config_id) => {
                 let wire = config::set_mode_to_v1(set);
                 self.to_agent.ask(request, "session/set_mode", &wire, purpose, &mut self.context);
@@ -327,7 +348,7 @@ impl V2ToV1 {
         Ok(())
     }
 
-    /// The agent has set an option. Who set a mode, and in recordings who did so by its option, is not told the options.
+    /// Handles the response to a request that sets an option. A mode change has no options in its response.
     pub(super) fn option_set(
         &mut self,
         id: &RequestId<'static>,
@@ -335,6 +356,7 @@ impl V2ToV1 {
         set: &v2::SetSessionConfigOptionRequest<'_>,
         response: &Response<'_>,
     ) {
+        // Agents that send no options in the response get them applied here.
         let tells = response.outcome.as_ref().is_ok_and(|result| result.get("configOptions").is_some());
         let mut active = self.active(session_id);
         let wire = if tells {
@@ -355,22 +377,23 @@ impl V2ToV1 {
 }
 
 impl Session {
-    /// Everything comes again, so that all of it counts as new.
+    /// Resets delivered state before a replay, which counts as new.
     fn forget_shown(&mut self) {
         self.run = None;
-        // Counted anew, so that messages without ids get the same ones as when they were live.
+        // Counts from zero, so that messages without ids get the same ids as when they were live.
         for (role, count) in self.minted.drain() {
             let before = self.minted_before_replay.entry(role).or_default();
             *before = count.max(*before);
         }
+        // Ids of the replay must be the same as in the live session.
         self.own_messages = OwnIds::default();
         self.counted_user = None;
-        self.begun = Begun::default();
+        self.started = StartedMessages::default();
         self.calls.forget();
         self.journal = Journal::default();
     }
 
-    /// A replay is over: ids of messages that follow are not those of messages that came before it.
+    /// Ends a replay: later messages get ids that were not used before it.
     fn count_on(&mut self) {
         for (role, before) in self.minted_before_replay.drain() {
             let count = self.minted.entry(role).or_default();
@@ -378,20 +401,22 @@ impl Session {
         }
     }
 
-    /// Remembers options that were told, and gives them together with the one that stands for modes, where none of them
-    /// does. It stays until another is told, because version 1 tells modes only when a session is opened.
-    pub(super) fn beside_modes(
+    /// Stores options and returns them together with the mode option if none of them is one. It stays until
+    /// another is sent, because version 1 sends modes only when a session is opened.
+    pub(super) fn with_mode_option(
         &mut self,
         mut options: Vec<v2::SessionConfigOption<'static>>,
-        told: Option<v2::SessionConfigOption<'static>>,
+        shown_modes: Option<v2::SessionConfigOption<'static>>,
     ) -> Vec<v2::SessionConfigOption<'static>> {
         let before = self.mode_option.take();
+        // An option of the agent for modes takes precedence over its list of modes.
         let is_told = config::mode_option(&options).is_some();
         let is_it = |option: &&v2::SessionConfigOption<'_>| {
             before.is_some() && config::id_of(option) == before.as_deref()
         };
-        let choice = told.or_else(|| self.options.iter().find(is_it).cloned()).filter(|_| !is_told);
+        let choice = shown_modes.or_else(|| self.options.iter().find(is_it).cloned()).filter(|_| !is_told);
         if let Some(v2::SessionConfigOption::Select(mut choice)) = choice {
+            // The agent may have an unrelated option with this id.
             let is_taken = options.iter().any(|option| config::id_of(option) == Some("mode"));
             let config_id = if is_taken { "_v1_mode" } else { "mode" };
             choice.config_id = config_id.into();
@@ -404,8 +429,8 @@ impl Session {
 }
 
 impl Active<'_> {
-    /// Remembers options that an answer tells, and gives them as version 2 has them. Modes are an option beside the others,
-    /// unless one of those is about modes.
+    /// Stores the options of a response and converts them to version 2. Modes become an additional option
+    /// unless one of the options is about modes.
     pub(super) fn take_options(
         &mut self,
         method: &str,
@@ -417,6 +442,7 @@ impl Active<'_> {
                 Some(options) => Some(config::to_v2(options, &mut cx.key("configOptions"))?.into_owned()),
                 None => None,
             };
+            // Convert options first: they decide whether the modes are needed.
             let option = options.as_deref().and_then(config::mode_option);
             let choice = match modes {
                 Some(modes) if option.is_some() || modes.available_modes.is_empty() => {
@@ -428,11 +454,11 @@ impl Active<'_> {
             };
             Ok((options, choice))
         });
-        // What is noted does not fail.
+        // A noted loss does not fail.
         let (options, choice) = converted.unwrap_or_default();
         if options.is_none() && choice.is_none() {
             return None;
         }
-        Some(self.session.beside_modes(options.unwrap_or_default(), choice))
+        Some(self.session.with_mode_option(options.unwrap_or_default(), choice))
     }
 }

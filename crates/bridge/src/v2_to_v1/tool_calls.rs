@@ -1,4 +1,4 @@
-//! Tool calls. Version 1 agents send all content again and again; what is new in it is appended.
+//! Tool calls. Version 1 agents send all content repeatedly; only the new part is appended.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use switchboard_diff::read_back;
 use super::Active;
 use crate::Side;
 use crate::convert::content::plain_text;
-use crate::convert::paths::{self, Places};
+use crate::convert::paths::{self, PathNormalizer};
 use crate::convert::tool_call::{announced, item_to_v2, update_to_v2};
 use crate::convert::{Losses, meta};
 use crate::fingerprint::{ContentFingerprint, FingerprintPart};
@@ -26,7 +26,7 @@ pub(super) struct ToolCalls {
 #[derive(Debug, Default)]
 struct Call {
     title: Option<String>,
-    /// What the client has of the content.
+    /// Fingerprint of the content that the client has.
     pieces: ContentFingerprint,
 }
 
@@ -43,16 +43,17 @@ impl ToolCalls {
         self.order.len()
     }
 
-    /// Bytes of ids and titles.
+    /// Returns the bytes of ids and titles.
     pub(super) fn bytes(&self) -> usize {
         let title = |call: &Call| call.title.as_ref().map_or(0, String::len);
         self.known.iter().map(|(id, call)| 2 * id.len() + title(call)).sum()
     }
 
-    /// The call, and whether it is new.
+    /// Returns the call and whether it is new.
     fn open(&mut self, id: &str, limit: usize) -> (&mut Call, bool) {
         let is_new = !self.known.contains_key(id);
         if is_new {
+            // Insert the new call before an old one is removed.
             self.order.push_back(id.to_owned());
             if self.order.len() > limit
                 && let Some(oldest) = self.order.pop_front()
@@ -64,15 +65,15 @@ impl ToolCalls {
     }
 }
 
-/// What an agent that runs commands itself tells in the metadata of a call.
+/// Terminal data in the metadata of a call, from an agent that runs commands itself.
 #[derive(Debug, Default)]
-struct Displayed {
+struct TerminalMeta {
     info: Option<Info>,
     output: Vec<(String, String)>,
     exit: Option<(String, v2::TerminalExitStatus<'static>)>,
 }
 
-/// A terminal that is new.
+/// A new terminal.
 #[derive(Debug)]
 struct Info {
     terminal_id: String,
@@ -80,15 +81,15 @@ struct Info {
     cwd: Option<String>,
 }
 
-/// The keys of that, and of what became of them in one widespread agent.
+/// Metadata keys, including a variant of one widespread agent.
 const INFO: &str = "terminal_info";
 const OUTPUT: [&str; 2] = ["terminal_output", "terminal_output_delta"];
 const EXIT: &str = "terminal_exit";
 
-impl Displayed {
-    /// Takes that out of the metadata. What else stands there stays, also inside of what is taken.
+impl TerminalMeta {
+    /// Removes terminal data from the metadata. Other keys are kept, including unknown keys inside the data.
     fn take(meta: &mut Option<Meta<'_>>) -> Self {
-        let mut displayed = Displayed::default();
+        let mut displayed = TerminalMeta::default();
         let Some(present) = meta.as_ref() else { return displayed };
         let mut kept = Vec::new();
         for (key, value) in present.entries() {
@@ -110,6 +111,7 @@ impl Displayed {
                     displayed.exit = Some((id, status));
                     &["terminal_id", "exit_code", "signal"]
                 }
+                // All other metadata is kept.
                 _ => {
                     kept.push((Text::Owned(key.into_owned()), value.into_owned()));
                     continue;
@@ -121,6 +123,7 @@ impl Displayed {
                 kept.push((Text::Owned(key.into_owned()), rest));
             }
         }
+        // Unchanged metadata is not rebuilt.
         if displayed.info.is_some() || !displayed.output.is_empty() || displayed.exit.is_some() {
             *meta = (!kept.is_empty()).then(|| Meta::from_entries(kept));
         }
@@ -128,14 +131,14 @@ impl Displayed {
     }
 }
 
-/// What a call is part of.
+/// Position of a call in a message.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place<'p> {
-    /// The kind of message.
+pub(super) struct CallPosition<'p> {
+    /// Kind of message.
     pub(super) message: &'p str,
-    /// Where the call stands in it.
+    /// JSON pointer to the call.
     pub(super) root: &'p str,
-    /// Whether it is a question, which must hold all content.
+    /// Whether the message is a question, which must contain all content.
     pub(super) in_question: bool,
 }
 
@@ -144,23 +147,28 @@ impl Active<'_> {
         self.tool_call_update(announced(call), true);
     }
 
-    /// `announces`: the agent says all there is to say, so that what is missing has its default again.
+    /// Handles an update. `announces`: the update is complete, so that missing fields are reset to their
+    /// defaults.
     pub(super) fn tool_call_update(&mut self, mut update: v1::ToolCallUpdate<'_>, announces: bool) {
         let limit = self.context.options.limits.entries;
         let (_, is_new) = self.session.calls.open(&update.tool_call_id, limit);
         if is_new {
+            // A tool call ends the current message.
             self.session.run = None;
         } else if announces {
+            // A second announcement of a known call resets fields that it does not mention.
             update.kind.get_or_insert(v1::ToolKind::Other);
             update.status.get_or_insert(v1::ToolCallStatus::Pending);
             update.content.get_or_insert_default();
             update.locations.get_or_insert_default();
         }
         let resets_raw = announces && !is_new;
-        let displayed = Displayed::take(&mut update.meta);
+        // Terminal data is removed before the update is translated, or it would be sent as metadata, too.
+        let displayed = TerminalMeta::take(&mut update.meta);
         let call_id = update.tool_call_id.clone().into_owned();
         let message = if announces { "tool_call" } else { "tool_call_update" };
-        let place = Place { message, root: "/params/update", in_question: false };
+        let place = CallPosition { message, root: "/params/update", in_question: false };
+        // The terminal must be known before content refers to it.
         self.introduce(&displayed);
         let mut wire = self.patch(update, place);
         if resets_raw {
@@ -170,23 +178,26 @@ impl Active<'_> {
                 }
             }
         }
+        // An update without changes is not sent, unless it announces the call.
         if is_new || wire != v2::ToolCallUpdate::new(call_id.clone()) {
             self.tell(v2::SessionUpdate::ToolCallUpdate(Box::new(wire)));
         }
+        // Output follows the call that shows the terminal.
         self.display(&call_id, displayed);
     }
 
-    /// Translates an update. What is appended to the content is told at once, unless the update is part of a
-    /// question, which must hold all of it.
+    /// Translates an update. Appended content is sent at once, unless the update is part of a question, which
+    /// must contain all of it.
     pub(super) fn patch<'a>(
         &mut self,
         mut update: v1::ToolCallUpdate<'a>,
-        place: Place<'_>,
+        place: CallPosition<'_>,
     ) -> v2::ToolCallUpdate<'a> {
         self.settle_places(&mut update, place);
         let call_id = update.tool_call_id.clone();
         let limit = self.context.options.limits.entries;
         let (call, is_new) = self.session.calls.open(&call_id, limit);
+        // The title in a question belongs to the question.
         if let Some(title) = update.title.as_ref().filter(|_| !place.in_question || call.title.is_none()) {
             call.title = Some(title.clone().into_owned());
         }
@@ -195,12 +206,15 @@ impl Active<'_> {
         let parts: Vec<FingerprintPart<'_>> =
             items.iter().map(|item| FingerprintPart::of(item, plain(item))).collect();
         let (call, _) = self.session.calls.open(&call_id, limit);
+        // New content that begins with the delivered one is appended in chunks instead of sent again.
         let rest = call.pieces.rest(parts.iter().copied());
         let appends = rest.is_some() && !call.pieces.is_empty() && !place.in_question;
         let unchanged = rest.is_some_and(|rest| rest.first == items.len());
+        // Nothing new, except for content that was cleared.
         if unchanged && !(items.is_empty() && !is_new && !call.pieces.is_empty()) {
             return wire;
         }
+        // The fingerprint covers all content, also the part that is not sent again.
         call.pieces.clear();
         parts.into_iter().for_each(|part| call.pieces.push(part));
         let (first, skip) = rest.filter(|_| appends).map_or((0, 0), |rest| (rest.first, rest.skip));
@@ -208,7 +222,7 @@ impl Active<'_> {
         let mut items: VecDeque<_> = items.into_iter().skip(first).collect();
         let mut next = first;
         loop {
-            // What stands for a diff of version 2 is that diff again.
+            // Content that was translated from a version 2 diff is restored.
             if let Some((diff, count)) = read_back(items.make_contiguous()) {
                 items.drain(..count);
                 next += count;
@@ -218,6 +232,7 @@ impl Active<'_> {
             let Some(mut item) = items.pop_front() else { break };
             let index = next;
             next += 1;
+            // The first new item may continue a text: skip the bytes that the client has.
             if index == first
                 && skip > 0
                 && let Some(text) = plain(&item)
@@ -226,8 +241,9 @@ impl Active<'_> {
                 item = v1::ToolCallContent::Content(v1::Content::new(block));
             }
             let root = format!("{}/content/{index}", place.root);
-            converted.extend(self.item(item, Place { root: &root, ..place }));
+            converted.extend(self.item(item, CallPosition { root: &root, ..place }));
         }
+        // Chunks are sent before the update itself, which may contain the final status.
         if appends {
             for item in converted {
                 let chunk = v2::ToolCallContentChunk::new(call_id.clone(), item);
@@ -239,9 +255,10 @@ impl Active<'_> {
         wire
     }
 
-    /// Agents of version 1 name files as they like.
-    fn settle_places(&mut self, update: &mut v1::ToolCallUpdate<'_>, place: Place<'_>) {
-        let places = Places { directory: self.session.roots.first().map(String::as_str), key: meta::V1_PATH };
+    /// Normalizes paths and lines, which version 1 agents send in any form.
+    fn settle_places(&mut self, update: &mut v1::ToolCallUpdate<'_>, place: CallPosition<'_>) {
+        let places =
+            PathNormalizer { directory: self.session.roots.first().map(String::as_str), key: meta::V1_PATH };
         let mut losses = Losses::noted();
         let mut cx = losses.at(place.message, place.root);
         let locations = update.locations.as_deref_mut().unwrap_or_default();
@@ -254,14 +271,15 @@ impl Active<'_> {
     fn item<'a>(
         &mut self,
         item: v1::ToolCallContent<'a>,
-        place: Place<'_>,
+        place: CallPosition<'_>,
     ) -> Option<v2::ToolCallContent<'a>> {
         if let v1::ToolCallContent::Terminal(terminal) = &item {
             let known = self.terminals.is_known(&terminal.terminal_id)
                 || self.session.terminals.iter().any(|known| *known == terminal.terminal_id);
+            // Text now, a reference later if the terminal appears after all.
             if !known {
                 let terminal_id = terminal.terminal_id.clone().into_owned();
-                let reason = "there is no such terminal; words stand in its place";
+                let reason = "the terminal is unknown; a text is shown in its place";
                 self.lose(place.message, place.root, reason, Severity::Major);
                 let item = unknown_terminal(&item);
                 remember(
@@ -274,12 +292,12 @@ impl Active<'_> {
         }
         let (at, roots) = ((place.message, place.root), &self.session.roots);
         let item = self.context.convert_with_files(self.id, at, roots, |file, cx| item_to_v2(item, file, cx));
-        // What is noted does not fail.
+        // A noted loss does not fail.
         item.ok()
     }
 
-    /// Tells of terminals that the agent runs by itself, before a call shows them.
-    fn introduce(&mut self, displayed: &Displayed) {
+    /// Introduces terminals that the agent runs itself, before a call shows them.
+    fn introduce(&mut self, displayed: &TerminalMeta) {
         let limit = self.context.options.limits.entries;
         if let Some(Info { terminal_id, command, cwd }) = &displayed.info {
             let mut update = v2::TerminalUpdate::new(terminal_id.clone());
@@ -299,6 +317,7 @@ impl Active<'_> {
             remember(&mut self.session.terminals, terminal_id.clone(), limit);
             self.tell(update.into());
         }
+        // Agents may send output without an introduction.
         let output = displayed.output.iter().map(|(terminal_id, _)| terminal_id);
         for terminal_id in output.chain(displayed.exit.iter().map(|(terminal_id, _)| terminal_id)) {
             if !self.session.terminals.contains(terminal_id) {
@@ -308,20 +327,20 @@ impl Active<'_> {
         }
     }
 
-    /// Tells of a terminal of the client, which the calls that show it may name from then on.
+    /// Sends an update of a client terminal, which calls may refer to from then on.
     pub(super) fn recorded_terminal(&mut self, update: v2::TerminalUpdate<'static>) {
         let limit = self.context.options.limits.entries;
         remember(&mut self.session.terminals, update.terminal_id.clone().into_owned(), limit);
         self.tell(update.into());
     }
 
-    /// Tells what terminals that the agent runs by itself put out.
-    fn display(&mut self, call_id: &str, displayed: Displayed) {
+    /// Sends the output of terminals that the agent runs itself.
+    fn display(&mut self, call_id: &str, displayed: TerminalMeta) {
         for (terminal_id, data) in displayed.output {
             if let Some(place) =
                 self.session.missing_terminals.iter().position(|missing| *missing == terminal_id)
             {
-                // It is there after all; so far words stand in its place.
+                // The terminal exists after all; the call shows a text in its place so far.
                 self.session.missing_terminals.remove(place);
                 let item = v2::ToolCallContent::Terminal(v2::Terminal::new(terminal_id.clone()));
                 let chunk = v2::ToolCallContentChunk::new(call_id, item);
@@ -330,6 +349,7 @@ impl Active<'_> {
             let chunk = v2::TerminalOutputChunk::new(terminal_id, Base64::from_bytes(data.as_bytes()));
             self.tell(v2::SessionUpdate::TerminalOutputChunk(chunk));
         }
+        // Exit status last, after all output.
         if let Some((terminal_id, status)) = displayed.exit {
             let mut update = v2::TerminalUpdate::new(terminal_id);
             update.exit_status = Field::Set(status);
@@ -338,7 +358,7 @@ impl Active<'_> {
     }
 }
 
-/// Adds an id to those that are known, and forgets the oldest where there are too many.
+/// Adds an id and removes the oldest above the limit.
 fn remember(known: &mut VecDeque<String>, id: String, limit: usize) {
     if !known.contains(&id) {
         if known.len() >= limit {
@@ -348,7 +368,7 @@ fn remember(known: &mut VecDeque<String>, id: String, limit: usize) {
     }
 }
 
-/// Words in the place of a terminal that is not there, with the original beside them.
+/// Returns a text in place of an unknown terminal, with the original in metadata.
 fn unknown_terminal(item: &v1::ToolCallContent<'_>) -> v2::ToolCallContent<'static> {
     let words = match item {
         v1::ToolCallContent::Terminal(terminal) => format!("[terminal {}: not found]", terminal.terminal_id),
@@ -359,7 +379,7 @@ fn unknown_terminal(item: &v1::ToolCallContent<'_>) -> v2::ToolCallContent<'stat
     v2::ToolCallContent::Content(content)
 }
 
-/// The text of an item that is nothing but text.
+/// Returns the text of a plain text item.
 fn plain<'i>(item: &'i v1::ToolCallContent<'_>) -> Option<&'i str> {
     match item {
         v1::ToolCallContent::Content(item) if item.meta.is_none() && item.extra.is_empty() => {

@@ -1,4 +1,4 @@
-//! The agent ends while the client waits for it.
+//! Exit of the agent while the client waits for it.
 
 use serde_json::{Value, json};
 use switchboard_bridge::{BridgeOptions, Dialect, Limits, Side, Version};
@@ -64,7 +64,7 @@ fn an_accepted_prompt_ends_with_the_reason_whoever_talks_to_whom() {
             Version::V2 => [at_rest("a"), at_rest("b")],
         };
         assert_eq!(told, expected, "{client:?} {agent:?}");
-        // Nobody is left to ask.
+        // The agent has exited: new requests fail at once.
         bench.client(json!({"id": 3, "method": "session/new", "params": {"cwd": "/w", "mcpServers": []}}));
         assert_eq!(bench.take_client(), [refused(3)], "{client:?} {agent:?}");
         assert!(bench.take_agent().is_empty());
@@ -117,7 +117,7 @@ fn work_that_the_agent_began_by_itself_ends_too() {
         bench.agent(state("s", json!({"state": open})));
         assert_eq!(end(&mut bench), [at_rest("s")]);
     }
-    // Rest that was told before the work began is not its end.
+    // An idle state that was sent before the work began is not its end.
     let mut bench = between(Version::V2, Version::V2);
     bench.client(prompt(1, "s"));
     bench.agent(state("s", json!({"state": "idle"})));
@@ -136,7 +136,7 @@ fn a_client_whose_dialect_has_no_errors_reads_the_reason() {
         bench.agent(json!({"id": 1, "result": {}}));
         bench.agent(state("s", json!({"state": "running"})));
         if agent == Version::V1 {
-            // It is not at work any more: the answer was its end.
+            // The session is idle: the response was the end of its work.
             bench.client(prompt(2, "s"));
         }
         let told = end(&mut bench);

@@ -1,11 +1,11 @@
-//! Sub-agents before clients of version 1 that do not know of any.
+//! Sub-agents with version 1 clients that do not support them.
 
 use serde_json::{Value, json};
 use switchboard_bridge::{BridgeOptions, Side, Version};
 
 use crate::support::Bench;
 
-/// A client of version 1 that has opened the session `s` and prompted there.
+/// A version 1 client that has opened session `s` and prompted in it.
 pub(crate) fn at_work(capabilities: Value) -> Bench {
     let mut bench = introduced(capabilities);
     bench.open();
@@ -45,12 +45,12 @@ pub(crate) fn state(word: &str) -> Value {
     }
 }
 
-/// A session tells of a sub-agent at work.
+/// Returns the announcement of a running sub-agent.
 pub(crate) fn announced(child: &str, title: &str) -> Value {
     json!({"sessionUpdate": "subagent_update", "sessionId": child, "title": title, "state": {"state": "running"}})
 }
 
-/// What the client has of each tool call of `s`: title, status and content.
+/// A tool call of `s` as the client has it: title, status and content.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Call {
     pub(crate) title: String,
@@ -64,7 +64,8 @@ impl Call {
     }
 }
 
-/// The calls that the client has been told of, in order. All that it is told is of the session that it opened.
+/// Returns the tool calls that the client has been sent, in order. Every update must belong to the client's
+/// session.
 pub(crate) fn calls(told: &[Value]) -> Vec<(String, Call)> {
     let mut calls: Vec<(String, Call)> = Vec::new();
     for message in told {
@@ -125,10 +126,10 @@ fn a_child_is_shown_in_the_call_that_refers_to_it() {
     bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "task", "title": "Task", "status": "in_progress",
         "content": [{"type": "session", "sessionId": "c"}]}));
     bench.agent(of("c", text("m", "working")));
-    // What else the call comes to show does not push the sub-agent out.
+    // New content of the call does not remove the sub-agent.
     bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "task", "status": "completed",
         "content": [{"type": "content", "content": {"type": "text", "text": "result"}}]}));
-    // It outlives its call.
+    // The sub-agent outlives its call.
     bench.agent(of("c", text("m", " still")));
     let calls = calls(&bench.take_client());
     let [(id, call)] = &*calls else { panic!("one call: {calls:?}") };
@@ -234,7 +235,7 @@ fn a_child_whose_end_nobody_tells_ends_with_the_turn() {
         assert_eq!(told[0]["params"]["update"]["status"], status, "{told:?}");
     }
 
-    // Unless it goes on in the background, as the agent says.
+    // The agent says that it continues in the background.
     let mut bench = at_work(json!({}));
     bench.update(json!({"sessionUpdate": "subagent_update", "sessionId": "c", "title": "helper"}));
     bench.agent(of("c", text("m", "hello")));
@@ -294,7 +295,7 @@ fn a_question_of_a_child_is_asked_in_the_root_and_answered_to_the_child() {
     bench.client(json!({"id": asked["id"], "result": {"action": "decline"}}));
     assert_eq!(bench.take_agent(), [json!({"jsonrpc": "2.0", "id": 8, "result": {"action": "decline"}})]);
 
-    // One that is asked after its end, and after that of the turn.
+    // A question after the end of the sub-agent and of the turn.
     bench.agent(of("c", state("idle")));
     bench.update(state("idle"));
     bench.take_client();
@@ -333,7 +334,7 @@ fn a_prompt_is_answered_when_the_children_are_done() {
     bench.update(state("idle"));
     assert_eq!(bench.take_client().last().unwrap()["result"]["stopReason"], "end_turn");
 
-    // One that has nothing to add.
+    // An agent without a follow-up.
     bench.client(json!({"id": "p", "method": "session/prompt", "params": {"sessionId": "s", "prompt": []}}));
     let id = bench.take_agent().pop().unwrap()["id"].clone();
     bench.agent(json!({"id": id, "result": {}}));
@@ -348,14 +349,14 @@ fn a_prompt_is_answered_when_the_children_are_done() {
 
 #[test]
 fn a_prompt_does_not_wait_for_ever() {
-    // For children that say nothing.
+    // Sub-agents without any output.
     let mut bench = at_work(json!({}));
     bench.update(announced("c", "helper"));
     bench.update(state("idle"));
     bench.take_client();
     bench.pass(600_000);
     assert_eq!(bench.take_client().last().unwrap()["result"]["stopReason"], "end_turn");
-    // What the child does then is still shown.
+    // Later output of the sub-agent is still shown.
     bench.agent(of("c", text("m", "late")));
     let told = bench.take_client();
     assert!(
@@ -363,7 +364,7 @@ fn a_prompt_does_not_wait_for_ever() {
         "{told:?}"
     );
 
-    // While it asks, the user is given the time.
+    // A pending question keeps the turn open.
     let mut bench = at_work(json!({}));
     bench.update(announced("c", "helper"));
     bench.update(state("idle"));
@@ -374,7 +375,7 @@ fn a_prompt_does_not_wait_for_ever() {
     bench.take_client();
     bench.pass(3_000_000);
     assert_eq!(bench.take_client(), Vec::<Value>::new());
-    // Also for a form.
+    // A form does, too.
     let mut bench = at_work(json!({"elicitation": {"form": {}}}));
     bench.update(announced("c", "helper"));
     bench.update(state("idle"));
@@ -384,7 +385,7 @@ fn a_prompt_does_not_wait_for_ever() {
     bench.pass(3_000_000);
     assert_eq!(bench.take_client(), Vec::<Value>::new());
 
-    // The user cancels: so are the children that can be, and the client is told soon.
+    // The user cancels: sub-agents that support it are cancelled, and the prompt is answered soon.
     let mut bench = at_work(json!({}));
     bench.update(json!({"sessionUpdate": "subagent_update", "sessionId": "c", "capabilities": {"cancel": {}}, "state": {"state": "running"}}));
     bench.update(announced("d", "cannot be cancelled"));
@@ -396,7 +397,7 @@ fn a_prompt_does_not_wait_for_ever() {
     bench.take_client();
     bench.pass(2_000);
     assert_eq!(bench.take_client().last().unwrap()["result"]["stopReason"], "cancelled");
-    // Sooner, where they end sooner.
+    // Sooner if the sub-agents end sooner.
     let mut bench = at_work(json!({}));
     bench.update(json!({"sessionUpdate": "subagent_update", "sessionId": "c", "capabilities": {"cancel": {}}, "state": {"state": "running"}}));
     bench.client(json!({"method": "session/cancel", "params": {"sessionId": "s"}}));
@@ -408,7 +409,7 @@ fn a_prompt_does_not_wait_for_ever() {
     assert_eq!(told.last().unwrap()["result"]["stopReason"], "cancelled", "{told:?}");
     assert!(told.iter().any(|message| message["params"]["update"]["status"] == "failed"), "{told:?}");
 
-    // The user goes on.
+    // The user sends another prompt.
     let mut bench = at_work(json!({}));
     bench.update(announced("c", "helper"));
     bench.update(state("idle"));
@@ -417,7 +418,7 @@ fn a_prompt_does_not_wait_for_ever() {
     assert_eq!(bench.take_client().last().unwrap()["id"], "p");
     assert_eq!(bench.take_agent()[0]["method"], "session/prompt");
 
-    // The agent says what goes on in the background, and it is not there.
+    // The agent reports background work, and the session of the sub-agent is not among it.
     let mut bench = at_work(json!({}));
     bench.update(announced("c", "helper"));
     bench.update(
@@ -425,10 +426,10 @@ fn a_prompt_does_not_wait_for_ever() {
     );
     let told = bench.take_client();
     assert_eq!(told.last().unwrap()["id"], "p");
-    // Then its call has ended, too.
+    // Its tool call has ended as well.
     assert_eq!(calls(&told)[0].1.status, "completed");
 
-    // The agent is gone: so is what its children were at.
+    // The agent exits: the work of its sub-agents has failed.
     let mut bench = at_work(json!({}));
     bench.update(announced("c", "helper"));
     bench.update(state("idle"));
@@ -439,7 +440,7 @@ fn a_prompt_does_not_wait_for_ever() {
     told.extend(bench.take_client());
     assert_eq!(told.last().unwrap()["result"]["stopReason"], "end_turn");
     let calls = calls(&told);
-    assert_eq!((&*calls[0].1.status, &*calls[0].1.text()), ("failed", "half of\n\n[it failed: gone]"));
+    assert_eq!((&*calls[0].1.status, &*calls[0].1.text()), ("failed", "half of\n\n[failed: gone]"));
 }
 
 #[test]
@@ -470,8 +471,8 @@ fn a_client_that_knows_sub_agents_gets_them_as_they_are() {
     assert_eq!(bench.take_client().last().unwrap()["id"], "p");
 }
 
-/// All that can be said of a sub-agent, but for what one of the versions does not have.
-fn told_whole() -> Value {
+/// Returns an announcement with every field that both versions have.
+fn complete_announcement() -> Value {
     json!({"sessionUpdate": "subagent_update", "sessionId": "c", "title": "helper", "description": "reads", "capabilities": {"cancel": {}},
         "cwd": "/w/own", "additionalDirectories": ["/w/other"], "_meta": {"a": 1}, "key": 2,
         "state": {"state": "idle", "stopReason": "max_tokens", "error": {"code": 1, "message": "no"},
@@ -481,14 +482,14 @@ fn told_whole() -> Value {
 #[test]
 fn all_that_is_said_of_a_sub_agent_goes_over_to_who_knows_them() {
     let mut bench = at_work(json!({"subagents": {}}));
-    bench.update(told_whole());
-    assert_eq!(bench.take_updates(), [told_whole()]);
+    bench.update(complete_announcement());
+    assert_eq!(bench.take_updates(), [complete_announcement()]);
     assert_eq!(bench.lost(), Vec::<String>::new());
     for word in ["running", "requires_action", "unknown", "idle"] {
         let mut told = json!({"sessionUpdate": "subagent_update", "sessionId": "c", "state": {"state": word, "_meta": {"b": 1}, "k": 1}});
         bench.update(told.clone());
         assert_eq!(bench.take_updates(), [told.clone()]);
-        // What goes on in the background is not told, and that is.
+        // Background work is reported as lost.
         told["state"]["background"] = json!([{"type": "terminal", "terminalId": "t"}]);
         bench.update(told);
         bench.take_client();
@@ -500,8 +501,8 @@ fn all_that_is_said_of_a_sub_agent_goes_over_to_who_knows_them() {
     }
 
     let mut bench = Bench::v2_client();
-    bench.update(told_whole());
-    assert_eq!(bench.take_client()[0]["params"]["update"], told_whole());
+    bench.update(complete_announcement());
+    assert_eq!(bench.take_client()[0]["params"]["update"], complete_announcement());
     assert_eq!(bench.lost(), Vec::<String>::new());
 }
 
@@ -530,7 +531,7 @@ fn messages_between_sessions_are_shown_with_the_child() {
     bench.update(json!({"sessionUpdate": "session_message", "messageId": "m2", "senderSessionId": "c", "recipientSessionId": "s",
         "content": [{"type": "text", "text": "It is"}]}));
     bench.update(json!({"sessionUpdate": "session_message_chunk", "messageId": "m2", "content": {"type": "text", "text": " empty"}}));
-    // Of somebody whom nobody knows.
+    // A message from an unknown session.
     bench.update(json!({"sessionUpdate": "session_message", "messageId": "m3", "senderSessionId": "x", "recipientSessionId": "s",
         "content": [{"type": "text", "text": "Hello"}]}));
     let told = bench.take_client();
@@ -619,7 +620,7 @@ fn children_of_a_version_1_agent_are_sessions_of_version_2() {
     let news: Vec<&Value> = told.iter().map(|message| &message["params"]).collect();
     assert_eq!(news[0], &json!({"sessionId": "s", "update": announced("c", "helper")}));
     assert_eq!(news[1], &json!({"sessionId": "c", "update": state("running")}));
-    // Their messages and the parent's have ids of their own.
+    // Messages of the sub-agent and of its parent have different ids.
     for (session, text) in [("s", "a"), ("c", "b"), ("s", "c"), ("c", "d")] {
         bench.agent(of(session, chunk(text)));
     }
@@ -629,7 +630,7 @@ fn children_of_a_version_1_agent_are_sessions_of_version_2() {
         .map(|message| (&message["params"]["sessionId"], &message["params"]["update"]["messageId"]))
         .collect();
     assert_eq!((ids[0], ids[1]), (ids[2], ids[3]), "{told:?}");
-    // A question is that of the child, and so is the state.
+    // The question belongs to the sub-agent, and so does the state.
     bench.agent(json!({"id": 9, "method": "session/request_permission", "params": {"sessionId": "c", "toolCall": {"toolCallId": "t", "title": "Run"},
         "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]}}));
     let told = bench.take_client();
@@ -643,7 +644,7 @@ fn children_of_a_version_1_agent_are_sessions_of_version_2() {
     );
     assert_eq!(bench.take_client()[0]["params"], json!({"sessionId": "c", "update": state("running")}));
     assert_eq!(bench.take_agent()[0]["id"], 9);
-    // The client may cancel one alone.
+    // The client may cancel a single sub-agent.
     bench.client(json!({"method": "session/cancel", "params": {"sessionId": "c"}}));
     assert_eq!(bench.take_agent()[0]["params"]["sessionId"], "c");
     let over = json!({"state": "idle", "stopReason": "cancelled"});
@@ -653,13 +654,13 @@ fn children_of_a_version_1_agent_are_sessions_of_version_2() {
         told[1]["params"],
         json!({"sessionId": "c", "update": {"sessionUpdate": "state_update", "state": "idle", "stopReason": "cancelled"}})
     );
-    // Circles are passed on as they come, and are nobody's state.
+    // Cycles are forwarded unchanged and change no state.
     bench.update(announced("s", "itself"));
     bench.agent(of("c", announced("s", "its parent")));
     let sessions: Vec<Value> =
         bench.take_client().iter().map(|message| message["params"]["sessionId"].clone()).collect();
     assert_eq!(sessions, ["s", "c"]);
-    // Where the agent ends, so does what its children do.
+    // Work of sub-agents ends with the agent.
     bench.update(announced("d", "other"));
     bench.take_client();
     bench.bridge.agent_ended("gone", &[]);

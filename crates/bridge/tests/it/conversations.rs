@@ -1,4 +1,4 @@
-//! Conversations with everything in them: every kind of message, and in it every field, with words of its own.
+//! Complete conversations: every kind of message with every field, each with a unique text.
 
 use serde_json::{Value, json};
 use switchboard_bridge::Side;
@@ -15,7 +15,7 @@ pub(crate) fn update(update: Value) -> Value {
     json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "session-s", "update": update}})
 }
 
-/// What both versions say of sub-agents alike.
+/// Returns updates about sub-agents that are the same in both versions.
 fn of_children() -> [Value; 5] {
     let usage = json!({"totalTokens": 4006, "inputTokens": 4007, "outputTokens": 4008});
     [
@@ -31,7 +31,7 @@ fn of_children() -> [Value; 5] {
     ]
 }
 
-/// The same conversation in which a sub-agent does all that can be done, when the session is at work.
+/// Returns the conversation with a sub-agent that does everything, while the session is running.
 pub(crate) fn with_child(
     mut talk: Vec<(Side, Value)>,
     updates: &[Value],
@@ -56,7 +56,7 @@ pub(crate) fn with_child(
     talk
 }
 
-/// A block of every kind.
+/// Returns a block of every kind.
 pub(crate) fn blocks() -> Value {
     let annotations = || json!({"audience": ["user"], "priority": 0.5});
     json!([
@@ -75,7 +75,7 @@ pub(crate) fn in_items(blocks: &Value) -> Vec<Value> {
     blocks.iter().map(|block| json!({"type": "content", "content": block})).collect()
 }
 
-/// What a question shows.
+/// Returns the content of a question.
 fn asked() -> Vec<Value> {
     in_items(&json!([{"type": "text", "text": "asked-words"}, blocks()[1], blocks()[3]]))
 }
@@ -84,7 +84,7 @@ pub(crate) fn permission_options() -> Value {
     json!([{"optionId": "y", "name": "Yes-name", "kind": "allow_once"}, {"optionId": "n", "name": "No-name", "kind": "reject_once"}])
 }
 
-/// A form with a field of every kind.
+/// Returns a form with a field of every kind.
 pub(crate) fn form() -> Value {
     json!({"sessionId": "session-s", "mode": "form", "message": "Which?", "requestedSchema": {"type": "object", "required": ["a"],
     "properties": {
@@ -100,7 +100,7 @@ pub(crate) fn plan_entries() -> Value {
     json!([{"content": "first-step", "priority": "high", "status": "completed"}, {"content": "next-step", "priority": "low", "status": "in_progress"}])
 }
 
-/// Updates of version 1 of every kind.
+/// Returns version 1 updates of every kind.
 pub(crate) fn updates_v1() -> Vec<Value> {
     let mut content = in_items(&blocks());
     content.push(
@@ -163,14 +163,14 @@ pub(crate) fn options_v2() -> Value {
     ])
 }
 
-/// The same when one has been changed.
+/// Returns the diff after one change.
 fn smaller_v2() -> Value {
     let mut options = options_v2();
     options[1]["currentValue"] = json!("small");
     options
 }
 
-/// A diff of every kind.
+/// Returns a diff of every kind.
 pub(crate) fn diffs_v2() -> Vec<Value> {
     let patch = |text: &str| json!({"format": "git_patch", "text": text});
     let edit = "diff --git /w/patched /w/patched\n--- /w/patched\n+++ /w/patched\n@@ -1,1 +1,1 @@\n-old-line\n+new-line\n";
@@ -181,7 +181,7 @@ pub(crate) fn diffs_v2() -> Vec<Value> {
     ]
 }
 
-/// Updates of version 2 of every kind.
+/// Returns version 2 updates of every kind.
 pub(crate) fn updates_v2() -> Vec<Value> {
     let mut content = in_items(&blocks());
     content.extend(diffs_v2());
@@ -248,7 +248,7 @@ pub(crate) fn servers(tagged: bool) -> Value {
     json!([stdio, {"type": "http", "name": "http-name", "url": "http://server", "headers": [{"name": "Header", "value": "header-value"}]}])
 }
 
-/// Client and agent take turns.
+/// Messages of client and agent in turn.
 pub(crate) struct Talk(pub(crate) Vec<(Side, Value)>);
 
 impl Talk {
@@ -260,19 +260,19 @@ impl Talk {
         self.0.push((Side::Agent, message));
     }
 
-    /// A request of the client and its answer.
+    /// Adds a request of the client and its response.
     pub(crate) fn ask(&mut self, id: u64, method: &str, params: Value, result: Value) {
         self.client(request(id, method, params));
         self.agent(answer(id, result));
     }
 
-    /// A request of the agent and its answer.
+    /// Adds a request of the agent and its response.
     pub(crate) fn question(&mut self, id: u64, method: &str, params: Value, result: Value) {
         self.agent(request(id, method, params));
         self.client(answer(id, result));
     }
 
-    /// What both versions spell alike.
+    /// Adds the messages that are the same in both versions.
     pub(crate) fn alike(&mut self) {
         self.ask(
             20,
@@ -303,7 +303,7 @@ impl Talk {
     }
 }
 
-/// A conversation of version 1 with everything in it.
+/// Returns a version 1 conversation with everything in it.
 pub(crate) fn conversation_v1() -> Vec<(Side, Value)> {
     let mut talk = Talk(Vec::new());
     talk.ask(
@@ -408,7 +408,7 @@ pub(crate) fn conversation_v1() -> Vec<(Side, Value)> {
     talk.0
 }
 
-/// A conversation of version 2 with everything in it.
+/// Returns a version 2 conversation with everything in it.
 pub(crate) fn conversation_v2() -> Vec<(Side, Value)> {
     let mut talk = Talk(Vec::new());
     talk.ask(
@@ -537,7 +537,7 @@ pub(crate) fn conversation_v2() -> Vec<(Side, Value)> {
     talk.0
 }
 
-/// What is asked of the other version under another name.
+/// Methods with different names in the two versions.
 const RENAMED: [(&str, &str); 4] = [
     ("authenticate", "auth/login"),
     ("logout", "auth/logout"),
@@ -545,7 +545,7 @@ const RENAMED: [(&str, &str); 4] = [
     ("session/set_mode", "session/set_config_option"),
 ];
 
-/// Answers by the method that they answer, in their order.
+/// Returns responses with their method, in order.
 fn answers(conversation: &[(Side, Value)], by: Side) -> Vec<(String, Value)> {
     let mut answers = Vec::new();
     for (from, message) in conversation.iter().filter(|(from, _)| *from == by) {
@@ -561,7 +561,7 @@ fn answers(conversation: &[(Side, Value)], by: Side) -> Vec<(String, Value)> {
     answers
 }
 
-/// The client of one conversation with the agent of another, which is of the other version.
+/// Combines the client of one conversation with the agent of another, which has the other version.
 pub(crate) fn between(client: &[(Side, Value)], agent: &[(Side, Value)]) -> Vec<(Side, Value)> {
     let mut talk = Vec::new();
     let reply = |known: &mut Vec<(String, Value)>, request: &Value| {
@@ -590,7 +590,7 @@ pub(crate) fn between(client: &[(Side, Value)], agent: &[(Side, Value)]) -> Vec<
             talk.push((Side::Agent, answer));
             continue;
         }
-        // All that the agent says, before the end of the turn.
+        // Everything that the agent sends precedes the end of the turn.
         let ends_turn = answer["result"].get("stopReason").is_some();
         talk.extend((!ends_turn).then_some((Side::Agent, answer.clone())));
         for (_, said) in

@@ -1,4 +1,4 @@
-//! The two dialects of version 2, and terminals for clients that have none.
+//! The two dialects of version 2, and terminals for clients without terminals.
 
 use serde_json::{Value, json};
 use switchboard_acp::{Base64, Wire, WireFormat};
@@ -20,7 +20,7 @@ fn diff(key: &str) -> Value {
         "patch": {"format": "git_patch", key: "x"}}]})
 }
 
-/// What becomes of metadata that is set and then changed.
+/// Returns the updates of metadata that is set and then changed.
 fn metadata(bench: &mut Bench) -> Vec<Value> {
     for meta in [json!({"a": 1, "b": 2}), json!({"b": null, "c": 3})] {
         bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "m", "_meta": meta}));
@@ -61,7 +61,7 @@ fn metadata_means_the_same_in_both_dialects() {
     assert_eq!(told(Dialect::Spec, Dialect::Spec), [json!({"a": 1, "b": 2}), json!({"b": null, "c": 3})]);
 }
 
-/// A client that shows by its handshake that it is of the newest dialect.
+/// Returns a client whose handshake shows the newest dialect.
 fn newest_client() -> Bench {
     let mut bench = Bench::new(BridgeOptions::default());
     let mut hello = hello_v2();
@@ -78,7 +78,7 @@ fn dialects_are_learned_from_what_is_said() {
     let cleared_first = [json!({"a": 1, "b": 2}), Value::Null, json!({"b": null, "c": 3})];
     let as_it_is = [json!({"a": 1, "b": 2}), json!({"b": null, "c": 3})];
 
-    // Without evidence, nobody is taken for what it may not be.
+    // Without evidence, no dialect is assumed.
     assert_eq!(metadata(&mut newest_client()), as_it_is);
 
     let answered = |result: Value| {
@@ -138,7 +138,7 @@ fn showing(call: &str) -> Value {
         "content": [{"type": "terminal", "terminalId": "t"}]})
 }
 
-/// The text that a client of version 2 has in a call.
+/// Returns the text that a version 2 client has in a call.
 fn text_in(call: &str, updates: &[Value]) -> String {
     let mut text = String::new();
     for update in updates.iter().filter(|update| update["toolCallId"] == call) {
@@ -172,7 +172,7 @@ fn terminals_are_text_for_a_client_whose_dialect_has_none() {
         ["terminal_update command", "terminal_update cwd", "terminal_update terminalId"]
     );
 
-    // Output as a whole: only what goes beyond what was shown.
+    // Complete output: only the part that was not shown yet is sent.
     let whole = |text: &str| terminal_update(json!({"output": {"data": output(text)["data"]}}));
     let mut bench = between(Some(Dialect::Spec), None);
     bench.update(showing("c"));
@@ -182,12 +182,12 @@ fn terminals_are_text_for_a_client_whose_dialect_has_none() {
     bench.update(whole("three"));
     assert_eq!(text_in("c", &bench.take_updates()), "three");
     assert_eq!(bench.lost(), ["terminal_update terminalId", "terminal_update output"]);
-    // A call that shows something else does not grow any more.
+    // A call with new content does not grow any more.
     bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "content": []}));
     bench.update(output("unseen"));
     assert!(text_in("c", &bench.take_updates()).is_empty());
 
-    // In a question, too.
+    // The same in a question.
     bench.agent(json!({"id": 1, "method": "session/request_permission", "params": {"sessionId": "s", "title": "Again?",
         "subject": {"type": "tool_call", "toolCall": {"toolCallId": "d", "content": [{"type": "terminal", "terminalId": "t"}]}},
         "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}}));
@@ -196,7 +196,7 @@ fn terminals_are_text_for_a_client_whose_dialect_has_none() {
     assert_eq!(content[0]["content"]["text"], "threeunseen", "{asked}");
 }
 
-/// A client of version 1, with these capabilities, in front of an agent of version 2.
+/// A version 1 client with these capabilities and a version 2 agent.
 fn v1_client(capabilities: Value) -> Bench {
     let mut bench = Bench::v1_client();
     bench.client(json!({"id": 0, "method": "initialize", "params": {"protocolVersion": 1, "clientCapabilities": capabilities}}));
@@ -238,7 +238,7 @@ fn terminals_go_in_metadata_to_a_version_1_client_that_shows_them() {
 
 #[test]
 fn a_terminal_that_was_introduced_comes_back_as_one() {
-    // What the bridge writes for a version 1 client, a bridge in front of a version 2 client understands.
+    // A bridge for a version 2 client understands the output of a bridge for a version 1 client.
     let mut down = v1_client(json!({"_meta": {"terminal_output": true}}));
     let mut up = Bench::v2_client();
     for update in [showing("c"), output("a\n"), terminal_update(json!({"exitStatus": {"exitCode": 0}}))] {
@@ -270,7 +270,7 @@ fn holding(policy: LossPolicy) -> Bench {
 #[test]
 fn messages_that_are_held_are_shown_as_they_are_in_the_end() {
     let idle = json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"});
-    // Strict: nothing at all may be lost.
+    // Strict: no loss is allowed.
     let mut bench = holding(LossPolicy::Strict);
     for text in ["The password ", "is ", "hunter2."] {
         bench.update(chunk(text));
@@ -296,7 +296,7 @@ fn messages_that_are_held_are_shown_as_they_are_in_the_end() {
     bench.update(idle.clone());
     assert_eq!(bench.take_client()[0]["params"]["update"], chunk("four!"));
 
-    // Taken back after it was shown: too late.
+    // Retracted after it was shown: too late.
     let mut bench = holding(LossPolicy::Visible);
     bench.update(chunk("said"));
     bench.update(idle.clone());
@@ -304,7 +304,7 @@ fn messages_that_are_held_are_shown_as_they_are_in_the_end() {
     bench.update(json!({"sessionUpdate": "agent_message", "messageId": "m", "content": []}));
     bench.update(idle);
     assert_eq!(bench.lost(), ["agent_message content"]);
-    // Nothing is forgotten when the agent goes.
+    // Held content is released when the agent exits.
     bench.update(chunk("last words"));
     bench.bridge.agent_ended("gone", &[]);
     bench.collect();
@@ -331,7 +331,7 @@ fn chunks_pass_without_a_look_unless_their_metadata_may_change() {
     check(Bench::new(BridgeOptions::between(Version::V1, Version::V2)), false);
     check(Bench::new(BridgeOptions::between(Version::V2, Version::V1)), false);
 
-    // Where both spell alike, only what sessions are at is looked at.
+    // With equal dialects, only session states are parsed.
     let update = |kind: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{{"sessionUpdate":"{kind}","state":"running"}}}}}}"#
@@ -344,7 +344,7 @@ fn chunks_pass_without_a_look_unless_their_metadata_may_change() {
         assert!(!passes("state_update"));
     }
 
-    // Evidence counts from the line that brings it on.
+    // Evidence counts from the line that contains it.
     let mut bench = newest_client();
     assert!(bench.bridge.is_passthrough(Side::Agent, chunk.as_bytes()));
     bench.update(diff("diff"));

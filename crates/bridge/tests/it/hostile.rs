@@ -1,4 +1,4 @@
-//! Input that nobody should send.
+//! Invalid and hostile input.
 
 use serde_json::{Value, json};
 use switchboard_bridge::{BridgeOptions, Limits, Side, Version};

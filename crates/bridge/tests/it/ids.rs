@@ -1,4 +1,4 @@
-//! Ids that the bridge makes: none twice, and none that the agent uses.
+//! Ids that the bridge creates are unique and differ from the agent's ids.
 
 use std::collections::HashSet;
 
@@ -27,13 +27,13 @@ fn ids(bench: &mut Bench) -> Vec<String> {
 
 #[test]
 fn messages_that_are_replaced_do_not_take_the_agents_ids() {
-    // The agent's first.
+    // The agent's id first.
     let mut bench = Bench::v1_client();
     bench.update(chunk(Some("m~r1"), "mine"));
     bench.update(chunk(Some("m"), "one"));
     bench.update(whole("m", "two"));
     assert_eq!(ids(&mut bench), ["m~r1", "m", "m~r2"]);
-    // Ours first.
+    // The bridge's id first.
     let mut bench = Bench::v1_client();
     bench.update(chunk(Some("m"), "one"));
     bench.update(whole("m", "two"));
@@ -110,8 +110,8 @@ fn a_prompt_that_there_is_no_room_for_leaves_nothing_behind() {
     }
 }
 
-/// The ids that a client of version 2 is told when an agent of version 1 is started so many times, each time with the same
-/// timing, and the client resumes the session without its history. In each run there are two turns.
+/// Returns the ids that a version 2 client gets when a version 1 agent is started so many times with the same
+/// timing, and the client resumes the session without its history. Each run has two turns.
 fn ids_of_runs(runs: u32, salt: impl Fn(u32) -> String, agent: &Value) -> Vec<String> {
     let mut all = Vec::new();
     for run in 0..runs {
@@ -122,7 +122,7 @@ fn ids_of_runs(runs: u32, salt: impl Fn(u32) -> String, agent: &Value) -> Vec<St
         bench.client(json!({"id": 0, "method": "initialize", "params": initialize}));
         let asked = bench.take_agent()[0]["id"].clone();
         bench.agent(json!({"id": asked, "result": agent}));
-        // The agent may use the same id for a new session: it remembers nothing.
+        // The agent may reuse the id for a new session: it has no persistent state.
         let (method, params) =
             match agent["agentCapabilities"].as_object().is_some_and(serde_json::Map::is_empty) {
                 true => ("session/new", json!({"cwd": "/w"})),
@@ -183,7 +183,7 @@ fn ids_of_messages_do_not_repeat_when_a_session_is_resumed_many_times() {
         bench.client(json!({"id": 10 + run, "method": "session/resume", "params": params}));
         let asked = bench.take_agent()[0]["id"].clone();
         if replays {
-            // Fewer than there were: the agent has made one message of them.
+            // Fewer than before: the agent has joined them into one message.
             bench.update(chunk(None, "all that was said"));
         }
         bench.agent(json!({"id": asked, "result": {}}));

@@ -1,5 +1,5 @@
-//! A different mark in every place where JSON can hold one: each comes out in the other version, or stands in the report
-//! by its pointer.
+//! A different mark in every position where JSON can hold one: each must appear in the translation or be
+//! reported with its pointer.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::conversations::{
 };
 use crate::marks::{Mark, Outcome, lost_at, mark, missing, translate, translate_live, values};
 
-/// A conversation with marks in it.
+/// Returns a conversation with marks.
 fn marked(conversation: &[(Side, Value)]) -> (Vec<(Side, Value)>, Vec<Vec<Mark>>, usize) {
     let mut count = 0;
     let mut marked = conversation.to_vec();
@@ -19,14 +19,14 @@ fn marked(conversation: &[(Side, Value)]) -> (Vec<(Side, Value)>, Vec<Vec<Mark>>
     (marked, marks, usize::try_from(count).unwrap())
 }
 
-/// Marks a recorded conversation and translates it.
+/// Marks a recorded conversation and translates it. Returns the missing marks.
 pub(crate) fn lost_in(name: &str, conversation: &[(Side, Value)], to: Version) -> (usize, Vec<String>) {
     let (marked, marks, count) = marked(conversation);
     let missing = missing(&marks, &translate(&marked, to, 20).in_any_order(&marked));
     (count, missing.into_iter().map(|pointer| format!("{name}: {pointer}")).collect())
 }
 
-/// The same with a bridge between the two sides.
+/// Marks a conversation and translates it live. Returns the missing marks.
 fn lost_live(name: &str, conversation: &[(Side, Value)], options: &BridgeOptions) -> (usize, Vec<String>) {
     let (marked, marks, count) = marked(conversation);
     let missing = missing(&marks, &translate_live(&marked, options.clone()).in_any_order(&marked));
@@ -55,7 +55,8 @@ fn every_mark_in_a_written_conversation_comes_out_or_is_reported() {
 
 type Live = (&'static str, Vec<(Side, Value)>, BridgeOptions);
 
-/// Conversations of a client of one version with an agent of the other, and what the bridge between them is told.
+/// Returns conversations of a client of one version with an agent of the other, and the options of the
+/// bridge.
 fn live() -> Vec<Live> {
     let (v1, v2) = (conversation_v1(), conversation_v2());
     let served = BridgeOptions {
@@ -64,7 +65,7 @@ fn live() -> Vec<Live> {
         ..BridgeOptions::between(Version::V2, Version::V1)
     };
     let mut simple = between(&v1, &v2);
-    // A client that takes neither switches nor notices nor news of compactions.
+    // A client that supports neither boolean options nor notices nor compaction updates.
     simple[0].1["params"]["clientCapabilities"]["session"] = json!({});
     let mut set = simple.iter_mut().map(|(_, message)| &mut message["params"]);
     if let Some(params) = set.find(|params| params["type"] == "boolean") {
@@ -117,7 +118,7 @@ fn every_value_in_a_written_conversation_comes_out_or_is_reported() {
         assert_none(name, marks.len(), &missing(&marks, &translate(&conversation, to, 1000)));
     }
     for (name, conversation, options) in live() {
-        // Its session is not the client's, which is told what it is called once.
+        // The session is not the client's, which is sent its name only once.
         let is_told = |message: &Value| {
             let is_child = message["params"]["sessionId"] == "child-c"
                 || message["params"]["update"]["sessionUpdate"] == "subagent_update"
@@ -185,7 +186,7 @@ fn every_mark_passes_between_dialects() {
     }
 }
 
-/// Whatever is translated by itself keeps its marks and its values, or lists them; the rest is refused.
+/// A stateless translation keeps all marks and values, or lists them, or is refused.
 #[test]
 fn every_mark_in_a_message_that_is_translated_by_itself_comes_out_or_is_listed() {
     for (name, conversation, to) in
@@ -218,7 +219,7 @@ fn every_mark_in_a_message_that_is_translated_by_itself_comes_out_or_is_listed()
     }
 }
 
-/// How many random conversations are tried: more when somebody asks for it.
+/// Returns the number of random conversations, which an environment variable can increase.
 fn cases(usual: u32) -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(usual)
 }
@@ -230,7 +231,7 @@ proptest! {
     fn every_mark_in_a_generated_conversation_comes_out_or_is_reported(
         picks in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..60)
     ) {
-        // The handshake, the session, the prompt, and then anything.
+        // Handshake, session and prompt, then anything.
         let generated = |all: &[Value], whole: &[(Side, Value)]| {
             let begin = whole.iter().position(|(_, message)| message["method"] == "session/prompt").unwrap();
             let mut conversation = whole[..=begin].to_vec();

@@ -1,4 +1,4 @@
-//! Marks in messages, and what became of them.
+//! Marks in messages, and their fate.
 
 use std::collections::HashSet;
 
@@ -7,27 +7,27 @@ use switchboard_bridge::{
     Bridge, BridgeOptions, Handled, Loss, Moment, Output, RecordingBridge, Severity, Side, Version,
 };
 
-/// A mark, and where it is.
+/// A mark and its position.
 pub(crate) struct Mark {
     text: String,
     pointer: String,
-    /// Whether it is a value of the message itself. One that was put there stands nowhere else, so that it may come out
-    /// anywhere; a value must come out of this message, or of what follows where that says nothing.
+    /// Whether it is a value of the message itself. An inserted mark is unique and may appear anywhere; a
+    /// value must appear in the output of this message, or of later ones if this one has no output.
     is_own: bool,
 }
 
-/// Puts an unknown key and a key of metadata into every object of a message, and a mark behind words for people, so that
-/// keys and values are both looked for. Objects whose keys are data stay as they are.
+/// Inserts an unknown key and a metadata key into every object of a message, and a mark after texts for
+/// people, so that both keys and values are checked. Objects with arbitrary keys are not changed.
 pub(crate) fn mark(message: &mut Value, count: &mut u64) -> Vec<Mark> {
     let mut marks = Vec::new();
     put(message, &mut String::new(), count, &mut marks);
     marks
 }
 
-/// Keys whose objects have the sender's data for keys: variables, fields of a form, and what was filled in.
+/// Keys of objects whose keys are data of the sender: variables, form fields and their values.
 const DATA: [&str; 2] = ["env", "properties"];
 
-/// Keys whose values are words for people: whatever they say, it is the same for the protocol.
+/// Keys of texts for people, which do not matter to the protocol.
 const WORDS: [&str; 3] = ["title", "description", "hint"];
 
 fn put(value: &mut Value, pointer: &mut String, count: &mut u64, marks: &mut Vec<Mark>) {
@@ -40,7 +40,7 @@ fn put(value: &mut Value, pointer: &mut String, count: &mut u64, marks: &mut Vec
                 pointer.push('/');
                 pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
                 match value {
-                    // Until a question is answered, its own title stands in the place of that of the call.
+                    // While a question is pending, its title replaces the title of the call.
                     Value::String(_) if pointer.ends_with("/subject/toolCall/title") => {}
                     Value::String(words) if WORDS.contains(&&**key) => {
                         *count += 1;
@@ -82,8 +82,7 @@ fn put(value: &mut Value, pointer: &mut String, count: &mut u64, marks: &mut Vec
     }
 }
 
-/// Keys whose values are the protocol's own words, which may be others in the other version; or data that is shown in
-/// another form.
+/// Keys whose values belong to the protocol and may differ between versions, or are shown in another form.
 const NOT_OWN: [&str; 22] = [
     "jsonrpc",
     "method",
@@ -109,14 +108,14 @@ const NOT_OWN: [&str; 22] = [
     "code",
 ];
 
-/// How a switch that is on is told, also to clients that take no switches.
+/// Spellings of a boolean option that is on, also for clients without boolean options.
 const SWITCHED_ON: [&str; 2] = [r#""currentValue":true"#, r#""currentValue":"on""#];
 
-/// The values of a message that are its sender's: each must come out, too.
+/// Returns the sender's values in a message: each must appear in the output, too.
 pub(crate) fn values(message: &Value) -> Vec<Mark> {
     let mut marks = Vec::new();
     collect(message, &mut String::new(), &mut marks);
-    // The end of a turn is told by the answer to its prompt, which names no session.
+    // The response to the prompt reports the end of a turn, without a session id.
     let is_state = message["params"]["update"]["sessionUpdate"] == "state_update";
     marks.retain(|mark| !(is_state && mark.pointer == "/params/sessionId"));
     marks
@@ -127,7 +126,7 @@ fn collect(value: &Value, pointer: &mut String, marks: &mut Vec<Mark>) {
     let text = match value {
         Value::Object(object) => {
             for (key, value) in object {
-                // What terminals put out is shown as text.
+                // Terminal output is shown as text.
                 let is_output =
                     key == "data" && (pointer.ends_with("/update") || pointer.ends_with("/output"));
                 if NOT_OWN.contains(&&**key) || is_output || (key == "id" && pointer.is_empty()) {
@@ -154,7 +153,7 @@ fn collect(value: &Value, pointer: &mut String, marks: &mut Vec<Mark>) {
         }
         Value::Number(number) if number.to_string().len() > 1 => number.to_string(),
         Value::Bool(true) if pointer.ends_with("/currentValue") => SWITCHED_ON[0].to_owned(),
-        // All agents of version 2 can load sessions; what else is so is said, with a value or a mark.
+        // All version 2 agents can load sessions; other flags have a value or a mark.
         Value::Bool(true) if !pointer.ends_with("/loadSession") => {
             format!("{}\":", pointer.rsplit('/').next().unwrap_or_default())
         }
@@ -163,16 +162,16 @@ fn collect(value: &Value, pointer: &mut String, marks: &mut Vec<Mark>) {
     marks.push(Mark { text, pointer: pointer.clone(), is_own: true });
 }
 
-/// What became of a conversation: of each message what the report says and what came out at once, and all that came out.
+/// Result of a conversation: losses and direct output of each message, and the complete output.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) losses: Vec<Vec<Loss>>,
     pub(crate) said: Vec<String>,
-    /// What came out in the end.
+    /// Output after the last message.
     pub(crate) rest: String,
 }
 
-/// The marks that are nowhere.
+/// Returns the marks that do not appear anywhere.
 pub(crate) fn missing(marks: &[Vec<Mark>], outcome: &Outcome) -> Vec<String> {
     let covers = |loss: &Loss, pointer: &str| {
         loss.severity != Severity::Guess
@@ -205,7 +204,7 @@ pub(crate) fn missing(marks: &[Vec<Mark>], outcome: &Outcome) -> Vec<String> {
     missing
 }
 
-/// Translates a conversation, both sides of which speak the same version, with so many milliseconds between the messages.
+/// Translates a recorded conversation with so many milliseconds between the messages.
 pub(crate) fn translate(lines: &[(Side, Value)], to: Version, step: i64) -> Outcome {
     let mut bridge = RecordingBridge::new(to);
     let mut outcome = Outcome::default();
@@ -224,7 +223,7 @@ pub(crate) fn translate(lines: &[(Side, Value)], to: Version, step: i64) -> Outc
     outcome
 }
 
-/// A bridge between a client and an agent that speak different versions.
+/// Translates a conversation with a bridge between a client and an agent of different versions.
 pub(crate) fn translate_live(lines: &[(Side, Value)], options: BridgeOptions) -> Outcome {
     let mut bridge = Bridge::new(BridgeOptions { keep_ids: true, ..options });
     let mut outcome = Outcome::default();
@@ -233,7 +232,7 @@ pub(crate) fn translate_live(lines: &[(Side, Value)], options: BridgeOptions) ->
         for output in bridge.drain() {
             match output {
                 Output::Line { line, .. } => {
-                    // Who asked was told that it was not: as good as an entry about all of the request.
+                    // The sender got an error response, which counts as a report about the whole request.
                     let told: Value = serde_json::from_str(&line).expect("JSON");
                     if told.get("error").is_some() && told["id"] == message["id"] {
                         losses.push(lost_at("", Severity::Major));
@@ -261,7 +260,7 @@ pub(crate) fn translate_live(lines: &[(Side, Value)], options: BridgeOptions) ->
     outcome
 }
 
-/// An entry about what stood at a pointer.
+/// Returns a loss at a pointer.
 pub(crate) fn lost_at(pointer: &str, severity: Severity) -> Loss {
     let (message, element, reason) = ("message".to_owned(), "message".to_owned(), "refused".to_owned());
     Loss {
@@ -275,8 +274,8 @@ pub(crate) fn lost_at(pointer: &str, severity: Severity) -> Loss {
     }
 }
 
-/// Whether a loss is of a kind of message that may wait: a prompt for its turn, a state for the turn that it ends, and all
-/// of a session of which nobody has told yet whose it is.
+/// Returns whether a loss may be reported later than its message: a prompt in the queue, a state that ends a
+/// turn, and every update of a session without a known parent.
 fn is_of(loss: &Loss, message: &Value) -> bool {
     let kind = [&message["method"], &message["params"]["update"]["sessionUpdate"]];
     let session = message["params"]["sessionId"].as_str();
@@ -286,8 +285,8 @@ fn is_of(loss: &Loss, message: &Value) -> bool {
     matches!(&*loss.message, "session/prompt" | "state_update") && kind.contains(&&json!(loss.message))
 }
 
-/// A prompt whose turn never comes is lost only when that is known, and so is the end of a turn that never began: what is
-/// reported of such a message at another one counts for all that came before.
+/// Attributes late losses: a queued prompt that is never sent, and the end of a turn that never began, are
+/// reported with a later message and count for all earlier ones.
 fn attribute_waiting(lines: &[(Side, Value)], last: Vec<Loss>, outcome: &mut Outcome) {
     let mut late: Vec<(usize, Loss)> = last.into_iter().map(|loss| (lines.len(), loss)).collect();
     for (index, losses) in outcome.losses.iter().enumerate() {
@@ -305,7 +304,7 @@ fn attribute_waiting(lines: &[(Side, Value)], last: Vec<Loss>, outcome: &mut Out
 }
 
 impl Outcome {
-    /// Where states come in any order, that of an earlier one may be reported at a later one: what is said of one counts
+    /// Accepts states in any order: the loss of an earlier state may be reported with a later one and counts
     /// for all before it.
     pub(crate) fn in_any_order(mut self, lines: &[(Side, Value)]) -> Self {
         for index in (1..lines.len()).rev() {

@@ -1,4 +1,4 @@
-//! What a bridge remembers has an end, and what it forgets it says.
+//! Retained state is bounded, and every eviction is reported.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ fn prompt(id: usize, session: &str) -> Value {
     json!({"id": id, "method": "session/prompt", "params": {"sessionId": session, "prompt": [{"type": "text", "text": "hi"}]}})
 }
 
-/// The agent takes the prompt that it was sent last, and finishes it.
+/// Lets the agent accept its last prompt and finish it.
 fn finish(bench: &mut Bench, client: Version, session: &str) {
     let sent = bench.take_agent().pop().unwrap();
     assert_eq!(sent["method"], "session/prompt", "{sent}");
@@ -76,7 +76,7 @@ fn work_in_too_many_sessions_is_refused_and_none_of_it_is_forgotten() {
             bench.take_client().into_iter().filter(|message| message["error"].is_object()).collect();
         assert_eq!(refused.iter().map(|answer| &answer["id"]).collect::<Vec<_>>(), [4, 5]);
         assert!(refused[0]["error"]["message"].as_str().unwrap().contains("4 sessions"));
-        // Others may be talked about, but push nothing out.
+        // Updates of other sessions do not evict anything.
         for number in 10..30 {
             bench.agent(json!({"method": "session/update", "params": {"sessionId": format!("s{number}"),
                 "update": {"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"type": "text", "text": "x"}}}}));
@@ -87,7 +87,7 @@ fn work_in_too_many_sessions_is_refused_and_none_of_it_is_forgotten() {
             finish(&mut bench, client, &format!("s{number}"));
             assert!(bench.take_client().iter().any(is_end), "{client:?} s{number}");
         }
-        // There is room again.
+        // A session is idle now, so the prompt is accepted.
         bench.client(prompt(9, "s9"));
         finish(&mut bench, client, "s9");
         assert!(bench.take_client().iter().any(is_end));
@@ -117,7 +117,7 @@ fn a_session_that_was_forgotten_keeps_its_directory_and_options() {
     assert_eq!(bench.take_updates()[0]["locations"][0]["path"], "/w/a");
 }
 
-/// Many updates of one kind; what is remembered in the middle and in the end.
+/// Sends many updates of one kind. Returns the size of the retained state in the middle and at the end.
 fn after(client: Version, count: usize, limits: &Limits, update: impl Fn(usize) -> Value) -> [Remembered; 2] {
     let mut bench = bench(client, limits.clone());
     let mut middle = Remembered::default();
@@ -170,7 +170,7 @@ fn updates_without_end_do_not_fill_the_memory() {
         assert!(end.entries <= middle.entries.max(60), "{kind}: {middle:?} {end:?}");
         assert!(end.bytes <= 64_000, "{kind}: {middle:?} {end:?}");
     }
-    // The other way round, with a history that is kept for an agent that has none.
+    // The other direction, with a journal for an agent that cannot replay.
     let [_, end] = after(
         Version::V2,
         3000,

@@ -1,9 +1,9 @@
-//! The own lines of a version 1 agent behind a hub, for a client of version 1.
+//! Native lines of a version 1 agent on a hub, for a version 1 client.
 
 use serde_json::{Value, json};
 use switchboard_bridge::{BridgeOptions, Driver, Handled, Loss, Port, Side, Version};
 
-/// A client of version 1 on a hub.
+/// A version 1 client of a hub.
 struct OnHub {
     driver: Driver,
     to_client: Vec<Value>,
@@ -11,7 +11,7 @@ struct OnHub {
     losses: Vec<Loss>,
 }
 
-/// What a driver produces.
+/// Output of a driver.
 #[derive(Default)]
 struct Produced(Vec<(Side, Value)>, Vec<Loss>);
 
@@ -53,13 +53,13 @@ impl OnHub {
         self.hears(Side::Client, &json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
     }
 
-    /// The hub answers what it was asked last.
+    /// Lets the hub answer its last request.
     fn answered(&mut self, result: Value) {
         let id = self.to_hub.last().unwrap()["id"].clone();
         self.hears(Side::Agent, &json!({"jsonrpc": "2.0", "id": id, "result": result}));
     }
 
-    /// The hub tells of an update, with what it says of its origin.
+    /// Sends an update of the hub with its origin.
     fn told(&mut self, update: Value, native: Value) {
         let mut params = json!({"sessionId": "h", "update": update, "_meta": {"acp/cursor": "h.1", "switchboard/native": native}});
         if params["_meta"]["switchboard/native"].is_null() {
@@ -83,7 +83,7 @@ fn updates_are_told_in_the_agents_own_words_and_once() {
     assert_eq!(client.to_hub[0]["params"]["_meta"]["switchboard/native"], 1);
     client.told(own(), "own".into());
     client.told(translated(), "translated".into());
-    // What only the translation cannot express is not lost.
+    // A loss of the translation alone is not a loss.
     client.told(json!({"sessionUpdate": "_weather"}), "translated".into());
     client.told(json!({"sessionUpdate": "user_message", "messageId": "u", "content": [{"type": "text", "text": "go"}]}), Value::Null);
     let [first, second] = &client.to_client[..] else { panic!("{:?}", client.to_client) };
@@ -147,12 +147,12 @@ fn sub_agents_are_translated_for_a_client_that_does_not_know_them() {
 
 #[test]
 fn only_updates_of_a_hub_are_taken_for_the_agents_own() {
-    // Nobody but a hub marks messages.
+    // Only hubs mark messages.
     let mut client = OnHub::new(false, json!({}));
     assert!(client.to_hub[0]["params"]["_meta"].is_null());
     client.told(translated(), "own".into());
     assert_eq!(client.to_client[0]["params"]["update"]["content"]["text"], "own");
-    // A request gets an id of the bridge, whatever it says of itself.
+    // A request gets an id of the bridge regardless of its mark.
     let mut client = OnHub::new(true, json!({}));
     let params = json!({"sessionId": "h", "_meta": {"switchboard/native": "own"}});
     client.hears(

@@ -1,5 +1,5 @@
-//! Sub-agents that are not what they should be, too many, or too much: kept, shown or reported, never under a session that
-//! the client did not open.
+//! Invalid, too many or too large sub-agents: they are kept, shown or reported, but never under a session
+//! that the client did not open.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::support::Bench;
 #[test]
 fn nobody_knows_whose_a_session_is_until_it_is_told() {
     let mut bench = at_work(json!({}));
-    // A child of a child of which nobody has told.
+    // A child of a child without an announced parent.
     bench.agent(of("g", text("m", "first")));
     bench.agent(of("c", announced("g", "below")));
     bench.agent(of("x", text("m", "never told of")));
@@ -36,7 +36,7 @@ fn nobody_knows_whose_a_session_is_until_it_is_told() {
         .collect();
     assert_eq!(lost, ["session/request_permission", "agent_message_chunk"]);
 
-    // What comes before the answer that names the session.
+    // Updates before the response that names the session.
     let mut bench = introduced(json!({}));
     bench.client(json!({"id": 1, "method": "session/new", "params": {"cwd": "/w", "mcpServers": []}}));
     let id = bench.take_agent()[0]["id"].clone();
@@ -60,15 +60,13 @@ fn circles_and_second_parents_are_reported() {
     let severe: Vec<&str> = bench
         .losses
         .iter()
-        .filter(|loss| {
-            loss.message == "subagent_update" && loss.reason.starts_with("a sub-agent that does not fit")
-        })
+        .filter(|loss| loss.message == "subagent_update" && loss.reason.starts_with("invalid sub-agent: "))
         .map(|loss| &*loss.reason)
         .collect();
     assert_eq!(severe.len(), 4, "{severe:?}");
     assert!(severe[0].contains("the client opened") && severe[1].contains("does not descend"), "{severe:?}");
     assert!(severe[2..].iter().all(|reason| reason.contains("the child of another already")), "{severe:?}");
-    // Nothing of it stops the rest.
+    // The fault does not affect other sub-agents.
     bench.agent(of("d", text("m", "fine")));
     bench.bridge.finish();
     bench.collect();
@@ -133,7 +131,7 @@ fn a_child_that_says_very_much_costs_little() {
     let received = 20_000 * 600;
     assert!(sent < 10 * received, "{sent} bytes for {received}");
     assert!(
-        last.contains(r#""status":"completed""#) && last.contains("bytes of what it did are left out here]"),
+        last.contains(r#""status":"completed""#) && last.contains("bytes of its output are left out here]"),
         "{}",
         &last[last.len() - 300..]
     );
@@ -155,10 +153,10 @@ fn all_that_is_below_a_child_has_room_in_one_call() {
     let shown = calls(&bench.take_client());
     let said = shown[0].1.text();
     assert!(said.len() < 1_100_000 && said.matches(&*much).count() >= 9, "{}", said.len());
-    assert!(said.ends_with("bytes of what it did are left out here]"), "{}", &said[said.len() - 80..]);
+    assert!(said.ends_with("bytes of its output are left out here]"), "{}", &said[said.len() - 80..]);
     let reported = bench.losses.iter().filter(|loss| loss.severity == Severity::Major).count();
     assert!(reported >= 10, "each of which not all is shown is reported: {reported}");
-    // What the first ones had is given back when the client opens it by itself.
+    // The bytes of the first sub-agents are freed when the client opens one of them itself.
     bench.client(json!({"id": 1, "method": "session/load", "params": {"sessionId": "c", "cwd": "/w", "mcpServers": []}}));
     bench.agent(of("c", text("m", "mine now")));
     let told = bench.take_client();
@@ -168,7 +166,8 @@ fn all_that_is_below_a_child_has_room_in_one_call() {
 #[test]
 fn an_id_that_is_used_twice_is_two_things() {
     let mut bench = at_work(json!({}));
-    // The agent has a call of the name that the bridge would give, and its child one of the name of the root's.
+    // The agent has a call with the id that the bridge would create, and its child one with an id of the
+    // parent.
     bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "bridge-subagent-1", "title": "the agent's"}));
     bench.update(announced("c", "helper"));
     bench.agent(of("c", json!({"sessionUpdate": "tool_call_update", "toolCallId": "bridge-subagent-1", "title": "the child's"})));
@@ -179,7 +178,7 @@ fn an_id_that_is_used_twice_is_two_things() {
     let titles: Vec<&str> = calls.iter().map(|(_, call)| &*call.title).collect();
     assert_eq!(titles, ["the agent's", "Sub-agent: helper", "too late"]);
     assert_eq!(calls[1].1.text(), "[pending] the child's");
-    // Two questions under one id, while the first waits: the agent is told.
+    // Two pending questions with one id: the agent gets an error.
     let question = |title: &str| {
         json!({"id": 7, "method": "session/request_permission", "params": {"sessionId": "c", "title": title,
         "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]}})
@@ -217,7 +216,7 @@ fn under_the_strict_policy_what_a_child_loses_ends_the_turn_of_its_root() {
     assert_eq!(bench.take_agent()[0]["params"]["sessionId"], "s");
 }
 
-/// Something that an agent may do, in the session or with one of three sub-agents.
+/// A random action of an agent in the session or in one of three sub-agents.
 fn step() -> impl Strategy<Value = Value> {
     let session = prop::sample::select(vec!["s", "c0", "c1", "c2", "c3"]);
     let word = "[a-z]{1,6}";
@@ -254,7 +253,7 @@ proptest! {
         bench.bridge.finish();
         bench.collect();
         let told = bench.take_client();
-        // This looks at the session of everything that was told.
+        // `calls` checks the session of every update.
         let calls = calls(&told);
         let shown: String = calls.iter().map(|(_, call)| call.text()).collect();
         let lost: Vec<_> = bench.losses.iter().filter(|loss| loss.message == "agent_message_chunk").collect();

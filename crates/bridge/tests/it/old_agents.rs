@@ -1,4 +1,4 @@
-//! What agents of version 1 do that version 2 has no place for, and is neither lost nor made up.
+//! Behaviour of version 1 agents without a counterpart in version 2, which is neither lost nor invented.
 
 use serde_json::{Value, json};
 use switchboard_bridge::{Bridge, BridgeOptions, Dialect, Host, HostError, Moment, TerminalStart, Version};
@@ -6,7 +6,7 @@ use switchboard_bridge::{Bridge, BridgeOptions, Dialect, Host, HostError, Moment
 use crate::support::Bench;
 use crate::turns::prompt;
 
-/// A client of version 2 with an agent that can do these things.
+/// A version 2 client with an agent of these capabilities.
 fn with_agent(capabilities: Value) -> Bench {
     let mut bench = Bench::v2_client();
     hello(&mut bench, capabilities);
@@ -78,7 +78,7 @@ fn modes_stand_beside_options_that_are_about_something_else() {
         assert_eq!(ids(&told["configOptions"]), [id, other]);
         assert_eq!(told["configOptions"][0]["category"], "mode");
         assert!(bench.lost().is_empty(), "{:?}", bench.losses);
-        // It is set as a mode, the other as an option, and both stay.
+        // One is set as a mode, the other as an option, and both stay.
         bench.client(json!({"id": 2, "method": "session/set_config_option", "params": {"sessionId": "s", "type": "id", "configId": id, "value": "code"}}));
         let sent = bench.take_agent().remove(0);
         assert_eq!(
@@ -108,7 +108,7 @@ fn modes_stand_beside_options_that_are_about_something_else() {
         );
         assert_eq!(ids(&bench.take_updates()[0]["configOptions"]), [id, other]);
     }
-    // An option that is about modes is enough.
+    // An option of category `mode` makes the modes redundant.
     let mut bench = with_agent(json!({}));
     let told = open(&mut bench, json!({"modes": modes(), "configOptions": [choice("m", "mode")]}));
     assert_eq!(ids(&told["configOptions"]), ["m"]);
@@ -134,7 +134,7 @@ fn an_agent_that_does_not_close_although_it_said_so() {
         bench.losses.iter().any(|loss| loss.message == "session/close" && loss.reason.contains("does not"))
     );
 
-    // A turn ends first.
+    // The turn ends first.
     let mut bench = with_agent(json!({"sessionCapabilities": {"close": {}}}));
     bench.client(prompt(1, "hi"));
     let turn = bench.take_agent()[0]["id"].clone();
@@ -144,12 +144,12 @@ fn an_agent_that_does_not_close_although_it_said_so() {
     let told = bench.take_client();
     assert_eq!(told[0]["params"]["update"]["stopReason"], "cancelled");
     assert_eq!(told[1], json!({"jsonrpc": "2.0", "id": 7, "result": {}}));
-    // It is not asked again.
+    // The agent is not asked again.
     bench.client(json!({"id": 8, "method": "session/close", "params": {"sessionId": "s"}}));
     assert_eq!(bench.take_client(), [json!({"jsonrpc": "2.0", "id": 8, "result": {}})]);
     bench.assert_nothing_for_agent("it is not asked again");
 
-    // One that has a reason is believed.
+    // An error with another code is forwarded.
     let mut bench = with_agent(json!({"sessionCapabilities": {"close": {}}}));
     let error = json!({"code": -32603, "message": "not while it is saved"});
     close(&mut bench, error.clone());
@@ -167,7 +167,7 @@ fn a_terminal_that_was_never_created_is_words_and_a_loss() {
     assert_eq!(item["content"]["text"], "[terminal t: not found]");
     assert_eq!(item["_meta"]["acp.v1/content"], shown[0]);
     assert_eq!(bench.lost(), ["tool_call content[0]"]);
-    // If it shows up after all, the call shows it.
+    // If the terminal appears later, the call shows it.
     bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "_meta": {"terminal_output": {"terminal_id": "t", "data": "a"}}}));
     let told = bench.take_updates();
     assert_eq!(told[0], json!({"sessionUpdate": "terminal_update", "terminalId": "t"}));

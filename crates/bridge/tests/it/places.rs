@@ -1,11 +1,11 @@
-//! Files by whatever name, and lines.
+//! Paths in any form, and line numbers.
 
 use serde_json::{Value, json};
 use switchboard_bridge::Severity;
 
 use crate::support::Bench;
 
-/// A client of version 2 with a session in a directory.
+/// A version 2 client with a session in a directory.
 fn in_directory(cwd: &str) -> Bench {
     let mut bench = Bench::v2_client();
     bench.client(json!({"id": 1, "method": "session/new", "params": {"cwd": cwd}}));
@@ -61,7 +61,7 @@ fn a_relative_path_counts_from_the_sessions_directory() {
         assert_eq!(told["content"][0]["_meta"]["acp.v1/path"], path);
         assert!(bench.lost().is_empty(), "nothing is lost: {:?}", bench.losses);
     }
-    // In a question, too.
+    // The same in a question.
     let mut bench = in_directory("/w");
     bench.agent(json!({"id": 7, "method": "session/request_permission", "params": {"sessionId": "s",
         "toolCall": {"toolCallId": "c", "locations": [{"path": "a"}]},

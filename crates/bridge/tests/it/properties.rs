@@ -1,4 +1,5 @@
-//! Random sessions of version 2 into version 1 and back: what is not reported as lost is still there.
+//! Random version 2 sessions translated to version 1 and back: everything that is not reported as lost is
+//! unchanged.
 
 use std::collections::BTreeMap;
 
@@ -115,7 +116,7 @@ fn line(update: &Value) -> String {
         .to_string()
 }
 
-/// What a session amounts to, by what it is about.
+/// Folds a session by the objects of its updates.
 fn fold(lines: impl Iterator<Item = String>) -> BTreeMap<String, Value> {
     let mut conversation = Conversation::new(WireFormat::Any);
     for line in lines {
@@ -158,7 +159,8 @@ proptest! {
                 prop_assert_eq!(Some(value), after.get(key), "{} after {:?}, lost {:?}", key, updates, lost);
             }
         }
-        // The same with metadata and unknown keys in every place: all of it comes out, or stands in the report.
+        // The same with metadata and unknown keys in every position: each appears in the output or is
+        // reported.
         let conversation: Vec<_> = updates
             .iter()
             .map(|(update, _)| (Side::Agent, serde_json::from_str(&line(update)).expect("JSON")))

@@ -1,5 +1,5 @@
-//! Every recording through the bridge into the other version: what comes out is valid, and amounts to the same
-//! session, but for what the report says.
+//! Every recording translated into the other version: the output is valid and folds to the same session,
+//! except for reported losses.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ fn losses(bridge: &mut RecordingBridge) -> Vec<Loss> {
     bridge.take_losses().into_iter().map(|(_, loss)| loss).collect()
 }
 
-/// The version of a recording with one connection; `None` for others.
+/// Returns the version of a recording with one connection; `None` for others.
 fn version(recording: &Recording) -> Option<Version> {
     let mut versions = recording.lines.iter().filter_map(|line| {
         let message: Value = serde_json::from_str(&line.message).ok()?;
@@ -75,7 +75,7 @@ fn recordings_come_out_valid_in_the_other_version() {
         let Some(source) = version(&recording) else { continue };
         let translated = translate(&recording.lines, source.other());
         let revision = if source == Version::V1 { WireFormat::Any } else { WireFormat::V1 };
-        // One client says "." where it should say where it is; that is passed on.
+        // One client sends "." as its directory, which is forwarded.
         let wrong = recording.lines.iter().any(|line| {
             let message: Value = serde_json::from_str(&line.message).unwrap_or_default();
             message["params"]["cwd"] == "."
@@ -105,7 +105,8 @@ fn fold(lines: impl Iterator<Item = (bool, String)>) -> BTreeMap<String, BTreeMa
         .collect()
 }
 
-/// What becomes of a recording's sessions; user messages by their text, because the bridge gives them other ids.
+/// Folds the sessions of a recording. User messages are identified by text, because the bridge gives them
+/// other ids.
 fn sessions(lines: impl Iterator<Item = (bool, String)>) -> BTreeMap<String, BTreeMap<String, Value>> {
     let rename = |(key, value): (String, Value)| match key.split_once(' ') {
         Some(("user_message", _)) => (format!("user_message {value}"), value),
@@ -118,7 +119,7 @@ fn sessions(lines: impl Iterator<Item = (bool, String)>) -> BTreeMap<String, BTr
 fn version_2_recordings_amount_to_the_same_there_and_back() {
     let (mut compared, mut reported) = (0, 0);
     for recording in recordings() {
-        // A version 1 agent that replays has other ids for prompts than those that the bridge made for them.
+        // A version 1 agent that replays has other ids for prompts than the bridge created for them.
         let replays = recording.lines.iter().any(|line| line.message.contains("\"replayFrom\""));
         if version(&recording) != Some(Version::V2) || replays {
             continue;
@@ -147,7 +148,8 @@ fn version_2_recordings_amount_to_the_same_there_and_back() {
     println!("{compared} things are the same, {reported} may differ as reported");
 }
 
-/// What a version 1 recording says: all text of each kind, and the tool calls with their last title and status.
+/// Returns the content of a version 1 recording: text of each kind, and tool calls with their last title and
+/// status.
 fn said(lines: &[Recorded]) -> BTreeMap<String, BTreeMap<String, String>> {
     let mut sessions = BTreeMap::<String, BTreeMap<String, String>>::new();
     for line in lines.iter().filter(|line| line.from_agent) {
@@ -225,7 +227,7 @@ fn version_1_recordings_say_the_same_in_version_2() {
     println!("{compared} things are the same");
 }
 
-/// A recording in which something else than messages stands between the handshake and its answer, into a version.
+/// Translates a recording with invalid lines between the handshake and its response.
 fn with_noise(to: Version, told: bool) -> (Vec<String>, Vec<Loss>) {
     let mut bridge = RecordingBridge::new(to);
     let lines = [
@@ -235,7 +237,7 @@ fn with_noise(to: Version, told: bool) -> (Vec<String>, Vec<Loss>) {
         ),
         (Side::Agent, "Listening on stdio {"),
         (Side::Agent, "[12:30] \"a string\""),
-        // An answer to something else tells nothing of the version.
+        // A response to another request does not determine the version.
         (Side::Agent, r#"{"jsonrpc":"2.0","id":77,"result":{}}"#),
         (Side::Agent, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentCapabilities":{}}}"#),
         (
@@ -266,7 +268,7 @@ fn noise_before_the_handshake_is_answered_is_left_out_and_reported() {
     }
 }
 
-/// Translates messages of both sides, and gives the last line.
+/// Translates messages of both sides and returns the last line.
 fn last_of(to: Version, messages: &[(Side, Value)]) -> (Value, Vec<(u64, Loss)>) {
     let mut bridge = RecordingBridge::new(to);
     for (number, (from, message)) in messages.iter().enumerate() {
@@ -313,7 +315,7 @@ fn what_is_lost_of_a_handshake_is_reported_at_its_own_line() {
             Side::Agent,
             json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}}),
         ),
-        // Without a name it is no handshake of version 2.
+        // Without a name it is not a version 2 handshake.
         (
             Side::Client,
             json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 2}}),
@@ -324,7 +326,7 @@ fn what_is_lost_of_a_handshake_is_reported_at_its_own_line() {
     let (_, losses) = last_of(Version::V1, &messages);
     let of_handshake = losses.iter().find(|(_, loss)| loss.message == "initialize").expect("a loss");
     assert_eq!((of_handshake.0, &*of_handshake.1.pointer), (2, ""), "{losses:?}");
-    // The answer to it finds nobody waiting.
+    // Its response matches no pending request.
     assert!(losses.iter().any(|(line, loss)| *line == 4 && loss.message == "answer"), "{losses:?}");
 }
 
@@ -333,7 +335,7 @@ fn who_says_what_shows_where_nobody_tells() {
     let mut compared = 0;
     for recording in recordings() {
         let Some(version) = version(&recording) else { continue };
-        // What is in no protocol may come from either side.
+        // A method outside the protocol may come from either side.
         let methods = ["session/", "initialize", "fs/", "terminal/", "elicitation/", "authenticate", "$/"];
         let is_odd = |line: &Recorded| {
             let message: Value = serde_json::from_str(&line.message).unwrap();
@@ -353,8 +355,8 @@ fn who_says_what_shows_where_nobody_tells() {
     assert!(compared >= 10, "only {compared} recordings were compared");
 }
 
-/// An agent of version 1 that runs a command in a terminal of its client: it looks at the output twice, and then waits for
-/// the end.
+/// Returns a recording of a version 1 agent that runs a command in a client terminal: it reads the output
+/// twice, then waits for the exit.
 fn with_terminal() -> Vec<(Side, Value)> {
     let ask = |id: u32, method: &str, mut params: Value| {
         params["sessionId"] = json!("s");
@@ -415,7 +417,7 @@ fn the_output_of_a_terminal_of_the_client_is_folded_from_its_answers() {
         assert_eq!(terminal.output().to_vec(), b"one\ntwo\n");
         assert_eq!(terminal.exit_status().unwrap().exit_code, Some(3));
         assert_eq!(session.tool_call("c").unwrap().terminal_ids().collect::<Vec<_>>(), ["term-1"]);
-        // The same output is not told twice, and what has no place is reported.
+        // Equal output is not sent twice, and other information is reported.
         let outputs = lines.iter().filter(|line| line.text.contains(r#""output":"#)).count();
         assert_eq!(outputs, 2);
         let lost: Vec<_> = losses(&mut bridge).into_iter().map(|loss| (loss.message, loss.pointer)).collect();

@@ -1,5 +1,5 @@
-//! From version 2 to version 1 and back: an agent and a client of version 2 with two bridges between them, which speak
-//! version 1 to each other.
+//! Round trips from version 2 to version 1 and back: an agent and a client of version 2 with two bridges
+//! between them that exchange version 1.
 
 use serde_json::{Value, json};
 use switchboard_bridge::{
@@ -8,11 +8,11 @@ use switchboard_bridge::{
 
 use crate::support::Bench;
 
-/// Carries what one bridge says to its side of version 1 to the other, until both have said everything.
+/// Exchanges version 1 lines between two bridges until none are left.
 struct Chain {
-    /// Before the agent.
+    /// The bridge of the agent.
     near_agent: Bench,
-    /// Before the client.
+    /// The bridge of the client.
     near_client: Bench,
 }
 
@@ -72,12 +72,12 @@ fn diffs_that_version_1_cannot_show_come_back_as_they_were() {
             chain.update(tool_call(&json!([words("before"), diff, words("after")])));
             let told = chain.near_client.take_updates();
             let mut content = told[0]["content"].clone();
-            // For a client whose dialect is not known, the patch stands under both keys.
+            // For a client of unknown dialect, the patch has both keys.
             if let Some(patch) = content[1].get_mut("patch").and_then(Value::as_object_mut) {
                 patch.remove("diff");
             }
             assert_eq!(content, json!([words("before"), diff, words("after")]), "{told:?}");
-            // Told again as it is, it is nothing new.
+            // An unchanged repetition is not sent.
             chain.update(tool_call(&json!([words("before"), diff, words("after")])));
             let told = chain.near_client.take_updates();
             assert!(told.iter().all(|update| update.get("content").is_none()), "{told:?}");
@@ -107,7 +107,7 @@ fn the_description_of_a_question_comes_back_as_its_description() {
         assert_eq!(asked["params"]["description"], "Because I must.", "{asked}");
         let of_call = asked["params"]["subject"]["toolCall"].to_string();
         assert!(!of_call.contains("Because I must."), "{of_call}");
-        // A client of version 1 shows it all the same.
+        // A version 1 client still shows it.
         let mut lone = Bench::v1_client();
         lone.agent(json!({"id": 7, "method": "session/request_permission", "params": params}));
         let asked = lone.take_client().pop().unwrap();
@@ -115,7 +115,7 @@ fn the_description_of_a_question_comes_back_as_its_description() {
     }
 }
 
-/// What the newest dialect does not know is not sent to it, by whatever way.
+/// Elements that the newest dialect does not have are never sent to it.
 #[test]
 fn line_0_is_not_sent_to_the_newest_dialect() {
     let update = |kind: &str| {
@@ -123,7 +123,7 @@ fn line_0_is_not_sent_to_the_newest_dialect() {
             "sessionUpdate": kind, "toolCallId": "c", "title": "t", "locations": [{"path": "/w/a", "line": 0}]}}})
     };
     let line_of = |line: &Value| line["params"]["update"]["locations"][0]["line"].clone();
-    // One at a time.
+    // Stateless.
     let converted =
         Stateless::new(Version::V2).convert(&update("tool_call").to_string(), Some(Side::Agent)).unwrap();
     assert_eq!(line_of(&serde_json::from_str(&converted.value[0]).unwrap()), Value::Null);
@@ -135,7 +135,7 @@ fn line_0_is_not_sent_to_the_newest_dialect() {
     let mut bench = Bench::v2_client();
     bench.agent(update("tool_call"));
     assert_eq!(line_of(&bench.take_client()[0]), Value::Null);
-    // From an agent of the other dialect, however it spells it.
+    // From an agent of the other dialect, in either spelling.
     for client_dialect in [Some(Dialect::Newest), None] {
         let options = BridgeOptions {
             client_dialect,
@@ -163,14 +163,14 @@ fn relative_paths_are_resolved_or_reported() {
     let told = bench.take_updates();
     assert_eq!(told[0]["content"][0]["path"], "/w/a.txt", "{told:?}");
     assert_eq!(told[0]["content"][0]["_meta"]["acp.v2/path"], "a.txt", "{told:?}");
-    // One at a time, what cannot be resolved is an error with its place.
+    // Stateless: a path that cannot be resolved is an error with its pointer.
     let line = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": {
         "sessionUpdate": "tool_call", "toolCallId": "c", "title": "t", "locations": [{"path": "src/a"}]}}});
     let refused = Stateless::new(Version::V2).convert(&line.to_string(), Some(Side::Agent)).unwrap_err();
     assert!(refused.to_string().contains("locations/0/path"), "{refused}");
 }
 
-/// A machine on which one program is known.
+/// A host that knows one program.
 struct Machine;
 
 impl Host for Machine {
@@ -236,7 +236,7 @@ fn metadata_of_answers_without_a_counterpart_is_reported() {
     recording.finish();
     let lines: String = recording.drain().map(|line| line.text).collect();
     let losses = recording.take_losses();
-    // Each is somewhere in the translation, or reported by its place in its line.
+    // Each is in the translation or reported with its line.
     for (number, name) in [(6, "prompt"), (9, "list"), (11, "close")] {
         let is_told = lines.contains(&format!(r#"{{"of":"{name}"}}"#));
         let is_reported =

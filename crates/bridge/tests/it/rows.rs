@@ -1,4 +1,4 @@
-//! What becomes of what, one small case after the other: the rows of the guide that no longer test needs.
+//! The rows of the guide's tables that no longer test covers, one small case each.
 
 use serde_json::{Value, json};
 use switchboard_bridge::{Bridge, BridgeOptions, Host, HostError, TerminalStart, Version};
@@ -6,28 +6,28 @@ use switchboard_bridge::{Bridge, BridgeOptions, Host, HostError, TerminalStart, 
 use crate::support::Bench;
 use crate::turns::prompt;
 
-/// What a client of version 1 is told of an update, and what is lost.
+/// Returns the updates and losses of a version 1 client for one update.
 fn down(update: Value) -> (Vec<Value>, Vec<String>) {
     let mut bench = Bench::v1_client();
     bench.update(update);
     (bench.take_updates(), bench.lost())
 }
 
-/// What a client of version 2 is told of an update, and what is lost.
+/// Returns the updates and losses of a version 2 client for one update.
 fn up(update: Value) -> (Vec<Value>, Vec<String>) {
     let mut bench = Bench::v2_client();
     bench.update(update);
     (bench.take_updates(), bench.lost())
 }
 
-/// The request that a client's request becomes.
+/// Returns the translation of a client's request.
 fn asked(mut bench: Bench, method: &str, params: Value) -> (String, Value) {
     bench.client(json!({"id": 1, "method": method, "params": params}));
     let request = bench.take_agent().remove(0);
     (request["method"].as_str().unwrap().to_owned(), request["params"].clone())
 }
 
-/// The answer that the client gets when the agent answers its request.
+/// Returns the client's response for a result of the agent.
 fn answered(mut bench: Bench, method: &str, params: Value, result: Value) -> (Value, Vec<String>) {
     bench.client(json!({"id": 1, "method": method, "params": params}));
     let id = bench.take_agent()[0]["id"].clone();
@@ -214,7 +214,7 @@ fn states_of_a_version_2_agent() {
     assert_eq!(bench.take_client()[0]["error"]["code"], -32000, "a prompt that is refused");
 }
 
-/// A question of the agent, asked in `bench`; gives it as the client got it.
+/// Sends a question of the agent. Returns it as the client got it.
 fn question(bench: &mut Bench, params: Value) -> Option<Value> {
     let mut params = params;
     params["sessionId"] = json!("s");
@@ -246,14 +246,14 @@ fn a_question_that_a_version_2_agent_takes_back_is_answered_for_it() {
         (&told[0]["method"], &told[0]["params"]["requestId"]),
         (&json!("$/cancel_request"), &asked["id"])
     );
-    // The client's own answer comes too late.
+    // The client's own answer arrives too late.
     bench.client(json!({"id": asked["id"], "result": {"outcome": {"outcome": "selected", "optionId": "y"}}}));
     bench.assert_nothing_for_agent("the client's own answer comes too late");
 }
 
 #[test]
 fn questions_for_a_version_1_client() {
-    // About nothing: a call that exists only for the question.
+    // Without a subject: a call that only carries the question.
     let mut bench = Bench::v1_client();
     let asked = question(&mut bench, json!({"description": "Please."})).unwrap();
     let call = &asked["params"]["toolCall"];
@@ -270,7 +270,7 @@ fn questions_for_a_version_1_client() {
     assert!(question(&mut bench, json!({"subject": {"type": "_spell", "words": "x"}})).is_some());
     assert_eq!(bench.lost(), ["session/request_permission subject"]);
 
-    // No option that could be shown: nobody is asked, and nothing is allowed.
+    // No valid option: the user is not asked, and nothing is allowed.
     let mut bench = Bench::v1_client();
     let options = json!([{"optionId": "z", "name": "Odd", "kind": "_odd"}]);
     bench.agent(json!({"id": 5, "method": "session/request_permission",
@@ -279,7 +279,7 @@ fn questions_for_a_version_1_client() {
     assert!(bench.take_updates()[0]["content"]["text"].as_str().unwrap().contains("May I?"));
     assert_eq!(bench.lost(), ["session/request_permission options[0]", "session/request_permission message"]);
 
-    // Content that the client does not have yet comes before the question.
+    // Unsent content precedes the question.
     let mut bench = Bench::v1_client();
     bench.update(
         json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Run", "content": []}),
@@ -289,7 +289,7 @@ fn questions_for_a_version_1_client() {
     let message =
         json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": chunk}});
     bench.take_client();
-    // No time passes, so that it would be told later.
+    // No time passes, after which it would be sent anyway.
     let _ = bench.bridge.handle(
         switchboard_bridge::Side::Agent,
         &message.to_string(),
@@ -493,7 +493,7 @@ fn the_rest_of_a_session_for_a_version_1_client() {
     assert_eq!(told[0]["content"]["text"], "[plan]\n\n# Plan");
     assert_eq!(lost, ["plan_update plan"]);
 
-    // What the client says that it takes passes as it is.
+    // Updates that the client supports pass unchanged.
     let mut bench = Bench::v1_client();
     bench.client(
         json!({"id": 0, "method": "initialize", "params": {"protocolVersion": 1, "clientCapabilities":
@@ -537,7 +537,7 @@ fn elicitations_pass_where_the_client_takes_them() {
         };
         bench.client(json!({"id": 0, "method": "initialize", "params": hello}));
         bench.take_agent();
-        // About a request: by the id that the client knows it by.
+        // Scope of a request: by the id that the client has for it.
         bench.client(json!({"id": "login", "method": "_login", "params": {}}));
         let mut about = form.clone();
         about["requestId"] = bench.take_agent()[0]["id"].clone();

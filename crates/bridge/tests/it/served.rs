@@ -1,4 +1,4 @@
-//! Files and commands for agents of version 1.
+//! Files and commands for version 1 agents.
 
 use serde_json::{Value, json};
 use switchboard_bridge::{Bridge, BridgeOptions, Host, HostError, Moment, TerminalStart, Version};

@@ -1,4 +1,4 @@
-//! Sessions, their options, and what an agent lacks.
+//! Sessions, their options, and methods that an agent lacks.
 
 use std::collections::BTreeMap;
 
@@ -177,7 +177,7 @@ fn a_replay_has_the_ids_that_were_told_and_replaces_what_is_shown() {
         }
         update
     };
-    // What a client shows of a message, by id.
+    // Collects the messages that a client shows, by id.
     let shown = |bench: &mut Bench, shown: &mut BTreeMap<String, String>| {
         for message in bench.take_client() {
             let update = &message["params"]["update"];
@@ -193,7 +193,7 @@ fn a_replay_has_the_ids_that_were_told_and_replaces_what_is_shown() {
     };
     let mut live = BTreeMap::new();
     let mut told = Vec::new();
-    // One prompt that the agent says again, one that it does not, and agents that name what they say or not.
+    // One prompt with an echo and one without, for agents with and without message ids.
     for (id, echo) in [(2, Some("user-7")), (3, None)] {
         bench.client(json!({"id": id, "method": "session/prompt", "params": {"sessionId": "s", "prompt": [{"type": "text", "text": "hi"}]}}));
         let sent = bench.take_agent().remove(0);

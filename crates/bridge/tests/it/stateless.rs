@@ -1,4 +1,4 @@
-//! Translation without memory: what it can say and what it refuses.
+//! Stateless translation and its errors.
 
 use serde_json::{Value, json};
 use switchboard_acp::{Wire, WireFormat, v1, v2};
@@ -176,7 +176,7 @@ fn calls_and_answers_are_translated_by_their_method() {
     assert_eq!(convert(Side::Client, own.clone()).unwrap(), own);
 }
 
-/// The answer to a request, translated by itself.
+/// Translates the response to a request on its own.
 fn answered(to: Version, method: &str, result: &Value) -> Result<Value, String> {
     let mut stateless = Stateless::new(to);
     let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"sessionId": "x", "cwd": "/w", "mcpServers": []}});

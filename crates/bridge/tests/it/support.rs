@@ -1,4 +1,4 @@
-//! A bridge with both its sides in hand.
+//! A bridge with both of its sides.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ impl Bench {
         Bench::new(BridgeOptions::between(Version::V2, Version::V1))
     }
 
-    /// The client of a version opens the session `s`.
+    /// Opens session `s` as a client of a version.
     pub(crate) fn open(&mut self) {
         self.client(
             json!({"id": "open", "method": "session/new", "params": {"cwd": "/w", "mcpServers": []}}),
@@ -40,7 +40,7 @@ impl Bench {
         self.take_client();
     }
 
-    /// One side says something, and some time passes.
+    /// Sends a message of one side and lets some time pass.
     pub(crate) fn say(&mut self, from: Side, mut message: Value) {
         message["jsonrpc"] = json!("2.0");
         self.line(from, &message.to_string());
@@ -79,7 +79,7 @@ impl Bench {
         self.say(Side::Agent, message);
     }
 
-    /// The agent sends an update of the session `s`.
+    /// Sends an update of session `s` as the agent.
     pub(crate) fn update(&mut self, update: Value) {
         self.agent(json!({"method": "session/update", "params": {"sessionId": "s", "update": update}}));
     }
@@ -111,7 +111,7 @@ impl Bench {
         std::mem::take(&mut self.to_agent)
     }
 
-    /// That the client was told nothing, proved by what it is told next.
+    /// Asserts that the client got nothing, using a marker message that it gets next.
     pub(crate) fn assert_nothing_for_client(&mut self, why: &str) {
         self.agent(json!({"method": "_proof", "params": {}}));
         assert_eq!(
@@ -121,13 +121,13 @@ impl Bench {
         );
     }
 
-    /// That the agent was told nothing, proved by what it is told next.
+    /// Asserts that the agent got nothing, using a marker message that it gets next.
     pub(crate) fn assert_nothing_for_agent(&mut self, why: &str) {
         self.client(json!({"method": "_proof", "params": {}}));
         assert_eq!(self.take_agent(), [json!({"jsonrpc": "2.0", "method": "_proof", "params": {}})], "{why}");
     }
 
-    /// What the client was told of the session `s`.
+    /// Returns the updates of session `s` that the client got.
     pub(crate) fn take_updates(&mut self) -> Vec<Value> {
         let mut updates = Vec::new();
         for message in self.take_client() {
@@ -143,7 +143,7 @@ impl Bench {
     }
 }
 
-/// What a session amounts to, by what it is about: the session engine's JSON, without how things are cut up.
+/// Folds a session by the objects of its updates: the session engine's JSON without chunk boundaries.
 pub(crate) fn amounts_to(session: &str) -> BTreeMap<String, Value> {
     let session: Value = serde_json::from_str(session).expect("JSON");
     let mut state = BTreeMap::new();
@@ -179,12 +179,12 @@ pub(crate) fn amounts_to(session: &str) -> BTreeMap<String, Value> {
     state
 }
 
-/// A version 1 call must have a title, so that one without gets such a one.
+/// Returns whether a title is a default for a call without one, which version 1 requires.
 fn is_placeholder(title: &str) -> bool {
     matches!(title, "Tool call" | "Read" | "Execute")
 }
 
-/// Whether the report says that something of this kind was lost.
+/// Returns whether a loss of this kind is reported.
 pub(crate) fn is_reported(key: &str, lost: &[String]) -> bool {
     let kind = key.split(' ').next().unwrap_or_default();
     lost.iter().any(|message| match kind {

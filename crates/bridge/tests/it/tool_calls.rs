@@ -17,7 +17,8 @@ fn text_of(content: &Value) -> String {
     items.iter().map(|item| item["content"]["text"].as_str().unwrap()).collect()
 }
 
-/// 20,000 chunks of 512 bytes, some time apart. Gives the bytes that the client got, and the last content.
+/// Sends 20,000 chunks of 512 bytes at an interval. Returns the bytes that the client got, and the last
+/// content.
 fn stream(apart: u64) -> (usize, usize, String) {
     let mut bridge = Bridge::new(BridgeOptions::between(Version::V1, Version::V2));
     let (mut sent, mut received, mut last) = (0, 0, String::new());

@@ -1,4 +1,4 @@
-//! The proposed traces: what goes in on either side, and what must come out.
+//! The traces of the specification: input of either side, and required output.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ fn side(step: &Value) -> Side {
     if step["at"] == "client" { Side::Client } else { Side::Agent }
 }
 
-/// Compares a message with the expected one, whose ids stand for whichever the bridge chose.
+/// Compares a message with the expected one, whose ids stand for any ids of the bridge.
 fn matches(expected: &Value, actual: &Value, ids: &mut HashMap<(Side, String), Value>, at: Side) -> bool {
     let mut expected = expected.clone();
     expected["jsonrpc"] = json!("2.0");

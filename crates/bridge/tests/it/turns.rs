@@ -119,7 +119,7 @@ fn a_second_version_1_prompt_waits() {
 #[test]
 fn a_version_1_error_at_once_refuses_the_prompt() {
     let mut bench = Bench::v2_client();
-    // Nothing passes between the two.
+    // No message is exchanged between the two.
     let line = json!({"jsonrpc": "2.0", "id": 1, "method": "session/prompt", "params": {"sessionId": "s", "prompt": [{"type": "text", "text": "x"}]}});
     let _ = bench.bridge.handle(Side::Client, &line.to_string(), switchboard_bridge::Moment(0));
     bench.collect();
@@ -134,7 +134,7 @@ fn a_version_1_error_at_once_refuses_the_prompt() {
 #[test]
 fn the_first_work_of_a_version_1_agent_accepts_the_prompt() {
     let mut bench = Bench::v2_client();
-    // No time goes by, after which the prompt would count as accepted anyway.
+    // No time passes, after which the prompt would count as accepted anyway.
     let mut say = |from: Side, mut message: Value| {
         message["jsonrpc"] = json!("2.0");
         let _ = bench.bridge.handle(from, &message.to_string(), switchboard_bridge::Moment(0));
@@ -293,7 +293,7 @@ fn the_shape_of_the_answer_tells_the_version() {
     let mut bench = Bench::new(BridgeOptions::default());
     bench.client(hello_v2());
     bench.take_agent();
-    // Repeats the number, but is of version 1.
+    // Repeats the version number but has the shape of version 1.
     bench.agent(
         json!({"id": 0, "result": {"protocolVersion": 2, "agentCapabilities": {"loadSession": true}}}),
     );

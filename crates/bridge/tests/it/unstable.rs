@@ -1,4 +1,4 @@
-//! What the newest draft calls unstable and both versions have: it goes over, or it is reported.
+//! Unstable elements that both versions have are translated or reported.
 
 use serde_json::{Value, json};
 use switchboard_bridge::{BridgeOptions, Version};
@@ -6,7 +6,7 @@ use switchboard_bridge::{BridgeOptions, Version};
 use crate::children::of;
 use crate::support::Bench;
 
-/// The two ways to translate.
+/// The two directions of translation.
 const WAYS: [Version; 2] = [Version::V1, Version::V2];
 
 fn bench(client: Version) -> Bench {
@@ -47,7 +47,7 @@ fn providers_login_status_titles_and_the_archive_pass_with_their_answers() {
             assert_eq!(bench.take_client()[0]["result"], *result, "{client:?} {method}");
             assert!(bench.losses.is_empty(), "{:?}", bench.losses);
         }
-        // The other way round, and news.
+        // The other direction, and updates.
         let mut bench = bench(client);
         bench.agent(json!({"id": 1, "method": "mcp/message", "params": {"serverId": "m", "requestId": 1, "method": "x"}}));
         let request = bench.take_client().remove(0);
@@ -130,7 +130,7 @@ fn plans_of_every_kind_go_over_or_are_words() {
         .map(|plan| json!({"sessionUpdate": "plan_update", "plan": plan}))
         .chain([removed.clone()]);
     let updates: Vec<Value> = updates.collect();
-    // A client of version 2, and one of version 1 that takes plans.
+    // A version 2 client, and a version 1 client that supports plans.
     let mut knowing = Bench::v1_client();
     knowing.client(json!({"id": 0, "method": "initialize", "params": {"protocolVersion": 1, "clientCapabilities": {"plan": {}}}}));
     knowing.open();
@@ -141,7 +141,7 @@ fn plans_of_every_kind_go_over_or_are_words() {
         assert_eq!(bench.take_updates(), updates);
         assert_eq!(bench.lost(), Vec::<String>::new());
     }
-    // One that does not.
+    // A client that does not.
     let mut bench = Bench::v1_client();
     for update in &updates {
         bench.update(update.clone());
@@ -164,7 +164,7 @@ fn that_a_session_is_at_work_is_not_told_to_version_1_which_is_reported() {
     assert_eq!(bench.lost(), ["session/status state"]);
 }
 
-/// What the far side is asked and what the client is answered, where the agent offers what it says here.
+/// Returns the agent's request and the client's response for an agent with these capabilities.
 fn asked_of(
     client: Version,
     offered: &Value,
@@ -195,7 +195,7 @@ fn asked_of(
     }
     let answer = bench.take_client().into_iter().find(|message| message["id"] == 5).expect("an answer");
     if method == "session/fork" && asked.is_some() {
-        // The client has opened it thereby.
+        // The client has opened the session with it.
         bench.agent(of("new", json!({"sessionUpdate": "session_info_update", "title": "T"})));
         assert_eq!(bench.take_client()[0]["params"]["sessionId"], "new");
     }
@@ -243,7 +243,7 @@ fn sessions_are_forked_renamed_archived_and_asked_for_where_the_agent_can() {
         assert_eq!(answer["result"], of_status(client == Version::V2, rest), "{client:?}");
         let expected = of_status(client == Version::V2, json!({}));
 
-        // Where it cannot, the client is told why, and the agent is not asked.
+        // If the agent lacks the method, the client gets an error and the agent is not asked.
         for (method, params) in [
             ("session/fork", &fork(&ours)),
             ("session/set_title", &named),

@@ -36,7 +36,7 @@ fn visit() -> (Visitor, Page) {
     (visitor, page)
 }
 
-/// What a closure fails with.
+/// Returns the panic message of a closure.
 fn failure(act: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(act)).expect_err("it must fail");
     panic.downcast_ref::<String>().cloned().unwrap_or_default()

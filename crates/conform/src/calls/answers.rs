@@ -1,4 +1,4 @@
-//! Answers, and what they mean for the session that they are about.
+//! Responses and their effect on sessions.
 
 use serde_json::Value;
 use switchboard_acp::{Side, Version};
@@ -6,43 +6,43 @@ use switchboard_acp::{Side, Version};
 use super::{
     INVALID_PARAMS, LOGIN_REQUIRED, METHOD_NOT_FOUND, advertised_at, is_foreign, is_invented, opens, works,
 };
-use crate::connection::{Open, Session, Work};
-use crate::evaluator::{Evaluator, Told};
+use crate::connection::{PendingRequest, Session, Work};
+use crate::evaluator::{Evaluator, ParsedMessage};
 use crate::rules::RuleId;
 use crate::schema::shown;
 
 impl Evaluator {
-    /// Something is answered.
-    pub(crate) fn about_response(&mut self, told: &Told<'_>, open: &Open) {
-        let code = told.value["error"]["code"].as_i64();
+    /// Checks a response.
+    pub(crate) fn about_response(&mut self, received: &ParsedMessage<'_>, open: &PendingRequest) {
+        let code = received.value["error"]["code"].as_i64();
         if is_foreign(&open.method)
             && let Some(code) = code
         {
-            self.findings.judge(RuleId::UnknownMethod, told.number, code == METHOD_NOT_FOUND, || {
+            self.findings.judge(RuleId::UnknownMethod, received.number, code == METHOD_NOT_FOUND, || {
                 format!("{} was refused with {code} instead of {METHOD_NOT_FOUND}", open.method)
             });
         }
         if is_invented(&open.method)
-            && let Some(result) = told.value.get("result")
+            && let Some(result) = received.value.get("result")
         {
             self.findings.broken(
                 RuleId::UnknownMethod,
-                told.number,
+                received.number,
                 format!("{} was answered with {} instead of {METHOD_NOT_FOUND}", open.method, shown(result)),
             );
         }
         if is_foreign(&open.method) {
             self.findings.kept(RuleId::Answered);
         }
-        match told.from {
-            Side::Client => self.client_answer(told, open, code),
-            Side::Agent => self.agent_answer(told, open, code),
+        match received.from {
+            Side::Client => self.client_answer(received, open, code),
+            Side::Agent => self.agent_answer(received, open, code),
         }
     }
 
-    fn client_answer(&mut self, told: &Told<'_>, open: &Open, code: Option<i64>) {
-        self.connection.latest_of_client = told.number;
-        let number = told.number;
+    fn client_answer(&mut self, received: &ParsedMessage<'_>, open: &PendingRequest, code: Option<i64>) {
+        self.connection.latest_of_client = received.number;
+        let number = received.number;
         if open.method.starts_with("fs/")
             || open.method.starts_with("terminal/")
             || open.method == "elicitation/create"
@@ -74,7 +74,7 @@ impl Evaluator {
                 });
             }
         }
-        let outcome = &told.value["result"]["outcome"];
+        let outcome = &received.value["result"]["outcome"];
         let kind = outcome["outcome"].as_str().unwrap_or_default();
         if kind == "selected" && !open.is_faulty {
             let chosen = outcome["optionId"].as_str().unwrap_or_default();
@@ -84,17 +84,17 @@ impl Evaluator {
                 format!("the option {chosen:?} was not offered")
             });
         }
-        if open.is_cancelled && told.value.get("result").is_some() {
+        if open.is_cancelled && received.value.get("result").is_some() {
             self.findings.judge(RuleId::PermissionsCancelled, number, kind == "cancelled", || {
                 format!("the client cancelled, and then answered {}", shown(outcome))
             });
         }
     }
 
-    fn agent_answer(&mut self, told: &Told<'_>, open: &Open, code: Option<i64>) {
+    fn agent_answer(&mut self, received: &ParsedMessage<'_>, open: &PendingRequest, code: Option<i64>) {
         let Some(version) = self.version() else { return };
-        let (number, is_v1) = (told.number, version == Version::V1);
-        let result = told.value.get("result");
+        let (number, is_v1) = (received.number, version == Version::V1);
+        let result = received.value.get("result");
         if let Some(rule) = works(&open.method, version) {
             let pointer = advertised_at(&open.method, version);
             let is_advertised = pointer.is_none_or(|pointer| self.connection.agent_has(pointer));
@@ -107,20 +107,20 @@ impl Evaluator {
         }
         for rule in open.must_take.iter().filter(|_| !open.is_faulty) {
             if code == Some(INVALID_PARAMS) {
-                let reason = format!("{} was refused: {}", open.method, shown(&told.value["error"]));
+                let reason = format!("{} was refused: {}", open.method, shown(&received.value["error"]));
                 self.findings.broken(*rule, number, reason);
             } else if result.is_some() {
                 self.findings.kept(*rule);
             }
         }
         if opens(&open.method) {
-            self.session_opened(told, open, code, is_v1);
+            self.session_opened(received, open, code, is_v1);
         }
         match (open.method.as_str(), result) {
             ("authenticate" | "auth/login", Some(_)) => self.connection.is_logged_in = true,
             ("logout" | "auth/logout", Some(_)) => self.connection.is_logged_in = false,
-            ("session/prompt", _) if is_v1 => self.prompt_ended(told, open),
-            ("session/prompt", _) => self.prompt_accepted(told, open),
+            ("session/prompt", _) if is_v1 => self.prompt_ended(received, open),
+            ("session/prompt", _) => self.prompt_accepted(received, open),
             ("session/list", Some(result)) => self.listed(number, open, result),
             ("session/delete", Some(_)) => {
                 if self.connection.deleted.contains(&open.session) {
@@ -130,17 +130,23 @@ impl Evaluator {
             }
             ("session/delete", None) if self.connection.deleted.contains(&open.session) => {
                 let reason =
-                    format!("deleting {:?} again failed: {}", open.session, shown(&told.value["error"]));
+                    format!("deleting {:?} again failed: {}", open.session, shown(&received.value["error"]));
                 self.findings.broken(RuleId::DeleteAgain, number, reason);
             }
-            ("session/close", Some(_)) => self.session_closed(told, open, is_v1),
-            ("session/set_config_option", Some(result)) => self.option_set(told, open, result),
+            ("session/close", Some(_)) => self.session_closed(received, open, is_v1),
+            ("session/set_config_option", Some(result)) => self.option_set(received, open, result),
             _ => {}
         }
     }
 
-    fn session_opened(&mut self, told: &Told<'_>, open: &Open, code: Option<i64>, is_v1: bool) {
-        let number = told.number;
+    fn session_opened(
+        &mut self,
+        received: &ParsedMessage<'_>,
+        open: &PendingRequest,
+        code: Option<i64>,
+        is_v1: bool,
+    ) {
+        let number = received.number;
         if open.method == "session/new" {
             let needs_login = code == Some(LOGIN_REQUIRED);
             self.connection.needs_login |= needs_login;
@@ -154,7 +160,7 @@ impl Evaluator {
                 });
             }
         }
-        let Some(result) = told.value.get("result") else {
+        let Some(result) = received.value.get("result") else {
             if let Some(session) = self.connection.sessions.get_mut(&open.session) {
                 session.opening = None;
             }
@@ -176,15 +182,15 @@ impl Evaluator {
             *session =
                 Session { is_new: true, work: session.work, has_run: session.has_run, ..Session::default() };
         } else {
-            self.taken_up(told, id);
+            self.session_reopened(received, id);
         }
         let id = id.to_owned();
         self.modes(number, &id, &result["modes"]);
         self.options(number, &id, &result["configOptions"], is_v1);
     }
 
-    /// The answer to `session/load` or `session/resume` came.
-    fn taken_up(&mut self, told: &Told<'_>, id: &str) {
+    /// Handles the response to `session/load` or `session/resume`.
+    fn session_reopened(&mut self, received: &ParsedMessage<'_>, id: &str) {
         let is_v1 = self.version() == Some(Version::V1);
         let session = self.connection.session(id);
         let Some(opening) = session.opening.take() else { return };
@@ -201,12 +207,12 @@ impl Evaluator {
                 self.findings.kept(RuleId::ResumeState);
             } else {
                 let reason = "no state_update came before the answer".to_owned();
-                self.broken_if_newest(RuleId::ResumeState, told.number, reason);
+                self.broken_if_newest(RuleId::ResumeState, received.number, reason);
             }
         }
     }
 
-    fn listed(&mut self, number: u64, open: &Open, result: &Value) {
+    fn listed(&mut self, number: u64, open: &PendingRequest, result: &Value) {
         let wanted = open.params["cwd"].as_str();
         for entry in result["sessions"].as_array().into_iter().flatten() {
             let id = entry["sessionId"].as_str().unwrap_or_default();
@@ -231,18 +237,18 @@ impl Evaluator {
         }
     }
 
-    fn session_closed(&mut self, told: &Told<'_>, open: &Open, is_v1: bool) {
+    fn session_closed(&mut self, received: &ParsedMessage<'_>, open: &PendingRequest, is_v1: bool) {
         let session = self.connection.session(&open.session);
         session.is_closed = true;
         if !is_v1 && open.during_work {
             let is_ended = session.work == Work::Idle;
-            self.findings.judge(RuleId::CloseCancelsV2, told.number, is_ended, || {
+            self.findings.judge(RuleId::CloseCancelsV2, received.number, is_ended, || {
                 "closed while work was going on, which did not end before the answer".to_owned()
             });
         }
     }
 
-    fn option_set(&mut self, told: &Told<'_>, open: &Open, result: &Value) {
+    fn option_set(&mut self, received: &ParsedMessage<'_>, open: &PendingRequest, result: &Value) {
         let is_v1 = self.version() == Some(Version::V1);
         let before = self.connection.session(&open.session).options.as_ref().map_or(0, Vec::len);
         let id = open.params["configId"].as_str().unwrap_or_default();
@@ -263,10 +269,10 @@ impl Evaluator {
         };
         let problem = problem.filter(|_| result["configOptions"].is_array());
         if result["configOptions"].is_array() {
-            self.findings.judge(RuleId::ConfigComplete, told.number, problem.is_none(), || {
+            self.findings.judge(RuleId::ConfigComplete, received.number, problem.is_none(), || {
                 problem.unwrap_or_default()
             });
         }
-        self.options(told.number, &open.session.clone(), &result["configOptions"], is_v1);
+        self.options(received.number, &open.session.clone(), &result["configOptions"], is_v1);
     }
 }

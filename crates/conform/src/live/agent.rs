@@ -1,4 +1,4 @@
-//! Scenarios for agents: we are the client.
+//! Scenarios for agents, with the evaluator as client.
 
 mod connection;
 mod sessions;
@@ -18,29 +18,29 @@ use crate::rules::RuleId;
 
 const LOGIN_REQUIRED: i64 = -32000;
 const UNSUPPORTED_VERSION: i64 = -32022;
-/// How long is listened for what should not come.
+/// Duration for which forbidden messages are awaited.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// What an agent is asked.
+/// Options of a live test of an agent.
 #[derive(Debug, Clone)]
 pub struct AgentOptions {
-    /// The version to speak; the newest that the agent has when missing.
+    /// The version to use; `None`: the newest that the agent supports.
     pub version: Option<Version>,
-    /// The folder of the sessions.
+    /// The working folder of the sessions.
     pub folder: PathBuf,
-    /// What it is prompted.
+    /// Text of the prompts.
     pub prompt: String,
-    /// What it is prompted where the work is to be cancelled.
+    /// Text of prompts whose work is cancelled.
     pub cancel_prompt: String,
-    /// How long each answer may take.
+    /// Timeout for each response.
     pub patience: Duration,
-    /// The login to use.
+    /// The login method to use.
     pub login: Option<String>,
     #[doc(hidden)]
     pub more: switchboard_acp::More,
 }
 
-/// A scenario: a fresh process, and what is done with it.
+/// A scenario, which runs with a fresh process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scenario {
     /// Its name.
@@ -76,7 +76,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "messages in pieces, and two at once", kind: Kind::Pieces },
     Scenario { name: "methods that are not known", kind: Kind::UnknownMethods },
     Scenario { name: "notifications that are not known", kind: Kind::Notifications },
-    Scenario { name: "what is no message", kind: Kind::Unreadable },
+    Scenario { name: "invalid lines", kind: Kind::Unreadable },
     Scenario { name: "sessions", kind: Kind::Sessions },
     Scenario { name: "a prompt", kind: Kind::Prompt },
     Scenario { name: "content of prompts", kind: Kind::Content },
@@ -87,9 +87,9 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "modes and options", kind: Kind::Settings },
 ];
 
-/// Judges an agent. `tell` is called before each scenario, with its number and how many there are.
+/// Checks an agent. `tell` is called before each scenario with its number and the number of scenarios.
 ///
-/// Also gives what was said, by message number.
+/// Also returns the transcript by message number.
 pub async fn judge_agent(
     launch: &dyn Launch,
     subject: &str,
@@ -119,12 +119,12 @@ pub async fn judge_agent(
         run.take(peer).await;
     }
     let Run { mut findings, transcript, version, .. } = run;
-    // It was asked for other versions too, and is judged in the one that it was to speak.
+    // It was asked for other versions too, but counts for the one under test.
     findings.versions = [version.number()].into();
     (findings.report(subject), transcript)
 }
 
-/// What scenarios share.
+/// State that scenarios share.
 struct Run<'a> {
     launch: &'a dyn Launch,
     options: &'a AgentOptions,
@@ -132,7 +132,7 @@ struct Run<'a> {
     findings: Findings,
     transcript: BTreeMap<u64, String>,
     number: u64,
-    /// The number that was answered when a version of the future was asked for.
+    /// The version in the response to a request for a future version.
     highest: Option<u64>,
 }
 
@@ -144,7 +144,7 @@ impl Run<'_> {
     async fn take(&mut self, peer: Peer) {
         let (evaluator, number, transcript) = peer.end().await;
         let mut findings = evaluator.finish();
-        // A login that is missing in one scenario says nothing about the others.
+        // A missing login in one scenario does not affect the others.
         if let Some(reason) = findings.blocked.take().filter(|reason| reason.contains("login")) {
             self.findings.block(reason);
         }
@@ -153,7 +153,7 @@ impl Run<'_> {
         self.transcript.extend(transcript);
     }
 
-    /// Which version the agent speaks. An error says that it cannot be judged, and why.
+    /// Determines the agent's version. Fails with the reason if it cannot be checked.
     async fn find_version(&mut self) -> Result<(), String> {
         let mut peer = Peer::start(self.launch, 0, self.options.patience)?;
         let asked = self.options.version.map_or(2, Version::number);
@@ -164,7 +164,7 @@ impl Run<'_> {
                 let found = Handshake::of_answer(&raw).version;
                 match self.options.version {
                     Some(wanted) if wanted != found => Err(format!(
-                        "the agent was to speak version {}, and speaks version {}",
+                        "the agent was requested in version {} but supports version {}",
                         wanted.number(),
                         found.number()
                     )),
@@ -175,7 +175,7 @@ impl Run<'_> {
                 (None, UNSUPPORTED_VERSION) => self.find_first_version().await,
                 (None, _) => Ok(Version::V1),
                 (Some(wanted), UNSUPPORTED_VERSION) => {
-                    Err(format!("the agent does not speak version {}", wanted.number()))
+                    Err(format!("the agent does not support version {}", wanted.number()))
                 }
                 (Some(_), _) => Err(format!("initialize failed with {code}: {message}")),
             },
@@ -193,27 +193,27 @@ impl Run<'_> {
                 Err(reason)
             }
         };
-        // This one only looks: the scenarios judge.
+        // This run only determines the version; the scenarios check.
         drop(peer.end().await);
         self.version = outcome?;
         Ok(())
     }
 
-    /// Whether an agent that refuses version 2 speaks version 1.
+    /// Determines whether an agent that refuses version 2 supports version 1.
     async fn find_first_version(&self) -> Result<Version, String> {
         let mut peer = Peer::start(self.launch, 0, self.options.patience)?;
         let answer = peer.call("initialize", introduction(1, true)).await;
         drop(peer.end().await);
         match answer {
             Ok(Answer::Error { code: UNSUPPORTED_VERSION, message }) => {
-                Err(format!("the agent speaks neither version 1 nor version 2: {message}"))
+                Err(format!("the agent supports neither version 1 nor version 2: {message}"))
             }
             _ => Ok(Version::V1),
         }
     }
 
     async fn play(&mut self, kind: Kind, peer: &mut Peer) {
-        // What did not come was told where it was waited for.
+        // Missing messages were reported by the code that waited for them.
         let _ = match kind {
             Kind::Handshake => self.handshake(peer).await,
             Kind::FutureVersion => self.future_version(peer).await,
@@ -234,7 +234,7 @@ impl Run<'_> {
         };
     }
 
-    /// Initializes in the version that the agent speaks.
+    /// Initializes in the agent's version.
     async fn initialize(&mut self, peer: &mut Peer) -> Result<Value, Trouble> {
         let id = Value::from(peer.next_id());
         self.initialize_as(peer, &id).await
@@ -255,7 +255,7 @@ impl Run<'_> {
         Ok(result[key].clone())
     }
 
-    /// What came of waiting; nothing breaks a rule.
+    /// Records the result of waiting; a timeout breaks the rule.
     fn waited(
         &mut self,
         peer: &Peer,
@@ -269,7 +269,7 @@ impl Run<'_> {
         answer
     }
 
-    /// Opens a session; `None` where that is refused.
+    /// Opens a session; `None` if that is refused.
     async fn session(&mut self, peer: &mut Peer, more: Value) -> Result<Option<(String, Value)>, Trouble> {
         let mut params = json!({"cwd": self.options.folder});
         if self.is_v1() {
@@ -295,7 +295,7 @@ impl Run<'_> {
         }
     }
 
-    /// An advertised method must work.
+    /// Records whether an advertised method works.
     fn works(
         &mut self,
         peer: &Peer,
@@ -315,7 +315,8 @@ fn text(words: &str) -> Value {
     json!([{"type": "text", "text": words}])
 }
 
-/// How we introduce ourselves. `both`: with the keys of both versions, for agents whose version is not known.
+/// Returns the parameters of our handshake. `both`: with the keys of both versions, for agents of unknown
+/// version.
 fn introduction(version: u16, both: bool) -> Value {
     let info = json!({"name": "switchboard-conform", "title": "Switchboard conform", "version": env!("CARGO_PKG_VERSION")});
     let mut params = json!({"protocolVersion": version});

@@ -1,7 +1,7 @@
-//! Scenarios for clients: we are the agent.
+//! Scenarios for clients, with the evaluator as agent.
 //!
-//! A client cannot be looked into, so it is judged by what it sends. Behind each fault it is asked a question: who answers it has
-//! survived.
+//! The state of a client is not accessible, so it is checked by its messages. After each fault it is asked a
+//! question: a client that answers has survived.
 
 mod scenarios;
 
@@ -16,28 +16,29 @@ use tokio::time::{Instant, timeout_at};
 use self::scenarios::Fault;
 pub use self::scenarios::{CLIENT_SCENARIOS, ClientScenario};
 
-/// The longest message of a client that is read.
+/// Maximum length of a client's message in bytes.
 const LONGEST_MESSAGE: usize = 64 * 1024 * 1024;
-/// Words in a log that say how it went.
+/// Log entries with the result of a scenario.
 pub(super) const SURVIVED: &str = "conform: the question behind the fault was answered";
 pub(super) const NOT_SURVIVED: &str = "conform: the question behind the fault was not answered";
 pub(super) const ALL_ANSWERED: &str = "conform: both questions were answered";
 pub(super) const NOT_ALL_ANSWERED: &str = "conform: not both questions were answered";
-/// The scenario has been played; what the client does now is its own affair.
+/// Log entry for the end of a scenario. Later actions of the client are not checked.
 const OVER: &str = "conform: the scenario is over";
 
-/// What the client must have shown in the end, and what not.
+/// Texts that the client must show at the end, and a text that it must not show.
 pub(super) const SHOWN: [&str; 2] = ["conform-kept-one", "conform-kept-two"];
 pub(super) const REPLACED: &str = "conform-replaced";
-/// What was said in the session that was there before.
+/// Text of the session that existed before.
 pub(super) const BEFORE: &str = "conform-before";
 
-/// Whether the log of a scenario says that it has been played.
+/// Returns whether the log of a scenario says that it is complete.
 pub fn is_played(log: &str) -> bool {
     log.contains(OVER)
 }
 
-/// Plays the agent of a scenario on a connection until the client ends it. Each message is given to `log` as a line of a recording.
+/// Acts as the agent of a scenario on a connection until the client ends it. Each message is passed to `log`
+/// as a line of a recording.
 ///
 /// ```no_run
 /// # async fn play() {
@@ -70,11 +71,11 @@ pub async fn play_agent<R, W>(
         sessions: 0,
         prompts: 0,
     };
-    // The end of the connection is how it ends.
+    // The end of the connection ends the scenario.
     let _ = agent.run().await;
 }
 
-/// The client is gone.
+/// The client has disconnected.
 struct Gone;
 
 struct Agent<R, W, L> {
@@ -84,7 +85,7 @@ struct Agent<R, W, L> {
     log: L,
     patience: Duration,
     is_v1: bool,
-    /// What came while something else was waited for.
+    /// Messages that arrived while another one was awaited.
     waiting: Vec<Value>,
     next_id: i64,
     sessions: u64,
@@ -142,8 +143,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
     }
 
     fn introduction(&mut self, params: &Value) -> Value {
-        // By the keys of version 1 alone an agent can see that a client asks for a version that it does not speak. One that
-        // says nothing of itself is taken at its word.
+        // The keys of version 1 alone show that a client does not support the version it requests. Without
+        // any keys the requested version counts.
         let is_of_v1 = ["clientInfo", "clientCapabilities"].iter().any(|key| params[key].is_object())
             && !["info", "capabilities"].iter().any(|key| params[key].is_object());
         self.is_v1 = params["protocolVersion"].as_u64().unwrap_or(1) < 2 || is_of_v1;
@@ -161,7 +162,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
         }
     }
 
-    /// The sessions that were there before the client came.
+    /// Returns the sessions that existed before the client connected.
     fn old_sessions(&self) -> Value {
         match std::env::current_dir() {
             Ok(folder) if self.fault == Fault::Replay => {
@@ -175,18 +176,18 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
         let session = params["sessionId"].as_str().unwrap_or_default().to_owned();
         self.prompts += 1;
         if !self.is_v1 {
-            let told = user_message(self.prompts, &params["prompt"]);
+            let received = user_message(self.prompts, &params["prompt"]);
             self.state(&session, json!({"state": "running"})).await?;
-            self.send(&json!({"jsonrpc": "2.0", "id": id, "result": {"messageId": told["messageId"]}}))
+            self.send(&json!({"jsonrpc": "2.0", "id": id, "result": {"messageId": received["messageId"]}}))
                 .await?;
-            self.update(&session, told).await?;
+            self.update(&session, received).await?;
         }
         let first = format!("{} ", SHOWN[0]);
         self.say(&session, &first).await?;
-        self.disturb(&session, &params["prompt"]).await?;
+        self.run_fault(&session, &params["prompt"]).await?;
         let outcome = self.ask(&session, "Are you there?").await?;
-        let told = if outcome.is_some() { SURVIVED } else { NOT_SURVIVED };
-        self.note(told);
+        let received = if outcome.is_some() { SURVIVED } else { NOT_SURVIVED };
+        self.note(received);
         self.say(&session, "conform-kept-two").await?;
         let is_cancelled = self.waiting.iter().any(|message| message["method"] == "session/cancel");
         let reason = if is_cancelled { "cancelled" } else { "end_turn" };
@@ -246,7 +247,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
         Value::from(self.next_id)
     }
 
-    /// Asks something, and gives the id of the question.
+    /// Sends a question and returns its id.
     async fn put(&mut self, session: &str, title: &str) -> Result<Value, Gone> {
         let id = self.next();
         let options = json!([
@@ -277,7 +278,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
         Ok(answer)
     }
 
-    /// Waits for the answer to a question; `None` if it does not come in time.
+    /// Waits for the answer to a question; `None` after the timeout.
     async fn answer(&mut self, id: &Value) -> Result<Option<Value>, Gone> {
         let is_answer = |message: &Value| message.get("method").is_none() && message["id"] == *id;
         if let Some(place) = self.waiting.iter().position(is_answer) {
@@ -300,7 +301,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
         }
     }
 
-    /// The next message; `None` when the time is over.
+    /// Reads the next message; `None` after the deadline.
     async fn read(&mut self, deadline: Option<Instant>) -> Result<Option<Value>, Gone> {
         loop {
             let frame = match deadline {
@@ -356,12 +357,12 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
     }
 }
 
-/// How a prompt is told: the first has the number 1, that of the session that was there before 0.
+/// Returns the update for a prompt: the first has number 1, the one of the earlier session 0.
 fn user_message(number: u64, content: &Value) -> Value {
     json!({"sessionUpdate": "user_message", "messageId": format!("user-{number}"), "content": content})
 }
 
-/// The id of what the agent says to a prompt.
+/// Returns the id of the agent's message for a prompt.
 fn message_id(number: u64) -> String {
     format!("agent-{number}")
 }

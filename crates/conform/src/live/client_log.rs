@@ -1,4 +1,4 @@
-//! What the log of a scenario shows of the client.
+//! Evaluation of a scenario's log.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use crate::recording::RecordingJudge;
 use crate::report::{Findings, Report};
 use crate::rules::RuleId;
 
-/// How a client's process ended.
+/// End of a client's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientEnd {
-    /// By itself, or it was ended when everything was over.
+    /// Exited by itself, or was ended after the scenario.
     Regular,
-    /// By a signal that nobody sent.
+    /// Ended by a signal that the test did not send.
     Crashed,
 }
 
-/// Puts together what the scenarios show of a client.
+/// Collects the results of a client's scenarios.
 #[derive(Debug)]
 pub struct ClientJudge {
     findings: Findings,
     transcript: BTreeMap<u64, String>,
     number: u64,
     initialized: usize,
-    /// In how many scenarios it began with something else.
+    /// Number of scenarios that began with another request.
     uninitialized: usize,
     prompted: usize,
     complaints: Vec<String>,
@@ -40,7 +40,7 @@ impl Default for ClientJudge {
 }
 
 impl ClientJudge {
-    /// Nothing is known yet.
+    /// Creates an empty judge.
     pub fn new() -> Self {
         ClientJudge {
             findings: Findings::new(Some(Side::Client)),
@@ -53,17 +53,17 @@ impl ClientJudge {
         }
     }
 
-    /// Whether the client has begun to talk in any scenario.
+    /// Returns whether the client has sent a request in any scenario.
     pub fn has_begun(&self) -> bool {
         self.initialized + self.uninitialized > 0
     }
 
-    /// Takes the last lines of the client's standard error, which may say why it did not begin.
+    /// Stores the last lines of the client's standard error, which may explain a missing start.
     pub fn complained(&mut self, last_lines: Vec<String>) {
         self.complaints = last_lines;
     }
 
-    /// Takes the log of a scenario, how the client ended, and what it showed, where that is known.
+    /// Evaluates the log of a scenario, the end of the client, and its output if known.
     pub fn scenario(&mut self, scenario: &ClientScenario, log: &str, end: ClientEnd, shown: Option<&str>) {
         let mut judge = RecordingJudge::new(Some(Side::Client));
         let (mut prompts, mut is_v1) = (0, false);
@@ -105,8 +105,8 @@ impl ClientJudge {
         let mut findings = judge.finish();
         findings.blocked = None;
         self.findings.merge(findings);
-        // A recording may lack its beginning; the log of a scenario does not. Where the client initializes later, it has been
-        // judged already.
+        // A recording may lack its beginning; the log of a scenario does not. A client that initializes later
+        // has been checked already.
         if let Some((number, method)) = first_request.filter(|_| self.initialized == before) {
             self.uninitialized += 1;
             self.findings.versions.insert(1);
@@ -120,7 +120,7 @@ impl ClientJudge {
             let rule = if breaks { RuleId::Tolerates } else { RuleId::Survives };
             self.findings.judge(rule, self.number, is_alive, || match end {
                 ClientEnd::Crashed => format!("{}: the client ended by a signal", scenario.name),
-                ClientEnd::Regular => format!("{}: it answered nothing any more", scenario.name),
+                ClientEnd::Regular => format!("{}: it stopped answering", scenario.name),
             });
         }
         if let Some(shown) = shown.filter(|_| prompts > 0) {
@@ -130,7 +130,7 @@ impl ClientJudge {
 
     fn transcript_shown(&mut self, scenario: &ClientScenario, shown: &str, prompts: usize) {
         let missing = SHOWN.iter().find(|words| !shown.contains(**words));
-        // What one prompt is answered with is told once, but for a client that sends several.
+        // The response to a prompt is shown once, unless the client sends several prompts.
         let once: &[&str] = if scenario.replays() { &[SHOWN[0], SHOWN[1], BEFORE] } else { &[SHOWN[1]] };
         let doubled = once.iter().find(|words| shown.matches(**words).count() > prompts.max(1));
         let problem = if let Some(words) = missing {
@@ -147,7 +147,7 @@ impl ClientJudge {
             .judge(RuleId::Transcript, self.number, problem.is_none(), || problem.unwrap_or_default());
     }
 
-    /// The report, and what was said.
+    /// Returns the report and the transcript.
     pub fn report(mut self, subject: &str) -> (Report, BTreeMap<u64, String>) {
         if !self.has_begun() {
             let reason = "the client never initialized a connection with the agent that it was given";

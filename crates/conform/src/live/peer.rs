@@ -1,4 +1,4 @@
-//! A peer that runs, and everything that is said with it.
+//! A live peer and the messages exchanged with it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::evaluator::Evaluator;
 
-/// The longest message that is read: as much as the largest that scenarios ask for, and some more.
+/// Maximum length of a message in bytes: the largest that scenarios request, and some more.
 const LONGEST_MESSAGE: usize = 256 * 1024 * 1024;
-/// How much of a message is kept for the transcript.
+/// Bytes of a message kept for the transcript.
 const LONGEST_KEPT: usize = 4000;
 
-/// Starts a peer anew.
+/// Starts a fresh peer.
 pub trait Launch {
-    /// Starts it.
+    /// Starts the peer. Fails with the reason.
     fn launch(&self) -> Result<Started, String>;
 }
 
@@ -33,17 +33,17 @@ impl Launch for Program {
     }
 }
 
-/// A peer that was started.
+/// A started peer.
 pub struct Started {
-    /// What it reads.
+    /// Its standard input.
     pub input: Box<dyn AsyncWrite + Send + Unpin>,
-    /// What it writes.
+    /// Its standard output.
     pub output: Box<dyn AsyncRead + Send + Unpin>,
-    /// Its process, where it is one.
+    /// Its process, if it is one.
     pub process: Option<Child>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone)]
 pub(super) enum Answer {
     Result(Value),
@@ -51,7 +51,7 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// The answer that a response is.
+    /// Parses a response.
     pub(super) fn of(response: &Value) -> Self {
         match response.get("error") {
             Some(error) => Answer::Error {
@@ -70,7 +70,7 @@ impl Answer {
     }
 }
 
-/// Why nothing came.
+/// Reason for a missing message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trouble {
     Timeout,
@@ -80,27 +80,27 @@ pub(super) enum Trouble {
 impl Trouble {
     pub(super) fn as_str(self) -> &'static str {
         match self {
-            Trouble::Timeout => "nothing came in time",
+            Trouble::Timeout => "timeout",
             Trouble::Ended => "the agent ended",
         }
     }
 }
 
-/// An agent that runs, with us as its client.
+/// A live agent, with the evaluator as client.
 pub(super) struct Peer {
     input: Option<Box<dyn AsyncWrite + Send + Unpin>>,
     output: LineReader<Box<dyn AsyncRead + Send + Unpin>>,
     pub(super) process: Option<Child>,
     pub(super) evaluator: Evaluator,
-    /// The number of the latest message.
+    /// Number of the latest message.
     pub(super) number: u64,
     pub(super) transcript: BTreeMap<u64, String>,
     next_id: i64,
     patience: Duration,
-    /// Whether questions wait, because the work is to be cancelled.
+    /// Set if questions are held, because the work will be cancelled.
     holds_questions: bool,
     held: Vec<Value>,
-    /// Whether questions are answered with cancelled, because the work was.
+    /// Set if questions are answered with `cancelled`, because the work was.
     is_cancelling: bool,
 }
 
@@ -136,7 +136,7 @@ impl Peer {
         self.transcript.insert(self.number, format!("{arrow} {shown}"));
     }
 
-    /// Writes bytes that are no message of ours to judge.
+    /// Writes bytes that are not recorded as a message.
     pub(super) async fn write_raw(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
         let Some(input) = &mut self.input else { return Err(Trouble::Ended) };
         let deadline = Instant::now() + self.patience;
@@ -147,7 +147,7 @@ impl Peer {
         }
     }
 
-    /// Notes a message of ours, without writing it.
+    /// Records a message without writing it.
     pub(super) fn note(&mut self, text: &str) {
         self.number += 1;
         self.keep(Side::Client, text);
@@ -165,7 +165,7 @@ impl Peer {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the response.
     pub(super) async fn call(&mut self, method: &str, params: Value) -> Result<Answer, Trouble> {
         let id = Value::from(self.next_id());
         self.call_as(&id, method, params).await
@@ -181,18 +181,18 @@ impl Peer {
         self.answer(id).await
     }
 
-    /// Asks, and does not wait.
+    /// Sends a request without waiting.
     pub(super) async fn request(&mut self, id: &Value, method: &str, params: Value) -> Result<(), Trouble> {
         self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await
     }
 
-    /// Waits for the answer to a request.
+    /// Waits for the response to a request.
     pub(super) async fn answer(&mut self, id: &Value) -> Result<Answer, Trouble> {
         let message = self.until(|message| message.get("method").is_none() && message["id"] == *id).await?;
         Ok(Answer::of(&message))
     }
 
-    /// Waits for a message that is wanted. Questions are answered meanwhile.
+    /// Waits for a matching message. Questions are answered meanwhile.
     pub(super) async fn until(&mut self, wanted: impl FnMut(&Value) -> bool) -> Result<Value, Trouble> {
         self.until_within(self.patience, wanted).await
     }
@@ -220,9 +220,9 @@ impl Peer {
         }
     }
 
-    /// Listens for a while, for what should not come.
+    /// Waits for a while for messages that must not arrive.
     pub(super) async fn listen(&mut self, time: Duration) {
-        // That nothing comes is what is hoped for.
+        // A timeout is the expected result.
         let _ = self.until_within(time, |_| false).await;
     }
 
@@ -250,12 +250,12 @@ impl Peer {
                 self.evaluator.gap();
                 Ok(None)
             }
-            // What an agent that ends has not finished.
+            // An incomplete line of an agent that has exited.
             Frame::Unfinished(_) => Ok(None),
         }
     }
 
-    /// Answers a question of the agent as a client would that allows everything and offers nothing.
+    /// Answers a question of the agent: allows everything and offers nothing.
     async fn reply(&mut self, request: &Value) -> Result<(), Trouble> {
         let id = &request["id"];
         let message = match request["method"].as_str() {
@@ -280,12 +280,12 @@ impl Peer {
         self.send(&message).await
     }
 
-    /// Lets questions wait from now on.
+    /// Holds questions from now on.
     pub(super) fn hold_questions(&mut self) {
         self.holds_questions = true;
     }
 
-    /// Answers the questions that wait, and those to come. `cancelled`: as one does who has cancelled the work.
+    /// Answers held and later questions. `cancelled`: as after a cancellation.
     pub(super) async fn release_questions(&mut self, cancelled: bool) -> Result<(), Trouble> {
         (self.holds_questions, self.is_cancelling) = (false, cancelled);
         for question in std::mem::take(&mut self.held) {
@@ -294,12 +294,12 @@ impl Peer {
         Ok(())
     }
 
-    /// Closes what the agent reads.
+    /// Closes the agent's standard input.
     pub(super) fn close_input(&mut self) {
         self.input = None;
     }
 
-    /// Ends the agent, and gives what was found.
+    /// Ends the agent and returns the findings.
     pub(super) async fn end(mut self) -> (Evaluator, u64, BTreeMap<u64, String>) {
         self.close_input();
         if let Some(process) = &self.process {

@@ -13,10 +13,10 @@ white-space:pre-wrap;overflow-wrap:anywhere}pre b{background:#fce8e6}\
 th,td{border-color:#3c4043}td.pass{background:#12351f}td.fail{background:#4a1714}td.known{background:#453a10}\
 pre{background:#1e2226}pre b{background:#4a1714}a{color:#8ab4f8}}";
 
-/// One page: a matrix of rules and subjects, and each violation with what was said around it.
+/// Renders one page: a matrix of rules and subjects, and each violation with the surrounding messages.
 pub fn html(reports: &[Report], transcripts: &Transcripts) -> String {
     let mut out = String::new();
-    // Writing to a text cannot fail.
+    // Writing to a string cannot fail.
     let _ = page(&mut out, reports, transcripts);
     out
 }
@@ -49,7 +49,7 @@ fn page(out: &mut String, reports: &[Report], transcripts: &Transcripts) -> std:
     Ok(())
 }
 
-/// The verdict on one subject, with a way to each violation.
+/// Renders the verdict on one subject, with links to the violations.
 fn summary(out: &mut String, place: usize, report: &Report) -> std::fmt::Result {
     let Counts { pass, fail, skipped, not_tested, .. } = counts(report);
     write!(
@@ -66,7 +66,7 @@ fn summary(out: &mut String, place: usize, report: &Report) -> std::fmt::Result 
     Ok(())
 }
 
-/// What each subject made of a rule.
+/// Results of a rule for all subjects.
 struct Row<'r> {
     id: RuleId,
     cells: Vec<Option<&'r JudgedRule>>,

@@ -3,11 +3,11 @@ use std::fmt::Write;
 use super::{counts, escaped, places};
 use crate::report::{Report, Status, Verdict};
 
-/// JUnit XML: a suite a subject, a case a rule. Rules that do not count fail nothing.
+/// Renders JUnit XML: one suite per subject, one case per rule. Rules that do not count never fail.
 pub fn junit(reports: &[Report]) -> String {
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
     for report in reports {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = suite(&mut out, report);
     }
     out.push_str("</testsuites>\n");

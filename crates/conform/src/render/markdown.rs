@@ -3,7 +3,7 @@ use std::fmt::Write;
 use super::{counts, places};
 use crate::report::Report;
 
-/// Markdown for a pull request.
+/// Renders Markdown for a pull request.
 pub fn markdown(reports: &[Report]) -> String {
     let mut out = String::from(
         "| subject | verdict | kept | broken | skipped | not tested |\n|---|---|---|---|---|---|\n",
@@ -48,7 +48,7 @@ pub fn markdown(reports: &[Report]) -> String {
     out
 }
 
-/// A text that stays in its cell and is nothing but text.
+/// Escapes a text for a table cell.
 fn cell(text: &str) -> String {
     let mut out = String::new();
     for character in text.chars() {

@@ -4,11 +4,11 @@ use super::{counts, places};
 use crate::report::{Report, Status};
 use crate::rules::{RULES, RuleId};
 
-/// A table for people. Without `everything`, only what was broken, and numbers for the rest.
+/// Renders a table for people. Without `everything`, only violations and counts are shown.
 pub fn text(reports: &[Report], everything: bool) -> String {
     let mut out = String::new();
     for report in reports {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = one(&mut out, report, everything);
     }
     out
@@ -40,12 +40,12 @@ fn one(out: &mut String, report: &Report, everything: bool) -> std::fmt::Result 
     writeln!(out, ", {} skipped, {} not tested", counts.skipped, counts.not_tested)
 }
 
-/// A text of somebody else, without what could move a terminal's cursor.
+/// Replaces control characters in a foreign text.
 fn shown(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { '\u{FFFD}' } else { character }).collect()
 }
 
-/// All rules, one a line.
+/// Lists all rules, one per line.
 pub fn list() -> String {
     let mut out = String::new();
     for rule in RULES {
@@ -62,7 +62,7 @@ pub fn list() -> String {
     out
 }
 
-/// Everything about one rule.
+/// Explains one rule.
 pub fn explanation(id: RuleId) -> String {
     let rule = id.rule();
     let mut out = format!("{}\n\n{}\n\n", rule.id, rule.text);

@@ -1,5 +1,5 @@
-//! For each rule that can be seen in a conversation a peer that breaks it and no other: a conversation of peers that keep
-//! everything, with one fault put in.
+//! A peer for each rule that a conversation can show, which breaks that rule and no other: a conversation
+//! without faults, with one fault inserted.
 
 mod connection;
 mod content;
@@ -15,20 +15,20 @@ use switchboard_conform::{
 };
 
 use self::conversations::{V1, V2};
-/// A fault: another line in the place of one, a line more behind one, or one less.
+/// A fault: a replaced, added or removed line.
 enum Fault {
-    /// In this line, the first text is replaced by the second.
+    /// Replaces the first text by the second in this line.
     Edit(u64, &'static str, &'static str),
-    /// Behind this line.
+    /// Adds a line after this one.
     Add(u64, &'static str),
     Remove(u64),
 }
 use Fault::{Add, Edit, Remove};
 
-/// A rule, who breaks it, how, and the messages that are told.
+/// A rule, the faulty conversation, the faults, and the reported messages.
 type Broken = (&'static str, &'static [&'static str], &'static [Fault], &'static [u64]);
 
-/// All peers that break a rule.
+/// Returns all peers that break a rule.
 fn broken_peers() -> impl Iterator<Item = &'static Broken> {
     [connection::BROKEN, sessions::BROKEN, content::BROKEN].into_iter().flatten()
 }
@@ -92,7 +92,7 @@ fn each_broken_peer_breaks_exactly_its_rule() {
         let rule = RuleId::find(id).unwrap_or_else(|| panic!("no rule {id}")).rule();
         let as_expected = matches!(&*broken, [(found, numbers, _)] if found == id && numbers == expected);
         let verdict = if rule.strength.counts() { Verdict::NotConformant } else { Verdict::Conformant };
-        // An array breaks the rule for who sends it, too.
+        // An array also breaks the rule for its sender.
         let is_batch = *id == "rpc-batch-refused" && broken.len() == 2;
         if !is_batch && (!as_expected || report.verdict != verdict) {
             problems.push(format!("{id} at {expected:?}: {broken:?}, {}", report.verdict.as_str()));
@@ -113,7 +113,7 @@ fn a_history_that_begins_with_running_is_judged_as_any_other() {
         failed.collect::<Vec<_>>()
     };
     assert_eq!(broken(&[Add(36, running), Remove(38)]), [("resume-chunk-seeded", 39)]);
-    // Work that the client has seen goes on while the session is resumed.
+    // Work that the client has seen continues while the session is resumed.
     let resumed_at_work = [Remove(33), Remove(34), Remove(35), Remove(38)];
     assert_eq!(broken(&resumed_at_work).iter().filter(|(id, _)| *id == "resume-chunk-seeded").count(), 0);
 }
@@ -131,7 +131,7 @@ fn unknown_requests_that_are_answered_are_told() {
     };
     let reason = "_switchboard/conform was answered with {} instead of -32601";
     assert_eq!(answered("_switchboard/conform", "{}"), [("rpc-unknown-method", reason.to_owned())]);
-    // Nobody can tell whether an extension of somebody else is known.
+    // It is unknown whether another party's extension is supported.
     assert_eq!(answered("_acme/ping", "{}"), []);
 }
 

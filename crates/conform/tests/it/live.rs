@@ -1,5 +1,5 @@
-//! Peers that run, in this process: one that keeps everything, and for each rule that only a running peer can break one that
-//! breaks it and no other. The clock is not waited for.
+//! Live peers in this process: one without faults, and one for each rule that only a live peer can break. The
+//! clock is simulated.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use switchboard_conform::live::{
 use switchboard_conform::{RULES, Report, Seen, Strength, Verdict};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
-/// The rules that only a running peer can break, and where their broken peers are.
+/// Rules that only a live peer can break, with the place of their broken peers.
 const BROKEN_AGENTS: &[&str] = &["rpc-alive-after-error", "ext-notification-ignored", "state-idle"];
 const BROKEN_CLIENTS: &[&str] =
     &["client-survives", "client-tolerates-faults", "client-answers-questions", "client-transcript"];
@@ -30,7 +30,7 @@ fn every_rule_of_running_peers_has_a_broken_one() {
     assert_eq!(covered, wanted);
 }
 
-/// A small agent of version 2, with at most one fault.
+/// A small version 2 agent with at most one fault.
 #[derive(Clone)]
 struct SmallAgent {
     fault: &'static str,
@@ -113,7 +113,7 @@ impl SmallAgent {
                 }
                 replies
             }
-            // Only work that goes on is cancelled; here, that is the second session of its scenario.
+            // Only running work is cancelled; here, that is the second session of its scenario.
             Some("session/close") if count > 3 => vec![idle("cancelled"), result(json!({}))],
             Some("session/close") => vec![result(json!({}))],
             Some("session/resume") => {
@@ -149,7 +149,7 @@ async fn an_agent_that_speaks_no_version_of_ours_is_not_judged() {
     let report = judged_agent("of the future").await;
     assert_eq!(
         (report.verdict, report.blocked.as_deref()),
-        (Verdict::NotJudged, Some("the agent speaks neither version 1 nor version 2: Only 3"))
+        (Verdict::NotJudged, Some("the agent supports neither version 1 nor version 2: Only 3"))
     );
 }
 
@@ -181,7 +181,7 @@ async fn broken_agents_break_exactly_their_rule() {
     }
 }
 
-/// A small client of version 2: one prompt, and an answer to each question. Gives what was said.
+/// A small version 2 client: one prompt, and an answer to each question. Returns the log.
 async fn client(scenario: &str, fault: &'static str) -> String {
     let scenario = CLIENT_SCENARIOS.iter().find(|known| known.id == scenario).unwrap();
     let (ours, theirs) = tokio::io::duplex(1 << 20);
@@ -252,7 +252,7 @@ async fn client(scenario: &str, fault: &'static str) -> String {
 
 async fn judged_client(fault: &'static str) -> Report {
     let mut judge = ClientJudge::new();
-    // The large one is for a program of its own.
+    // The large scenario is for a separate program.
     for scenario in CLIENT_SCENARIOS.iter().filter(|scenario| scenario.id != "large") {
         let log = client(scenario.id, fault).await;
         let shown = match fault {

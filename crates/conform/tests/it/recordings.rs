@@ -1,11 +1,11 @@
-//! Recordings of peers that run: what they break was looked at by hand, once, and is written down here.
+//! Recordings of real peers, with their violations, which were reviewed by hand.
 
 use std::collections::BTreeSet;
 
 use switchboard_acp::Side;
 use switchboard_conform::{Evaluator, Verdict};
 
-/// What is broken in recordings whose names begin so, and why that is no false alarm.
+/// Violations in recordings with this name prefix, and why they are not false alarms.
 const KNOWN: &[(&str, &str, &str)] = &[
     ("demo-unknown-v2", "update-kind", "the demo agent sends an update of a later version on purpose"),
     ("client-python1rc3-v2-tsagent", "diff-absolute-paths", "its patch has relative paths with a/ and b/"),

@@ -1,6 +1,6 @@
-//! An agent made with the official SDK: `official-agent 1|2 [serve]`. It asks for a permission and says what it got;
-//! asked for `flood COUNT` in version 2, it says something so many times.
-//! `serve`: over HTTP and WebSocket; the address is the first line on standard output.
+//! An agent built with the official SDK: `official-agent 1|2 [serve]`. It asks for a permission and reports
+//! the answer; the prompt `flood COUNT` in version 2 sends so many updates. `serve`: over HTTP and WebSocket;
+//! the address is the first line on standard output.
 
 use agent_client_protocol::{
     Agent, Client, ConnectTo, Result, Stdio, on_receive_notification, on_receive_request,
@@ -76,7 +76,7 @@ fn version_two() -> impl ConnectTo<Client> {
         send(&connection, &id, state(schema::StateUpdate::Idle(idle)))
     }
 
-    /// Says much, as fast as the SDK can.
+    /// Sends updates as fast as the SDK can.
     async fn flood(connection: ConnectionTo<Client>, id: schema::SessionId, count: u64) -> Result<()> {
         for _ in 0..count {
             let text = switchboard_interop::FLOOD_TEXT.to_owned();
@@ -111,7 +111,7 @@ fn version_two() -> impl ConnectTo<Client> {
                    connection: ConnectionTo<Client>| {
                 let id = schema::SessionId::new("official-1");
                 responder.respond(schema::NewSessionResponse::new(id.clone()))?;
-                // As the SDK's own example does: a state that is no completion.
+                // As in the SDK's own example: an idle state without a completion.
                 let idle = schema::StateUpdate::Idle(schema::IdleStateUpdate::new());
                 send(&connection, &id, schema::SessionUpdate::StateUpdate(idle))
             },

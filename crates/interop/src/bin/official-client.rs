@@ -1,4 +1,4 @@
-//! A client made with the official SDK: `official-client 1|2 PROMPT PROGRAM ARGUMENT...`.
+//! A client built with the official SDK: `official-client 1|2 PROMPT PROGRAM ARGUMENT...`.
 
 use agent_client_protocol::{AcpAgent, AcpAgentConfig, Error};
 

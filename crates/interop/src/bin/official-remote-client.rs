@@ -1,5 +1,6 @@
-//! A client of a server, made with the official SDK: `official-remote-client 1|2 PROMPT URL TOKEN`. The prompt `flood COUNT`
-//! asks an agent of version 2 for so many updates; then only the seconds are printed that they took.
+//! A client of a server, built with the official SDK: `official-remote-client 1|2 PROMPT URL TOKEN`. The
+//! prompt `flood COUNT` requests so many updates from a version 2 agent; then only their duration in seconds
+//! is printed.
 
 use agent_client_protocol::Error;
 use agent_client_protocol_http::HttpClient;

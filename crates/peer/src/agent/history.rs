@@ -1,9 +1,10 @@
-//! A session's past, as the updates that tell it once more.
+//! The history of a session as updates.
 
 use switchboard_acp::{Field, v2};
 use switchboard_session::Session;
 
-/// The updates that make up a session, in order. What was shown once, and what is told elsewhere, is left out.
+/// Returns the updates that reproduce a session, in order. Notices and lists that are sent separately are
+/// left out.
 pub(crate) fn updates(session: &Session) -> Vec<v2::SessionUpdate<'_>> {
     let mut all: Vec<v2::SessionUpdate<'_>> = session.entries().map(|entry| entry.to_update()).collect();
     for plan in session.plans() {

@@ -21,7 +21,7 @@ impl Message {
         Message { emitter, id, is_thought }
     }
 
-    /// The id.
+    /// Returns the id.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -42,17 +42,17 @@ impl Message {
         self.emitter.say(update).await
     }
 
-    /// Replaces all that has been written.
+    /// Replaces the content.
     pub async fn replace(&self, content: Vec<v2::ContentBlock<'_>>) -> Result<(), Error> {
         self.update(Field::Set(content), Field::Keep).await
     }
 
-    /// Takes back all that has been written.
+    /// Clears the content.
     pub async fn clear(&self) -> Result<(), Error> {
         self.update(Field::Clear, Field::Keep).await
     }
 
-    /// Changes content and metadata, each of which may stay as it is.
+    /// Changes content and metadata, each of which may be kept.
     pub async fn update(
         &self,
         content: Field<Vec<v2::ContentBlock<'_>>>,

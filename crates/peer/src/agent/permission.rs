@@ -1,4 +1,4 @@
-//! Questions for permission.
+//! Permission requests.
 
 use switchboard_acp::{AbsolutePath, Wire, WireFormat, v2};
 use switchboard_transport::{Answer, Deadline, Json};
@@ -7,27 +7,27 @@ use super::tool_call::ToolCall;
 use super::turn::Turn;
 use crate::Error;
 
-/// A permission that is about to be asked for.
+/// A permission request in preparation.
 #[derive(Debug)]
-#[must_use = "nothing is asked before `ask`"]
+#[must_use = "the question is not sent before `ask`"]
 pub struct Ask<'t> {
     turn: &'t Turn,
     request: v2::RequestPermissionRequest<'static>,
 }
 
-/// What the user decided. Whatever is not clearly an approval is none.
+/// Decision of the user. Everything that is not clearly an approval counts as none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Allowed, by this option.
+    /// Allowed with this option.
     Allowed(v2::PermissionOption<'static>),
-    /// Refused, or answered with an option of an unknown kind.
+    /// Rejected, or answered with an option of an unknown kind.
     Rejected(v2::PermissionOption<'static>),
-    /// Not decided: dismissed, cancelled, or answered in a way that was not offered.
+    /// Not decided: dismissed, cancelled, or answered with an option that was not offered.
     Undecided,
 }
 
 impl Decision {
-    /// Whether the user said yes.
+    /// Returns whether the user approved.
     pub fn is_allowed(&self) -> bool {
         matches!(self, Decision::Allowed(_))
     }
@@ -40,31 +40,31 @@ impl<'t> Ask<'t> {
         Ask { turn, request }
     }
 
-    /// More words for the question.
+    /// Sets the description of the question.
     pub fn description(mut self, description: &str) -> Self {
         self.request.description = Some(description.to_owned().into());
         self
     }
 
-    /// The question is about a tool call.
+    /// Sets a tool call as the subject.
     pub fn about(self, call: &ToolCall) -> Self {
         let update = v2::ToolCallUpdate::new(call.id().to_owned());
         self.about_update(update)
     }
 
-    /// The question is about a tool call, which it changes as an update would.
+    /// Sets a tool call as the subject, with changes like those of an update.
     pub fn about_update(self, update: v2::ToolCallUpdate<'static>) -> Self {
         let subject = v2::ToolCallPermissionSubject::new(update);
         self.subject(v2::RequestPermissionSubject::ToolCall(Box::new(subject)))
     }
 
-    /// The question is about a command.
+    /// Sets a command as the subject.
     pub fn about_command(self, command: &str, cwd: AbsolutePath<'static>) -> Self {
         let subject = v2::CommandPermissionSubject::new(command.to_owned(), cwd);
         self.subject(v2::RequestPermissionSubject::Command(subject))
     }
 
-    /// The question is about anything else.
+    /// Sets any subject.
     pub fn subject(mut self, subject: v2::RequestPermissionSubject<'static>) -> Self {
         self.request.subject = Some(subject);
         self
@@ -77,7 +77,8 @@ impl<'t> Ask<'t> {
         self
     }
 
-    /// Asks and waits for the answer, for as long as the user needs. A cancel of the turn ends the wait.
+    /// Sends the question and waits for the answer without a timeout. A cancellation of the turn ends the
+    /// wait.
     pub async fn ask(mut self) -> Result<Decision, Error> {
         use v2::PermissionOptionKind as Kind;
         if self.request.options.is_empty() {
@@ -95,7 +96,7 @@ impl<'t> Ask<'t> {
         }
         let emitter = turn.emitter();
         if let Some(v2::RequestPermissionSubject::ToolCall(subject)) = &request.subject {
-            // The client takes it as an update, so the history must have it too.
+            // The client applies it as an update, so the history must contain it too.
             emitter.core.writer().await.note(&subject.tool_call.clone().into());
         }
         let answer =
@@ -125,7 +126,7 @@ pub(super) async fn elicit(
     })
 }
 
-/// Asks the client something while the session says that it waits; `None` when the turn is cancelled meanwhile.
+/// Sends a question while the session reports that it waits; `None` if the turn is cancelled meanwhile.
 async fn question(turn: &Turn, method: &str, params: Json<'_>) -> Result<Option<Answer>, Error> {
     let emitter = turn.emitter();
     emitter.begin_question().await?;
@@ -133,7 +134,7 @@ async fn question(turn: &Turn, method: &str, params: Json<'_>) -> Result<Option<
     let answer = tokio::select! {
         biased;
         answer = call.answer() => Some(answer?),
-        // Dropping the call tells the client that the answer is not wanted any more.
+        // Dropping the call cancels the request at the client.
         () = turn.cancelled() => None,
     };
     drop(call);

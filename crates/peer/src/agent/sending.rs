@@ -1,4 +1,4 @@
-//! The way of an update from an author to the client, and into the history.
+//! Sending of updates to the client and into the history.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use tokio::sync::{Mutex, watch};
 use super::SessionLists;
 use crate::Error;
 
-/// One session of an agent. All that is said in it goes through here, one thing after the other.
+/// One session of an agent. All its updates pass through here, one after the other.
 #[derive(Debug)]
 pub(crate) struct SessionInner {
     pub(crate) id: Arc<str>,
@@ -25,44 +25,44 @@ pub(crate) struct SessionInner {
     closed: AtomicBool,
     archived: AtomicBool,
     next: AtomicU64,
-    /// The number of the turn that goes on; 0 between turns.
+    /// Number of the running turn; 0 between turns.
     turn: AtomicU64,
     turns: AtomicU64,
-    /// How many prompts are held or worked on.
+    /// Number of queued and running prompts.
     prompts: watch::Sender<usize>,
-    /// Counts up with every cancel.
+    /// Number of cancellations.
     pub(crate) cancel: watch::Sender<u64>,
-    /// The session that started this one, where one did and is still there, and those that this one has started.
+    /// The parent session if it still exists, and the child sessions.
     pub(crate) parent: Weak<SessionInner>,
     pub(crate) children: std::sync::Mutex<Vec<Arc<SessionInner>>>,
-    /// What can be cancelled by itself.
+    /// Tool calls that can be cancelled individually.
     pub(crate) cancellable: std::sync::Mutex<BTreeMap<String, watch::Sender<bool>>>,
 }
 
-/// What is only said by one at a time.
+/// State of a session that is protected by its writer lock.
 #[derive(Debug)]
 pub(crate) struct SessionWriter {
-    /// What a replay tells.
+    /// Content of a replay.
     pub(crate) history: Session,
     pub(crate) lists: SessionLists,
-    /// Tool calls that are not finished.
+    /// Unfinished tool calls.
     open_calls: Vec<Arc<str>>,
-    /// Terminals that have not exited.
+    /// Running terminals.
     open_terminals: Vec<Arc<str>>,
-    /// How many questions wait for the user.
+    /// Number of pending questions.
     questions: usize,
 }
 
-/// The right to say something in a session.
+/// Permission to send updates in a session.
 #[derive(Debug, Clone)]
 pub(crate) struct Emitter {
     pub(crate) core: Arc<SessionInner>,
-    /// The turn that it belongs to; 0 for what may be said at any time.
+    /// The turn it belongs to; 0 for updates outside of turns.
     pub(crate) turn: u64,
 }
 
 impl SessionInner {
-    /// A session whose ids count up from `first`.
+    /// Creates a session whose ids count up from `first`.
     pub(crate) fn new(
         id: &str,
         cwd: &str,
@@ -95,7 +95,7 @@ impl SessionInner {
         }
     }
 
-    /// A new id, such as `message-3`. All kinds count together, so that ids tell the order.
+    /// Creates an id such as `message-3`. All kinds share one counter, so that ids show the order.
     pub(crate) fn make_id(&self, kind: &str) -> Arc<str> {
         format!("{kind}-{}", self.next.fetch_add(1, Ordering::Relaxed)).into()
     }
@@ -104,7 +104,7 @@ impl SessionInner {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Closes or opens it, and the sessions that it has started.
+    /// Closes or opens it and its child sessions.
     pub(crate) fn set_closed(&self, closed: bool) {
         self.closed.store(closed, Ordering::Release);
         for child in self.children() {
@@ -120,12 +120,12 @@ impl SessionInner {
         self.archived.store(archived, Ordering::Release);
     }
 
-    /// The sessions that this one has started.
+    /// Returns the child sessions.
     pub(crate) fn children(&self) -> Vec<Arc<SessionInner>> {
         self.children.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What it is doing.
+    /// Returns its state.
     pub(crate) fn state(&self, writer: &SessionWriter) -> v2::StateUpdate<'static> {
         match (self.is_busy(), writer.questions) {
             (false, _) => v2::StateUpdate::Idle(v2::IdleState::new()),
@@ -148,15 +148,15 @@ impl SessionInner {
         self.turn.store(0, Ordering::Release);
     }
 
-    /// Counts a prompt for as long as this lives.
+    /// Counts a prompt until the guard is dropped.
     pub(crate) fn working(self: &Arc<Self>) -> Working {
         self.prompts.send_modify(|count| *count += 1);
         Working(Arc::clone(self))
     }
 
-    /// Waits until no prompt is held or worked on.
+    /// Waits until no prompt is queued or running.
     pub(crate) async fn until_idle(&self) {
-        // The sender is here, so that waiting cannot fail.
+        // The sender lives as long as this, so waiting cannot fail.
         let _ = self.prompts.subscribe().wait_for(|count| *count == 0).await;
     }
 
@@ -164,12 +164,12 @@ impl SessionInner {
         Emitter { core: Arc::clone(self), turn: 0 }
     }
 
-    /// Whoever holds this is the only one who speaks.
+    /// Locks the session for sending.
     pub(crate) async fn writer(&self) -> tokio::sync::MutexGuard<'_, SessionWriter> {
         self.writer.lock().await
     }
 
-    /// Says something without a look at turns.
+    /// Sends an update without checking the turn.
     pub(crate) async fn say(
         &self,
         writer: &mut SessionWriter,
@@ -182,7 +182,7 @@ impl SessionInner {
         self.transmit(update).await
     }
 
-    /// Sends an update without keeping it.
+    /// Sends an update without storing it.
     pub(crate) async fn transmit(&self, update: v2::SessionUpdate<'_>) -> Result<(), Error> {
         let params = v2::UpdateSessionNotification::new(&*self.id, update);
         let mut line = String::with_capacity(256);
@@ -190,7 +190,7 @@ impl SessionInner {
         Ok(self.caller.forward(&SharedText::from(line)).await?)
     }
 
-    /// Tells a state, also in the session that started this one.
+    /// Sends a state, also in the parent session.
     pub(crate) async fn say_state(
         &self,
         writer: &mut SessionWriter,
@@ -205,7 +205,7 @@ impl SessionInner {
     }
 }
 
-/// A prompt that is held or worked on.
+/// A queued or running prompt.
 #[derive(Debug)]
 pub(crate) struct Working(Arc<SessionInner>);
 
@@ -216,7 +216,7 @@ impl Drop for Working {
 }
 
 impl Emitter {
-    /// Says something, in its turn.
+    /// Sends an update if its turn is still running.
     pub(crate) async fn say(&self, update: impl Into<v2::SessionUpdate<'_>>) -> Result<(), Error> {
         let mut writer = self.core.writer().await;
         self.check()?;
@@ -233,7 +233,7 @@ impl Emitter {
         Ok(())
     }
 
-    /// Says that a question waits for the user, the first time that one does.
+    /// Reports that the session waits for the user when the first question starts.
     pub(crate) async fn begin_question(&self) -> Result<(), Error> {
         let mut writer = self.core.writer().await;
         self.check()?;
@@ -245,7 +245,7 @@ impl Emitter {
         Ok(())
     }
 
-    /// Says that the work goes on, when no question waits any more.
+    /// Reports that the session is running when the last question ends.
     pub(crate) async fn end_question(&self) -> Result<(), Error> {
         let mut writer = self.core.writer().await;
         self.check()?;
@@ -259,7 +259,7 @@ impl Emitter {
 }
 
 impl SessionWriter {
-    /// Keeps account of what is said.
+    /// Applies a sent update to the history.
     pub(crate) fn note(&mut self, update: &v2::SessionUpdate<'_>) {
         self.history.apply(update);
         match update {
@@ -277,7 +277,7 @@ impl SessionWriter {
         }
     }
 
-    /// Tool calls and terminals that an author left open, which are closed with the turn.
+    /// Removes and returns the open tool calls and terminals, which are closed with the turn.
     pub(crate) fn take_open(&mut self) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
         self.questions = 0;
         (std::mem::take(&mut self.open_calls), std::mem::take(&mut self.open_terminals))

@@ -1,4 +1,4 @@
-//! The protocol's side of an agent: what the author need not write.
+//! The protocol side of an agent, which its author need not implement.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -20,27 +20,27 @@ use super::work::{Held, work_on};
 use super::{Agent, Introduction, Recalled, agent_connection_options, history};
 use crate::{Error, translation};
 
-/// Which versions of the protocol an agent speaks.
+/// Protocol versions of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Versions {
-    /// The one that the client asks for.
+    /// The version that the client requests.
     #[default]
     Both,
-    /// Version 1 alone, whatever the client asks for.
+    /// Version 1 only, regardless of the client's request.
     One,
-    /// Version 2 alone.
+    /// Version 2 only.
     Two,
 }
 
-/// Plays an agent until the client is gone, in the version of the protocol that the client asks for.
+/// Runs an agent until the client disconnects, in the version that the client requests.
 ///
-/// Everything that is under way then is dropped. The connection is best made with
+/// Running work is dropped then. Create the connection with
 /// [`agent_connection_options`](crate::agent_connection_options).
 pub async fn serve<A: Agent>(agent: A, connection: Connection) -> Result<(), Error> {
     serve_versions(agent, connection, Versions::Both).await
 }
 
-/// As [`serve`], with a choice of the versions.
+/// Runs an agent like [`serve`], with a choice of versions.
 pub async fn serve_versions<A: Agent>(
     agent: A,
     mut connection: Connection,
@@ -62,7 +62,7 @@ pub async fn serve_versions<A: Agent>(
     play(agent, connection, first).await
 }
 
-/// Takes a line by which a client of version 1 introduces itself.
+/// Returns a line if it is the handshake of a version 1 client.
 fn asks_for_version_one(line: &SharedText) -> Option<SharedText> {
     let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) else { return None };
     let Handshake { version, number, .. } = Handshake::of_request(request.params.as_ref());
@@ -104,7 +104,7 @@ async fn play<A: Agent>(agent: A, connection: Connection, first: Option<Event>) 
 pub(super) struct Service<A> {
     pub(super) agent: Arc<A>,
     pub(super) caller: Caller,
-    /// What the author told of the agent.
+    /// The author's description of the agent.
     pub(super) introduction: Introduction,
     initialized: bool,
     pub(super) client: Arc<v2::ClientCapabilities<'static>>,
@@ -113,11 +113,11 @@ pub(super) struct Service<A> {
     pub(super) tasks: JoinSet<()>,
 }
 
-/// A session and the prompts that wait in it.
+/// A session with its queued prompts.
 #[derive(Debug)]
 pub(super) struct Slot {
     core: Arc<SessionInner>,
-    /// Done when the last prompt that was taken is.
+    /// Completes when the last accepted prompt is done.
     last: Option<oneshot::Receiver<()>>,
 }
 
@@ -143,7 +143,7 @@ pub(super) fn failed(code: i32, message: impl Into<String>) -> RpcError<'static>
     RpcError::new(code, message.into())
 }
 
-/// The parameters of a request; what is optional and malformed in them is left out.
+/// Decodes the parameters of a request; malformed optional parts are left out.
 macro_rules! params {
     ($($type:ident)::+, $request:expr) => {
         v2::$($type)::+::decode_tolerant($request.params(), WireFormat::Any)
@@ -224,7 +224,7 @@ impl<A: Agent> Service<A> {
                 self.answer(request, async move { cancel_tool_call(&sessions, &params?) });
             }
             "terminal/cancel" => {
-                let error = failed(codes::INVALID_PARAMS, "the terminal cannot be cancelled by itself");
+                let error = failed(codes::INVALID_PARAMS, "the terminal cannot be cancelled individually");
                 self.answer(request, async { Err(error) });
             }
             _ => self.take_unstable(request),
@@ -240,7 +240,7 @@ impl<A: Agent> Service<A> {
         }
     }
 
-    /// Answers a request when its work is done, unless the client takes it back first.
+    /// Answers a request when its work is done, unless the client cancels it first.
     pub(super) fn answer(
         &mut self,
         request: IncomingRequest,
@@ -255,7 +255,7 @@ impl<A: Agent> Service<A> {
                     Err(failed(codes::REQUEST_CANCELLED, "the request was cancelled"))
                 }
             };
-            // A client that is gone needs no answer.
+            // A disconnected client needs no response.
             let _ = match answer {
                 Ok(result) => request.respond(result).await,
                 Err(error) => request.fail(&error).await,
@@ -271,7 +271,7 @@ impl<A: Agent> Service<A> {
         if requested < 2 {
             let data = v2::UnsupportedProtocolVersionErrorData::new(requested, vec![2]);
             let mut error =
-                failed(codes::UNSUPPORTED_PROTOCOL_VERSION, "this agent speaks version 2 of the protocol");
+                failed(codes::UNSUPPORTED_PROTOCOL_VERSION, "this agent only supports protocol version 2");
             error.data = Raw::parse(data.encode(WireFormat::Any)).ok();
             return Err(error);
         }
@@ -385,7 +385,7 @@ pub(super) fn unknown_session(id: &str) -> RpcError<'static> {
     error
 }
 
-/// Opens a session from before, with those that it and they have started.
+/// Opens a restored session with all its descendants.
 pub(super) async fn recall(
     id: &str,
     caller: Caller,
@@ -397,7 +397,7 @@ pub(super) async fn recall(
     let root = Arc::new(new(id, first_number(&history)));
     root.remember(&history).await;
     root.writer().await.lists = lists;
-    // The id of a child begins with that of its parent, which therefore comes first.
+    // The id of a child begins with that of its parent, so parents come first.
     subagents.sort_by_key(|(id, _)| id.len());
     for (id, history) in subagents {
         let parent = id.rsplit_once('.').map_or("", |(parent, _)| parent);
@@ -410,7 +410,7 @@ pub(super) async fn recall(
     root
 }
 
-/// The first number for new ids that do not meet the old ones.
+/// Returns the first number for new ids that do not collide with old ones.
 fn first_number(history: &[v2::SessionUpdate<'_>]) -> u64 {
     let mut session = Session::new(WireFormat::Any);
     history.iter().for_each(|update| drop(session.apply(update)));
@@ -420,7 +420,7 @@ fn first_number(history: &[v2::SessionUpdate<'_>]) -> u64 {
 
 async fn list(sessions: &Sessions, params: &v2::ListSessionsRequest<'_>) -> Answer {
     if params.cursor.is_some() {
-        return Err(failed(codes::INVALID_PARAMS, "there is no such page"));
+        return Err(failed(codes::INVALID_PARAMS, "unknown cursor"));
     }
     let mut cores: Vec<Arc<SessionInner>> = {
         let sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -436,7 +436,7 @@ async fn list(sessions: &Sessions, params: &v2::ListSessionsRequest<'_>) -> Answ
     cores.sort_by(|left, right| (left.id.len(), &left.id).cmp(&(right.id.len(), &right.id)));
     let mut infos = Vec::new();
     for core in cores {
-        // One in which nothing was prompted is not worth listing: clients open one whenever they start.
+        // A session without a prompt is not listed: clients open one whenever they start.
         let Some(title) = title(&core.writer().await.history) else { continue };
         infos.push(v2::SessionInfo {
             title: Some(title.into()),
@@ -447,7 +447,7 @@ async fn list(sessions: &Sessions, params: &v2::ListSessionsRequest<'_>) -> Answ
     Ok(json(&v2::ListSessionsResponse::new(infos)))
 }
 
-/// The title of a session: its own, or one made of the first prompt. `None`: nothing was prompted.
+/// Returns the title of a session: its own, or one derived from the first prompt. `None` without a prompt.
 fn title(history: &Session) -> Option<String> {
     history.title().map(str::to_owned).or_else(|| {
         let message = history.entries().filter_map(Entry::as_message);
@@ -477,12 +477,12 @@ fn cancel_tool_call(sessions: &Sessions, params: &v2::CancelToolCallRequest<'_>)
             cancel.send_replace(true);
             Ok(Json::default())
         }
-        None => Err(failed(codes::INVALID_PARAMS, "the tool call cannot be cancelled by itself")),
+        None => Err(failed(codes::INVALID_PARAMS, "the tool call cannot be cancelled individually")),
     }
 }
 
 impl SessionInner {
-    /// Takes note of what happened before.
+    /// Applies a restored history.
     async fn remember(&self, history: &[v2::SessionUpdate<'static>]) {
         let mut writer = self.writer().await;
         for update in history {
@@ -491,11 +491,12 @@ impl SessionInner {
         writer.take_open();
     }
 
-    /// Tells the history, where it is wanted, also of the sessions that this one has started, and the state; and gives
-    /// the answer to the request for it. Nobody else says anything meanwhile.
+    /// Sends the history if requested, including child sessions, then the state, and returns the response to
+    /// the request. No other updates are sent meanwhile.
     async fn replay(self: &Arc<Self>, with_history: bool) -> Result<Json<'static>, Error> {
         let family = if with_history { self.family() } else { vec![Arc::clone(self)] };
-        // Whoever tells of itself in the session that started it has its own voice then, and waits for that one's.
+        // Locked from the descendants up: a child locks itself before its parent when it sends a state, so
+        // this order cannot deadlock.
         let mut voices = Vec::new();
         for core in family.iter().rev() {
             voices.push(core.writer().await);

@@ -1,4 +1,4 @@
-//! A session, as its agent sees it.
+//! A session from the agent's point of view.
 
 use std::sync::Arc;
 
@@ -8,81 +8,80 @@ use super::history;
 use super::sending::SessionInner;
 use crate::Error;
 
-/// A session of an agent. What concerns the session and not one turn is said here, at any time.
+/// A session of an agent. Updates about the session rather than a turn can be sent at any time.
 #[derive(Debug, Clone)]
 pub struct AgentSession {
     pub(super) core: Arc<SessionInner>,
 }
 
 impl AgentSession {
-    /// The id.
+    /// Returns the id.
     pub fn id(&self) -> &str {
         &self.core.id
     }
 
-    /// Where it works: an absolute path.
+    /// Returns its working directory, an absolute path.
     pub fn cwd(&self) -> &str {
         &self.core.cwd
     }
 
-    /// What the client told that it can do.
+    /// Returns the client's capabilities.
     pub fn client_capabilities(&self) -> &v2::ClientCapabilities<'static> {
         &self.core.client
     }
 
-    /// Gives the session a title.
+    /// Sets the title of the session.
     pub async fn title(&self, title: &str) -> Result<(), Error> {
         let update =
             v2::SessionInfoUpdate { title: Field::Set(title.into()), ..v2::SessionInfoUpdate::new() };
         self.update(v2::SessionUpdate::SessionInfoUpdate(Box::new(update))).await
     }
 
-    /// Tells the commands that the user can give.
+    /// Sends the list of slash commands.
     pub async fn commands(&self, commands: Vec<v2::AvailableCommand<'static>>) -> Result<(), Error> {
         self.core.writer().await.lists.commands = Some(commands.clone());
         let update = v2::AvailableCommandsUpdate::new(commands);
         self.update(v2::SessionUpdate::AvailableCommandsUpdate(update)).await
     }
 
-    /// Tells what the user can set, and how it is set.
+    /// Sends the configuration options with their values.
     pub async fn config_options(&self, options: Vec<v2::SessionConfigOption<'static>>) -> Result<(), Error> {
         self.core.writer().await.lists.config_options = Some(options.clone());
         self.update(v2::SessionUpdate::ConfigOptionUpdate(v2::ConfigOptionUpdate::new(options))).await
     }
 
-    /// What the user can set, as it was told last.
+    /// Returns the options that were sent last.
     pub async fn current_options(&self) -> Vec<v2::SessionConfigOption<'static>> {
         self.core.writer().await.lists.config_options.clone().unwrap_or_default()
     }
 
-    /// Tells how full the context is.
+    /// Sends the context usage, in tokens.
     pub async fn usage(&self, used: u64, size: u64) -> Result<(), Error> {
         let update = v2::UsageUpdate::new(used, size);
         self.update(v2::SessionUpdate::UsageUpdate(Box::new(update))).await
     }
 
-    /// Shows something once. It is no part of the history.
+    /// Shows a notice, which is not part of the history.
     pub async fn notice(&self, severity: v2::NoticeSeverity, title: &str) -> Result<(), Error> {
         let update = v2::Notice::new(severity, NonEmptyText::parse(title).map_err(Error::rule)?);
         self.update(v2::SessionUpdate::Notice(Box::new(update))).await
     }
 
-    /// Tells anything else. States are told by themselves, and are refused here.
+    /// Sends any other update. States are sent automatically and refused here.
     pub async fn update(&self, update: v2::SessionUpdate<'_>) -> Result<(), Error> {
         if matches!(update, v2::SessionUpdate::StateUpdate(_)) {
-            return Err(Error::BrokenRule("the state of a session is told by itself".into()));
+            return Err(Error::BrokenRule("the state of a session is sent automatically".into()));
         }
         self.core.emitter().say(update).await
     }
 
-    /// The sessions of the sub-agents that were started here, and of those that they started: each after the one that
-    /// started it. **Unstable.**
+    /// Returns all descendant sessions of sub-agents, parents first. **Unstable.**
     pub fn subagents(&self) -> Vec<AgentSession> {
         let family = self.core.family().into_iter().skip(1);
         family.map(|core| AgentSession { core }).collect()
     }
 
-    /// The updates that make up the history, as a replay tells them.
+    /// Returns the updates of the history, as in a replay.
     pub async fn history(&self) -> Vec<v2::SessionUpdate<'static>> {
         use switchboard_acp::Wire;
         let writer = self.core.writer().await;

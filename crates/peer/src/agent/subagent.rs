@@ -1,4 +1,4 @@
-//! Sub-agents: sessions that an agent starts in the course of another. **Unstable**, as their part of the protocol is.
+//! Sub-agents: sessions that an agent starts inside another. **Unstable**, like their part of the protocol.
 
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError};
@@ -13,9 +13,9 @@ use super::turn::Turn;
 use super::work;
 use crate::Error;
 
-/// A sub-agent that is about to be told.
+/// A sub-agent in preparation.
 #[derive(Debug)]
-#[must_use = "it is not told before `start`"]
+#[must_use = "it is not sent before `start`"]
 pub struct SubagentStart {
     parent: Emitter,
     title: String,
@@ -25,24 +25,24 @@ pub struct SubagentStart {
 }
 
 impl SubagentStart {
-    /// `call`: the tool call that starts it, in whose content it then stands.
+    /// Prepares a sub-agent. `call`: the tool call that starts it and shows it in its content.
     pub(super) fn new(parent: Emitter, title: &str, call: Option<Arc<str>>) -> Self {
         SubagentStart { parent, title: title.to_owned(), description: None, task: None, call }
     }
 
-    /// What it is for.
+    /// Sets its description.
     pub fn description(mut self, description: &str) -> Self {
         self.description = Some(description.to_owned());
         self
     }
 
-    /// What it is told to do: the first message in its transcript.
+    /// Sets its task: the first message in its transcript.
     pub fn task(mut self, text: &str) -> Self {
         self.task = Some(text.to_owned());
         self
     }
 
-    /// Tells of the sub-agent, which is at work then.
+    /// Announces the sub-agent, which is running from then on.
     pub async fn start(self) -> Result<Subagent, Error> {
         let SubagentStart { parent, title, description, task, call } = self;
         let core = parent.core.start_child();
@@ -61,12 +61,12 @@ impl SubagentStart {
         if let Some(call) = call {
             let place = v2::ToolCallContent::Session(SessionReference::new(core.id.to_string()));
             let chunk = v2::ToolCallContentChunk::new(&*call, place);
-            // First, so that whoever reads of the sub-agent knows where it stands.
+            // Before the announcement, so that a reader knows its position.
             parent.say(v2::SessionUpdate::ToolCallContentChunk(chunk)).await?;
         }
         parent.say(v2::SessionUpdate::SubagentUpdate(Box::new(announcement))).await?;
         let emitter = core.begin_turn();
-        // The announcement has told the state to the parent's transcript.
+        // The announcement has reported the state in the parent's transcript.
         emitter.say(v2::SessionUpdate::StateUpdate(Box::new(running()))).await?;
         if let Some(task) = &task {
             send(&parent, &emitter, task).await?;
@@ -78,9 +78,9 @@ impl SubagentStart {
     }
 }
 
-/// A sub-agent at work. All that a [`Turn`] can say it says in its own session, also sub-agents of its own. It goes on
-/// after the turn that started it, until it is finished or, which counts as cancelled, dropped; a cancel of the session
-/// that started it cancels it too.
+/// A running sub-agent. It can send everything that a [`Turn`] can, in its own session, including sub-agents
+/// of its own. It continues after the turn that started it until it is finished or dropped, which counts as
+/// cancelled. A cancellation of its parent cancels it too.
 #[derive(Debug)]
 pub struct Subagent {
     turn: Turn,
@@ -97,23 +97,23 @@ impl Deref for Subagent {
 }
 
 impl Subagent {
-    /// The id of its session.
+    /// Returns the id of its session.
     pub fn id(&self) -> &str {
         self.turn.session().id()
     }
 
-    /// Sends a message to the session that started it, for instance with what it has found.
+    /// Sends a message to the parent session, for example with its result.
     pub async fn report(&self, text: &str) -> Result<(), Error> {
         send(self.turn.emitter(), &self.parent.emitter(), text).await
     }
 
-    /// Its work is over: what is left open is closed, and both sessions tell that it is idle. After a cancel, the reason
-    /// is `cancelled` in any case.
+    /// Ends its work: open tool calls and terminals are closed, and both sessions report that it is idle.
+    /// After a cancellation, the reason is always `cancelled`.
     pub async fn finish(self, reason: v2::StopReason) -> Result<(), Error> {
         self.end(Ok(reason)).await
     }
 
-    /// Its work failed.
+    /// Ends its work with an error.
     pub async fn fail(self, error: RpcError<'static>) -> Result<(), Error> {
         self.end(Err(error)).await
     }
@@ -130,14 +130,14 @@ impl Drop for Subagent {
             return;
         }
         let core = Arc::clone(&self.turn.emitter().core);
-        // Without a runtime there is nobody left to be told.
+        // Without a runtime, no client is left to notify.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { work::finish(&core, Ok(v2::StopReason::Cancelled), true).await });
         }
     }
 }
 
-/// Tells a message in the transcripts of the session that sends it and of the one that gets it.
+/// Adds a message to the transcripts of its sender and its recipient.
 async fn send(sender: &Emitter, recipient: &Emitter, text: &str) -> Result<(), Error> {
     let sent = sender.core.make_id("message");
     let received = recipient.core.make_id("message");
@@ -154,13 +154,13 @@ async fn send(sender: &Emitter, recipient: &Emitter, text: &str) -> Result<(), E
 }
 
 impl SessionInner {
-    /// A new session that this one starts.
+    /// Creates a child session.
     fn start_child(self: &Arc<Self>) -> Arc<SessionInner> {
         let id = format!("{}.{}", self.id, self.make_id("subagent"));
         self.adopt(SessionInner::new(&id, &self.cwd, self.caller.clone(), Arc::clone(&self.client), 1))
     }
 
-    /// Makes a session one that this one has started.
+    /// Makes a session a child of this one.
     pub(super) fn adopt(self: &Arc<Self>, mut child: SessionInner) -> Arc<SessionInner> {
         child.parent = Arc::downgrade(self);
         let child = Arc::new(child);
@@ -168,7 +168,7 @@ impl SessionInner {
         child
     }
 
-    /// This session, and those that it and they have started: each after the one that started it.
+    /// Returns this session and all its descendants, parents first.
     pub(super) fn family(self: &Arc<Self>) -> Vec<Arc<SessionInner>> {
         let mut family = vec![Arc::clone(self)];
         let mut place = 0;
@@ -179,7 +179,7 @@ impl SessionInner {
         family
     }
 
-    /// The session with an id among those that this one has started, and theirs.
+    /// Returns the descendant session with an id.
     pub(super) fn descendant(&self, id: &str) -> Option<Arc<SessionInner>> {
         // The id of a child begins with that of its parent.
         let rest = id.strip_prefix(&*self.id)?;
@@ -192,7 +192,7 @@ impl SessionInner {
         })
     }
 
-    /// Cancels what goes on here and in the sessions that this one has started.
+    /// Cancels the work of this session and all its descendants.
     pub(super) fn cancel_all(&self) {
         self.cancel.send_modify(|count| *count += 1);
         self.children().iter().for_each(|child| child.cancel_all());

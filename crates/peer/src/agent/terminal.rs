@@ -7,8 +7,8 @@ use switchboard_acp::{AbsolutePath, Base64, v2};
 use super::sending::Emitter;
 use crate::Error;
 
-/// A terminal whose program runs. It is over with [`Terminal::exit`]; one that is still open when the turn ends is
-/// closed with it.
+/// A running terminal. It ends with [`Terminal::exit`]; a terminal that is still open at the end of the turn
+/// is closed with it.
 #[derive(Debug)]
 pub struct Terminal {
     emitter: Emitter,
@@ -25,23 +25,23 @@ impl Terminal {
         Ok(Terminal { emitter, id })
     }
 
-    /// The id.
+    /// Returns the id.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Appends output. It may be cut anywhere, also inside a character.
+    /// Appends output, which may be split anywhere, even inside a character.
     pub async fn output(&self, bytes: &[u8]) -> Result<(), Error> {
         let chunk = v2::TerminalOutputChunk::new(&*self.id, Base64::from_bytes(bytes));
         self.emitter.say(v2::SessionUpdate::TerminalOutputChunk(chunk)).await
     }
 
-    /// The program has ended with a code.
+    /// Reports the exit of the program with a code.
     pub async fn exit(self, code: i64) -> Result<(), Error> {
         self.end(v2::TerminalExitStatus { exit_code: Some(code), ..v2::TerminalExitStatus::new() }).await
     }
 
-    /// The program was ended by a signal.
+    /// Reports the end of the program by a signal.
     pub async fn killed(self, signal: &str) -> Result<(), Error> {
         self.end(v2::TerminalExitStatus { signal: Some(signal.into()), ..v2::TerminalExitStatus::new() })
             .await

@@ -10,9 +10,9 @@ use super::subagent::SubagentStart;
 use super::terminal::Terminal;
 use crate::Error;
 
-/// A tool call that is about to be told.
+/// A tool call in preparation.
 #[derive(Debug)]
-#[must_use = "it is not told before `begin` or `announce`"]
+#[must_use = "it is not sent before `begin` or `announce`"]
 pub struct ToolCallStart {
     emitter: Emitter,
     cancellable: bool,
@@ -26,19 +26,19 @@ impl ToolCallStart {
         ToolCallStart { emitter, cancellable: false, update }
     }
 
-    /// What the tool does.
+    /// Sets the kind of the tool.
     pub fn kind(mut self, kind: v2::ToolKind) -> Self {
         self.update.kind = Field::Set(kind);
         self
     }
 
-    /// The tool's name, for programs.
+    /// Sets the tool's name, for programs.
     pub fn name(mut self, name: &str) -> Self {
         self.update.name = Field::Set(name.to_owned().into());
         self
     }
 
-    /// The files that it works on: paths, or locations that have a line too.
+    /// Sets the files that it works on: paths, or locations with a line.
     ///
     /// ```
     /// # use switchboard_peer::{AbsolutePath, Error, Turn, v2};
@@ -56,13 +56,13 @@ impl ToolCallStart {
         self
     }
 
-    /// The parameters that the tool is called with.
+    /// Sets the parameters of the tool.
     pub fn raw_input(mut self, input: impl Into<Raw<'static>>) -> Self {
         self.update.raw_input = Field::Set(input.into());
         self
     }
 
-    /// Lets the user cancel this call by itself: see [`ToolCall::cancelled`].
+    /// Lets the user cancel this call individually: see [`ToolCall::cancelled`].
     pub fn cancellable(mut self) -> Self {
         self.cancellable = true;
         let marker =
@@ -71,12 +71,12 @@ impl ToolCallStart {
         self
     }
 
-    /// Tells the call, which then waits to begin, for instance for a permission.
+    /// Announces the call as pending, for example until a permission is granted.
     pub async fn announce(self) -> Result<ToolCall, Error> {
         self.tell(v2::ToolCallStatus::Pending).await
     }
 
-    /// Tells the call, which is under way.
+    /// Announces the call as in progress.
     pub async fn begin(self) -> Result<ToolCall, Error> {
         self.tell(v2::ToolCallStatus::InProgress).await
     }
@@ -96,8 +96,8 @@ impl ToolCallStart {
     }
 }
 
-/// A tool call that is not over yet. It ends by one of the methods that consume it, after which nothing can be said
-/// about it; one that is still open when the turn ends is closed with it.
+/// An unfinished tool call. It ends with one of the methods that consume it; a call that is still open at the
+/// end of the turn is closed with it.
 #[derive(Debug)]
 pub struct ToolCall {
     emitter: Emitter,
@@ -106,30 +106,30 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// The id.
+    /// Returns the id.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The call begins, after it was announced.
+    /// Marks an announced call as in progress.
     pub async fn begin(&self) -> Result<(), Error> {
         self.update(|update| update.status(v2::ToolCallStatus::InProgress)).await
     }
 
-    /// Prepares a sub-agent that this call starts, in whose content it then stands; as [`Turn::subagent`] does without a
-    /// call. **Unstable.**
+    /// Prepares a sub-agent that this call starts and shows in its content; [`Turn::subagent`] does so
+    /// without a call. **Unstable.**
     ///
     /// [`Turn::subagent`]: crate::Turn::subagent
     pub fn subagent(&self, title: &str) -> SubagentStart {
         SubagentStart::new(self.emitter.clone(), title, Some(Arc::clone(&self.id)))
     }
 
-    /// Gives the call another title.
+    /// Changes the title.
     pub async fn retitle(&self, title: &str) -> Result<(), Error> {
         self.update(|update| update.title(title.to_owned())).await
     }
 
-    /// Appends text to what the tool has produced.
+    /// Appends text to the output.
     pub async fn text(&self, text: &str) -> Result<(), Error> {
         self.append(v2::ToolCallContent::text(text)).await
     }
@@ -139,7 +139,7 @@ impl ToolCall {
         self.append(diff.into()).await
     }
 
-    /// Runs a command in a terminal that is shown with this call.
+    /// Runs a command in a terminal that this call shows.
     pub async fn terminal(&self, command: &str, cwd: &str) -> Result<Terminal, Error> {
         let terminal = Terminal::open(self.emitter.clone(), command, cwd).await?;
         self.append(v2::ToolCallContent::Terminal(v2::Terminal::new(terminal.id()))).await?;
@@ -152,15 +152,14 @@ impl ToolCall {
         self.emitter.say(v2::SessionUpdate::ToolCallContentChunk(chunk)).await
     }
 
-    /// Replaces all that the tool has produced.
+    /// Replaces the content.
     pub async fn replace(&self, content: Vec<v2::ToolCallContent<'_>>) -> Result<(), Error> {
         let update =
             v2::ToolCallUpdate { content: Field::Set(content), ..v2::ToolCallUpdate::new(&*self.id) };
         self.emitter.say(update).await
     }
 
-    /// Changes anything else, starting from an update that changes nothing. A status that ends the call is refused
-    /// here.
+    /// Changes any other field, starting from an empty update. A final status is refused here.
     pub async fn update(
         &self,
         change: impl FnOnce(v2::ToolCallUpdate<'static>) -> v2::ToolCallUpdate<'static>,
@@ -168,12 +167,12 @@ impl ToolCall {
         let mut update = change(v2::ToolCallUpdate::new(self.id.to_string()));
         update.tool_call_id = self.id.to_string().into();
         if update.status.value().is_some_and(v2::ToolCallStatus::is_final) {
-            return Err(Error::BrokenRule("a tool call ends by a method of its own".into()));
+            return Err(Error::BrokenRule("use complete, fail or cancel to end a tool call".into()));
         }
         self.emitter.say(update).await
     }
 
-    /// Waits until the user cancels this call by itself; for ever when it was not made cancellable.
+    /// Waits until the user cancels this call; forever if it is not cancellable.
     pub async fn cancelled(&self) {
         let Some(cancelled) = &self.cancelled else { return std::future::pending().await };
         let mut cancelled = cancelled.clone();
@@ -182,17 +181,17 @@ impl ToolCall {
         }
     }
 
-    /// The call has done its work.
+    /// Ends the call as completed.
     pub async fn complete(self) -> Result<(), Error> {
         self.end(v2::ToolCallStatus::Completed, Field::Keep).await
     }
 
-    /// The call has done its work, and this is what it returned.
+    /// Ends the call as completed, with its raw output.
     pub async fn complete_with(self, output: impl Into<Raw<'static>>) -> Result<(), Error> {
         self.end(v2::ToolCallStatus::Completed, Field::Set(output.into())).await
     }
 
-    /// The call failed, for a reason to be shown.
+    /// Ends the call as failed, with a reason to show.
     pub async fn fail(self, reason: &str) -> Result<(), Error> {
         if !reason.is_empty() {
             self.text(reason).await?;
@@ -200,7 +199,7 @@ impl ToolCall {
         self.end(v2::ToolCallStatus::Failed, Field::Keep).await
     }
 
-    /// The call was cancelled.
+    /// Ends the call as cancelled.
     pub async fn cancel(self) -> Result<(), Error> {
         self.end(v2::ToolCallStatus::Cancelled, Field::Keep).await
     }
@@ -209,7 +208,7 @@ impl ToolCall {
         let mut update = v2::ToolCallUpdate::new(&*self.id).status(status);
         update.raw_output = raw_output;
         if self.cancelled.is_some() {
-            // What is over cannot be cancelled.
+            // A finished call cannot be cancelled.
             update.capabilities = Field::Clear;
         }
         self.emitter.say(update).await

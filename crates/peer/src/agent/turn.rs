@@ -11,15 +11,15 @@ use super::terminal::Terminal;
 use super::tool_call::ToolCallStart;
 use crate::Error;
 
-/// The work on one prompt. All that is said in it ends with it: what is left open is closed, and what an author
-/// still tries to say is [`Error::TurnOver`].
+/// The work on one prompt. Open tool calls and terminals are closed at its end, and later updates fail with
+/// [`Error::TurnOver`].
 #[derive(Debug)]
 pub struct Turn {
     session: AgentSession,
     emitter: Emitter,
     prompt: Vec<v2::ContentBlock<'static>>,
     message_id: String,
-    /// How many cancels there had been when it began.
+    /// Number of cancellations when it began.
     cancels: u64,
 }
 
@@ -38,37 +38,37 @@ impl Turn {
         &self.emitter
     }
 
-    /// The session.
+    /// Returns the session.
     pub fn session(&self) -> &AgentSession {
         &self.session
     }
 
-    /// What the user sent.
+    /// Returns the content of the prompt.
     pub fn prompt(&self) -> &[v2::ContentBlock<'static>] {
         &self.prompt
     }
 
-    /// The text of what the user sent.
+    /// Returns the text of the prompt.
     pub fn text(&self) -> String {
         self.prompt.iter().filter_map(v2::ContentBlock::as_text).collect()
     }
 
-    /// The id of the user's message.
+    /// Returns the id of the user's message.
     pub fn message_id(&self) -> &str {
         &self.message_id
     }
 
-    /// Begins a message.
+    /// Starts a message.
     pub fn message(&self) -> Message {
         Message::new(self.emitter.clone(), false)
     }
 
-    /// Begins a thought.
+    /// Starts a thought.
     pub fn thought(&self) -> Message {
         Message::new(self.emitter.clone(), true)
     }
 
-    /// Says one whole message.
+    /// Sends one complete message.
     pub async fn say(&self, text: &str) -> Result<(), Error> {
         self.message().text(text).await
     }
@@ -78,15 +78,15 @@ impl Turn {
         ToolCallStart::new(self.emitter.clone(), title)
     }
 
-    /// Runs a command in a terminal that belongs to no tool call.
+    /// Runs a command in a terminal without a tool call.
     pub async fn terminal(&self, command: &str, cwd: &str) -> Result<Terminal, Error> {
         Terminal::open(self.emitter.clone(), command, cwd).await
     }
 
-    /// Prepares a sub-agent with a title for people: a session of its own that this one starts. **Unstable.**
+    /// Prepares a sub-agent with a title for people: a child session of this one. **Unstable.**
     ///
-    /// Its id, its states in both sessions and its history are looked after. [`ToolCall::subagent`] makes it stand in the
-    /// content of the tool call that starts it.
+    /// Its id, its states in both sessions and its history are managed. [`ToolCall::subagent`] shows it in
+    /// the content of the tool call that starts it.
     ///
     /// ```
     /// use switchboard_peer::{
@@ -133,14 +133,14 @@ impl Turn {
         SubagentStart::new(self.emitter.clone(), title, None)
     }
 
-    /// Prepares a question for permission.
+    /// Prepares a permission request.
     pub fn ask(&self, title: &str) -> Ask<'_> {
         Ask::new(self, title)
     }
 
-    /// Asks the user for data by a form or a web page, and waits for the answer, for as long as the user needs. A
-    /// cancel of the turn, and an error of the client, count as `cancel`. Only a client that said so can be asked:
-    /// see [`AgentSession::client_capabilities`].
+    /// Asks the user for data with a form or a web page, and waits for the answer without a timeout. A
+    /// cancellation of the turn and an error of the client count as `cancel`. Requires a client with that
+    /// capability: see [`AgentSession::client_capabilities`].
     pub async fn elicit(
         &self,
         request: &v2::CreateElicitationRequest<'_>,
@@ -148,21 +148,21 @@ impl Turn {
         permission::elicit(self, request).await
     }
 
-    /// Tells a plan, or replaces the one with this id.
+    /// Sends a plan, or replaces the one with this id.
     pub async fn plan(&self, id: &str, entries: Vec<v2::PlanEntry<'_>>) -> Result<(), Error> {
         let plan = v2::PlanUpdateContent::Items(v2::PlanItems::new(id, entries));
         self.update(v2::SessionUpdate::PlanUpdate(Box::new(v2::PlanUpdate::new(plan)))).await
     }
 
-    /// Tells anything else. States are told by themselves, and are refused here.
+    /// Sends any other update. States are sent automatically and refused here.
     pub async fn update(&self, update: v2::SessionUpdate<'_>) -> Result<(), Error> {
         if matches!(update, v2::SessionUpdate::StateUpdate(_)) {
-            return Err(Error::BrokenRule("the state of a session is told by itself".into()));
+            return Err(Error::BrokenRule("the state of a session is sent automatically".into()));
         }
         self.emitter.say(update).await
     }
 
-    /// Whether the user has cancelled.
+    /// Returns whether the user has cancelled.
     pub fn is_cancelled(&self) -> bool {
         *self.emitter.core.cancel.borrow() > self.cancels
     }

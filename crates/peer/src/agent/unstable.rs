@@ -1,4 +1,4 @@
-//! What an agent does for every author that told so in its capabilities: the parts of the draft that may still change.
+//! Unstable parts of the protocol, implemented for every author whose capabilities have them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::session::AgentSession;
 use super::{Agent, Recalled, history};
 
 impl<A: Agent> Service<A> {
-    /// Whether the author told that the agent has a method. One that nobody told of is refused.
+    /// Returns whether the author's capabilities have a method. Others are refused.
     fn has(&self, method: &str) -> bool {
         let capabilities = &self.introduction.capabilities;
         let session = capabilities.session.as_ref();
@@ -49,7 +49,7 @@ impl<A: Agent> Service<A> {
                 });
             }
             "session/archive" | "session/unarchive" => {
-                // Both have the session's id and nothing else.
+                // Both requests have only the session's id.
                 let params = params!(unstable::ArchiveSessionRequest, request).map(Wire::into_owned);
                 self.answer(
                     request,
@@ -78,7 +78,7 @@ impl<A: Agent> Service<A> {
         }
     }
 
-    /// Opens a copy of a session, which has its history and goes on by itself.
+    /// Opens a copy of a session with its history, which continues independently.
     fn fork(&mut self, request: IncomingRequest) {
         let params = match params!(unstable::ForkSessionRequest, request) {
             Ok(params) => params.into_owned(),
@@ -99,7 +99,7 @@ impl<A: Agent> Service<A> {
             };
             let mut from = from.ok_or_else(|| unknown_session(&params.session_id))?;
             from.cwd = params.cwd.as_str().to_owned();
-            // The sub-agents belong to the session that started them.
+            // Sub-agents stay with the session that started them.
             from.subagents.clear();
             let lists = from.lists.clone();
             let core = recall(&id, caller, client, from).await;

@@ -1,4 +1,4 @@
-//! The life of a prompt: held, inserted, worked on, done.
+//! The life of a prompt: queued, accepted, running, done.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use super::session::AgentSession;
 use super::turn::Turn;
 use crate::Error;
 
-/// How long an author's code may go on after a cancel before it is dropped.
+/// Grace period for an author's code after a cancellation.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
-/// A prompt that waits for those before it.
+/// A queued prompt.
 pub(super) struct Held {
     request: IncomingRequest,
     prompt: Vec<v2::ContentBlock<'static>>,
-    /// How many cancels there had been when it came.
+    /// Number of cancellations when it arrived.
     cancels: u64,
     before: Option<oneshot::Receiver<()>>,
     /// Dropped when this prompt is done.
@@ -43,14 +43,14 @@ impl Held {
     }
 }
 
-/// Waits for the turn of a prompt and works on it.
+/// Waits for the earlier prompts and works on this one.
 pub(super) async fn work_on<A: Agent>(agent: Arc<A>, core: Arc<SessionInner>, held: Held) {
     let Held { request, prompt, cancels, mut before, done, _working } = held;
     let mut cancel = core.cancel.subscribe();
     let mut taken_back = request.cancellation();
     let turn_has_come = async {
         if let Some(before) = &mut before {
-            // An error says as well that the prompt before is done.
+            // An error also means that the earlier prompt is done.
             let _ = before.await;
         }
     };
@@ -61,12 +61,12 @@ pub(super) async fn work_on<A: Agent>(agent: Arc<A>, core: Arc<SessionInner>, he
         () = turn_has_come => true,
     };
     if inserted {
-        // Whoever the agent cannot reach any more needs no further words.
+        // An unreachable client needs no further updates.
         let _ = work(agent, &core, request, prompt, cancels).await;
     } else {
-        let error = RpcError::new(codes::REQUEST_CANCELLED, "cancelled before its turn came");
+        let error = RpcError::new(codes::REQUEST_CANCELLED, "cancelled while queued");
         let _ = request.fail(&error).await;
-        // The next one still waits for the one before.
+        // The next prompt still waits for the earlier one.
         if let Some(before) = before {
             let _ = before.await;
         }
@@ -104,10 +104,10 @@ async fn work<A: Agent>(
     Ok(())
 }
 
-/// Runs the author's code, which may panic, and drops it when it goes on for too long after a cancel.
+/// Runs the author's code, which may panic, and drops it if it continues too long after a cancellation.
 async fn run<A: Agent>(agent: Arc<A>, turn: Turn) -> Result<v2::StopReason, RpcError<'static>> {
     let turn = Arc::new(turn);
-    // A set of one task, since a set ends its tasks when it is dropped.
+    // A set with one task, because a set aborts its tasks when it is dropped.
     let mut task = JoinSet::new();
     let here = Arc::clone(&turn);
     task.spawn(async move { agent.prompt(&here).await });
@@ -128,7 +128,7 @@ async fn run<A: Agent>(agent: Arc<A>, turn: Turn) -> Result<v2::StopReason, RpcE
     }
 }
 
-/// Closes what was left open and says that the session is idle.
+/// Closes open tool calls and terminals and reports that the session is idle.
 pub(super) async fn finish(
     core: &SessionInner,
     outcome: Result<v2::StopReason, RpcError<'static>>,

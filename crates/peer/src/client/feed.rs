@@ -1,4 +1,4 @@
-//! What happens in the sessions of a connection.
+//! Events of the sessions of a connection.
 
 use std::fmt;
 use std::future::Future;
@@ -19,46 +19,46 @@ use super::negotiation::Early;
 use super::question::{ElicitationQuestion, PermissionQuestion};
 use super::state::{ClientInner, OpenQuestion};
 
-/// Something that happened, already part of its session.
+/// An event, already applied to its session.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// The agent sent an update.
+    /// An update of the agent.
     Update(Update),
-    /// A session changed without an update: by an answer of the agent, or of somebody here.
+    /// A change without an update: by a response of the agent, or by an answer of the client.
     Changed {
         /// The session.
         session: Arc<str>,
-        /// What changed.
+        /// The changes.
         changes: Changes,
     },
     /// The agent asks for a permission.
     Permission(PermissionQuestion),
     /// The agent asks for data.
     Elicitation(ElicitationQuestion),
-    /// The agent took a question back, which is answered thereby.
+    /// The agent cancelled a question, which is thereby answered.
     Withdrawn {
-        /// The request that asked it.
+        /// The id of the request.
         id: RequestId<'static>,
     },
-    /// The agent told whether somebody is logged in: [`Conversation::auth_status`] has it. **Unstable.**
+    /// The agent reported the login status, see [`Conversation::auth_status`]. **Unstable.**
     AuthStatus,
-    /// A message about a session that cannot be read; dropped, and refused where it wants an answer.
+    /// An unreadable message about a session; dropped, and refused if it is a request.
     Malformed {
         /// The message.
         line: SharedText,
-        /// What is wrong with it.
+        /// The decoding error.
         reason: DecodeError,
     },
-    /// The agent talks of more sessions than there may be; the update was dropped.
+    /// The limit of sessions is reached; the update was dropped.
     TooManySessions,
-    /// Something that should not have come: worth a line in a log.
+    /// A protocol error: worth a line in a log.
     Anomaly(Anomaly),
-    /// The last event: the agent is gone.
+    /// The last event: the agent has disconnected.
     Closed(Arc<Closure>),
 }
 
-/// An update that has been applied.
+/// An applied update.
 #[derive(Debug, Clone)]
 pub struct Update {
     pub(super) session: Arc<str>,
@@ -68,27 +68,27 @@ pub struct Update {
 }
 
 impl Update {
-    /// The session that it is for.
+    /// Returns its session.
     pub fn session(&self) -> &Arc<str> {
         &self.session
     }
 
-    /// What it changed there.
+    /// Returns its changes.
     pub fn changes(&self) -> &Changes {
         &self.changes
     }
 
-    /// What was malformed in it and left out.
+    /// Returns the malformed parts that were left out.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.diagnostics
     }
 
-    /// The whole message, as it came.
+    /// Returns the original message.
     pub fn line(&self) -> &SharedText {
         &self.line
     }
 
-    /// The parameters of the message, read once more from it: the update, its session and metadata.
+    /// Decodes the parameters of the message again: the update, its session and metadata.
     pub fn read(&self) -> Option<v2::UpdateSessionNotification<'_>> {
         match Expected::<v2::UpdateSessionNotification<'_>>::decode_tolerant(&self.line, WireFormat::Any) {
             Ok((Expected::Params(notification), _)) => Some(notification),
@@ -109,22 +109,22 @@ impl Update {
 pub struct Sessions(Arc<ClientInner>);
 
 impl Sessions {
-    /// Looks at a session.
+    /// Calls a function with a session.
     pub fn get<T>(&self, id: &str, look: impl FnOnce(&Session) -> T) -> Option<T> {
         self.0.state().conversation.session(Some(id)).map(look)
     }
 
-    /// The ids of all sessions.
+    /// Returns the ids of all sessions.
     pub fn ids(&self) -> Vec<Arc<str>> {
         self.0.state().conversation.sessions().filter_map(|(id, _)| id.map(Arc::from)).collect()
     }
 
-    /// Forgets a session, for instance after it was closed.
+    /// Removes a session, for example after it was closed.
     pub fn remove(&self, id: &str) {
         self.0.state().conversation.remove(Some(id));
     }
 
-    /// Looks at everything that is known: sessions, prompts, questions.
+    /// Calls a function with the whole conversation: sessions, prompts, questions.
     pub fn conversation<T>(&self, look: impl FnOnce(&Conversation) -> T) -> T {
         look(&self.0.state().conversation)
     }
@@ -136,17 +136,17 @@ impl fmt::Debug for Sessions {
     }
 }
 
-/// Hands out what happens, in order, and holds the sessions.
+/// Returns events in order and holds the sessions.
 ///
-/// There is no queue between this and the agent: what nobody asks for is not read, so a slow consumer slows the
-/// agent. For the same reason somebody must always ask.
+/// There is no queue between this and the agent: messages are only read while an event is awaited, so a slow
+/// consumer slows down the agent (backpressure). For the same reason the feed must always be driven.
 #[derive(Debug)]
 pub struct Feed {
     inbox: Inbox,
     shared: Arc<ClientInner>,
-    /// What the agent sent before it had introduced itself, and should not have.
+    /// Protocol errors of the agent before its handshake.
     early: Early,
-    /// What an agent behind a translation sends and should not.
+    /// Protocol errors of a translated agent.
     anomalies: Option<mpsc::Receiver<Anomaly>>,
     closed: bool,
 }
@@ -161,12 +161,12 @@ impl Feed {
         Feed { inbox, shared, early, anomalies, closed: false }
     }
 
-    /// The sessions.
+    /// Returns the sessions.
     pub fn sessions(&self) -> Sessions {
         Sessions(Arc::clone(&self.shared))
     }
 
-    /// The next event; `None` after [`Event::Closed`]. Nothing is lost when the future is dropped.
+    /// Returns the next event; `None` after [`Event::Closed`]. Cancel safe.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.step().await? {
@@ -175,8 +175,8 @@ impl Feed {
         }
     }
 
-    /// Drives the connection until a future of one's own is done, such as an answer of the agent; events go to
-    /// `handle`, which may look at the sessions. Once the connection is closed the future is awaited alone.
+    /// Drives the connection until a future completes, such as a response of the agent. Events are passed to
+    /// `handle`, which may access the sessions. After the connection is closed, only the future is awaited.
     pub async fn until<T>(&mut self, future: impl Future<Output = T>, mut handle: impl FnMut(Event)) -> T {
         tokio::pin!(future);
         loop {
@@ -192,7 +192,7 @@ impl Feed {
         }
     }
 
-    /// Takes one message; `Some(None)` when it was no event.
+    /// Handles one message; `Some(None)` if it was not an event.
     async fn step(&mut self) -> Option<Option<Event>> {
         if let Some(anomaly) = self.early.0.pop_front() {
             return Some(Some(Event::Anomaly(anomaly)));
@@ -206,12 +206,12 @@ impl Feed {
         let shared = &self.shared;
         let received = tokio::select! {
             biased;
-            // First: it came before what has come through the translation since.
+            // First: it arrived before later translated messages.
             Some(anomaly) = next_anomaly(&mut self.anomalies) => {
                 return Some(Some(Event::Anomaly(anomaly)));
             }
             received = self.inbox.frame_or(|line| take(shared, line)) => received,
-            // Asked last: what it would tell is looked for before every message anyway.
+            // Last: queued events are checked before every message anyway.
             () = shared.wake.notified() => return Some(None),
         };
         match received {
@@ -235,7 +235,7 @@ impl Feed {
         }
     }
 
-    /// Updates whose envelope is unusual, and the rest.
+    /// Handles updates with an unusual envelope, and other notifications.
     fn take_notification(&mut self, notification: &IncomingNotification) -> Option<Event> {
         let line = notification.line().clone();
         match notification.method() {
@@ -280,7 +280,7 @@ impl Feed {
                 let id = request.id().clone();
                 let is_permission = matches!(event, Event::Permission(_));
                 let question = OpenQuestion { session, request, is_permission };
-                // The connection takes no more questions than there is room for here.
+                // The connection limits the number of pending questions.
                 drop(self.shared.state().questions.open_or_evict(Side::Agent, &id, question));
                 Some(event)
             }
@@ -323,7 +323,7 @@ impl Feed {
         Ok((event, session))
     }
 
-    /// After a message that was no event: it may have taken a question back.
+    /// Checks whether a message without an event has cancelled a question.
     fn look_for_withdrawn(&mut self) -> Option<Event> {
         let state = self.shared.state();
         let mut open = state.questions.iter();
@@ -335,7 +335,7 @@ impl Feed {
     }
 }
 
-/// The next anomaly of an agent behind a translation; `None` when there is none or no more.
+/// Returns the next protocol error of a translated agent; `None` if there is none.
 async fn next_anomaly(anomalies: &mut Option<mpsc::Receiver<Anomaly>>) -> Option<Anomaly> {
     match anomalies {
         Some(anomalies) => anomalies.recv().await,
@@ -350,17 +350,19 @@ impl Drop for Feed {
 }
 
 impl Event {
-    /// A message that changed nothing.
+    /// Returns the event for a message that changed nothing.
     pub(super) fn of_refusal(refusal: ConversationError, line: SharedText) -> Self {
         match refusal {
             ConversationError::Malformed(reason) => Event::Malformed { line, reason },
-            // The rest concerns batches, which the connection takes apart, and answers, which are not refused.
+            // The other errors concern batches, which the connection splits, and responses, which are not
+            // refused.
             _ => Event::TooManySessions,
         }
     }
 }
 
-/// Takes an update before its envelope is read twice, which may be no event; lets answers pass and takes note of them.
+/// Applies an update without decoding its envelope twice, which may yield no event. Responses are tracked and
+/// pass.
 fn take(shared: &ClientInner, line: &SharedText) -> Option<Option<Event>> {
     let (message, left_out) = Expected::decode_tolerant(line, WireFormat::Any).ok()?;
     match message {

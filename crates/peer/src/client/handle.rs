@@ -1,4 +1,4 @@
-//! What can be asked of an agent.
+//! Requests to an agent.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::state::{ClientInner, ClientState};
 use super::turn::PromptTurn;
 use crate::Error;
 
-/// Reads an answer as what it should be, leaving out what is optional and malformed.
+/// Decodes a result, leaving out malformed optional parts.
 macro_rules! reader {
     ($($type:ident)::+) => {
         |text: &str| {
@@ -21,17 +21,17 @@ macro_rules! reader {
 }
 pub(super) use reader;
 
-/// An answer that says nothing but yes, in whatever form.
+/// Accepts any result.
 #[allow(clippy::unnecessary_wraps)]
 fn nothing(_: &str) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// What came of asking the agent: the outer result says whether there is an answer, the inner one is the answer.
+/// Result of a request: the outer result tells whether a response arrived, the inner one is the response.
 pub type Reply<T> = Result<Result<T, RpcError<'static>>, Error>;
 
-/// Asks an agent for things. Clones ask the same agent. The [`Feed`](crate::Feed) must be driven meanwhile, in
-/// another task or by [`Feed::until`](crate::Feed::until).
+/// Sends requests to an agent. Clones share the connection. The [`Feed`](crate::Feed) must be driven
+/// meanwhile, in another task or with [`Feed::until`](crate::Feed::until).
 #[derive(Debug, Clone)]
 pub struct AgentHandle {
     shared: Arc<ClientInner>,
@@ -43,12 +43,12 @@ impl AgentHandle {
         AgentHandle { shared, description }
     }
 
-    /// What the agent told of itself.
+    /// Returns the agent's description of itself.
     pub fn description(&self) -> &AgentDescription {
         &self.description
     }
 
-    /// The bare connection, for methods that are not here.
+    /// Returns the plain connection, for other methods.
     pub fn caller(&self) -> &Caller {
         &self.shared.caller
     }
@@ -62,18 +62,18 @@ impl AgentHandle {
         self.finish("session/new", call, reader!(NewSessionResponse)).await
     }
 
-    /// Goes on with a session; with its history when the request says from where.
+    /// Resumes a session, with its history if the request asks for it.
     pub async fn resume_session(
         &self,
         request: &v2::ResumeSessionRequest<'_>,
     ) -> Reply<v2::ResumeSessionResponse<'static>> {
         self.shared.open_session(&request.session_id)?;
-        // History may be long: what counts is that it comes, not when it is complete.
+        // A history may be long, so there is no deadline for the response.
         let call = self.begin("session/resume", request, Deadline::Never).await?;
         self.finish("session/resume", call, reader!(ResumeSessionResponse)).await
     }
 
-    /// Lists sessions, a page at a time.
+    /// Lists sessions, one page at a time.
     pub async fn list_sessions(
         &self,
         request: &v2::ListSessionsRequest<'_>,
@@ -82,7 +82,7 @@ impl AgentHandle {
         self.finish("session/list", call, reader!(ListSessionsResponse)).await
     }
 
-    /// Closes a session. One that the agent does not know counts as closed.
+    /// Closes a session. A session that the agent does not know counts as closed.
     pub async fn close_session(&self, session: &str) -> Reply<()> {
         let reply = self.plain("session/close", &v2::CloseSessionRequest::new(session)).await?;
         Ok(match reply {
@@ -96,14 +96,14 @@ impl AgentHandle {
         self.plain("session/delete", &v2::DeleteSessionRequest::new(session)).await
     }
 
-    /// Puts a message of the user into a session. The answer comes when it is part of the conversation, which may
-    /// be after other work; [`PromptTurn::ended`] tells when the work on it is over.
+    /// Sends a prompt to a session. The response arrives when it is part of the conversation, which may be
+    /// after other work; [`PromptTurn::ended`] waits for the end of the work.
     pub async fn prompt(&self, session: &str, content: Vec<v2::ContentBlock<'_>>) -> Reply<PromptTurn> {
         self.prompt_unless(&v2::PromptRequest::new(session, content), std::future::pending()).await
     }
 
-    /// The same for a message that may be taken back: when `taken_back` is done first, the agent is asked to give the
-    /// request up. Its answer decides what became of it, an error or a turn: it may have it already.
+    /// Sends a prompt that may be cancelled: if `taken_back` completes first, the request is cancelled. The
+    /// agent's response decides: an error, or a turn if the agent already accepted it.
     pub async fn prompt_unless(
         &self,
         request: &v2::PromptRequest<'_>,
@@ -136,7 +136,8 @@ impl AgentHandle {
         }))
     }
 
-    /// Cancels what a session is doing, and dismisses all its open questions. The session says when it is idle.
+    /// Cancels the work of a session and dismisses all its pending questions. The session reports when it is
+    /// idle.
     pub async fn cancel(&self, session: &str) -> Result<(), Error> {
         let params = v2::CancelSessionNotification::new(session);
         let sent = self.shared.caller.notify("session/cancel", Json::of(&params, WireFormat::Any)).await;
@@ -144,17 +145,17 @@ impl AgentHandle {
         Ok(sent?)
     }
 
-    /// Cancels one tool call, where that can be cancelled by itself.
+    /// Cancels one tool call that can be cancelled individually.
     pub async fn cancel_tool_call(&self, session: &str, tool_call: &str) -> Reply<()> {
         self.plain("tool_call/cancel", &v2::CancelToolCallRequest::new(session, tool_call)).await
     }
 
-    /// Cancels what runs in one terminal, where that can be cancelled by itself.
+    /// Cancels the command of one terminal that can be cancelled individually.
     pub async fn cancel_terminal(&self, session: &str, terminal: &str) -> Reply<()> {
         self.plain("terminal/cancel", &v2::CancelTerminalRequest::new(session, terminal)).await
     }
 
-    /// Sets a configuration option; the answer has all of them.
+    /// Sets a configuration option; the response has all options.
     pub async fn set_config_option(
         &self,
         request: &v2::SetSessionConfigOptionRequest<'_>,
@@ -163,7 +164,7 @@ impl AgentHandle {
         self.finish("session/set_config_option", call, reader!(SetSessionConfigOptionResponse)).await
     }
 
-    /// Logs in by a method that the agent offered. It may take as long as a person needs.
+    /// Logs in with a method that the agent offered, without a timeout.
     pub async fn login(&self, method: &str) -> Reply<()> {
         let request = v2::LoginAuthRequest::new(method);
         let call = self.begin("auth/login", &request, Deadline::Never).await?;
@@ -189,7 +190,7 @@ impl AgentHandle {
         self.begin_noting(method, request, deadline, |_, _| {}).await
     }
 
-    /// Sends a request, which the conversation knows before the agent does, so that its answer finds it there.
+    /// Sends a request that the conversation knows before the agent does, so that its response is matched.
     async fn begin_noting<'w>(
         &self,
         method: &'static str,
@@ -236,7 +237,7 @@ impl AgentHandle {
         match answer.map_err(|error| self.shared.explain(error))? {
             Answer::Error(error) => Ok(Err(error)),
             Answer::Result(text) => {
-                // `null` is how some say that there is nothing to say.
+                // Some agents send `null` for an empty result.
                 let text = if text.trim() == "null" { "{}" } else { text.as_str() };
                 read(text).map(Ok).map_err(|reason| Error::BadAnswer { method, reason })
             }
@@ -244,7 +245,7 @@ impl AgentHandle {
     }
 }
 
-/// A call that is forgotten when nobody waits for its answer any more.
+/// A call that is forgotten when its response is no longer awaited.
 #[derive(Debug)]
 pub(super) struct WatchedCall {
     call: PendingCall,

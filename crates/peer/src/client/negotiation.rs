@@ -1,4 +1,4 @@
-//! The handshake: which version the agent speaks, and what it can do.
+//! The handshake: the agent's version and capabilities.
 
 use std::collections::VecDeque;
 
@@ -12,24 +12,24 @@ use tokio::sync::mpsc;
 use super::ClientOptions;
 use crate::Error;
 
-/// What an agent told of itself.
+/// An agent's description of itself.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct AgentDescription {
-    /// The version of the protocol that it speaks: 1 or 2. The rest is in the words of version 2 for both.
+    /// Its protocol version: 1 or 2. All other fields use version 2.
     pub version: u16,
-    /// Its name and version, where it told them.
+    /// Its name and version if known.
     pub info: Option<v2::Implementation<'static>>,
-    /// What it can do.
+    /// Its capabilities.
     pub capabilities: v2::AgentCapabilities<'static>,
-    /// The ways to log in.
+    /// The login methods.
     pub auth_methods: Vec<v2::AuthMethod<'static>>,
-    /// Its answer to `initialize`, as it came.
+    /// Its original response to `initialize`.
     pub answer: String,
 }
 
 impl AgentDescription {
-    /// The name to show for it.
+    /// Returns the name to show for it.
     pub fn name(&self) -> &str {
         let shown = |info: &v2::Implementation<'static>| info.title.is_some();
         match &self.info {
@@ -42,7 +42,7 @@ impl AgentDescription {
 
 pub(super) const INITIALIZE: &str = "initialize";
 
-/// Asks for version 2, and for version 1 where that is refused.
+/// Requests version 2, and version 1 if that is refused.
 pub(super) async fn initialize(
     connection: &mut Connection,
     options: &ClientOptions,
@@ -61,14 +61,14 @@ pub(super) async fn initialize(
     }
 }
 
-/// Opens a connection behind which an agent of version 1 is translated.
+/// Initializes a connection to a translated version 1 agent.
 pub(super) async fn initialize_translated(
     connection: &mut Connection,
     options: &ClientOptions,
     anomalies: &mut mpsc::Receiver<Anomaly>,
     early: &mut Early,
 ) -> Result<AgentDescription, Error> {
-    // What the translation has to say itself is nothing that concerns the agent.
+    // Messages of the translation itself do not concern the agent.
     let mut own = Early::default();
     let asked = ask(connection, Json::of(&request(options), WireFormat::Any), &mut own);
     tokio::pin!(asked);
@@ -85,7 +85,7 @@ pub(super) async fn initialize_translated(
     }
 }
 
-/// The request in the words of both versions, since an agent of version 1 may choose that and go on.
+/// Returns the request with the keys of both versions, since an agent may choose version 1 and continue.
 fn request(options: &ClientOptions) -> v2::InitializeRequest<'static> {
     let mut request = v2::InitializeRequest {
         capabilities: Some(options.capabilities.clone()),
@@ -100,7 +100,7 @@ fn request(options: &ClientOptions) -> v2::InitializeRequest<'static> {
     request
 }
 
-/// The same request in the words of version 1.
+/// Returns the same request in version 1.
 fn in_version_one(request: &v2::InitializeRequest<'_>) -> Option<Raw<'static>> {
     let params = request.encode(WireFormat::Any);
     let line = Message::request(0, INITIALIZE, Raw::parse(&params).ok()?).encode(WireFormat::Any);
@@ -111,16 +111,16 @@ fn in_version_one(request: &v2::InitializeRequest<'_>) -> Option<Raw<'static>> {
     }
 }
 
-/// Of two refusals the one that is not about versions, since that is what stands in the way.
+/// Returns the refusal that is not about versions, since that is the actual obstacle.
 fn more_telling(first: RpcError<'static>, second: RpcError<'static>) -> RpcError<'static> {
     if second.code == codes::UNSUPPORTED_PROTOCOL_VERSION { first } else { second }
 }
 
 async fn ask(connection: &mut Connection, params: Json<'_>, early: &mut Early) -> Result<Answer, Error> {
     let Connection { caller, inbox } = connection;
-    // How long it may take is limited for the handshake as a whole.
+    // The timeout covers the handshake as a whole.
     let call = async { caller.begin(INITIALIZE, params, Deadline::Never).await?.answer().await };
-    // What an agent asks or tells before it has introduced itself concerns nobody.
+    // Requests and notifications before the handshake are ignored.
     let event = |event| {
         if let Event::Anomaly(anomaly) = event {
             early.take(anomaly);
@@ -129,12 +129,12 @@ async fn ask(connection: &mut Connection, params: Json<'_>, early: &mut Early) -
     Ok(inbox.until(call, event).await?)
 }
 
-/// What an agent sent before it had introduced itself, and should not have.
+/// Protocol errors of an agent before its handshake.
 #[derive(Debug, Default)]
 pub(super) struct Early(pub(super) VecDeque<Anomaly>);
 
 impl Early {
-    /// How much of it is kept.
+    /// Maximum number of stored errors.
     const MOST: usize = 1000;
 
     fn take(&mut self, anomaly: Anomaly) {

@@ -1,4 +1,4 @@
-//! For whoever keeps or shows what a client and its agent say to each other.
+//! Observation of the messages between a client and its agent.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,43 +6,43 @@ use std::sync::Arc;
 use switchboard_bridge::Loss;
 use switchboard_transport::{Anomaly, ConnectionOptions, Direction, Seen, Tap};
 
-/// Where a line was seen.
+/// Position of an observed line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WireSide {
-    /// On the connection to the agent, in the words of the agent.
+    /// On the connection to the agent, in the agent's version.
     Agent,
-    /// Between the client and the translation, in the words of version 2. Only agents of version 1 are translated.
+    /// Between the client and the translation, in version 2. Only for version 1 agents.
     Canonical,
 }
 
-/// Something that an observer is shown.
+/// An observed event.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Observed<'a> {
     /// A message.
     Line {
-        /// Where.
+        /// Its position.
         side: WireSide,
-        /// Which way it went, seen from the client.
+        /// Its direction from the client's point of view.
         direction: Direction,
         /// The message.
         line: &'a str,
     },
-    /// The agent speaks this version of the protocol. What is seen before belongs to the agreement on it.
+    /// The agent's protocol version. Earlier messages belong to the negotiation.
     Version(u16),
-    /// Something that the agent sent and should not have. Where it is a message, that has been shown before.
+    /// A protocol error of the agent. If it is a message, that has been shown before.
     Anomaly(&'a Anomaly),
-    /// Something that the translation could not carry over, or had to guess.
+    /// A loss or guess of the translation.
     Loss(&'a Loss),
 }
 
-/// Is shown everything that a client and its agent say to each other. It is called in the middle of reading and
-/// sending, so it must be quick.
+/// A callback for all messages between a client and its agent. It is called while reading and sending, so it
+/// must be fast.
 #[derive(Clone)]
 pub struct Observer(Arc<dyn Fn(Observed<'_>) + Send + Sync>);
 
 impl Observer {
-    /// Shows it to a function.
+    /// Creates an observer from a function.
     pub fn new(see: impl Fn(Observed<'_>) + Send + Sync + 'static) -> Self {
         Observer(Arc::new(see))
     }
@@ -67,7 +67,7 @@ impl fmt::Debug for Observer {
     }
 }
 
-/// The options for a connection that is observed.
+/// Returns the options for an observed connection.
 pub(super) fn observed(
     options: ConnectionOptions,
     observer: Option<&Observer>,

@@ -1,4 +1,4 @@
-//! What the agent asks and somebody answers.
+//! Questions of the agent and their answers.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use switchboard_transport::Json;
 use super::state::{ClientInner, OpenQuestion, answer_dismissed};
 use crate::Error;
 
-/// A permission that the agent asks for. It stays open until it is answered, the agent takes it back, or the
-/// session is cancelled; dropping this changes nothing, it can be had again from the session.
+/// A permission request of the agent. It stays pending until it is answered, cancelled by the agent, or its
+/// session is cancelled. Dropping this value has no effect; the session still has the question.
 #[derive(Debug, Clone)]
 pub struct PermissionQuestion {
     pub(super) shared: Arc<ClientInner>,
@@ -22,45 +22,45 @@ pub struct PermissionQuestion {
 }
 
 impl PermissionQuestion {
-    /// The session that it belongs to.
+    /// Returns its session.
     pub fn session(&self) -> &Arc<str> {
         &self.session
     }
 
-    /// The id of the request, by which the session knows it too.
+    /// Returns the id of the request, which the session uses too.
     pub fn id(&self) -> &RequestId<'static> {
         &self.id
     }
 
-    /// The question.
+    /// Returns the request.
     pub fn request(&self) -> &v2::RequestPermissionRequest<'static> {
         &self.request
     }
 
-    /// What was malformed in it and left out.
+    /// Returns the malformed parts that were left out.
     pub fn left_out(&self) -> &[Diagnostic] {
         &self.left_out
     }
 
-    /// The first option of one of these kinds, in the order of the kinds.
+    /// Returns the first option of one of these kinds, in the order of the kinds.
     pub fn option_of(&self, kinds: &[v2::PermissionOptionKind]) -> Option<&v2::PermissionOption<'static>> {
         kinds.iter().find_map(|kind| self.request.options.iter().find(|option| option.kind == *kind))
     }
 
-    /// Chooses an option. One that was not offered is an error, and the question stays open.
+    /// Selects an option. Fails for one that was not offered; the question stays pending then.
     pub async fn choose(&self, option_id: &str, by: impl Into<Decider>) -> Result<(), Error> {
         self.choose_saying(option_id, by, None).await
     }
 
-    /// Chooses an option without waiting until the answer is written, as the handler of
-    /// [`Feed::until`](crate::Feed::until) must.
+    /// Selects an option without waiting until the response is written, as required in the handler of
+    /// [`Feed::until`](crate::Feed::until).
     pub fn choose_at_once(&self, option_id: &str, by: impl Into<Decider>) -> Result<(), Error> {
         let (question, response) = self.settle(option_id, by)?;
         question.request.respond_at_once(Json::of(&response, WireFormat::Any));
         Ok(())
     }
 
-    /// Chooses an option, and tells whoever is at the other end something beside it.
+    /// Selects an option, with metadata for the agent.
     pub async fn choose_saying(
         &self,
         option_id: &str,
@@ -72,7 +72,7 @@ impl PermissionQuestion {
         Ok(question.request.respond(Json::of(&response, WireFormat::Any)).await?)
     }
 
-    /// Notes the choice, which must have been offered, and gives what is to be answered.
+    /// Records the choice, which must have been offered, and returns the response.
     fn settle<'o>(
         &self,
         option_id: &'o str,
@@ -85,13 +85,13 @@ impl PermissionQuestion {
         Ok((question, v2::RequestPermissionResponse::new(outcome)))
     }
 
-    /// Answers without a choice, which is no approval.
+    /// Answers without a choice, which is not an approval.
     pub fn dismiss(&self) -> Result<(), Error> {
         self.shared.dismiss(&self.id)
     }
 }
 
-/// Data that the agent asks for. What is said of [`PermissionQuestion`] holds here too.
+/// An elicitation of the agent. It behaves like a [`PermissionQuestion`].
 #[derive(Debug, Clone)]
 pub struct ElicitationQuestion {
     pub(super) shared: Arc<ClientInner>,
@@ -102,27 +102,28 @@ pub struct ElicitationQuestion {
 }
 
 impl ElicitationQuestion {
-    /// The session that it belongs to, where it belongs to one.
+    /// Returns its session, if it has one.
     pub fn session(&self) -> Option<&Arc<str>> {
         self.session.as_ref()
     }
 
-    /// The id of the request.
+    /// Returns the id of the request.
     pub fn id(&self) -> &RequestId<'static> {
         &self.id
     }
 
-    /// The question.
+    /// Returns the request.
     pub fn request(&self) -> &v2::CreateElicitationRequest<'static> {
         &self.request
     }
 
-    /// What was malformed in it and left out.
+    /// Returns the malformed parts that were left out.
     pub fn left_out(&self) -> &[Diagnostic] {
         &self.left_out
     }
 
-    /// Gives the data, or declines to. Data that does not fit the form is refused, and the question stays open.
+    /// Provides or declines the data. Data that does not match the form is refused, and the question stays
+    /// pending.
     pub async fn answer(
         &self,
         response: &v2::CreateElicitationResponse<'_>,
@@ -149,7 +150,7 @@ impl ClientInner {
         self.settle_cancelled(id, Decider::User)
     }
 
-    /// Closes a question without an answer.
+    /// Answers a question with `cancelled`.
     pub(super) fn settle_cancelled(&self, id: &RequestId<'static>, by: Decider) -> Result<(), Error> {
         let question = self.state().settle(id, |all| all.dismiss(id, by, Moment::now()))?;
         answer_dismissed(question);

@@ -1,4 +1,4 @@
-//! What the halves of a client share: the conversation, and who waits for what in it.
+//! Shared state of a client's halves: the conversation and its waiters.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,38 +15,38 @@ use super::turn::{Progress, PromptEnd};
 use crate::translation::Gone;
 use crate::{ClientOptions, Error};
 
-/// How many questions of the agent may be open; the connection itself has a limit, too.
+/// Maximum number of pending questions; the connection itself has a limit, too.
 const MAX_QUESTIONS: usize = 10_000;
 
 #[derive(Debug)]
 pub(crate) struct ClientInner {
     pub(crate) caller: Caller,
     state: Mutex<ClientState>,
-    /// Tells why an agent that is translated is gone.
+    /// The reason why a translated agent has disconnected.
     gone: Option<Gone>,
-    /// There are events that no message of the agent brought.
+    /// Signals events that did not arrive as a message of the agent.
     pub(crate) wake: Notify,
-    /// Whether there may be some, so that the state need not be locked to see that there are none.
+    /// Whether such events may exist, to avoid locking the state.
     has_events: Arc<AtomicBool>,
 }
 
 #[derive(Debug)]
 pub(crate) struct ClientState {
-    /// All that is known of the sessions, the prompts and the questions.
+    /// The folded sessions, prompts and questions.
     pub(crate) conversation: Conversation,
     folds_updates: bool,
     events: VecDeque<Event>,
     /// Set with every event.
     has_events: Arc<AtomicBool>,
-    /// How to answer the questions that are open.
+    /// Pending questions with the means to answer them.
     pub(crate) questions: Correlator<OpenQuestion>,
-    /// Who waits for the end of a prompt: its session, and whom to tell.
+    /// Waiters for the end of a prompt, with its session.
     waiting: HashMap<RequestId<'static>, (Arc<str>, watch::Sender<Progress>)>,
-    /// Set when nothing comes any more.
+    /// Set when the connection is closed.
     closed: Option<Arc<Closure>>,
 }
 
-/// The way to answer a question of the agent.
+/// A pending question of the agent.
 #[derive(Debug)]
 pub(crate) struct OpenQuestion {
     pub(crate) session: Option<Arc<str>>,
@@ -74,7 +74,7 @@ impl ClientInner {
         }
     }
 
-    /// The next event that no message of the agent brought.
+    /// Returns the next event that did not arrive as a message of the agent.
     pub(crate) fn pop(&self) -> Option<Event> {
         if !self.has_events.load(Ordering::Acquire) {
             return None;
@@ -89,27 +89,27 @@ impl ClientInner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request is about to be sent.
+    /// Records a request that is about to be sent.
     pub(crate) fn note_call(&self, id: &RequestId<'static>, method: &'static str, params: &Raw<'_>) {
         let message = Message::request(id.clone(), method, params.borrowed());
-        // That there is room for its session was made sure before.
+        // The session was admitted before.
         drop(self.state().conversation.apply_message(&message, Some(Side::Client), Moment::now()));
     }
 
-    /// Nobody waits for the answer any more.
+    /// Removes a request whose response is no longer awaited.
     pub(crate) fn forget(&self, id: &RequestId<'static>, unsent: bool) {
         self.state().conversation.forget_call(id, unsent);
     }
 
-    /// Makes sure that there is room for a session.
+    /// Admits a session. Fails if the limit is reached.
     pub(crate) fn open_session(&self, session: &str) -> Result<Arc<str>, Error> {
-        let too_many = |_| Error::BrokenRule("there are too many sessions on this connection".into());
+        let too_many = |_| Error::BrokenRule("too many sessions on this connection".into());
         self.state().conversation.open_session(session).map_err(too_many)?;
         Ok(session.into())
     }
 
-    /// Nothing comes any more: whoever waits for the end of a turn is told so. Pending questions are left open: a client
-    /// that leaves has not answered, and the agent may ask others.
+    /// Handles the end of the connection: waiters for turns are notified. Pending questions stay open: a
+    /// client that leaves has not answered, and the agent may ask others.
     pub(crate) fn close(&self, closure: Option<Arc<Closure>>) {
         let mut state = self.state();
         if state.closed.is_none() {
@@ -122,14 +122,14 @@ impl ClientInner {
         state.waiting.clear();
     }
 
-    /// Why nothing comes any more.
+    /// Returns the reason why the connection is closed.
     pub(crate) fn lost(&self) -> Error {
         let closed_here = || Arc::new(Closure { cause: ClosureCause::ClosedHere, process: None });
         let closure = self.state().closed.clone().unwrap_or_else(closed_here);
         self.explain(switchboard_transport::Error::Closed(closure))
     }
 
-    /// An error of the connection; where the agent is translated, with what is known of the agent itself.
+    /// Returns an error of the connection, with the reason of a translated agent if there is one.
     pub(crate) fn explain(&self, error: switchboard_transport::Error) -> Error {
         match (error, self.gone.as_ref().and_then(|gone| gone.get())) {
             (switchboard_transport::Error::Closed(_), Some(closure)) => {
@@ -139,12 +139,12 @@ impl ClientInner {
         }
     }
 
-    /// Answers all open questions of a session that they are dismissed, because its work is cancelled.
+    /// Answers all pending questions of a session with `cancelled`, because its work is cancelled.
     pub(crate) fn dismiss_questions(&self, session: &str) {
         let mut state = self.state();
         let open = state.questions.drain_if(|_, _, question| question.session.as_deref() == Some(session));
         for question in open {
-            // One that the conversation does not have any more needs an answer all the same.
+            // A question that the conversation no longer has needs a response, too.
             if let Ok(step) = state.conversation.dismiss(&question.id, Decider::Client, Moment::now()) {
                 state.note(step);
             }
@@ -155,19 +155,19 @@ impl ClientInner {
     }
 }
 
-/// Answers a question that it is dismissed.
+/// Answers a question with `cancelled`.
 pub(crate) fn answer_dismissed(question: OpenQuestion) {
     let OpenQuestion { request, is_permission, .. } = question;
     let answer =
         if is_permission { r#"{"outcome":{"outcome":"cancelled"}}"# } else { r#"{"action":"cancel"}"# };
-    // At once, so that the agent may use the id again.
+    // At once, so that the agent may reuse the id.
     if let Ok(answer) = Raw::parse(answer) {
         request.respond_at_once(Json::from(answer));
     }
 }
 
 impl ClientState {
-    /// Queues an event for changes that no update brought.
+    /// Queues an event for changes without an update.
     pub(crate) fn note(&mut self, step: Step) {
         let Step { session, changes } = step;
         if !changes.is_empty()
@@ -182,7 +182,7 @@ impl ClientState {
         self.has_events.store(true, Ordering::Release);
     }
 
-    /// Applies an update, where anybody wants it.
+    /// Applies an update if updates are folded.
     pub(crate) fn take_update(&mut self, decoded: Decoded<'_>, line: SharedText) -> Option<Event> {
         if !self.folds_updates {
             return None;
@@ -201,14 +201,14 @@ impl ClientState {
         })
     }
 
-    /// Notes that an update cannot be read: nobody knows what it says of its tool call.
+    /// Records an unreadable update, which leaves the state of its tool call unknown.
     pub(crate) fn note_unreadable(&mut self, line: &str, reason: &DecodeError) {
         if let Some(params) = Raw::parse(line).ok().as_ref().and_then(|message| message.get("params")) {
             self.conversation.note_unreadable(&params, &reason.to_string());
         }
     }
 
-    /// An answer passes by on its way to the call that waits for it.
+    /// Tracks a response on its way to its pending call.
     pub(crate) fn see_answer(&mut self, decoded: Decoded<'_>) {
         let before = self.conversation.auth_status().cloned();
         if let Ok(folded) = self.conversation.apply(decoded, Some(Side::Agent), Moment::now()) {
@@ -221,7 +221,7 @@ impl ClientState {
         }
     }
 
-    /// Somebody waits for the end of a prompt.
+    /// Registers a waiter for the end of a prompt.
     pub(crate) fn wait_for(
         &mut self,
         id: &RequestId<'static>,
@@ -236,7 +236,7 @@ impl ClientState {
         self.waiting.remove(id);
     }
 
-    /// Tells who waits for the end of prompts.
+    /// Notifies the waiters of ended prompts.
     fn tell_ended(&mut self, ended: &[RequestId<'static>]) {
         for id in ended {
             let Some((session, progress)) = self.waiting.remove(id) else { continue };
@@ -248,7 +248,7 @@ impl ClientState {
         }
     }
 
-    /// Takes the way to answer a question out, after it was settled in the conversation.
+    /// Removes a pending question after it was settled in the conversation.
     pub(crate) fn settle(
         &mut self,
         id: &RequestId<'static>,
@@ -259,7 +259,7 @@ impl ClientState {
         }
         match settle(&mut self.conversation) {
             Ok(step) => self.note(step),
-            // It belongs to no session, or to one that was forgotten: the agent waits all the same.
+            // It belongs to no session or a removed one: the agent still waits.
             Err(SessionError::NoSuchRequest { .. }) => {}
             Err(error) => return Err(error.into()),
         }

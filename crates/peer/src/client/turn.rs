@@ -1,4 +1,4 @@
-//! A prompt that is under way, and how it ended.
+//! A running prompt and its end.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use tokio::sync::watch;
 use super::state::ClientInner;
 use crate::Error;
 
-/// How the work on a prompt ended.
+/// End of the work on a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PromptEnd {
-    /// Why, where the agent said.
+    /// The stop reason if the agent sent one.
     pub stop_reason: Option<v2::StopReason>,
-    /// What failed, where the agent said.
+    /// The error if the agent sent one.
     pub error: Option<RpcError<'static>>,
 }
 
-/// What is known of a turn.
+/// Progress of a turn.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Progress {
     #[default]
@@ -27,7 +27,7 @@ pub(crate) enum Progress {
     Ended(PromptEnd),
 }
 
-/// A prompt that has become part of the conversation.
+/// A prompt that is part of the conversation.
 #[derive(Debug)]
 pub struct PromptTurn {
     pub(super) message_id: Option<String>,
@@ -37,7 +37,7 @@ pub struct PromptTurn {
 }
 
 impl PromptTurn {
-    /// The id of the message that the prompt became, where the agent told it.
+    /// Returns the id of the prompt's message if the agent sent it.
     pub fn message_id(&self) -> Option<&str> {
         self.message_id.as_deref()
     }
@@ -47,7 +47,7 @@ impl PromptTurn {
         let ended = self.progress.wait_for(|progress| matches!(progress, Progress::Ended(_))).await;
         match ended.as_deref() {
             Ok(Progress::Ended(end)) => Ok(end.clone()),
-            // The other end goes only with the connection.
+            // The sender is only dropped with the connection.
             Ok(Progress::Running) | Err(_) => Err(self.shared.lost()),
         }
     }

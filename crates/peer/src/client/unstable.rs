@@ -1,5 +1,5 @@
-//! What can be asked of agents that have the parts of the draft that may still change, and of those with extensions that
-//! several agents share. Ask only for what the agent told that it has; another one refuses.
+//! Requests to agents with unstable parts of the protocol, and with extensions that several agents share.
+//! Only send what the agent's capabilities have; other agents refuse it.
 
 use switchboard_acp::v2::{self, unstable};
 use switchboard_acp::{Meta, Raw, Wire, WireFormat};
@@ -9,22 +9,22 @@ use super::handle::{AgentHandle, Reply, reader};
 use super::negotiation::AgentDescription;
 use crate::Error;
 
-/// The method by which the turn at work is given more to think about.
+/// The method that adds a message to the running turn.
 const STEERING: &str = "_session/steering";
 
-/// What became of a message to a turn at work.
+/// Result of a message to the running turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Steered {
-    /// The turn has it.
+    /// The turn has accepted it.
     Taken,
-    /// No turn is at work: nothing was done with it, and a prompt is the way.
+    /// No turn is running: the message was not used, send a prompt instead.
     NoTurn,
 }
 
 impl AgentDescription {
-    /// Whether the agent takes messages for the turn at work ([`AgentHandle::steer`]). An extension: it is told in the
-    /// `_meta` of its answer.
+    /// Returns whether the agent accepts messages for the running turn ([`AgentHandle::steer`]). An extension
+    /// in the `_meta` of its response.
     pub fn can_steer(&self) -> bool {
         let Ok(answer) = Raw::parse(self.answer.as_str()) else { return false };
         let meta = answer.get("_meta");
@@ -35,7 +35,7 @@ impl AgentDescription {
 }
 
 impl AgentHandle {
-    /// Makes a copy of a session, with its history, that goes on by itself. **Unstable.**
+    /// Copies a session with its history; the copy continues independently. **Unstable.**
     pub async fn fork_session(
         &self,
         request: &unstable::ForkSessionRequest<'_>,
@@ -44,7 +44,7 @@ impl AgentHandle {
         self.finish("session/fork", call, reader!(unstable::ForkSessionResponse)).await
     }
 
-    /// Names a session; the answer is the name that it has now. **Unstable.**
+    /// Sets the title of a session; the response is the resulting title. **Unstable.**
     pub async fn set_title(&self, session: &str, title: &str) -> Reply<String> {
         let request = unstable::SetSessionTitleRequest::new(session, title);
         let call = self.begin("session/set_title", &request, Deadline::Default).await?;
@@ -53,34 +53,34 @@ impl AgentHandle {
         Ok(reply.map(|response| response.title.into_owned()))
     }
 
-    /// Puts a session away: it is kept, and lists leave it out. **Unstable.**
+    /// Archives a session: it is kept, but lists omit it. **Unstable.**
     pub async fn archive_session(&self, session: &str) -> Reply<()> {
         self.plain("session/archive", &unstable::ArchiveSessionRequest::new(session)).await
     }
 
-    /// Takes a session out of the archive. **Unstable.**
+    /// Removes a session from the archive. **Unstable.**
     pub async fn unarchive_session(&self, session: &str) -> Reply<()> {
         self.plain("session/unarchive", &unstable::UnarchiveSessionRequest::new(session)).await
     }
 
-    /// Whether a session is open, and at work. **Unstable.**
+    /// Returns whether a session is open and running. **Unstable.**
     pub async fn session_status(&self, session: &str) -> Reply<unstable::SessionStatusResponse<'static>> {
         let request = unstable::SessionStatusRequest::new(session);
         let call = self.begin("session/status", &request, Deadline::Default).await?;
         self.finish("session/status", call, reader!(unstable::SessionStatusResponse)).await
     }
 
-    /// Whether somebody is logged in, and who. **Unstable.**
+    /// Returns the login status and account. **Unstable.**
     pub async fn auth_status(&self) -> Reply<unstable::AuthStatusResponse<'static>> {
         let call = self.begin("auth/status", &unstable::AuthStatusRequest::new(), Deadline::Default).await?;
         self.finish("auth/status", call, reader!(unstable::AuthStatusResponse)).await
     }
 
-    /// Gives the turn at work a message of the user, which it takes into account as it goes on. An extension
+    /// Sends a user message to the running turn, which takes it into account. An extension
     /// ([`AgentDescription::can_steer`]).
     pub async fn steer(&self, session: &str, content: Vec<v2::ContentBlock<'_>>) -> Reply<Steered> {
         let mut request = v2::PromptRequest::new(session, content);
-        // Without this the agent would begin a turn that nobody waits for.
+        // Otherwise the agent would start a turn whose end is not awaited.
         let meta = Meta::parse(r#"{"steering":{"idleBehavior":"promptRequired"}}"#);
         request.meta = Some(meta.map_err(|reason| Error::BadAnswer { method: STEERING, reason })?);
         let call = self.begin(STEERING, &request, Deadline::Default).await?;

@@ -1,4 +1,4 @@
-//! What the server says.
+//! Messages of the server.
 
 use switchboard_acp::extensions::{CURSOR, QUESTIONS, own_request_id, with_meta};
 use switchboard_acp::rpc::{Message, Notification, Request, RequestId, Response, RpcError, codes};
@@ -26,11 +26,11 @@ impl ResumableClient {
                 self.tell_client(line.to_owned());
                 return self.attach_all();
             }
-            // The client may try with other words.
+            // The client may try other parameters.
             self.initialize = None;
             return self.tell_client(line.to_owned());
         }
-        // The second answer to a request that was sent twice has nobody to go to.
+        // A second response to a request that was sent twice is dropped.
         let Some((opens, first_on)) = self.pending.answered(&response.id) else { return };
         if let Opens::Known { session, .. } = &opens {
             self.places.has_begun(session);
@@ -39,12 +39,12 @@ impl ResumableClient {
         let opened = response.outcome.as_ref().ok().and_then(|result| self.opened(opens, result));
         self.tell_client(line.to_owned());
         if let Some(session) = opened.filter(|_| is_new && first_on != Some(self.link)) {
-            // It may have been opened by what was said before, and not be told here.
+            // An earlier message may have opened it, without updates on this connection.
             self.attach(session, true);
         }
     }
 
-    /// A request of the client that opens or ends a session has succeeded. Gives the session that is open now.
+    /// Handles the success of a request that opens or ends a session. Returns the session that is open now.
     fn opened(&mut self, opens: Opens, result: &Raw<'_>) -> Option<String> {
         let cursor = CURSOR.of(result);
         let (session, attached) = match opens {
@@ -95,7 +95,7 @@ impl ResumableClient {
         self.go_on_when_attached();
     }
 
-    /// A session is gone: nobody is to wait for what happens in it.
+    /// Removes a lost session and fails the requests in it.
     fn lose_session(&mut self, session: String, reason: String) {
         self.sessions.remove(&session);
         self.places.forget(&session);
@@ -123,8 +123,7 @@ impl ResumableClient {
             Asked::Known => {}
             Asked::Answered(answer) => self.tell_server(answer),
             Asked::TooMany => {
-                let error =
-                    RpcError::new(codes::INTERNAL_ERROR, "too many questions wait for an answer".to_owned());
+                let error = RpcError::new(codes::INTERNAL_ERROR, "too many pending questions".to_owned());
                 let answer = Message::response(request.id.clone(), Err(error)).encode(WireFormat::Any);
                 self.tell_server(answer);
             }
@@ -164,7 +163,7 @@ impl ResumableClient {
         let cursor = CURSOR.of(params);
         let may_begin_again = !self.taken_up.contains(&session);
         let is_new = cursor.as_ref().map(|cursor| self.places.advance(&session, cursor, may_begin_again));
-        // How a session stands is told to a client that takes it up itself, also where it has seen everything.
+        // The state of a session is sent to a client that opens it, even if it has seen everything.
         let is_told_to_who_asked = || self.is_being_opened(&session) && QUESTIONS.of(params).is_some();
         if is_new != Some(false) || is_told_to_who_asked() {
             let line = if cursor.is_some() && !self.keeps_cursors {
@@ -180,11 +179,12 @@ impl ResumableClient {
         self.look_at_state(&session, params, is_new);
     }
 
-    /// Looks whether an update says how a session stands that is taken up. A server of ours counts the questions that are
-    /// open there; of another it is at least known that a state without a place in the log is no part of the history.
+    /// Detects the update with the state of a session that is reattached. Our server sends the number of
+    /// pending questions; for other servers, a state without a cursor is not part of the history.
     fn look_at_state(&mut self, session: &str, params: &Raw<'_>, is_new: Option<bool>) {
         let questions = QUESTIONS.of(params);
-        // What was asked before the state is asked again behind it, or is over. A stream may be taken up without our doing.
+        // Questions before the state are repeated after it, or are over. A stream may be resumed without our
+        // action.
         if questions.is_some() && self.questions.ask_again(session) {
             self.catching_up.insert(session.to_owned(), CatchingUp::Waits);
         }
@@ -216,7 +216,7 @@ impl ResumableClient {
         self.settle_if_all_asked(session);
     }
 
-    /// A question was asked in a session that is taken up.
+    /// Counts a question in a session that is reattached.
     fn count_question(&mut self, session: &str) {
         if let Some(CatchingUp::Asks(count)) = self.catching_up.get_mut(session) {
             *count = count.saturating_sub(1);
@@ -224,7 +224,7 @@ impl ResumableClient {
         }
     }
 
-    /// What the server has not asked by now it does not want to know any more.
+    /// Cancels the questions that the server has not repeated, once all have arrived.
     fn settle_if_all_asked(&mut self, session: &str) {
         if self.catching_up.get(session) == Some(&CatchingUp::Asks(0)) {
             self.settle(session);

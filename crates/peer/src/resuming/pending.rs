@@ -1,17 +1,17 @@
-//! What the client said and the server may not have heard.
+//! Messages of the client that the server may not have received.
 
 use std::collections::BTreeMap;
 
 use switchboard_acp::rpc::RequestId;
 use switchboard_acp::{Correlator, Raw, Side};
 
-/// How many requests may be without an answer.
+/// Maximum number of pending requests.
 const REQUESTS: usize = 16 * 1024;
 
-/// How many notifications are kept for the case that they were lost on their way.
+/// Maximum number of notifications kept for resending.
 const NOTIFICATIONS: usize = 1024;
 
-/// Requests without an answer, and notifications of which nothing shows that they arrived, in their order.
+/// Pending requests, and notifications without evidence of their arrival, in order.
 #[derive(Debug)]
 pub(super) struct Pending {
     items: BTreeMap<u64, Item>,
@@ -25,24 +25,24 @@ pub(super) struct Pending {
 pub(super) struct Item {
     pub(super) line: String,
     pub(super) about: About,
-    /// What was sent last in the place of the line.
+    /// The line that was sent last instead of the original.
     pub(super) instead: Option<String>,
-    /// The link that it was sent on last.
+    /// The connection on which it was sent last.
     pub(super) sent_on: Option<u64>,
-    /// The link that it was sent on first.
+    /// The connection on which it was sent first.
     pub(super) first_on: Option<u64>,
 }
 
-/// What an answer to a request means.
+/// Effect of a successful response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Opens {
-    /// Nothing for what is remembered.
+    /// None.
     Nothing,
-    /// A new session, opened with these parameters. One that begins as another goes on is not empty.
+    /// Opens a new session with these parameters. A forked session is not empty.
     New { params: Raw<'static>, is_empty: bool },
-    /// A session that is there already.
+    /// Opens an existing session.
     Known { method: &'static str, session: String, params: Raw<'static> },
-    /// The end of a session, for this client at least.
+    /// Ends a session, at least for this client.
     End { session: String },
 }
 
@@ -52,11 +52,11 @@ pub(super) enum About {
         id: RequestId<'static>,
         opens: Opens,
     },
-    /// Takes a request back.
+    /// Cancels a request.
     TakesBack {
         id: RequestId<'static>,
     },
-    /// Ends the work in a session.
+    /// Cancels the work of a session.
     Cancels {
         session: String,
     },
@@ -72,12 +72,13 @@ impl Default for Pending {
 }
 
 impl Pending {
-    /// How many bytes wait.
+    /// Returns the pending bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Adds something that the client said, sent on a link or not yet. Whether there was room for it.
+    /// Adds a message of the client, sent on a connection or not yet. Returns `false` if the limit is
+    /// reached.
     pub(super) fn push(&mut self, line: &str, about: About, sent_on: Option<u64>) -> bool {
         if let About::Request { id, .. } = &about {
             if self.requests.contains(Side::Client, id)
@@ -125,8 +126,8 @@ impl Pending {
         }
     }
 
-    /// A request is answered: what it was about, if it was open, and the link that it was sent on first. Notifications that went before it on the same link have
-    /// arrived, for there everything arrives in its order.
+    /// Removes an answered request. Returns its effect and the connection on which it was sent first. Earlier
+    /// notifications on the same connection have arrived too, because delivery is in order.
     pub(super) fn answered(&mut self, id: &RequestId<'_>) -> Option<(Opens, Option<u64>)> {
         let at = *self.requests.get(Side::Client, id)?;
         let Item { about: About::Request { id, opens }, sent_on, first_on, .. } = self.remove(at)? else {
@@ -142,7 +143,7 @@ impl Pending {
         Some((opens, first_on))
     }
 
-    /// There is no work in a session: nothing is left to cancel there.
+    /// Drops cancellations of an idle session.
     pub(super) fn is_idle(&mut self, session: &str) {
         self.remove_if(|_, item| {
             item.sent_on.is_some()
@@ -150,7 +151,7 @@ impl Pending {
         });
     }
 
-    /// Whether a cancellation of work in a session may not have arrived.
+    /// Returns whether a cancellation of a session may not have arrived.
     pub(super) fn cancels(&self, session: &str) -> bool {
         self.notifications > 0
             && self
@@ -159,24 +160,24 @@ impl Pending {
                 .any(|item| matches!(&item.about, About::Cancels { session: known } if known == session))
     }
 
-    /// Everything in its order, to be sent again.
+    /// Returns all messages in order, for resending.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Item> {
         self.items.values_mut()
     }
 
-    /// Everything in its order.
+    /// Returns all messages in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Item> {
         self.items.values()
     }
 
-    /// The ids of the requests, which will not be answered any more.
+    /// Removes all messages and returns the ids of the pending requests, which will not be answered.
     pub(super) fn take_requests(&mut self) -> Vec<RequestId<'static>> {
         let requests = self.requests.drain_of(Side::Client).into_iter().map(|request| request.id).collect();
         *self = Pending::default();
         requests
     }
 
-    /// Whether every request is answered.
+    /// Returns whether every request is answered.
     pub(super) fn has_no_requests(&self) -> bool {
         self.requests.is_empty()
     }

@@ -1,17 +1,17 @@
-//! Cursors: how far the updates of each session have come.
+//! Cursors: progress of each session's updates.
 
 use std::collections::{HashMap, HashSet};
 
-/// Of how many logs it is known how far they have come. What comes in more of them is passed on as it comes.
+/// Maximum number of tracked logs. Updates of other logs are passed on without deduplication.
 const LOGS: usize = 16 * 1024;
 
 /// The last cursor of each log.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     last: HashMap<String, Place>,
-    /// The log that a session's updates came from, where it is not named like the session.
+    /// The log of a session's updates if its name differs from the session's.
     of_session: HashMap<String, String>,
-    /// Logs that are about to be told once more from an earlier place, because the client wants that.
+    /// Logs that are replayed from an earlier cursor at the client's request.
     begins_again: HashSet<String>,
 }
 
@@ -22,15 +22,15 @@ struct Place {
 }
 
 impl Places {
-    /// Takes the cursor of an update of a session. Whether it is one that has not come yet, or that comes again because the
-    /// client wants it.
+    /// Advances to the cursor of an update. Returns whether the update is new, or repeated at the client's
+    /// request.
     pub(super) fn advance(&mut self, session: &str, cursor: &str, may_begin_again: bool) -> bool {
-        // In a replay the number is followed by the end of the log at that time.
+        // In a replay, the number is followed by the end of the log at that time.
         let number =
             |position: &str| position.split('-').next().and_then(|number| number.parse::<u64>().ok());
         let (log, number) = match cursor.rsplit_once('.').map(|(log, position)| (log, number(position))) {
             Some((log, Some(number))) => (log, Some(number)),
-            // A cursor of another form has no order that could be seen.
+            // A cursor in another format has no visible order.
             _ => (session, None),
         };
         let place = || Place { cursor: cursor.to_owned(), number };
@@ -57,7 +57,7 @@ impl Places {
         true
     }
 
-    /// The cursor behind which a session goes on; `None` where nothing of it has come.
+    /// Returns the cursor to resume a session after; `None` if no update has arrived.
     pub(super) fn of(&self, session: &str) -> Option<&str> {
         self.last.get(self.log(session)).map(|place| &*place.cursor)
     }
@@ -66,14 +66,14 @@ impl Places {
         self.of_session.get(session).map_or(session, |log| log)
     }
 
-    /// The server says how far a session is, before it has told anything of it.
+    /// Sets the initial cursor of a session from the server.
     pub(super) fn begin(&mut self, session: &str, cursor: &str) {
         if self.of(session).is_none() {
             self.advance(session, cursor, false);
         }
     }
 
-    /// The client wants a session told from its start: the next update that goes back is the beginning of that.
+    /// Expects a replay from the start: the next update with a smaller cursor begins it.
     pub(super) fn expect_again(&mut self, session: &str) {
         let log = self.log(session);
         if self.last.contains_key(log) {
@@ -81,18 +81,18 @@ impl Places {
         }
     }
 
-    /// Whether a session is about to be told from its start, and nothing of that has come.
+    /// Returns whether a replay from the start is expected and has not begun.
     pub(super) fn expects_again(&self, session: &str) -> bool {
         self.begins_again.contains(self.log(session))
     }
 
-    /// A session has been told from its start, or not at all.
+    /// Ends the expectation of a replay.
     pub(super) fn has_begun(&mut self, session: &str) {
         let log = self.log(session).to_owned();
         self.begins_again.remove(&log);
     }
 
-    /// Nothing more comes of a session.
+    /// Removes a session.
     pub(super) fn forget(&mut self, session: &str) {
         let log = self.of_session.remove(session).unwrap_or_else(|| session.to_owned());
         self.begins_again.remove(&log);
@@ -121,7 +121,7 @@ mod tests {
                 && !places.advance("s", "s.1", true)
         );
         assert_eq!(places.of("s"), Some("s.1"));
-        // A replay begins again, too, and goes over into what is live.
+        // A replay starts again and continues into live updates.
         assert!(places.advance("s", "s.11", true) && !places.advance("s", "s.3-12", true));
         places.expect_again("s");
         assert!(places.advance("s", "s.1-12", true) && places.advance("s", "s.3-12", true));
@@ -129,10 +129,10 @@ mod tests {
         assert!(!places.advance("s", "s.1-12", true) && places.advance("s", "s.11", true));
         places.expect_again("s");
         assert!(places.advance("s", "s.1", true));
-        // A sub-agent is told in the log of the session that it belongs to.
+        // Updates of a sub-agent are in the log of its parent session.
         assert!(places.advance("child", "s.2", true) && !places.advance("s", "s.2", true));
         assert_eq!(places.of("child"), Some("s.2"));
-        // Words that have no order are only known again.
+        // Cursors without order are only compared for equality.
         assert!(
             places.advance("o", "b", true)
                 && !places.advance("o", "b", true)

@@ -1,4 +1,4 @@
-//! What the server asks the client.
+//! Questions of the server to the client.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,18 +8,18 @@ use switchboard_acp::{Raw, Wire};
 
 use super::envelope;
 
-/// How many questions may wait for the client.
+/// Maximum number of pending questions.
 const OPEN: usize = 4096;
 
-/// How many answers are kept for the case that they were lost on their way.
+/// Maximum number of answers kept for resending.
 const ANSWERED: usize = 1024;
 
-/// Questions under the ids that the client sees. It sees each once, however often and under whatever ids the server
-/// asks it.
+/// Questions by the ids that the client sees. The client sees each question once, however often and with
+/// whatever id the server sends it.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     known: BTreeMap<i64, KnownQuestion>,
-    /// The id that the client sees, by the one of the server on this connection.
+    /// The client's id by the server's id on this connection.
     seen_as: HashMap<RequestId<'static>, i64>,
     last: i64,
     answered: usize,
@@ -27,32 +27,32 @@ pub(super) struct Questions {
 
 #[derive(Debug)]
 struct KnownQuestion {
-    /// Its id on this connection, once it was asked there.
+    /// Its id on this connection, once it was sent there.
     id: Option<RequestId<'static>>,
     method: String,
-    /// Its parameters, without what may change from one asking to the next.
+    /// Its parameters without metadata, which may differ between repetitions.
     content: Raw<'static>,
     session: Option<String>,
     answer: Option<Response<'static>>,
-    /// On which link it was asked last.
+    /// The connection on which it was sent last.
     asked_on: u64,
 }
 
-/// What is to be done about a question of the server.
+/// Treatment of a question of the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// The client is to see it under this id.
+    /// Send it to the client with this id.
     New(i64),
-    /// The client sees it already.
+    /// The client already has it.
     Known,
-    /// The client has answered it: with this line.
+    /// The client has answered it with this line.
     Answered(String),
-    /// There is no room for it.
+    /// The limit is reached.
     TooMany,
 }
 
 impl Questions {
-    /// The server asks something on a link.
+    /// Handles a question of the server on a connection.
     pub(super) fn ask(&mut self, request: &Request<'_>, link: u64) -> Asked {
         let params = request.params.clone().unwrap_or_else(|| Raw::from(serde_json::json!({})));
         let content = envelope::without_keys(&params, &[META]);
@@ -94,7 +94,8 @@ impl Questions {
         Asked::New(self.last)
     }
 
-    /// The client answers. Gives the line for the server, if it asked on this link: else it has it when it asks again.
+    /// Handles the client's answer. Returns the line for the server if it asked on this connection; otherwise
+    /// the answer is kept for a repetition.
     pub(super) fn answer(&mut self, response: &Response<'_>, link: Option<u64>) -> Option<String> {
         let RequestId::Number(seen) = response.id else { return None };
         let question = self.known.get_mut(&seen).filter(|question| question.answer.is_none())?;
@@ -110,7 +111,7 @@ impl Questions {
         id.map(|id| envelope::response_as(response, id))
     }
 
-    /// The server takes a question back. Gives the id that the client sees, where it has not answered.
+    /// Handles the server's cancellation of a question. Returns the client's id of it if it is unanswered.
     pub(super) fn withdraw(&mut self, id: &RequestId<'_>) -> Option<i64> {
         let seen = *self.seen_as.get(&id.clone().into_owned())?;
         self.remove(seen).filter(|question| question.answer.is_none()).map(|_| seen)
@@ -127,26 +128,27 @@ impl Questions {
         Some(question)
     }
 
-    /// The connection is a new one: ids of the old mean nothing on it.
+    /// Drops the server's ids, which are invalid on a new connection.
     pub(super) fn forget_ids(&mut self) {
         self.seen_as.clear();
         self.known.values_mut().for_each(|question| question.id = None);
     }
 
-    /// What is open in a session is about to be asked once more on this link. Whether there is something.
+    /// Expects the pending questions of a session to be repeated on this connection. Returns whether there
+    /// are any.
     pub(super) fn ask_again(&mut self, session: &str) -> bool {
         let of_session =
             self.known.values_mut().filter(|question| question.session.as_deref() == Some(session));
         of_session.map(|question| question.asked_on = 0).count() > 0
     }
 
-    /// The sessions in which something was asked.
+    /// Returns the sessions with questions.
     pub(super) fn sessions(&self) -> impl Iterator<Item = &str> {
         self.known.values().filter_map(|question| question.session.as_deref())
     }
 
-    /// The server has asked all that it still wants to know in a session. Gives the ids of what it asked before and asks no
-    /// more, as the client sees them.
+    /// Removes the questions of a session that the server did not repeat. Returns the client's ids of the
+    /// unanswered ones.
     pub(super) fn settle(&mut self, session: &str, link: u64) -> Vec<i64> {
         let is_over = |question: &KnownQuestion| {
             question.session.as_deref() == Some(session) && question.asked_on != link

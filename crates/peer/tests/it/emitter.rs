@@ -1,4 +1,4 @@
-//! What an author says arrives, in the right order or not at all.
+//! Updates of an author arrive in the right order or not at all.
 
 use std::sync::{Arc, Mutex};
 

@@ -64,7 +64,7 @@ async fn prompts_wait_for_their_turn_and_can_be_taken_back() {
         let mut first = test.prompt("first").await;
         let Client { agent, feed } = &mut test.client;
         let text = |text: &'static str| vec![v2::ContentBlock::text(text)];
-        // Dropped before its turn came: the agent must forget it.
+        // Dropped while queued: the agent must drop it, too.
         let taken_back = agent.prompt(&test.session, text("second"));
         let sent = async {
             tokio::select! {
@@ -210,7 +210,7 @@ async fn a_client_that_does_not_look_stops_the_agent() {
         })
         .await;
         let mut turn = test.prompt("go").await;
-        // Everything that can go on has gone on when nothing changes for many rounds of all tasks.
+        // All tasks are blocked when nothing changes for many scheduler rounds.
         let (mut before, mut still) = (0, 0);
         while still < 1000 {
             tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! Agents that misbehave: the caller gets an answer in bounded time, and nothing is left over.
+//! Misbehaving agents: the caller gets an answer in bounded time, and no state is left over.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use crate::support::{bounded, path};
 const INITIALIZED: &str =
     r#"{"protocolVersion":2,"info":{"name":"hostile","version":"1"},"capabilities":{"session":{}}}"#;
 
-/// A client with session `s`, and an agent whose answers to prompts are these lines; `ID` in them is the request's.
+/// A client with session `s`, and an agent whose responses to prompts are these lines; `ID` in them is the
+/// request's.
 async fn hostile(lines: Vec<String>) -> Client {
     let (near, mut far) = Connection::pair(Client::connection_options(), ConnectionOptions::default());
     tokio::spawn(async move {
@@ -22,7 +23,7 @@ async fn hostile(lines: Vec<String>) -> Client {
         while let Some(event) = far.inbox.next().await {
             let Incoming::Request(request) = event else { continue };
             let (id, method) = (request.id().to_string(), request.method().to_owned());
-            // These answers go by as lines, so that they may be anything.
+            // The responses are written as lines, so that they may be anything.
             std::mem::forget(request);
             match &*method {
                 "initialize" => {
@@ -56,7 +57,7 @@ const RUNNING: &str = r#"{"sessionUpdate":"state_update","state":"running"}"#;
 const IDLE: &str = r#"{"sessionUpdate":"state_update","state":"idle"}"#;
 const DONE: &str = r#"{"sessionUpdate":"state_update","state":"idle","stopReason":"end_turn"}"#;
 
-/// The stop reason and the number of events that were no updates.
+/// Returns the stop reason and the number of events that were not updates.
 async fn run(lines: Vec<String>) -> (Option<StopReason>, usize) {
     bounded(async {
         let Client { agent, mut feed } = hostile(lines).await;
@@ -73,7 +74,7 @@ async fn run(lines: Vec<String>) -> (Option<StopReason>, usize) {
 #[tokio::test]
 async fn the_end_is_found_in_every_order() {
     let end = Some(StopReason::EndTurn);
-    // As the protocol has it; the answer last; idle told before the work began; the state told twice.
+    // As specified; response last; idle before the work; state sent twice.
     let ways: [&[&str]; 4] = [
         &[INSERTED, RUNNING, DONE],
         &[RUNNING, DONE, INSERTED],
@@ -84,7 +85,7 @@ async fn the_end_is_found_in_every_order() {
         let line = |part: &&str| if part.contains("ID") { (*part).to_owned() } else { update("s", part) };
         assert_eq!(run(way.iter().map(line).collect()).await, (end.clone(), 0), "{way:?}");
     }
-    // Idle without a reason ends work that was under way.
+    // Idle without a reason ends running work.
     let lines = vec![INSERTED.to_owned(), update("s", RUNNING), update("s", IDLE)];
     assert_eq!(run(lines).await.0, None);
 }
@@ -93,7 +94,7 @@ async fn the_end_is_found_in_every_order() {
 async fn a_batch_is_read_message_by_message_in_its_order() {
     let said = [INSERTED.to_owned(), update("s", RUNNING), update("s", DONE)];
     assert_eq!(run(vec![format!("[{}]", said.join(","))]).await, (Some(StopReason::EndTurn), 0));
-    // What changes a call after the question about it changes what is asked.
+    // An update of a tool call after a question about it changes the question.
     let call = |title: &str| {
         update("s", &format!(r#"{{"sessionUpdate":"tool_call_update","toolCallId":"c","title":"{title}"}}"#))
     };
@@ -173,7 +174,7 @@ async fn sessions_without_end_are_not_kept() {
     let mut lines: Vec<String> =
         (0..12_000).map(|number| update(&format!("other-{number}"), RUNNING)).collect();
     lines.extend([INSERTED.to_owned(), update("s", RUNNING), update("s", DONE)]);
-    // One place is taken by the session of the test.
+    // One slot is used by the session of the test.
     assert_eq!(run(lines).await, (Some(StopReason::EndTurn), 12_000 - 10_239));
 }
 
@@ -220,7 +221,7 @@ async fn a_question_that_is_taken_back_is_closed() {
     .await;
 }
 
-/// Who asks for a number gets a number or nothing: an answer that does not fit is refused here, and can be mended.
+/// A form with a number accepts a number or nothing: an invalid answer is refused here and can be corrected.
 #[tokio::test]
 async fn an_answer_that_does_not_fit_the_form_is_refused_and_the_question_stays_open() {
     let ask = r#"{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":{"mode":"form","sessionId":"s",
@@ -263,7 +264,8 @@ async fn an_answer_that_does_not_fit_the_form_is_refused_and_the_question_stays_
     .await;
 }
 
-/// What comes of a prompt that is wanted back as soon as it is sent, by the answer of an agent that hears that first.
+/// Returns the result of a prompt that is cancelled right after it is sent, for an agent that sees the
+/// cancellation first.
 async fn wanted_back(answer: &'static str) -> bool {
     bounded(async {
         let (near, mut far) = Connection::pair(Client::connection_options(), ConnectionOptions::default());
@@ -273,7 +275,7 @@ async fn wanted_back(answer: &'static str) -> bool {
                 let (id, caller) = (request.id().to_string(), far.caller.clone());
                 let is_prompt = request.method() == "session/prompt";
                 let mut taken_back = request.cancellation();
-                // These answers go by as lines.
+                // The responses are written as lines.
                 std::mem::forget(request);
                 tokio::spawn(async move {
                     let answer = if is_prompt {

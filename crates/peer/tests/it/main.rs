@@ -1,6 +1,6 @@
 //! All integration tests of the crate in one binary.
 
-// Tests hand `json!` values to small functions; a reference there would only be noise.
+// Tests pass `json!` values to small functions; a reference would only be noise.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 
 mod emitter;

@@ -1,11 +1,11 @@
-//! Which version an agent speaks.
+//! Detection of the agent's version.
 
 use switchboard_peer::{Client, ClientOptions, Error};
 use switchboard_transport::{Connection, ConnectionOptions, Event, Json};
 
 use crate::support::bounded;
 
-/// What becomes of an agent that gives these answers to `initialize`, one after the other: `Err` is an error answer.
+/// Connects to an agent with these responses to `initialize`, in order: `Err` is an error response.
 async fn connect(answers: Vec<Result<&'static str, &'static str>>) -> Result<Client, Error> {
     let (near, mut far) = Connection::pair(Client::connection_options(), ConnectionOptions::default());
     tokio::spawn(async move {
@@ -47,7 +47,7 @@ async fn the_shape_of_the_answer_decides() {
         r#"{"protocolVersion":2,"agentInfo":{"name":"old","version":"1"},"authMethods":[]}"#,
         r#"{"protocolVersion":2}"#,
     ] {
-        // The second time it is asked in its own words.
+        // The second request is in its own version.
         let client = connect(vec![Ok(answer), Ok(answer)]).await.unwrap();
         assert_eq!(client.agent.description().version, 1, "{answer}");
     }

@@ -1,4 +1,4 @@
-//! What an observer is shown of a conversation.
+//! Events that an observer sees.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use switchboard_transport::{Connection, Direction};
 
 use crate::support::{Scripted, Work, bounded, path};
 
-/// Every message that an agent of these versions and its client exchange over one prompt.
+/// Returns every message that an agent of these versions and its client exchange for one prompt.
 async fn observe(versions: Versions) -> Vec<String> {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&seen);

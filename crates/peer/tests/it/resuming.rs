@@ -1,4 +1,4 @@
-//! A client whose connection breaks at any point, before a server that is killed at any point.
+//! A client whose connection breaks at any point, with a server that is killed at any point.
 
 mod model_hub;
 
@@ -11,13 +11,13 @@ use switchboard_peer::{Connected, ResumableClient, ResumableOutput};
 
 use model_hub::ModelHub;
 
-/// What happens next.
+/// The next event.
 #[derive(Debug, Clone)]
 enum Step {
     New,
     Prompt(usize),
     Cancel(usize),
-    /// The client wants the history of a session once more.
+    /// The client requests the history of a session again.
     Replay(usize),
     /// The client answers one of its questions.
     Answer(usize),
@@ -25,16 +25,16 @@ enum Step {
     AgentAsks(usize),
     AnsweredElsewhere(usize),
     TurnEnds(usize),
-    /// Lines arrive: at the server, at the client.
+    /// Lines arrive at the server and at the client.
     Arrive(usize, usize),
-    /// The connection breaks: what is on its way is lost.
+    /// The connection breaks: messages in transit are lost.
     Cut,
-    /// A stream breaks inside the connection, which goes on: the one with the answers, or that of a session.
+    /// A stream inside the connection breaks: the one with the responses, or that of a session.
     LoseAnswers,
     LoseStream(usize),
-    /// The server is killed; whether the work of its agents is over by that.
+    /// The server is killed; the flag tells whether the work of its agents ends with it.
     Kill(bool),
-    /// There is a connection again; how many updates come twice.
+    /// A new connection; the number of updates that arrive twice.
     Connect(usize),
 }
 
@@ -61,16 +61,16 @@ fn step() -> impl Strategy<Value = Step> {
 struct World {
     hub: ModelHub,
     client: ResumableClient,
-    /// The connection, while there is one, and the one that there was.
+    /// The current connection, if any, and the previous one.
     link: Option<u64>,
     last_link: Option<u64>,
     again: usize,
-    /// Lines on their way to the server.
+    /// Lines in transit to the server.
     sent: VecDeque<String>,
     editor: Editor,
 }
 
-/// What the editor has seen.
+/// Everything that the editor has seen.
 #[derive(Default)]
 struct Editor {
     asked: i64,
@@ -78,7 +78,7 @@ struct Editor {
     sessions: Vec<String>,
     answers: BTreeMap<i64, Vec<Value>>,
     updates: BTreeMap<String, Vec<Value>>,
-    /// Requests that make a session be told from its start, with the session.
+    /// Requests that replay a session from its start, with the session.
     replays: BTreeMap<i64, String>,
     questions: BTreeMap<i64, String>,
     seen: Vec<String>,
@@ -118,7 +118,7 @@ impl World {
         self.carry();
     }
 
-    /// Takes what the client under test has to send.
+    /// Sends the output of the client under test.
     fn carry(&mut self) {
         let outputs: Vec<ResumableOutput> = self.client.drain().collect();
         for output in outputs {
@@ -191,7 +191,7 @@ impl World {
                 }
             }
             Step::Replay(which) => {
-                // One at a time: whoever wants a history twice at once gets both, and cannot tell them apart.
+                // One at a time: two concurrent replays could not be told apart.
                 if let Some(session) = of_editor(which).filter(|_| self.editor.replays.is_empty()) {
                     let params = json!({"sessionId": session, "cwd": "/w", "replayFrom": {"type": "start"}});
                     let id = self.editor.asked + 1;
@@ -231,7 +231,7 @@ impl World {
             Step::Arrive(there, here) => self.arrive(*there, *here),
             Step::Cut => self.cut(),
             Step::LoseAnswers => {
-                // Those of the handshake come with it.
+                // Those of the handshake arrive with it.
                 if let Some(link) = self.link.filter(|_| self.editor.answers.contains_key(&1)) {
                     self.hub.lose_answers(link);
                     self.client.refreshed();
@@ -258,7 +258,7 @@ impl World {
         }
     }
 
-    /// The network is whole, and everything arrives.
+    /// Repairs the network and delivers everything.
     fn settle(&mut self) {
         self.connect(0);
         for _ in 0..20 {
@@ -266,7 +266,7 @@ impl World {
         }
         assert!(self.sent.is_empty());
         if !self.hub.counts_questions {
-            // Life goes on in each session.
+            // Work continues in each session.
             for session in self.editor.sessions.clone() {
                 self.hub.say(&session, "last");
             }
@@ -314,7 +314,7 @@ impl Editor {
         let session = params["sessionId"].as_str().unwrap_or_default();
         match message["method"].as_str() {
             Some("session/update") => {
-                // The state of a session that is taken up is no part of its log.
+                // The state of a session that is reattached is not part of its log.
                 let meta = &params["_meta"];
                 let Some(cursor) =
                     meta["acp/cursor"].as_str().filter(|_| meta["switchboard/questions"].is_null())
@@ -350,7 +350,7 @@ impl Editor {
     }
 }
 
-/// More where somebody has the time: `PROPTEST_CASES=100000`.
+/// `PROPTEST_CASES=100000` runs more cases.
 #[test]
 fn an_array_of_messages_is_refused_as_a_hub_refuses_it() {
     for line in ["[]", r#"[{"jsonrpc":"2.0","id":1,"method":"session/list","params":{}}]"#] {
@@ -390,7 +390,8 @@ fn go(counts_questions: bool, steps: &[Step]) {
     world.check();
 }
 
-/// Asked on a connection that is taken up, taken back, and neither is told again when the stream breaks once more.
+/// A question that is asked on a resumed connection and cancelled is not repeated when the stream breaks
+/// again.
 #[test]
 fn what_was_asked_before_the_state_is_over_unless_it_is_asked_again() {
     use Step::{AgentAsks, Arrive, Connect, Cut, LoseStream, TurnEnds};
@@ -399,7 +400,7 @@ fn what_was_asked_before_the_state_is_over_unless_it_is_asked_again() {
     go(true, &[&before[..], &after].concat());
 }
 
-/// A history whose answer is lost is not told twice: what comes of the second would be taken for the next one.
+/// A history whose response is lost is not sent twice: the second would be taken for the next one.
 #[test]
 fn a_history_whose_answer_is_lost_comes_once() {
     use Step::{AgentSays, Arrive, LoseAnswers, Prompt, Replay};

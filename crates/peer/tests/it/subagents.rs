@@ -1,4 +1,4 @@
-//! Sub-agents: what an author starts in a line arrives whole, and ends with those who ended it.
+//! Sub-agents: everything that an author sends arrives, and ends with its parent.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ impl Test {
         self.client.feed.sessions().conversation(look)
     }
 
-    /// Takes events until the conversation is as wanted.
+    /// Handles events until the conversation matches.
     async fn until(&mut self, wanted: impl Fn(&Conversation) -> bool) {
         while !self.conversation(&wanted) {
             self.client.feed.next().await.expect("more events");
@@ -163,7 +163,7 @@ async fn one_that_is_dropped_is_cancelled_and_one_that_fails_tells_why() {
     .await;
 }
 
-/// An agent that starts a child which outlives the turn and is kept here.
+/// Returns an agent that starts a sub-agent which outlives the turn.
 fn with_background(
     kept: &Arc<Mutex<Option<Subagent>>>,
 ) -> impl for<'t> Fn(&'t Turn) -> Work<'t> + Send + Sync + 'static {
@@ -251,7 +251,7 @@ async fn a_resume_tells_the_history_of_the_children_too() {
             assert_eq!(all.speaker(ids[2]).unwrap(), "sub-agent \"Deeper\" of \"Explorer\"");
             assert_eq!(all.state_in_words(ids[2]), "done");
         });
-        // A child can be asked for by itself.
+        // A sub-agent's session can be resumed on its own.
         let Client { agent, feed } = &mut test.client;
         feed.sessions().remove(ids[2]);
         let mut resume = v2::ResumeSessionRequest::new(ids[2], path("/w"));
@@ -262,7 +262,7 @@ async fn a_resume_tells_the_history_of_the_children_too() {
     .await;
 }
 
-/// An agent that kept a session with sub-agents beyond its own life.
+/// An agent with a persistent session that has sub-agents.
 struct Remembering;
 
 impl Agent for Remembering {
@@ -331,7 +331,7 @@ fn explore(turn: &Turn) -> Work<'_> {
 
 #[tokio::test]
 async fn children_reach_clients_of_version_one_without_an_error() {
-    // What they see of them is the translation's business; here the emitter goes on.
+    // The translation of sub-agents is tested elsewhere; here the emitter must not fail.
     bounded(async {
         let mut test = Test::speaking(Scripted(explore), Versions::One).await;
         assert_eq!(test.client.agent.description().version, 1);

@@ -1,4 +1,4 @@
-//! An agent made of a function, and a client at the other end.
+//! An agent made of a function, and a client connected to it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,14 +12,14 @@ use switchboard_peer::{
 use switchboard_session::Session;
 use switchboard_transport::Connection;
 
-/// Every test ends by itself or fails.
+/// Fails a test that does not end by itself.
 pub(crate) async fn bounded<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test takes too long")
 }
 
 pub(crate) type Work<'t> = Pin<Box<dyn Future<Output = Result<v2::StopReason, Error>> + Send + 't>>;
 
-/// An agent that does with every prompt what a function says.
+/// An agent that runs a function for every prompt.
 pub(crate) struct Scripted<F>(pub(crate) F);
 
 impl<F> Agent for Scripted<F>
@@ -72,7 +72,7 @@ impl Test {
         self.client.feed.until(turn.ended(), handle).await.unwrap()
     }
 
-    /// One prompt to its end.
+    /// Runs one prompt to its end.
     pub(crate) async fn run(&mut self, text: &str) -> PromptEnd {
         let mut turn = self.prompt(text).await;
         self.ended(&mut turn, drop).await
@@ -83,7 +83,7 @@ impl Test {
     }
 }
 
-/// A path that is known to be absolute.
+/// Parses an absolute path.
 pub(crate) fn path(text: &'static str) -> AbsolutePath<'static> {
     AbsolutePath::parse(text).unwrap()
 }

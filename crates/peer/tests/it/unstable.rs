@@ -1,4 +1,4 @@
-//! What agents have that is still unstable: copies, titles, the archive, states, logins, steering.
+//! Unstable features of agents: forks, titles, the archive, states, logins, steering.
 
 use switchboard_acp::rpc::codes;
 use switchboard_acp::v2::{self, StopReason, unstable};
@@ -11,7 +11,7 @@ use switchboard_transport::{Connection, Event as Incoming, Json};
 
 use crate::support::{Test, bounded, path};
 
-/// An agent that has all of it.
+/// An agent with all of them.
 struct Full;
 
 impl Agent for Full {

@@ -1,23 +1,23 @@
-//! The arguments of commands that name files, by what is known of the program.
+//! Arguments that name files, by knowledge about the program.
 
 use crate::command::{FileName, base_name};
 use crate::shell::Word;
 
-/// From where the name of a file is read.
+/// Base of a file name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Origin {
-    /// From the directory that the command runs in.
+    /// The directory of the command.
     #[default]
     Folder,
-    /// From the top of git's working tree: `HEAD:src/lib.rs`.
+    /// The top of git's working tree: `HEAD:src/lib.rs`.
     Tree,
-    /// Git looks for files by it: `*` also stands for folders, and for names that begin with a dot.
+    /// A search pattern of git: `*` also matches folders and names that begin with a dot.
     Pathspec,
-    /// The same, from the top of the working tree.
+    /// A search pattern of git, from the top of the working tree.
     TreePathspec,
 }
 
-/// Programs that only read what they are fed, where they are given no file.
+/// Programs that only read standard input if they are given no file.
 const FILTERS: [&str; 26] = [
     "base64",
     "cat",
@@ -47,21 +47,21 @@ const FILTERS: [&str; 26] = [
     "uniq",
 ];
 
-/// Whether a command that names no file reads its input alone.
+/// Returns whether a command without files reads only its input.
 pub(crate) fn reads_input(words: &[Word]) -> bool {
     words.first().is_some_and(|word| FILTERS.contains(&&*word.text) || word.text == "wc")
 }
 
-/// How many colons of an argument are looked at.
+/// Maximum number of colons considered in an argument.
 const MAX_COLONS: usize = 4;
 
-/// The arguments of a command that may be files: all but options, and what follows the `=` of anything. For programs that
-/// work on the directory that they run in, that is one of them.
+/// Returns the arguments of a command that may be files: all except options, and the text after any `=`. For
+/// programs that work on their directory, it is one of them.
 pub(crate) fn arguments(words: &[Word]) -> Vec<FileName> {
     let program = words.first().map_or("", |word| base_name(&word.text));
     let mut names = Vec::new();
     let (mut options_end, mut operands) = (false, 0);
-    // What they search for is no file, unless an option says where it is found.
+    // A search pattern is not a file, unless an option gives the pattern.
     let mut pattern = matches!(program, "egrep" | "fgrep" | "grep" | "rg") && !names_pattern(&words[1..]);
     for word in words.iter().skip(1) {
         let is_option = word.text.starts_with('-') && !options_end;
@@ -102,7 +102,7 @@ pub(crate) fn arguments(words: &[Word]) -> Vec<FileName> {
     names
 }
 
-/// Whether an option of a search says what is searched for, or where that is written.
+/// Returns whether an option of a search gives the pattern or its file.
 fn names_pattern(words: &[Word]) -> bool {
     words.iter().filter(|word| word.text.starts_with('-')).any(|word| {
         let text = &*word.text;
@@ -116,7 +116,7 @@ fn names_pattern(words: &[Word]) -> bool {
     })
 }
 
-/// Whether an option of `grep` makes it look through folders.
+/// Returns whether an option of `grep` makes it search folders.
 fn searches_folders(word: &Word) -> bool {
     match word.text.strip_prefix("--") {
         Some(long) => ["recursive", "dereference-recursive", "directories"].iter().any(|name| {
@@ -127,7 +127,7 @@ fn searches_folders(word: &Word) -> bool {
     }
 }
 
-/// Whether what follows an option's letter is a sign between fields.
+/// Returns whether the text after an option's letter is a field separator.
 fn is_sign(program: &str, option: &str) -> bool {
     match program {
         "cut" => option.starts_with("-d"),
@@ -137,7 +137,7 @@ fn is_sign(program: &str, option: &str) -> bool {
     }
 }
 
-/// What may be a file that is written directly behind the letter of an option: `-f/etc/x`, `-vf../x`.
+/// Returns the texts that may be files directly after the letter of an option: `-f/etc/x`, `-vf../x`.
 fn attached(option: &str) -> impl Iterator<Item = &str> {
     const MAX_LETTERS: usize = 3;
     let cluster = option.strip_prefix('-').filter(|cluster| !cluster.starts_with('-')).unwrap_or_default();
@@ -148,8 +148,8 @@ fn attached(option: &str) -> impl Iterator<Item = &str> {
     behind_letters.into_iter().chain(behind_first)
 }
 
-/// The files that an argument of git names beside the one that it is itself: those in a revision (`HEAD:x`), and those that
-/// it looks for by a pattern (`:(top)x`, `*.rs`).
+/// Returns the additional files that an argument of git may name: those in a revision (`HEAD:x`), and those
+/// of a pattern (`:(top)x`, `*.rs`).
 fn of_git(name: &FileName) -> Vec<FileName> {
     let text = &*name.text;
     let with = |text: &str, origin: Origin| FileName { text: text.to_owned(), origin, ..name.clone() };
@@ -177,7 +177,7 @@ fn of_git(name: &FileName) -> Vec<FileName> {
             }
         }
     }
-    // Signs behind the first colon are those of a pattern.
+    // Characters after a leading colon belong to a pattern.
     let colons = text.match_indices(':').take(MAX_COLONS);
     for (at, _) in colons.filter(|_| !text.starts_with([':']) || !text[1..].starts_with(['(', '/', '!', '^']))
     {

@@ -1,22 +1,23 @@
-//! Options by which a program runs another one, reads its configuration from elsewhere or writes files of its own.
+//! Options with which a program runs another one, reads its configuration from elsewhere, or writes files of
+//! its own.
 //!
-//! A rule says how a command begins. These options make something else of it, so that such a rule does not cover them; one
-//! that names the option does.
+//! A rule gives the beginning of a command. These options change its meaning, so such a rule does not cover
+//! them, unless it names the option.
 
 use crate::shell::Word;
 
 /// The options of one program.
 struct Options {
     programs: &'static [&'static str],
-    /// Long ones. Many programs take them shortened.
+    /// Long options. Many programs accept abbreviations of them.
     long: &'static [&'static str],
-    /// Long ones that are harmless, although they look like a shortened one of the others.
+    /// Harmless long options that look like an abbreviation of the others.
     harmless: &'static [&'static str],
-    /// Letters of short ones, also behind others: `-i`, `-ni`.
+    /// Letters of short options, also after others: `-i`, `-ni`.
     letters: &'static str,
-    /// Words that are such an option as a whole, also with a value behind `=`.
+    /// Words that are such an option as a whole, also with a value after `=`.
     words: &'static [&'static str],
-    /// Whether an argument of the form `NAME=value` sets a variable.
+    /// Set if an argument of the form `NAME=value` sets a variable.
     sets_variables: bool,
 }
 
@@ -328,7 +329,7 @@ const TABLE: &[Options] = &[
     Options { programs: &["rustfmt"], long: &["--backup", "--config", "--config-path"], ..NONE },
 ];
 
-/// Options that git itself takes before the word that says what it does, and that change nothing about what runs.
+/// Options of git before the subcommand that do not change its effect.
 pub(crate) const HARMLESS_GIT: [&str; 5] =
     ["--literal-pathspecs", "--no-lazy-fetch", "--no-optional-locks", "--no-pager", "--no-replace-objects"];
 
@@ -336,13 +337,15 @@ fn options(program: &str) -> Option<&'static Options> {
     TABLE.iter().find(|options| options.programs.contains(&program))
 }
 
-/// Whether a program is one whose options are known here, so that an argument that is not written out may be one of them.
+/// Returns whether the options of a program are known here, so that a non-literal argument may be one of
+/// them.
 pub(crate) fn has_options(program: &str) -> bool {
     options(program).is_some() || matches!(program, "sed" | "uniq" | "xxd")
 }
 
-/// Whether a command, behind the words that a rule names, has an option by which something else runs or is written.
-pub(crate) fn reaches_further(words: &[Word], named: usize) -> bool {
+/// Returns whether a command has an option, after the words that a rule names, that runs or writes something
+/// else.
+pub(crate) fn has_escaping_option(words: &[Word], named: usize) -> bool {
     let Some(program) = words.first().map(|word| &*word.text) else { return false };
     let rest = words.get(named..).unwrap_or_default();
     match program {
@@ -358,7 +361,7 @@ pub(crate) fn reaches_further(words: &[Word], named: usize) -> bool {
         return true;
     }
     if program == "git" && named == 1 {
-        // Before the word that says what it does, it can be told where to find its configuration and its programs.
+        // Options before the subcommand may set git's configuration and programs.
         let leading = rest.iter().take_while(|word| word.is_option());
         let is_harmless = |word: &Word| word.text == "--version" || HARMLESS_GIT.contains(&&*word.text);
         if !leading.clone().all(is_harmless) {
@@ -367,7 +370,7 @@ pub(crate) fn reaches_further(words: &[Word], named: usize) -> bool {
     }
     let Some(options) = options(program) else { return false };
     let rest = match program {
-        // What stands behind it is for the program that is run, unless it is one that takes such options itself.
+        // Words after `--` belong to the program that is run, unless it takes such options itself.
         "npm" | "pnpm" | "yarn" | "bun" | "deno" => before_end(rest),
         "cargo" => before_end(rest),
         _ => rest,
@@ -375,14 +378,14 @@ pub(crate) fn reaches_further(words: &[Word], named: usize) -> bool {
     rest.iter().any(|word| options.has(&word.text)) || program == "git" && runs_by_letter(words, rest)
 }
 
-/// The words before `--`.
+/// Returns the words before `--`.
 fn before_end(words: &[Word]) -> &[Word] {
     let end = words.iter().position(|word| word.text == "--").unwrap_or(words.len());
     &words[..end]
 }
 
-/// Whether cargo passes arguments on to a program that may do something else with them: those for lints are harmless, as are
-/// those for the project's own tests but the one that names a file.
+/// Returns whether cargo passes arguments to a program that may have other effects. Arguments for lints are
+/// harmless, and those for the project's own tests, except the one that names a file.
 fn passes_on(words: &[Word], rest: &[Word]) -> bool {
     let Some(end) = rest.iter().position(|word| word.text == "--") else { return false };
     let behind = &rest[end + 1..];
@@ -410,7 +413,7 @@ fn passes_on(words: &[Word], rest: &[Word]) -> bool {
     }
 }
 
-/// Whether one of git's commands has an option of one letter that runs a program.
+/// Returns whether a git subcommand has a one-letter option that runs a program.
 fn runs_by_letter(words: &[Word], rest: &[Word]) -> bool {
     let verb = words.get(1).map(|word| &*word.text);
     let letter = match verb {
@@ -426,7 +429,7 @@ fn runs_by_letter(words: &[Word], rest: &[Word]) -> bool {
 impl Options {
     fn has(&self, text: &str) -> bool {
         let name = text.split('=').next().unwrap_or(text);
-        // Some programs take their words with two dashes as well.
+        // Some programs accept these words with two dashes as well.
         let single = name.strip_prefix('-').filter(|rest| rest.starts_with('-')).unwrap_or(name);
         let is_word =
             self.words.iter().any(|word| single == *word || *word == "-O" && text.starts_with("-O"));
@@ -445,13 +448,14 @@ impl Options {
                 });
         }
         let Some(cluster) = text.strip_prefix('-') else { return false };
-        // Behind a sign it is the value of an option.
+        // After a special character it is the value of an option.
         let letters = cluster.split(|letter: char| !letter.is_ascii_alphabetic()).next().unwrap_or_default();
         !self.letters.is_empty() && letters.chars().any(|letter| self.letters.contains(letter))
     }
 }
 
-/// Whether sed is only asked to print, leave out or replace lines: some of its commands run programs or write files.
+/// Returns whether sed only prints, deletes or replaces lines. Some of its commands run programs or write
+/// files.
 fn is_plain_sed(arguments: &[Word]) -> bool {
     const FLAGS: [&str; 13] = [
         "-n",
@@ -475,7 +479,7 @@ fn is_plain_sed(arguments: &[Word]) -> bool {
         && operands.all(|word| !word.is_option())
 }
 
-/// Whether a command of sed is an address with `p`, `d`, `q` or `=`, or a replacement that does nothing else.
+/// Returns whether a sed command is an address with `p`, `d`, `q` or `=`, or a plain replacement.
 fn is_plain_sed_command(command: &str) -> bool {
     let mut rest = command;
     for _ in 0..2 {
@@ -496,7 +500,7 @@ fn is_plain_sed_command(command: &str) -> bool {
     let Some(sign) = replaced.chars().next().filter(|sign| "/|#,".contains(*sign)) else { return false };
     let pieces: Vec<&str> = replaced[1..].split(sign).collect();
     match &pieces[..] {
-        // A backslash before the sign, or a set, would end the pattern elsewhere.
+        // A backslash before the separator, or a set, would end the pattern elsewhere.
         [pattern, with, flags] => {
             !pattern.ends_with('\\')
                 && !with.ends_with('\\')
@@ -514,7 +518,7 @@ mod tests {
 
     fn reaches(line: &str, named: usize) -> bool {
         let words: Vec<Word> = crate::shell::Script::parse(line).parts.remove(0).words;
-        reaches_further(&words, named)
+        has_escaping_option(&words, named)
     }
 
     #[test]

@@ -8,13 +8,13 @@ use super::{
 };
 use lexer::{Lexer, Token};
 
-/// It is no line that a shell would take, or one that is not understood here.
+/// A syntax error, or a construct that is not supported.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fault;
 
 type Parsed<T> = Result<T, Fault>;
 
-/// Takes a line apart into a script; what was found before a fault stays there.
+/// Parses a line into a script; commands found before an error are kept.
 pub(super) fn parse(line: &str, depth: usize, script: &mut Script) -> Parsed<()> {
     let mut parser = Parser {
         lexer: Lexer::new(line),
@@ -33,24 +33,24 @@ pub(super) fn parse(line: &str, depth: usize, script: &mut Script) -> Parsed<()>
     }
 }
 
-/// Words that no simple command can begin with.
+/// Reserved words that cannot begin a simple command.
 const CLOSING: [&str; 8] = ["then", "else", "elif", "fi", "do", "done", "esac", "}"];
 
 struct Parser<'t, 's> {
     lexer: Lexer<'t>,
     next: Option<Token>,
     depth: usize,
-    /// How many substitutions are open.
+    /// Number of open substitutions.
     nested: usize,
     script: &'s mut Script,
     cwd: Cwd,
-    /// The variables of the loops around, each with its value in this round.
+    /// Variables of the enclosing loops, with their value in this iteration.
     variables: Vec<(String, Word)>,
-    /// How many rounds of loops were followed.
+    /// Number of unrolled loop iterations.
     rounds: usize,
 }
 
-/// Builtins that may give a variable another value, or read commands that do.
+/// Builtins that may change a variable, or read commands that do.
 const SETTING: [&str; 18] = [
     ".",
     "declare",
@@ -123,7 +123,7 @@ impl Parser<'_, '_> {
         Ok(())
     }
 
-    /// One level deeper.
+    /// Runs a parser one nesting level deeper.
     fn deeper<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth >= MAX_DEPTH {
             self.script.doubt(Doubt::TooLong);
@@ -135,7 +135,8 @@ impl Parser<'_, '_> {
         outcome
     }
 
-    /// Commands until the end, a closing operator or one of these reserved words; gives how many.
+    /// Parses commands until the end, a closing operator or one of these reserved words. Returns their
+    /// number.
     fn list(&mut self, ends: &[&str]) -> Parsed<usize> {
         let mut count = 0;
         loop {
@@ -151,14 +152,14 @@ impl Parser<'_, '_> {
             }
             match self.advance()? {
                 Token::Operator(";") | Token::Newline => self.cwd.any_may_fail(),
-                // It changes its own directory alone.
+                // A background command changes only its own directory.
                 Token::Operator("&") => self.cwd = before,
                 _ => return Err(Fault),
             }
         }
     }
 
-    /// The same where there must be one.
+    /// Parses commands, of which at least one is required.
     fn some(&mut self, ends: &[&str]) -> Parsed<()> {
         match self.list(ends)? {
             0 => Err(Fault),
@@ -186,7 +187,7 @@ impl Parser<'_, '_> {
             self.advance()?;
             self.skip_newlines()?;
             if is_or {
-                // What stands here runs only if the directory was not changed, and what follows after either.
+                // This command runs only if the change of directory failed, and the next one in either case.
                 self.unless_same(&before);
                 before = self.cwd.clone();
                 self.pipeline()?;
@@ -197,7 +198,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// The directory is not known any more, unless it is this one still.
+    /// Marks the directory as unknown unless it is unchanged.
     fn unless_same(&mut self, before: &Cwd) {
         if self.cwd != *before {
             self.cwd = Cwd::Unknown;
@@ -216,7 +217,7 @@ impl Parser<'_, '_> {
         let before = self.cwd.clone();
         self.command()?;
         if negations > 0 {
-            // What follows `&&` runs if the directory was not changed.
+            // The command after `&&` runs if the directory was not changed.
             self.unless_same(&before);
         }
         while let Token::Operator(operator @ ("|" | "|&")) = *self.peek()? {
@@ -225,7 +226,8 @@ impl Parser<'_, '_> {
             }
             self.advance()?;
             self.skip_newlines()?;
-            // On a line of its own it is a word of the language here, which no shell takes; elsewhere a program.
+            // At the start of a command `time` is a reserved word, which no shell accepts here; elsewhere it
+            // is a program.
             if self.is_reserved("time")? {
                 return Err(Fault);
             }
@@ -238,7 +240,7 @@ impl Parser<'_, '_> {
         Ok(())
     }
 
-    /// What these commands read is not their own.
+    /// Marks commands whose input comes from elsewhere.
     fn feed(&mut self, first: usize) {
         self.script.parts.iter_mut().skip(first).for_each(|part| part.is_fed = true);
     }
@@ -326,7 +328,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// The body of a loop. Where it changes the directory, each round begins elsewhere.
+    /// Parses the body of a loop. If it changes the directory, each iteration starts in another one.
     fn body(&mut self, first: usize, before: &Cwd) -> Parsed<()> {
         self.skip_newlines()?;
         self.expect_word("do")?;
@@ -339,11 +341,11 @@ impl Parser<'_, '_> {
         Ok(())
     }
 
-    /// A loop over words. Where these are written out, each round is read with its own, as if it stood there.
+    /// Parses a loop over words. Literal words are unrolled: the body is parsed once for each.
     fn for_loop(&mut self, first: usize, before: &Cwd) -> Parsed<()> {
         let (name, words) = self.for_words()?;
         if self.variables.iter().any(|(bound, _)| *bound == name.text) {
-            // Behind the inner loop it has another value than in this round.
+            // After the inner loop the variable has another value than in this iteration.
             self.script.doubt(Doubt::Substitution);
         }
         let is_followed = |word: &Word| word.is_plain() && !word.has_tilde || word.is_glob;
@@ -371,19 +373,19 @@ impl Parser<'_, '_> {
         Ok(())
     }
 
-    /// Whether a command leaves the variables of the loops around as they are.
+    /// Returns whether a command leaves the variables of the enclosing loops unchanged.
     fn keeps_variables(&self, part: &Part) -> bool {
         let prints = part.words.first().is_some_and(|word| word.text == "printf")
             && part.words.get(1).is_some_and(|word| word.is_plain() && !word.is_option());
         self.variables.is_empty() || prints || !part.words.iter().any(|word| SETTING.contains(&&*word.text))
     }
 
-    /// The value of a variable in this round of a loop around.
+    /// Returns the value of a loop variable in this iteration.
     fn value_of(&self, name: &str) -> Option<Word> {
         self.variables.iter().rev().find(|(bound, _)| bound == name).map(|(_, value)| value.clone())
     }
 
-    /// `for NAME in WORD...;`, up to the `do`. Gives the variable and, where they stand there, its words.
+    /// Parses `for NAME in WORD...;` up to the `do`. Returns the variable and its words if they are given.
     fn for_words(&mut self) -> Parsed<(Word, Option<Vec<Word>>)> {
         self.advance()?;
         let Token::Word(name) = self.advance()? else { return Err(Fault) };
@@ -391,7 +393,7 @@ impl Parser<'_, '_> {
             return Err(Fault);
         }
         if !name.is_plain() || !is_private(&name.text) {
-            // It is set like any other: `for PATH in ...`.
+            // The loop variable is set like any other: `for PATH in ...`.
             let value_at = Some(name.text.len() + 1);
             let set = Word { text: format!("{}=", name.text), value_at, ..Word::default() };
             self.add(Part { assignments: vec![set], cwd: self.cwd.clone(), ..Part::default() })?;
@@ -451,7 +453,7 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// `[[ ... ]]`, in which operators mean something else.
+    /// Parses `[[ ... ]]`, in which operators have another meaning.
     fn test(&mut self) -> Parsed<()> {
         let mut part = Part { cwd: self.cwd.clone(), ..Part::default() };
         loop {
@@ -470,19 +472,19 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// The body of a function: whoever calls it may call it by the name of anything.
+    /// Parses the body of a function, which may have the name of any command.
     fn function(&mut self) -> Parsed<()> {
         self.script.doubt(Doubt::Function);
         self.skip_newlines()?;
         self.command()
     }
 
-    /// Redirections behind a compound command are those of everything in it.
+    /// Applies redirections after a compound command to all commands in it.
     fn redirections_of_all(&mut self, first: usize) -> Parsed<()> {
         let mut part = Part { cwd: self.cwd.clone(), ..Part::default() };
         while self.redirection(&mut part)? {}
         if self.script.parts.len() == first && !part.redirections.is_empty() {
-            // Nothing in it runs, as in `case x in esac > file`, but the file is written.
+            // No command runs, as in `case x in esac > file`, but the file is written.
             return self.add(part);
         }
         for target in self.script.parts.iter_mut().skip(first) {
@@ -535,7 +537,7 @@ impl Parser<'_, '_> {
         self.add(part)
     }
 
-    /// Takes a redirection, where one comes next.
+    /// Parses a redirection if one follows. Returns whether it did.
     fn redirection(&mut self, part: &mut Part) -> Parsed<bool> {
         let Token::Operator(operator) = self.peek()? else { return Ok(false) };
         let operator = *operator;
@@ -543,7 +545,7 @@ impl Parser<'_, '_> {
         if !ALL.contains(&operator) {
             return Ok(false);
         }
-        // People see it as one word.
+        // Shown as one word.
         let (first, number) = (self.script.tokens.len(), std::mem::take(&mut self.lexer.number));
         self.advance()?;
         let Token::Word(target) = self.advance()? else { return Err(Fault) };
@@ -584,7 +586,7 @@ impl Parser<'_, '_> {
         Ok(())
     }
 
-    /// Follows `cd`.
+    /// Tracks `cd`.
     fn change_directory(&mut self, part: &Part) {
         let through =
             part.words.iter().take_while(|word| matches!(&*word.text, "builtin" | "command")).count();
@@ -592,7 +594,7 @@ impl Parser<'_, '_> {
         let Some(command) = words.next() else { return };
         match &*command.text {
             "cd" if part.words.iter().take(through).all(|word| word.text == "command") => {}
-            // Not all shells know these.
+            // Not all shells support these.
             "cd" | "chdir" | "pushd" | "popd" | "source" | "." | "eval" => return self.cwd = Cwd::Unknown,
             _ => return,
         }

@@ -3,55 +3,55 @@
 /// A word after unquoting.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Word {
-    /// What it says. Where a shell would put in something else, it is as it was written.
+    /// Its text. Parts that a shell would expand are as written.
     pub(crate) text: String,
-    /// Whether a shell would put something in its place: the value of a variable, what a command prints, file names.
+    /// Set if a shell would expand it: variables, command substitutions, file names.
     pub(crate) is_open: bool,
-    /// Whether what a shell puts in are the names of files alone: it has wildcards, and nothing else is open in it.
+    /// Set if it expands to file names only: it has wildcards and nothing else to expand.
     pub(crate) is_glob: bool,
-    /// Whether a shell splits at blanks what it puts in.
+    /// Set if a shell splits the expansion at blanks.
     pub(crate) splits: bool,
-    /// Whether it is a brace that makes several words.
+    /// Set if it has a brace that expands to several words.
     pub(crate) has_brace: bool,
-    /// Whether an escape in it could not be read.
+    /// Set if an escape in it could not be decoded.
     pub(crate) is_undecoded: bool,
-    /// Whether it begins with a tilde that the shell replaces.
+    /// Set if it begins with a tilde that the shell expands.
     pub(crate) has_tilde: bool,
-    /// Whether some of it was quoted, so that it is no reserved word.
+    /// Set if a part was quoted, so that it is not a reserved word.
     pub(crate) is_quoted: bool,
-    /// Where the value begins of a word that sets a variable.
+    /// Start of the value in a word that sets a variable.
     pub(crate) value_at: Option<usize>,
 }
 
 impl Word {
-    /// A word that is exactly this.
+    /// Creates a literal word.
     pub(crate) fn literal(text: impl Into<String>) -> Word {
         Word { text: text.into(), is_quoted: true, ..Word::default() }
     }
 
-    /// Whether the text is what the command gets.
+    /// Returns whether the command gets exactly this text.
     pub(crate) fn is_plain(&self) -> bool {
         !self.is_open && !self.has_brace && !self.is_undecoded
     }
 
-    /// Whether it is a word of the language itself.
+    /// Returns whether it is a reserved word.
     pub(super) fn is_reserved(&self, word: &str) -> bool {
         !self.is_quoted && self.is_plain() && self.text == word
     }
 
-    /// The name of the variable that it sets.
+    /// Returns the name of the variable that it sets.
     pub(crate) fn variable(&self) -> Option<&str> {
         let name = self.text.get(..self.value_at?)?.trim_end_matches(['=', '+']);
         Some(name.split('[').next().unwrap_or(name))
     }
 
-    /// Whether it is an option rather than an argument.
+    /// Returns whether it is an option rather than an argument.
     pub(crate) fn is_option(&self) -> bool {
         self.text.starts_with('-') && self.text.len() > 1
     }
 }
 
-/// Where the value begins in what looks like an assignment: `NAME=`, `NAME+=`, `NAME[...]=`.
+/// Returns the start of the value in an assignment: `NAME=`, `NAME+=`, `NAME[...]=`.
 pub(crate) fn assignment(text: &str) -> Option<usize> {
     let at = text.find('=')?;
     let name = text[..at].strip_suffix('+').unwrap_or(&text[..at]);

@@ -1,4 +1,4 @@
-//! What a tool was given, whose keys each agent calls as it likes.
+//! Raw input of a tool, whose keys differ between agents.
 
 use switchboard_acp::{Raw, Text};
 
@@ -8,7 +8,7 @@ use crate::path::is_uri;
 const COMMANDS: [&str; 3] = ["command", "cmd", "script"];
 const PATHS: [&str; 8] =
     ["path", "file_path", "filePath", "filepath", "source", "destination", "old_path", "new_path"];
-/// Keys under which some agents have files, and others something else.
+/// Keys that some agents use for files and others for something else.
 const PERHAPS_PATHS: [&str; 11] = [
     "absolute_path",
     "absolutePath",
@@ -25,7 +25,7 @@ const PERHAPS_PATHS: [&str; 11] = [
 const DIRECTORIES: [&str; 7] =
     ["cwd", "workdir", "working_directory", "workingDirectory", "working_dir", "directory", "dir_path"];
 const ADDRESSES: [&str; 3] = ["url", "uri", "host"];
-/// Keys whose values are words or the content of files, not names of files.
+/// Keys of texts or file contents, not of file names.
 const TEXTS: [&str; 34] = [
     "body",
     "content",
@@ -62,7 +62,7 @@ const TEXTS: [&str; 34] = [
     "todos",
     "unified_diff",
 ];
-/// Keys beside a command that change nothing about what runs.
+/// Keys next to a command that do not affect it.
 const BESIDE_COMMAND: [&str; 32] = [
     "approval_id",
     "args",
@@ -97,7 +97,7 @@ const BESIDE_COMMAND: [&str; 32] = [
     "yield_time_ms",
     "yieldTimeMs",
 ];
-/// Keys that lift restrictions, whatever the call is.
+/// Keys that lift restrictions of any call.
 const LIFTING: [&str; 9] = [
     "additional_permissions",
     "additionalPermissions",
@@ -109,31 +109,31 @@ const LIFTING: [&str; 9] = [
     "with_escalated_permissions",
     "withEscalatedPermissions",
 ];
-/// How deep values are looked through for names of files, and how many are found at most.
+/// Maximum depth and number of texts considered as file names.
 const MAX_DEPTH: usize = 12;
 const MAX_MENTIONS: usize = 1000;
-/// The longest name of a file.
+/// Maximum length of a file name.
 const MAX_NAME: usize = 4096;
 const TOOLS: [&str; 4] = ["tool", "tool_name", "toolName", "name"];
 
-/// What could be found in it.
+/// Information found in the input.
 #[derive(Debug, Default)]
 pub(super) struct Input {
     lines: Vec<CommandLine>,
-    /// Commands in a place that is not for them.
+    /// Commands in an unexpected position.
     pub(super) hidden_commands: Vec<String>,
     pub(super) paths: Vec<String>,
-    /// Everything else that may be the name of a file.
+    /// Other texts that may be file names.
     pub(super) mentions: Vec<Mention>,
-    /// The folders that it is told to work in.
+    /// Its working folders.
     pub(super) cwds: Vec<String>,
-    /// A key that may change what runs, or with which rights.
+    /// A key that may change the command or its privileges.
     pub(super) unknown_key: Option<String>,
     pub(super) network: Option<String>,
     pub(super) tool_names: Vec<String>,
-    /// Whether there is nothing in it.
+    /// Set if it is empty.
     pub(super) is_empty: bool,
-    /// Whether something in it is not what it should be.
+    /// Set if a value has an unexpected type.
     pub(super) is_odd: bool,
 }
 
@@ -141,11 +141,11 @@ pub(super) struct Input {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Mention {
     pub(crate) text: String,
-    /// Whether it looks like a path, wherever it leads.
+    /// Set if it looks like a path.
     pub(crate) is_path: bool,
-    /// Whether it stands where there are words or the content of files.
+    /// Set if it is among texts or file contents.
     pub(crate) is_words: bool,
-    /// Whether files are looked for by it.
+    /// Set if it is a search pattern for files.
     pub(crate) is_search: bool,
 }
 
@@ -186,7 +186,7 @@ impl Input {
             }
             let is_known = has_command && (key == "args" || DIRECTORIES.contains(&&*key));
             if !is_known && !COMMANDS.contains(&&*key) {
-                // What an agent tells of its own command is for people.
+                // Texts next to an agent's own command are for people.
                 let is_words = has_command && BESIDE_COMMAND.contains(&&*key);
                 input.mention(if is_words { "text" } else { &key }, &value, 0);
             }
@@ -194,7 +194,7 @@ impl Input {
         input
     }
 
-    /// Takes a folder in which the tool is to work.
+    /// Adds the working folder of the tool.
     fn take_directory(&mut self, value: &Raw<'_>) {
         match value.as_text() {
             Some(text) if text.is_empty() => {}
@@ -203,7 +203,7 @@ impl Input {
         }
     }
 
-    /// Notes a key that may change what runs, or with which rights.
+    /// Records a key that may change the command or its privileges.
     fn check_key(&mut self, key: &str, value: &Raw<'_>, has_command: bool) {
         let is_default = value.as_text().is_some_and(|text| matches!(&*text, "use_default" | "default"));
         let known: [&[&str]; 8] = [
@@ -222,12 +222,12 @@ impl Input {
         }
     }
 
-    /// Looks through a value for what may be names of files.
+    /// Searches a value for possible file names.
     fn mention(&mut self, key: &str, value: &Raw<'_>, depth: usize) {
         if depth > MAX_DEPTH || self.mentions.len() > MAX_MENTIONS {
             self.is_odd = true;
         } else if let Some(text) = value.as_text() {
-            // Some tools get their arguments as a text.
+            // Some tools get their arguments as text.
             let inner = text.trim_start().starts_with('{').then(|| Raw::parse(text.trim().to_owned()));
             match inner {
                 Some(Ok(inner)) if !TEXTS.contains(&key) => self.mention(key, &inner, depth + 1),
@@ -237,7 +237,7 @@ impl Input {
             for (inner, value) in value.entries() {
                 let name = Mention::of(key, &inner).filter(|mention| mention.is_path);
                 self.mentions.extend(name.map(|mention| Mention { is_search: false, ..mention }));
-                // Within words, everything is one of them.
+                // Everything inside a text is text.
                 self.mention(if TEXTS.contains(&key) { key } else { &inner }, &value, depth + 1);
             }
         } else {
@@ -247,7 +247,7 @@ impl Input {
         }
     }
 
-    /// The arguments that stand apart from the command.
+    /// Returns arguments that are separate from the command.
     fn appended(&mut self, raw: &Raw<'_>) -> Vec<String> {
         let Some(value) = raw.entries().find_map(|(key, value)| (key == "args").then(|| value.into_owned()))
         else {
@@ -272,7 +272,7 @@ impl Input {
         if let Some(text) = value.as_text() {
             let line = match appended {
                 [] => CommandLine::Text(text.into_owned()),
-                // A program with its arguments, unless the first is a line of its own.
+                // A program with its arguments, unless the first is a command line.
                 _ if !text
                     .contains(|letter: char| letter.is_whitespace() || "'\"\\$`;&|<>()".contains(letter)) =>
                 {
@@ -298,7 +298,7 @@ impl Input {
         }
     }
 
-    /// Takes the files under a key, where it is one for them.
+    /// Adds the files of a key for files.
     fn take_paths(&mut self, key: &str, value: &Raw<'_>) {
         let is_certain = PATHS.contains(&key);
         if !is_certain && !PERHAPS_PATHS.contains(&key) {
@@ -331,7 +331,7 @@ impl Input {
         }
     }
 
-    /// The files of a change, by their paths; one that is moved tells where to.
+    /// Adds the files of a change by their paths, including the target of a move.
     fn take_changes(&mut self, changes: &Raw<'_>) {
         for (path, change) in changes.entries() {
             self.paths.push(path.into_owned());
@@ -343,7 +343,7 @@ impl Input {
         }
     }
 
-    /// The command, where it is one text.
+    /// Returns the command if it is one text.
     pub(super) fn command_text(&self) -> Option<&str> {
         match &*self.lines {
             [CommandLine::Text(text)] => Some(text),
@@ -351,7 +351,7 @@ impl Input {
         }
     }
 
-    /// The commands, each as it is understood.
+    /// Returns the parsed commands.
     pub(super) fn commands(&self) -> impl Iterator<Item = Reading> {
         self.lines.iter().map(|line| match line {
             CommandLine::Text(text) => Reading::of_line(text),
@@ -386,14 +386,14 @@ impl Mention {
     }
 }
 
-/// Whether a value says nothing.
+/// Returns whether a value is empty.
 fn is_nothing(value: &Raw<'_>) -> bool {
     matches!(value.as_str().trim(), "null" | "false" | "\"\"")
         || value.is_object() && value.entries().next().is_none()
         || value.as_str().trim_start().starts_with('[') && value.items().next().is_none()
 }
 
-/// The items of a list of texts.
+/// Returns the items of a list of strings.
 fn strings(value: &Raw<'_>) -> Option<Vec<String>> {
     let is_list = value.as_str().trim_start().starts_with('[');
     let items = value.items().map(|item| item.as_text().map(Text::into_owned));

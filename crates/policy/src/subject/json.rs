@@ -1,11 +1,11 @@
-//! A subject as JSON, and what is found in metadata.
+//! JSON form of a subject, and values in metadata.
 
 use switchboard_acp::{Meta, Raw, Text, Wire, WireFormat};
 
 use super::Subject;
 use crate::host::Host;
 
-/// The name of the tool where version 1 has no place for it.
+/// Returns the name of the tool from metadata, because version 1 has no field for it.
 pub(super) fn tool_name(meta: &Meta<'_>) -> Option<String> {
     meta.get("claudeCode")?.text("toolName")
 }
@@ -15,7 +15,7 @@ fn string(text: &str) -> String {
 }
 
 impl Subject {
-    /// The subject as `policy explain` tells it: command, source, paths with links followed, kind.
+    /// Returns the subject as JSON for `policy explain`: command, source, paths with links resolved, kind.
     pub fn to_json(&self, host: &dyn Host) -> Raw<'static> {
         let list =
             |items: &mut dyn Iterator<Item = String>| format!("[{}]", items.collect::<Vec<_>>().join(","));

@@ -1,5 +1,5 @@
-//! Real shells are the judges: what is allowed here, bash, dash and busybox sh take for commands, all three for the same ones,
-//! and for no others than were allowed.
+//! Comparison with real shells: bash, dash and busybox sh accept every allowed line, run the same commands,
+//! and only allowed ones.
 
 use proptest::prelude::*;
 use switchboard_policy::{Policy, Subject, Verdict};
@@ -7,7 +7,7 @@ use switchboard_policy::{Policy, Subject, Verdict};
 use crate::shells::{PIECES, RULES, SHELLS, Shells, line};
 use crate::support::{host, policy, scene};
 
-/// What the shells object to in a line that is allowed.
+/// Returns the objection of a shell to an allowed line.
 fn objection(policy: &Policy, shells: &Shells, line: &str) -> Option<String> {
     let subject = Subject::of_line(line, &scene());
     if policy.judge(&subject, &host()).verdict != Verdict::Allow {
@@ -18,11 +18,11 @@ fn objection(policy: &Policy, shells: &Shells, line: &str) -> Option<String> {
     shells.objection(line, is_written_out.then_some(&commands))
 }
 
-/// In shells that can run nothing else, what is allowed runs nothing but what may be run, and the same in each.
+/// In shells without any other program, an allowed line runs only allowed commands, the same in each shell.
 #[test]
 fn what_is_allowed_runs_nothing_else_in_any_shell() {
     let (policy, shells) = (policy(RULES), Shells::new());
-    // `PROPTEST_CASES` asks for more.
+    // `PROPTEST_CASES` sets the number of cases.
     let config =
         ProptestConfig { cases: ProptestConfig::default().cases.max(3000), ..ProptestConfig::default() };
     proptest!(config, |(places in prop::collection::vec(0..PIECES.len(), 1..12))| {
@@ -31,7 +31,7 @@ fn what_is_allowed_runs_nothing_else_in_any_shell() {
     });
 }
 
-/// Lines that a person would take for harmless, or that were found once.
+/// Lines that look harmless, and lines from earlier findings.
 #[test]
 fn what_the_shells_read_differently_is_not_allowed() {
     let (policy, shells) = (policy(RULES), Shells::new());
@@ -75,7 +75,7 @@ fn what_the_shells_read_differently_is_not_allowed() {
     ] {
         assert_ne!(verdict(line), Verdict::Allow, "{line:?}");
     }
-    // Some of them, by what the shells themselves do.
+    // Some of them, by the behaviour of the shells.
     for (line, differ) in [
         ("ok &>/dev/null evil", true),
         ("ok $'a\\'; evil #'", true),
@@ -123,7 +123,7 @@ fn the_shells_object_to_what_is_not_ok_and_to_nothing_else() {
     assert!(shells.objection("ok a", Some(&[vec!["ok", "b"]])).is_some());
 }
 
-/// Loops over words that are written out are judged round by round, as the shells run them.
+/// Loops over literal words are evaluated per iteration, as the shells run them.
 #[test]
 fn loops_run_what_was_found_in_them() {
     let (policy, shells) = (policy(RULES), Shells::new());

@@ -1,4 +1,4 @@
-//! Command lines, with the verdict that a careful person gives.
+//! Command lines with their expected verdicts.
 
 use switchboard_policy::Verdict;
 

@@ -1,4 +1,4 @@
-//! Paths, with the verdict that a careful person gives.
+//! Paths with their expected verdicts.
 
 use serde_json::json;
 use switchboard_policy::{Host, Node, Policy};
@@ -13,7 +13,7 @@ decision = "deny"
 path = ["**/.env*", "**/.git/hooks/**", "~/.ssh/**", "/link-to-etc/shadow"]
 "#;
 
-/// A machine with links.
+/// A host with links.
 struct Machine;
 
 impl Host for Machine {

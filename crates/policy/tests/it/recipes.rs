@@ -1,5 +1,5 @@
-//! The recipes of the guide, all in one file as somebody would use them: with attacks that are carried out for real as far as
-//! they are allowed, and with the commands of an ordinary day.
+//! The recipes of the guide, all in one file: with attacks that are carried out as far as they are allowed,
+//! and with everyday commands.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -40,7 +40,7 @@ impl Host for Files {
     }
 }
 
-/// A project under git, with a home beside it.
+/// A git project, with a home directory next to it.
 struct Project {
     folder: tempfile::TempDir,
     files: Files,
@@ -48,7 +48,7 @@ struct Project {
 }
 
 impl Project {
-    /// A copy of one that is made once.
+    /// Copies a project that is created once.
     fn new() -> Project {
         static FIRST: std::sync::OnceLock<Project> = std::sync::OnceLock::new();
         let first = FIRST.get_or_init(Project::made);
@@ -116,7 +116,7 @@ impl Project {
         self.policy.judge(&Subject::of_line(line, &self.scene()), &self.files)
     }
 
-    /// Runs a line in a shell, in the project; gives whether it succeeded, and what it wrote.
+    /// Runs a line in a shell in the project. Returns whether it succeeded, and its output.
     fn execute(&self, shell: &[&str], line: &str) -> (bool, String) {
         let (program, options) = shell.split_first().unwrap();
         let output = Command::new(program)
@@ -135,14 +135,14 @@ impl Project {
         (output.status.success(), String::from_utf8_lossy(&said).into_owned())
     }
 
-    /// Whether code of the attacker ran, or a secret came out.
+    /// Returns whether code of the attacker ran or a secret was printed.
     fn is_broken(&self, said: &str) -> bool {
         let secrets = ["secret-of-the-project", "secret-of-the-user", "root:x:0:0"];
         self.folder.path().join("marker").exists() || secrets.iter().any(|secret| said.contains(secret))
     }
 }
 
-/// All recipes of the guide, as one file.
+/// Returns all recipes of the guide as one file.
 fn recipes() -> String {
     let guide = include_str!("../../../../docs/policy.md");
     let recipes = guide.split("## Ten recipes").nth(1).expect("the recipes");
@@ -150,7 +150,7 @@ fn recipes() -> String {
     blocks.filter_map(|rest| rest.split("```").next()).collect()
 }
 
-/// Attacks in steps, one a line, with `@` for the folder around the project and its home.
+/// Returns attacks in steps, one per line, with `@` for the folder that contains the project and its home.
 fn chains() -> Vec<Vec<String>> {
     let text = include_str!("../corpus/chains.txt");
     let lines = text.lines().filter(|line| !line.starts_with("# "));
@@ -164,7 +164,7 @@ fn chains() -> Vec<Vec<String>> {
     chains
 }
 
-/// Each step is run where it is allowed, in all shells; no attack succeeds.
+/// Runs each allowed step in all shells; no attack succeeds.
 #[test]
 fn what_the_recipes_allow_runs_no_code_and_tells_no_secret() {
     let untouched = Project::new();
@@ -173,7 +173,7 @@ fn what_the_recipes_allow_runs_no_code_and_tells_no_secret() {
         project.judge(&step.replace('@', &around)).verdict
     };
     for chain in chains() {
-        // Where the first steps are not allowed, nothing changes.
+        // If the first steps are not allowed, nothing changes.
         if !chain.iter().any(|step| verdict(&untouched, step) == Verdict::Allow) {
             continue;
         }
@@ -192,7 +192,7 @@ fn what_the_recipes_allow_runs_no_code_and_tells_no_secret() {
     }
 }
 
-/// Folders that look like repositories, put there by edits that the recipes allow: git is not allowed to work in them.
+/// Folders that look like repositories, created by edits that the recipes allow: git is not allowed in them.
 #[test]
 fn git_is_allowed_in_the_projects_own_repository_alone() {
     let project = Project::new();
@@ -220,7 +220,7 @@ fn git_is_allowed_in_the_projects_own_repository_alone() {
     }
 }
 
-/// The same attacks do succeed where nothing keeps them from it: each of them in at least one shell.
+/// The same attacks succeed without a policy: each of them in at least one shell.
 #[test]
 fn the_attacks_on_the_recipes_are_real() {
     let mut unreal = chains();
@@ -237,7 +237,7 @@ fn the_attacks_on_the_recipes_are_real() {
     assert!(unreal.is_empty(), "{unreal:#?}");
 }
 
-/// What a careful person would allow anyway, and what nobody should.
+/// Returns commands that should be allowed, and commands that should not.
 fn day(name: &str) -> Vec<String> {
     let text = match name {
         "everyday" => include_str!("../corpus/everyday.txt"),
@@ -276,7 +276,7 @@ fn no_attack_is_allowed_by_the_recipes() {
     assert!(allowed.is_empty(), "{allowed:#?}");
 }
 
-/// Goose and codex ask for everything as the script of a login shell.
+/// Goose and codex request everything as the script of a login shell.
 #[test]
 fn a_login_shell_is_allowed_by_its_script_only_where_the_rules_say_so() {
     let project = Project::new();
@@ -316,14 +316,14 @@ fn a_login_shell_is_allowed_by_its_script_only_where_the_rules_say_so() {
         let otherwise = if expected == "allow" { "ask" } else { expected };
         assert_eq!(ask(&without, words.clone()), otherwise, "{words}");
     }
-    // A project that is not trusted cannot say so, and can take it back.
+    // An untrusted project cannot enable it but can disable it.
     let trusting = Policy::parse("login_shells = true\n", &project.files).unwrap();
     assert!(!without.clone().with_project(trusting.clone(), false).login_shells());
     assert!(without.clone().with_project(trusting, true).login_shells());
     assert!(!project.policy.clone().with_project(without, false).login_shells());
 }
 
-/// A file that is written by redirection is covered by a rule that names writing, and by no other.
+/// A file written by redirection is only covered by a rule with write operations.
 #[test]
 fn a_redirection_that_writes_needs_a_rule_that_names_writing() {
     let project = Project::new();
@@ -361,7 +361,7 @@ fn a_redirection_that_writes_needs_a_rule_that_names_writing() {
     }
 }
 
-/// Wildcards stand for the files that are there, with their links followed.
+/// Wildcards expand to existing files, with links resolved.
 #[test]
 fn wildcards_are_allowed_by_what_they_stand_for() {
     let project = Project::new();
@@ -374,7 +374,7 @@ fn wildcards_are_allowed_by_what_they_stand_for() {
         ("head -n 3 src/???.rs", "allow"),
         ("cat src/[lm]*.rs", "allow"),
         ("for f in src/*.rs; do wc -l \"$f\"; done", "allow"),
-        // One of them leads elsewhere.
+        // One of them leads outside.
         ("cat src/*", "ask"),
         ("cat src/*.txt", "ask"),
         ("cat ../*", "ask"),
@@ -390,7 +390,7 @@ fn wildcards_are_allowed_by_what_they_stand_for() {
     ] {
         assert_eq!(judge(line), expected, "{line}: {}", project.judge(line).reason);
     }
-    // A file whose name is an option, and one whose name is two.
+    // A file whose name is an option, and one whose name is two words.
     std::fs::write(root.join("docs/a b.md"), "").unwrap();
     assert_eq!(judge("cat docs/*.md"), "allow");
     assert_eq!(judge("for f in docs/*.md; do cat \"$f\"; done"), "allow");
@@ -416,7 +416,7 @@ fn a_directory_counts_only_if_it_is_there() {
     }
 }
 
-/// Every recipe can be found in the guide, and the project is one that a shell can work in.
+/// Every recipe is found in the guide, and a shell can work in the project.
 #[test]
 fn the_recipes_are_ten() {
     let text = recipes();

@@ -1,4 +1,4 @@
-//! Real agents: what they ask for is found, or it is said that it cannot be.
+//! Real agents: the requested action is found, or its absence is reported.
 
 use switchboard_acp::v2::ToolKind;
 use switchboard_policy::{QuestionReader, Source};
@@ -17,7 +17,7 @@ fn every_recorded_question_tells_its_command_or_files_or_why_not() {
             for question in asked {
                 questions += 1;
                 let subject = &question.subject;
-                // A call of a known kind, as a search, may have neither.
+                // A call of a known kind, such as a search, may have neither.
                 let is_kind =
                     subject.kind().is_some_and(|kind| !matches!(kind, ToolKind::Other | ToolKind::Execute));
                 let is_told = subject.command().is_some() || !subject.paths().is_empty() || is_kind;

@@ -1,4 +1,4 @@
-//! Requests as agents make them, of both versions, and as nobody should.
+//! Requests of agents in both versions, valid and invalid.
 
 use serde_json::{Value, json};
 use switchboard_acp::v2::{PermissionOption, PermissionOptionKind as Kind};
@@ -82,7 +82,7 @@ fn ask(messages: &[Value]) -> Vec<Question> {
     messages.iter().flat_map(|message| reader.read(&message.to_string(), None, Default::default())).collect()
 }
 
-/// The verdict over the last of the requests, with the source of its command.
+/// Returns the verdict on the last request, with the origin of its command.
 fn judged(policy: &Policy, messages: &[Value]) -> (&'static str, &'static str) {
     let question = ask(messages).pop().expect("a question");
     let decision = policy.judge(&question.subject, &host()).offered(&question.options);
@@ -115,7 +115,7 @@ fn a_command_is_found_where_agents_put_it() {
             json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cmd": "cargo test" } }),
             ("allow", "structured"),
         ),
-        // What is cut, guessed or missing is never allowed.
+        // Truncated, guessed or missing commands are never allowed.
         (json!({ "kind": "execute", "title": "cargo test …" }), ("ask", "cut")),
         (json!({ "kind": "execute", "title": "cargo test ..." }), ("ask", "cut")),
         (json!({ "kind": "execute", "title": "Bash" }), ("ask", "none")),
@@ -154,7 +154,7 @@ fn a_command_is_found_where_agents_put_it() {
             json!({ "kind": "execute", "rawInput": { "arguments": { "command": "cargo test" } } }),
             ("ask", "none"),
         ),
-        // Where it would run counts.
+        // The working folder counts.
         (
             json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cwd": "/project" } }),
             ("allow", "structured"),
@@ -175,7 +175,7 @@ fn a_command_is_found_where_agents_put_it() {
             json!({ "kind": "execute", "rawInput": { "command": "cd src && cargo test" } }),
             ("ask", "structured"),
         ),
-        // What is denied is found wherever it is.
+        // Denied commands are found in any field.
         (
             json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cmd": "cat .env" } }),
             ("deny", "structured"),
@@ -195,7 +195,7 @@ fn a_command_is_found_where_agents_put_it() {
             json!({ "kind": "execute", "rawInput": { "command": "cargo test" }, "locations": [{ "path": "/x/.env" }] }),
             ("deny", "structured"),
         ),
-        // Locations of a command need no cover; other files do.
+        // Locations of a command need no rule; other files do.
         (
             json!({ "kind": "execute", "rawInput": { "command": "cargo test" }, "locations": [{ "path": "/x/y" }] }),
             ("allow", "structured"),
@@ -207,7 +207,7 @@ fn a_command_is_found_where_agents_put_it() {
     ] {
         assert_eq!(judged(&policy, &[v1(call.clone())]), expected, "{call}");
         assert_eq!(judged(&policy, &[v2(call.clone())]), expected, "{call}");
-        // The same, told before: the request says nothing but the id.
+        // The same call sent before: the request contains only its id.
         let mut told = call.clone();
         (told["sessionUpdate"], told["toolCallId"]) = ("tool_call".into(), "c".into());
         if told.get("title").is_none() {
@@ -275,7 +275,7 @@ fn files_and_what_happens_to_them_are_found() {
             "ask",
         ),
         (v1(json!({ "kind": "read", "rawInput": { "path": 5 } })), "ask", "ask"),
-        // One that says that it reads and has a change with it.
+        // A call of kind read with a diff.
         (
             v2(
                 json!({ "kind": "read", "content": [{ "type": "diff", "changes": [{ "operation": "modify", "path": "/project/a" }] }] }),
@@ -308,7 +308,7 @@ fn files_and_what_happens_to_them_are_found() {
         v2(json!({ "kind": "edit", "content": [{ "type": "diff", "changes": changes }] }))
     };
     assert_eq!((with_agent(&[many(2)]), with_agent(&[many(3)])), ("allow", "ask"));
-    // The diff is in the call that was told before, as codex does it.
+    // The diff is in an earlier update of the call, as in codex.
     let mut told = old("/project/src/a", json!("x"));
     (told["sessionUpdate"], told["toolCallId"], told["title"]) =
         ("tool_call".into(), "c".into(), "Edit files".into());
@@ -371,7 +371,7 @@ fn every_request_is_answered_also_a_malformed_one() {
         assert_eq!(questions.len(), 1, "{message}");
         assert_eq!(judged(&policy, std::slice::from_ref(&message)).0, expected, "{message}");
     }
-    // What was left out of an earlier update is not forgotten.
+    // Malformed parts of an earlier update are not forgotten.
     let told = update(json!({
         "sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "kind": "execute",
         "rawInput": { "command": "cargo test" }, "content": [{ "type": "diff", "path": 5 }],
@@ -384,7 +384,7 @@ fn every_request_is_answered_also_a_malformed_one() {
     let verdicts: Vec<&str> =
         questions.iter().map(|question| policy.judge(&question.subject, &host()).verdict.as_str()).collect();
     assert_eq!(verdicts, ["allow", "deny", "allow"]);
-    // A call of another session is another call.
+    // A call of another session is a different call.
     let mut elsewhere = update(json!({
         "sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "kind": "execute",
         "rawInput": { "command": "cargo test" },
@@ -489,7 +489,7 @@ fn the_named_policies_do_what_they_say() {
     }
 }
 
-/// Gemini writes the folder behind the command, for people to read.
+/// Gemini appends the folder to the command, for people.
 #[test]
 fn the_folder_of_a_command_is_read_or_the_command_is_asked() {
     let policy = policy(
@@ -510,7 +510,7 @@ fn the_folder_of_a_command_is_read_or_the_command_is_asked() {
         (title("cargo test [current working directory /etc] (Run the tests)"), "ask"),
         (title("cargo test [current working directory /project/src]"), "ask"),
         (title("cargo test [Current Working Directory /etc]"), "ask"),
-        // Which of two it is, nobody knows.
+        // Two folders are ambiguous.
         (title("cargo test [in /project] [in /etc]"), "ask"),
         (title("cargo test [in /etc] (x) [in /project] (y)"), "ask"),
         (title("cargo test # [in /project] [current working directory /etc]"), "ask"),
@@ -527,7 +527,7 @@ fn the_folder_of_a_command_is_read_or_the_command_is_asked() {
         (title("cat a [in ..]"), "ask"),
         (title("cat key [in deep]"), "deny"),
         (title("cat .env [in src] (Look)"), "deny"),
-        // Folders that disagree.
+        // Contradicting folders.
         (
             json!({ "kind": "execute", "rawInput": { "command": "cargo test", "cwd": "/project", "workdir": "/etc" } }),
             "ask",
@@ -565,7 +565,7 @@ fn the_folder_of_a_command_is_read_or_the_command_is_asked() {
         assert_eq!(judged(&policy, &[v1(call.clone())]).0, expected, "{call}");
         assert_eq!(judged(&policy, &[v2(call.clone())]).0, expected, "{call}");
     }
-    // The subject of version 2 names a folder, and its call another one.
+    // The version 2 subject and its tool call name different folders.
     let subject = |cwd: &str| {
         let told = update(json!({
             "sessionUpdate": "tool_call_update", "toolCallId": "c", "kind": "execute", "title": "Run it now",
@@ -580,7 +580,7 @@ fn the_folder_of_a_command_is_read_or_the_command_is_asked() {
     assert_eq!((subject("/project"), subject("/etc")), ("allow", "ask"));
 }
 
-/// Whatever looks like a path counts, under any key and at any depth.
+/// Everything that looks like a path counts, under any key and at any depth.
 #[test]
 fn every_path_in_the_input_counts() {
     let policy = policy(&format!("{RULES}\n[[rule]]\ndecision = \"deny\"\npath = [\"/project/vault/**\"]\n"));
@@ -628,7 +628,7 @@ fn every_path_in_the_input_counts() {
         (json!({ "kind": "search", "rawInput": { "path": "/project", "pattern": "fn .*main" } }), "allow"),
         (json!({ "kind": "search", "rawInput": { "path": "/project", "pattern": "src/**/*.rs" } }), "ask"),
         (json!({ "kind": "search", "rawInput": { "path": "/project", "dir_path": "/etc" } }), "ask"),
-        // What is denied is found there too.
+        // Denied files are found there, too.
         (json!({ "kind": "read", "rawInput": { "path": "/project/a", "other": ".env" } }), "deny"),
         (
             json!({ "kind": "read", "rawInput": { "path": "/project/a", "other": { "deep": [{ "er": "src/.env" }] } } }),
@@ -640,7 +640,7 @@ fn every_path_in_the_input_counts() {
         (json!({ "kind": "fetch", "rawInput": { "url": "https://x", "upload": ".env" } }), "deny"),
         (json!({ "kind": "other", "name": "mcp__list", "rawInput": { "x": "/project/.env" } }), "deny"),
         (json!({ "kind": "execute", "rawInput": { "command": "cargo test", "output": ".env" } }), "deny"),
-        // In words and in the content of files it may be something else.
+        // In texts and file contents it may be something else.
         (json!({ "kind": "read", "rawInput": { "path": "/project/a", "description": ".env" } }), "ask"),
         (
             json!({ "kind": "read", "rawInput": { "path": "/project/a", "description": "/etc/passwd" } }),
@@ -653,7 +653,7 @@ fn every_path_in_the_input_counts() {
     ] {
         assert_eq!(judged(&policy, &[v2(call.clone())]).0, expected, "{call}");
     }
-    // So many that nobody could look at all of them.
+    // More than the limit.
     let many: Vec<String> = (0..2000).map(|place| format!("/project/{place}")).collect();
     let call = json!({ "kind": "read", "rawInput": { "path": "/project/a", "other": many } });
     assert_eq!(judged(&policy, &[v2(call)]).0, "ask");
@@ -664,7 +664,7 @@ fn every_path_in_the_input_counts() {
     );
 }
 
-/// A key that may change what runs, or with which rights, makes it uncertain.
+/// A key that may change the command or its privileges makes the effect unknown.
 #[test]
 fn keys_beside_a_command_are_known_or_it_is_asked() {
     let policy = policy(RULES);

@@ -1,4 +1,4 @@
-//! What a file of rules may say.
+//! Valid and invalid policy files.
 
 use serde_json::{Value, json};
 use switchboard_policy::{Mode, NoFiles, Policy, Verdict};

@@ -1,12 +1,12 @@
-//! Real shells as the judges of what is allowed: by the tests here, and by the fuzz target `policy`.
+//! Real shells as reference, for the tests here and for the fuzz target `policy`.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The rules under which nothing but `ok` may run.
+/// Rules under which only `ok` may run.
 pub(crate) const RULES: &str = "[[rule]]\ndecision = \"allow\"\ncommand = [\"ok\"]\n";
 
-/// What is put between the words of harmless commands.
+/// Texts that are inserted between the words of harmless commands.
 pub(crate) const PIECES: [&str; 116] = [
     "ok",
     "-x",
@@ -126,27 +126,28 @@ pub(crate) const PIECES: [&str; 116] = [
     "\\\nE\n",
 ];
 
-/// A line that begins harmlessly and goes on as these numbers say.
+/// Builds a line that begins harmlessly and continues with these pieces.
 pub(crate) fn line(places: impl IntoIterator<Item = usize>) -> String {
     let pieces = places.into_iter().map(|place| PIECES[place % PIECES.len()]);
     std::iter::once("ok ").chain(pieces).collect()
 }
 
-/// The shells that agents run lines with, by how they are started.
+/// The shells that agents use, with their arguments.
 pub(crate) const SHELLS: [&[&str]; 3] = [&["bash", "--noprofile", "--norc"], &["dash"], &["busybox", "sh"]];
 
-/// What a shell did with a line.
+/// Effects of a line in a shell.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Deeds {
-    /// The arguments of each `ok` that ran, sorted, each once.
+    /// The arguments of each `ok` that ran, sorted and unique.
     pub(crate) ran: Vec<Vec<String>>,
-    /// Its complaints.
+    /// Its standard error.
     pub(crate) said: String,
-    /// The files that it made.
+    /// The files that it created.
     pub(crate) made: Vec<String>,
 }
 
-/// Shells that have no programs, only a function `ok` that writes down its arguments. They work in a folder of their own.
+/// Shells without programs, with only a function `ok` that records its arguments. Each works in a folder of
+/// its own.
 pub(crate) struct Shells {
     folder: tempfile::TempDir,
 }
@@ -156,10 +157,10 @@ impl Shells {
         Shells { folder: tempfile::tempdir().expect("a folder") }
     }
 
-    /// Runs a line in one of the shells, which has little time and room for it.
+    /// Runs a line in one of the shells, with limited time and space.
     pub(crate) fn run(&self, shell: &[&str], line: &str) -> Deeds {
-        // A loop without end is left after some rounds. What runs in the background is waited for.
-        // A call is written down at once, because those of a pipeline run at the same time.
+        // An endless loop is left after some iterations. Background commands are awaited.
+        // A call is recorded at once, because calls of a pipeline run concurrently.
         const BEFORE: &str = "ulimit -t 2; ulimit -f 400; exec 3>>\"$RECORD\"; trap wait 0; rounds_of_ok=0
 ok() {
     rounds_of_ok=$((rounds_of_ok + 1)); [ \"$rounds_of_ok\" -lt 40 ] || exit 0
@@ -204,10 +205,10 @@ ok() {
         Deeds { ran, said: read(&said), made }
     }
 
-    /// What is wrong with a line that was allowed: a shell does not take it for one, or runs something else than `ok`, or one
-    /// does something else than another. `commands` are those that were found in the line, where all is written out in it.
+    /// Returns the objection to an allowed line: a shell rejects it, runs something else than `ok`, or
+    /// differs from another shell. `commands` are the commands found in the line if it is fully literal.
     pub(crate) fn objection(&self, line: &str, commands: Option<&[Vec<&str>]>) -> Option<String> {
-        // Programs that run what they are given: these shells have none.
+        // Programs that run their arguments, which these shells do not have.
         const WRAPPERS: [&str; 7] = ["env", "timeout", "nohup", "nice", "command", "builtin", "sh"];
         if line.contains('\0') {
             return Some("no shell can be asked".to_owned());
@@ -215,7 +216,7 @@ ok() {
         if WRAPPERS.iter().any(|wrapper| line.contains(wrapper)) {
             return None;
         }
-        // In dash it is a program, which is not there.
+        // In dash it is a program, which does not exist here.
         let is_timed = line.contains("time");
         let mut first: Option<Deeds> = None;
         for shell in SHELLS {

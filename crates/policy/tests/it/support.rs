@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Shared helpers of the tests.
 
 use switchboard_bridge::{read_v1_permission, read_v1_update};
 use switchboard_policy::{Decision, NoFiles, Policy, QuestionReader, Scene, Version1};
@@ -7,7 +7,7 @@ pub(crate) fn host() -> NoFiles {
     NoFiles { home: Some("/home/me".to_owned()) }
 }
 
-/// A reader of both versions.
+/// Returns a reader of both versions.
 pub(crate) fn reader(root: &str) -> QuestionReader {
     QuestionReader::new(root).reading_version_1(VERSION_1)
 }

@@ -1,4 +1,4 @@
-//! Tokens, shares and the sessions of a hub.
+//! Tokens, shares and hub sessions.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ fn hosted(id: &str) -> Hosted {
     }
 }
 
-/// A session of a hub, with a record.
+/// Creates a hub session with one record and returns its id.
 fn begin_hosted(scratch: &Scratch) -> String {
     let mut recorder = scratch.begin();
     let id = recorder.id().to_owned();
@@ -42,7 +42,7 @@ fn a_token_is_found_by_its_text_until_it_is_revoked() {
     assert_eq!(store.tokens().unwrap(), [token]);
     let added = other.access_changed().unwrap();
     assert_ne!(added, before);
-    // None of these is it.
+    // Variations of the token text are not accepted.
     let (head, last) = text.split_at(45);
     let near = format!("{head}{}", if last == "A" { "B" } else { "A" });
     for wrong in ["", "sb_", &text[3..], &near, &text.to_uppercase(), &format!("{text} "), &"sb_é".repeat(10)]
@@ -82,12 +82,12 @@ fn roles_are_in_order_and_have_names() {
     assert_eq!((Role::parse("root"), Role::parse("View")), (None, None));
 }
 
-/// Whether a text stands in any file of a folder, however deep.
-fn stands_in(folder: &Path, text: &str) -> bool {
+/// Returns true if a text occurs in any file below a folder.
+fn is_found_in(folder: &Path, text: &str) -> bool {
     std::fs::read_dir(folder).unwrap().any(|entry| {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            return stands_in(&path, text);
+            return is_found_in(&path, text);
         }
         let bytes = std::fs::read(&path).unwrap();
         bytes.windows(text.len()).any(|part| part == text.as_bytes())
@@ -102,11 +102,11 @@ fn the_text_of_a_token_is_never_on_the_disk() {
         folder.path().join("store.sqlite3-wal").metadata().unwrap().len() > 0,
         "the log is looked at, too"
     );
-    assert!(stands_in(folder.path(), "sought-after"), "what is written would be found");
-    assert!(!stands_in(folder.path(), &text[3..]));
+    assert!(is_found_in(folder.path(), "sought-after"), "what is written would be found");
+    assert!(!is_found_in(folder.path(), &text[3..]));
     assert!(store.find_token(&text).unwrap().is_some());
     drop(store);
-    assert!(stands_in(folder.path(), "sought-after") && !stands_in(folder.path(), &text[3..]));
+    assert!(is_found_in(folder.path(), "sought-after") && !is_found_in(folder.path(), &text[3..]));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_role_of_a_later_program_allows_nothing() {
     let database = rusqlite::Connection::open(folder.path().join("store.sqlite3")).unwrap();
     database.execute("UPDATE tokens SET role = 'audit'", []).unwrap();
     assert_eq!((store.find_token(&text).unwrap(), store.tokens().unwrap()), (None, vec![]));
-    // But its name is taken, and it can be revoked.
+    // The name is still taken, and the token can be revoked.
     assert!(matches!(store.add_token("anna", Role::View, false), Err(StoreError::TokenTaken { .. })));
     store.revoke_token("anna").unwrap();
 }
@@ -129,7 +129,7 @@ fn sessions_are_shared_and_taken_back() {
     for name in ["anna", "ben"] {
         store.add_token(name, Role::View, false).unwrap();
     }
-    // The beginning of an id will do, as everywhere.
+    // A prefix of an id is accepted.
     assert!(store.share(&one[..one.len() - 1], "ben").unwrap());
     assert!(store.share(&one, "anna").unwrap() && store.share(&two, "anna").unwrap());
     let changes = store.access_changed().unwrap();
@@ -140,7 +140,7 @@ fn sessions_are_shared_and_taken_back() {
     assert!(store.unshare(&one, "anna").unwrap() && !store.unshare(&one, "anna").unwrap());
     assert_ne!(store.access_changed().unwrap(), changes);
     assert_eq!(store.shared_with("anna").unwrap(), [two.as_str()]);
-    // Who comes after somebody of the same name gets nothing of theirs.
+    // A new token with a revoked token's name gets none of its shares.
     store.revoke_token("anna").unwrap();
     store.add_token("anna", Role::View, false).unwrap();
     assert_eq!((store.shared_with("anna").unwrap(), store.shares(&two).unwrap()), (vec![], vec![]));
@@ -199,7 +199,7 @@ fn a_deleted_session_is_neither_hosted_nor_shared() {
     assert_eq!((store.hosted(&gone).unwrap(), store.shares(&gone).unwrap()), (None, vec![]));
     assert_eq!(store.shared_with("anna").unwrap(), [stays.as_str()]);
     assert_eq!(store.all_hosted().unwrap(), [hosted(&stays)]);
-    // Not even where the hub does not know yet.
+    // Also if the hub has not noticed the deletion yet.
     assert!(matches!(store.host(&hosted(&gone)), Err(StoreError::UnknownSession { .. })));
 }
 
@@ -222,7 +222,7 @@ fn what_a_hub_notes_is_kept_but_neither_folded_nor_searched_nor_a_message() {
     assert_eq!(scratch.store.state(&id, None).unwrap().conversation.session(Some("s-1")).unwrap().len(), 1);
 }
 
-/// Records on channels that only a later program knows.
+/// Records on channels of a later version.
 #[test]
 fn unknown_channels_are_kept_in_journals_and_blocks() {
     let scratch = scratch();
@@ -235,7 +235,7 @@ fn unknown_channels_are_kept_in_journals_and_blocks() {
         expected.push(Record { sequence: sequence as u64, ..record });
     }
     let last = Record { sequence: 4, ..chunk("m", "known") };
-    // It is in the journal when this returns.
+    // The record is in the journal when this returns.
     let _ = recorder.append(last.clone()).unwrap();
     expected.push(last);
     assert_eq!(records(&scratch.other_reader(), &id), expected);
@@ -244,7 +244,7 @@ fn unknown_channels_are_kept_in_journals_and_blocks() {
     assert_eq!(records(&scratch.store, &id), expected);
 }
 
-/// Makes of a store what a program of version 2 would have left.
+/// Converts a store to version 2.
 fn take_back_to_version_2(path: &Path) {
     let database = rusqlite::Connection::open(path).unwrap();
     database
@@ -266,7 +266,7 @@ fn a_store_of_version_2_gets_tokens() {
     drop(store);
     let path = folder.path().join("store.sqlite3");
     take_back_to_version_2(&path);
-    // Whoever reads it brings it up to date, too.
+    // Opening it for reading migrates it too.
     let reader = Store::open_read_only(&path).unwrap();
     assert_eq!((reader.tokens().unwrap(), reader.access_changed().unwrap()), (vec![], 0));
     let store = Store::open(&path).unwrap();
@@ -281,10 +281,10 @@ fn a_store_of_version_2_gets_tokens() {
     assert_eq!(store.search(&Search { query: "before".into(), ..Search::default() }).unwrap().len(), 1);
 }
 
-/// Names the store of the child, which cannot be written.
+/// Environment variable with the store of the child, which is read-only.
 const READ_ONLY: &str = "SWITCHBOARD_STORE_READ_ONLY_TEST";
 
-/// The child: reads. For everybody else it does nothing.
+/// The child process: reads. Does nothing in the test run itself.
 #[test]
 fn child_that_may_only_read() {
     let Ok(folder) = std::env::var(READ_ONLY) else { return };
@@ -306,15 +306,15 @@ fn a_store_of_version_2_that_cannot_be_written_is_read() {
     drop(store);
     let path = folder.path().join("store.sqlite3");
     take_back_to_version_2(&path);
-    // Also for root, whom no mode of a file keeps from writing.
+    // Also for root, whom file modes do not stop from writing.
     let (test, done) = ("access::child_that_may_only_read", "read without tokens");
     run_on_mount(Mount::ReadOnly, folder.path(), READ_ONLY, test, done);
 }
 
-/// Names the store of the child, and what it does there.
+/// Environment variable with the store of the child and its action.
 const CHILD: &str = "SWITCHBOARD_STORE_ACCESS_TEST";
 
-/// The child: the command line of another process. For everybody else it does nothing.
+/// The child process: stands for the command line of another process. Does nothing in the test run itself.
 #[test]
 fn child_that_changes_tokens() {
     let Ok(words) = std::env::var(CHILD) else { return };
@@ -334,7 +334,7 @@ fn child_that_changes_tokens() {
 #[test]
 fn a_running_hub_sees_at_once_what_another_process_changes() {
     let scratch = scratch();
-    // It records all the time.
+    // Recording continues throughout.
     let mut recorder = scratch.begin();
     let id = recorder.id().to_owned();
     recorder.put(chunk("m", "first")).unwrap();
@@ -378,7 +378,7 @@ fn answer(id: u64) -> Record {
     Record::new(Channel::ToAgent, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#))
 }
 
-/// What became of each question of a state, and by whom.
+/// Returns the outcome of each question of a state and its author.
 fn settled(state: &switchboard_store::State) -> Vec<String> {
     let session = state.conversation.session(Some("s-1")).unwrap();
     let in_words = |settlement: &Settlement<_>| match settlement {
@@ -390,7 +390,7 @@ fn settled(state: &switchboard_store::State) -> Vec<String> {
     session.permissions().map(|permission| in_words(permission.settlement())).collect()
 }
 
-/// Also where the questions are before a checkpoint, and their ids are used again.
+/// Includes questions before a checkpoint whose ids are reused.
 #[test]
 fn who_answered_is_in_the_state_and_in_every_window_of_it() {
     let scratch = scratch();
@@ -403,7 +403,7 @@ fn who_answered_is_in_the_state_and_in_every_window_of_it() {
             recorder.put(record).unwrap();
         }
     }
-    // Without a note, with one that means another question, and with several that are none.
+    // Without a note, with a note for another question, and with several invalid ones.
     recorder.put(question(8)).unwrap();
     for other in ["", "[]", "{}", r#"{"hub":1,"request":8}"#, r#"{"hub":"answered","request":8}"#] {
         recorder.put(note(other)).unwrap();
@@ -460,7 +460,7 @@ fn tokens_that_follow_each_other_under_one_name_have_different_creation_times() 
         last = made;
         scratch.store.revoke_token("anna").unwrap();
     }
-    // Also when the clock goes back: the counter remembers the last of them.
+    // Also if the clock goes back: the counter keeps the latest time.
     let ahead = last + 1_000_000;
     let database = rusqlite::Connection::open(scratch.store.path()).unwrap();
     database.execute("UPDATE access SET changes = ?1", [ahead]).unwrap();

@@ -1,4 +1,4 @@
-//! The process is killed at random points while it appends; nothing whose append returned may be missing.
+//! Kills the process at random points while it appends. No record whose append returned may be missing.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -9,15 +9,15 @@ use switchboard_testkit::{TagPlace, stream};
 
 use crate::support::{chunk, records, scratch, update};
 
-/// Names the store of the child; the test that sees it is the child.
+/// Environment variable with the store of the child process.
 const CHILD: &str = "SWITCHBOARD_STORE_CRASH_TEST";
-/// How many records the child writes at once.
+/// Environment variable with the number of records that the child writes at once.
 const STEP: &str = "SWITCHBOARD_STORE_CRASH_STEP";
 const KILLS: usize = 200;
 const LINES: usize = 1500;
 
-/// The child: appends for ever and prints what is written, without waiting for any disk. For everybody else it does
-/// nothing.
+/// The child process: appends forever and prints the written records, without waiting for the disk. Does
+/// nothing in the test run itself.
 #[test]
 fn child_that_appends_until_it_is_killed() {
     let Ok(path) = std::env::var(CHILD) else { return };
@@ -56,7 +56,7 @@ fn everything_whose_append_returned_is_there_when_the_process_is_killed() {
     let mut numbers = 0x2545_f491_4f6c_dd1d_u64;
     let (mut acknowledged_in_all, mut repaired) = (0, 0);
     for kill in 0..KILLS {
-        // Groups of different sizes, so that journals, blocks and checkpoints are all cut off.
+        // Groups of different sizes, so that journals, blocks and checkpoints are all interrupted.
         let step = [1, 7, 64, 1, 3, 900][kill % 6];
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "crashes::child_that_appends_until_it_is_killed", "--nocapture"])
@@ -68,7 +68,7 @@ fn everything_whose_append_returned_is_there_when_the_process_is_killed() {
         numbers ^= numbers << 13;
         numbers ^= numbers >> 7;
         numbers ^= numbers << 17;
-        // Few, or so many that blocks and checkpoints are made meanwhile.
+        // Few, or enough for blocks and checkpoints.
         let enough = numbers % [60, 30, 12, 60, 30, 4][kill % 6];
         let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
         let (mut id, mut acknowledged, mut seen) = (String::new(), None, 0);
@@ -85,7 +85,7 @@ fn everything_whose_append_returned_is_there_when_the_process_is_killed() {
             }
         }
         child.kill().unwrap();
-        // What it could still say before it died counts, too.
+        // Output that was written before the kill counts too.
         for line in output.map_while(Result::ok) {
             if let Some(number) = line.strip_prefix("ok ").and_then(|number| number.parse().ok()) {
                 acknowledged = Some(number);
@@ -103,7 +103,7 @@ fn everything_whose_append_returned_is_there_when_the_process_is_killed() {
         for (record, line) in found.iter().zip(lines.iter().cycle()) {
             assert_eq!(record.bytes, line.as_bytes(), "kill {kill}");
         }
-        // The state is that of the same prefix, folded without a store.
+        // The state equals the fold of the same prefix without a store.
         let mut conversation = Conversation::new(switchboard_acp::WireFormat::Any);
         for (record, line) in found.iter().zip(lines.iter().cycle()) {
             conversation.read(line, Some(Side::Agent), record.time).unwrap();
@@ -118,7 +118,7 @@ fn everything_whose_append_returned_is_there_when_the_process_is_killed() {
     println!("{acknowledged_in_all} written in {KILLS} lives");
 }
 
-/// A store as a process leaves it that is killed with so many sessions open, each with a few records.
+/// Returns a store as left by a process that was killed with this many open sessions of a few records each.
 fn cut_off_with(sessions: usize) -> (tempfile::TempDir, Vec<String>) {
     let scratch = scratch();
     let recorders: Vec<_> = (0..sessions)
@@ -157,7 +157,7 @@ fn many_sessions_that_were_cut_off_are_put_in_order_in_the_background_and_can_be
     let mut expected: Vec<_> = ids.iter().map(|id| (id.clone(), None)).collect();
     expected.sort();
     assert_eq!(repaired, expected);
-    // All of them are there, and none is in use, whether it was its turn or not.
+    // All are listed and none is in use, recovered or not.
     assert_eq!(store.sessions(&switchboard_store::Filter::default()).unwrap().len(), 60);
     for id in &ids {
         assert!(!store.is_recording(id).unwrap(), "{id}");
@@ -182,7 +182,7 @@ fn many_sessions_that_were_cut_off_are_put_in_order_in_the_background_and_can_be
 fn what_was_not_put_in_order_in_the_background_is_by_the_next_one() {
     let (folder, ids) = cut_off_with(40);
     for _ in 0..3 {
-        // Closed at once, somewhere in the middle of it.
+        // Closed immediately, in the middle of the recovery.
         drop(Store::open(folder.path().join("store.sqlite3")).unwrap());
     }
     let store = Store::open(folder.path().join("store.sqlite3")).unwrap();

@@ -1,4 +1,4 @@
-//! Bits that flip on the disk. What they cost is reported as a gap, and nothing else is missing.
+//! Flipped bits on the disk. The damage is reported as a gap, and no other record is missing.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use switchboard_store::{About, Filter, Item, Record, Search, Settings, Store, St
 use crate::power::journal;
 use crate::support::{chunk, records, scratch};
 
-/// The records of a session and the gaps between them.
+/// Returns the records of a session and the gaps between them.
 fn read(store: &Store, id: &str) -> (Vec<Record>, Vec<Range<u64>>) {
     let (mut found, mut gaps) = (Vec::new(), Vec::new());
     for item in store.read(id, 0).unwrap() {
@@ -23,7 +23,7 @@ fn read(store: &Store, id: &str) -> (Vec<Record>, Vec<Range<u64>>) {
     (found, gaps)
 }
 
-/// Checks that records and gaps together are the whole session, and that at most one frame is missing.
+/// Checks that records and gaps together cover the session, and that at most one frame is missing.
 fn check_whole(all: &[Record], ends: &[u64], (found, gaps): &(Vec<Record>, Vec<Range<u64>>), at: &str) {
     let mut next = 0;
     let mut gaps = gaps.iter().peekable();
@@ -61,7 +61,7 @@ fn a_flipped_bit_anywhere_in_a_journal_costs_one_frame_and_is_reported() {
         let found = read(&reader, &id);
         check_whole(&all, &ends, &found, &at);
         lost += found.1.len();
-        // All readers tell the same.
+        // All readers agree.
         assert_eq!(reader.session(&id).unwrap().length, all.len() as u64, "{at}");
         assert_eq!(reader.gaps(None).unwrap().len(), found.1.len(), "{at}");
         assert_eq!(reader.gaps(Some(&id)).unwrap().len(), found.1.len(), "{at}");
@@ -105,7 +105,7 @@ fn the_next_writer_keeps_a_damaged_journal_until_its_session_is_deleted() {
             let gap = store.gaps(Some(&id)).unwrap().remove(0);
             assert!(gap.reason.contains(&file.display().to_string()), "{}", gap.reason);
         }
-        // It is continued behind the gap, and a window of its end still has the gap.
+        // The session can be continued after the gap, and a window of its end still reports the gap.
         let mut recorder = store.resume(&id).unwrap();
         assert_eq!(recorder.append(chunk("n", "more")).unwrap().sequence(), all.len() as u64);
         recorder.complete().unwrap();
@@ -122,7 +122,7 @@ fn records_behind_damage_are_found_by_a_search_and_a_recorder_at_work_goes_on() 
     let path = scratch.folder.path().join("store.sqlite3");
     let mut recorder = scratch.begin();
     let id = recorder.id().to_owned();
-    // So much that segments are full, while somebody else keeps the database busy.
+    // Enough to fill segments while another connection keeps the database busy.
     let blocker = rusqlite::Connection::open(&path).unwrap();
     blocker.execute_batch("BEGIN IMMEDIATE").unwrap();
     let text = "x".repeat(3000);
@@ -136,10 +136,10 @@ fn records_behind_damage_are_found_by_a_search_and_a_recorder_at_work_goes_on() 
     assert!(segments.len() >= 2, "{segments:?}");
     for segment in &segments {
         let mut bytes = std::fs::read(segment).unwrap();
-        // Behind what the writer has read already.
+        // After the part that the writer has already read.
         let wrong = bytes.len() / 4 * 3;
         bytes[wrong] ^= 8;
-        // In place: the recorder goes on with the same file.
+        // In place, because the recorder keeps writing to the same file.
         use std::os::unix::fs::FileExt;
         let file = std::fs::OpenOptions::new().write(true).open(segment).unwrap();
         file.write_all_at(&bytes[wrong..=wrong], wrong as u64).unwrap();
@@ -158,7 +158,7 @@ fn records_behind_damage_are_found_by_a_search_and_a_recorder_at_work_goes_on() 
     assert_eq!(hit("needle1999").len(), 1);
 }
 
-/// A store of which much is only in SQLite's log, as after a crash.
+/// Creates a store whose latest sessions are only in SQLite's log, as after a crash.
 fn store_with_log(folder: &Path) -> Vec<(String, Vec<Record>)> {
     let scratch = scratch();
     let mut sessions = Vec::new();
@@ -168,7 +168,7 @@ fn store_with_log(folder: &Path) -> Vec<(String, Vec<Record>)> {
             let _ = recorder.append(chunk("m", &format!("{session} {number}"))).unwrap();
         }
         let id = recorder.id().to_owned();
-        // A reader keeps the log from being emptied.
+        // An open reader prevents the log from being truncated.
         let reader = rusqlite::Connection::open(scratch.folder.path().join("store.sqlite3")).unwrap();
         reader.execute_batch("BEGIN; SELECT count(*) FROM sessions;").unwrap();
         recorder.complete().unwrap();
@@ -203,7 +203,7 @@ fn damage_to_the_log_of_the_database_that_costs_anything_is_reported() {
     let untouched = Store::open_read_only(original.path().join("store.sqlite3")).unwrap();
     assert!(untouched.log_damage().is_none() && is_all_there(&untouched));
     let mut costly = 0;
-    // In the header, in the headers of frames, and in pages.
+    // In the header, in frame headers and in pages.
     let header = (0..32).step_by(5);
     let frames = (0..log.len() / frame).step_by(7).flat_map(|number| {
         let start = 32 + number * frame;
@@ -221,7 +221,7 @@ fn damage_to_the_log_of_the_database_that_costs_anything_is_reported() {
         costly += usize::from(!is_whole);
         assert!(is_whole || reader.log_damage().is_some(), "byte {wrong}");
         drop(reader);
-        // The next writer says so, and keeps the log.
+        // The next writer reports it and keeps the log.
         let writer = Store::open(&path).unwrap();
         if !is_whole {
             let kept = writer.log_damage().and_then(|damage| damage.kept.clone()).unwrap();
@@ -238,7 +238,7 @@ fn a_session_that_has_a_journal_and_no_entry_is_reported_and_put_back() {
     let (id, all, _) = journal(original.path());
     let journal = std::fs::read(original.path().join("journal")).unwrap();
     let (_folder, path) = copy(original.path(), &journal, &id);
-    // Its entry was only in the log.
+    // Its row was only in the log.
     rusqlite::Connection::open(&path).unwrap().execute("DELETE FROM sessions", []).unwrap();
     let gaps = Store::open_read_only(&path).unwrap().gaps(None).unwrap();
     assert_eq!(gaps.len(), 1);
@@ -247,7 +247,7 @@ fn a_session_that_has_a_journal_and_no_entry_is_reported_and_put_back() {
     assert_eq!((records(&store, &id), store.gaps(None).unwrap()), (all, vec![]));
 }
 
-/// Text that cannot be compressed.
+/// Returns incompressible text.
 fn noise(seed: u64, length: u64) -> String {
     (0..length)
         .map(|number| {
@@ -265,7 +265,7 @@ fn the_oldest_sessions_make_room_for_a_recording_before_the_limit_is_reached() {
     let path = folder.path().join("store.sqlite3");
     let settings = Settings { max_bytes: Some(2_000_000), makes_room: true, ..Settings::default() };
     let store = Store::open_with(&path, &settings).unwrap();
-    // The oldest of all is still being recorded.
+    // The oldest session is still being recorded.
     let mut open = store.begin(&About::default()).unwrap();
     let _ = open.append(chunk("m", "first")).unwrap();
     let mut ids = vec![open.id().to_owned()];
@@ -280,7 +280,7 @@ fn the_oldest_sessions_make_room_for_a_recording_before_the_limit_is_reached() {
     let deleted = store.take_deleted();
     let left: Vec<_> = store.sessions(&Filter::default()).unwrap().into_iter().map(|it| it.id).collect();
     assert!(deleted.len() >= 6 && left.len() >= 3, "{} deleted, {} left", deleted.len(), left.len());
-    // The oldest ones first, and none that is being recorded.
+    // The oldest first, and none that is being recorded.
     assert_eq!(deleted, ids[1..=deleted.len()]);
     assert!(left.contains(&ids[0]) && left.contains(ids.last().unwrap()));
     assert_eq!(records(&store, ids.last().unwrap()).len(), 80);
@@ -312,7 +312,7 @@ fn a_shortage_is_told_until_there_is_room_again() {
         }
     }
     assert!(matches!(store.shortage(), Some(StoreError::Full { .. })));
-    // What was cut off can be read.
+    // The interrupted session can be read.
     let last = ids.last().unwrap();
     assert!(!records(&store, last).is_empty());
     for id in &ids[..ids.len() - 1] {

@@ -1,4 +1,4 @@
-//! Disks that fail. Never a silent loss.
+//! Failing disks. No record is lost silently.
 
 use std::fs::Permissions;
 use std::io::{Seek, SeekFrom, Write};
@@ -20,7 +20,7 @@ fn a_full_disk_is_reported_and_loses_nothing_acknowledged() {
     let id = recorder.id().to_owned();
     let mut acknowledged = 0;
     let error = loop {
-        // Noise, which cannot be made smaller.
+        // Incompressible text.
         let text: String = (0..4000_u64)
             .map(|number| char::from(b'a' + (blake(acknowledged * 4001 + number) % 26) as u8))
             .collect();
@@ -29,7 +29,7 @@ fn a_full_disk_is_reported_and_loses_nothing_acknowledged() {
             Err(error) => break error,
         }
     };
-    assert!(error.to_string().contains("no room in the store"), "{error}");
+    assert!(error.to_string().contains("is full; free disk space"), "{error}");
     assert!(acknowledged > 10);
     let refused = recorder.append(chunk("m", "x")).unwrap_err();
     assert!(
@@ -39,7 +39,7 @@ fn a_full_disk_is_reported_and_loses_nothing_acknowledged() {
     drop(recorder);
     assert_eq!(records(&store, &id).len() as u64, acknowledged);
     drop(store);
-    // With more room it goes on where it stopped.
+    // With more space it continues where it stopped.
     let store = Store::open(&path).unwrap();
     assert_eq!(records(&store, &id).len() as u64, acknowledged);
     let mut recorder = store.resume(&id).unwrap();
@@ -58,7 +58,7 @@ fn a_store_that_cannot_be_written_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "x").unwrap();
-    // A file where a folder should be, and on Linux a folder that nobody may write.
+    // A file in place of a folder, and on Linux a read-only folder.
     for path in [file.join("store.sqlite3"), "/proc/self/store.sqlite3".into()] {
         let error = Store::open(&path).unwrap_err();
         assert!(matches!(error, StoreError::Open { .. } | StoreError::ReadOnly { .. }), "{error}");
@@ -75,10 +75,10 @@ fn a_store_that_cannot_be_written_says_so() {
     drop(reader);
 }
 
-/// Names the store of the child, which is somebody who may only read.
+/// Environment variable with the store of the child, which may only read.
 const READER: &str = "SWITCHBOARD_STORE_READ_ONLY_TEST";
 
-/// The child: reads a store in a folder that it cannot write. For everybody else it does nothing.
+/// The child process: reads a store in a read-only folder. Does nothing in the test run itself.
 #[test]
 fn child_that_may_only_read() {
     let Ok(path) = std::env::var(READER) else { return };
@@ -98,7 +98,7 @@ fn child_that_may_only_read() {
 #[test]
 fn a_store_in_a_folder_that_cannot_be_written_is_read() {
     let crate::support::Scratch { folder, store } = scratch();
-    // A name that would mean something in an address.
+    // A name with characters that are special in a URI.
     let path = folder.path().join("a % b?c#d.sqlite3");
     let named = Store::open(&path).unwrap();
     let mut recorder = named.begin(&About::default()).unwrap();
@@ -117,7 +117,7 @@ fn a_store_in_a_folder_that_cannot_be_written_is_read() {
     set(0o555);
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "faults::child_that_may_only_read", "--nocapture"]).env(READER, &path);
-    // The administrator may write everywhere, so it is somebody else who reads.
+    // Root may write everywhere, so the child runs as another user.
     if folder.path().metadata().unwrap().uid() == 0 {
         child.uid(65534).gid(65534).current_dir("/");
     }
@@ -170,7 +170,7 @@ fn damaged_and_missing_records_are_gaps() {
         .unwrap()
         .map(Result::unwrap)
         .collect();
-    // One block is changed in a few bytes, and the last one is gone.
+    // One block is changed in a few bytes, and the last one is removed.
     let ((first, count), (last, rest)) = (places[1], *places.last().unwrap());
     database
         .execute("UPDATE blocks SET data = CAST(substr(data, 1, 50) || x'0000' || substr(data, 53) AS BLOB) WHERE first = ?1", [first])

@@ -1,4 +1,4 @@
-//! A store is one file, and nobody takes it away in silence.
+//! A store is one file, and its removal is reported.
 
 use switchboard_store::{About, Store, StoreError};
 
@@ -14,7 +14,7 @@ fn after_a_clean_end_the_file_alone_is_complete() {
         let _ = recorder.append(chunk("m", &format!("word {number}"))).unwrap();
     }
     recorder.close().unwrap();
-    // Also when the program ends without clearing up.
+    // Also if the program ends without closing it.
     let copy = folder.path().join("copy");
     std::fs::copy(&path, &copy).unwrap();
     assert_eq!(records(&Store::open_read_only(&copy).unwrap(), &id).len(), 3000);
@@ -29,7 +29,7 @@ fn after_a_clean_end_the_file_alone_is_complete() {
 fn a_store_without_its_log_is_neither_taken_for_something_else_nor_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.sqlite3");
-    // As a program that was killed leaves it: everything is in the log, and the file has only its first page.
+    // As left by a killed program: everything is in the log, and the file has only its first page.
     let database = rusqlite::Connection::open(&path).unwrap();
     database.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).unwrap();
     database.execute_batch("PRAGMA application_id = 1400324708; CREATE TABLE sessions (x)").unwrap();
@@ -54,7 +54,7 @@ fn a_store_that_is_taken_away_while_it_is_in_use_is_told() {
         if replace {
             drop(Store::open(&path).unwrap());
         }
-        // A recording goes on until it is noticed, which is soon.
+        // Recording continues until the change is noticed, within a second.
         let error = loop {
             if let Err(error) = recorder.append(chunk("m", "more")) {
                 break error;
@@ -62,7 +62,7 @@ fn a_store_that_is_taken_away_while_it_is_in_use_is_told() {
         };
         assert!(error.to_string().contains("deleted or replaced while it was in use"), "{error}");
     }
-    // One that ends before anybody has looked is told at its end.
+    // A recording that ends before the check reports it on close.
     let scratch = scratch();
     let mut recorder = scratch.begin();
     let _ = recorder.append(chunk("m", "one")).unwrap();

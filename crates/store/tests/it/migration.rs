@@ -1,7 +1,8 @@
-//! A store of an earlier version is opened with everything that it has.
+//! Stores of earlier versions are migrated without loss.
 //!
-//! `fixtures/stores/version-1.sqlite3.zst` was written by the last program of that version, which was then killed: two
-//! sessions are closed, of one the end was not in a block yet, of another nothing was, and one was deleted.
+//! `fixtures/stores/version-1.sqlite3.zst` was written by the last program of that version, which was then
+//! killed: two sessions are closed, the end of one was not in a block yet, another had no block at all, and
+//! one was deleted.
 
 use std::path::{Path, PathBuf};
 
@@ -11,11 +12,11 @@ use crate::support::records;
 
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/stores/version-1.sqlite3.zst");
 
-/// The sessions by their titles, how many records they have, and whether they were closed.
+/// Titles, number of records and closed state of the sessions.
 const SESSIONS: [(&str, u64, bool); 4] =
     [("whole", 4000, true), ("small", 10, true), ("cut off", 1500, false), ("only waiting", 12, false)];
 
-/// The store of the first version in a folder.
+/// Unpacks the version 1 store into a folder.
 fn old_store(folder: &Path) -> PathBuf {
     let path = folder.join("store.sqlite3");
     let plain = zstd::decode_all(std::fs::File::open(FIXTURE).unwrap()).unwrap();
@@ -23,7 +24,7 @@ fn old_store(folder: &Path) -> PathBuf {
     path
 }
 
-/// A record of each of its sessions.
+/// Returns a record of its sessions.
 fn record(number: u64) -> Record {
     let update = |update: String| {
         let head = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s-1","update":"#;
@@ -54,7 +55,7 @@ fn record(number: u64) -> Record {
     Record { sequence: number, protocol: if number < 2 { 0 } else { 2 }, ..record }
 }
 
-/// Everything that the old store had is in this one.
+/// Checks that the store has everything the old one had.
 fn check(store: &Store) {
     let sessions = store.sessions(&Filter::default()).unwrap();
     assert_eq!(sessions.len(), SESSIONS.len());
@@ -74,7 +75,7 @@ fn check(store: &Store) {
         let full = full.conversation.session(Some("s-1")).unwrap();
         let window = window.conversation.session(Some("s-1")).unwrap();
         assert_eq!(full.entries().last(), window.entries().last(), "{title}");
-        // In the index, and behind it.
+        // Indexed and unindexed.
         let found_at = |query: &str| {
             let session = Some(found.id.clone());
             let hits = store.search(&Search { query: query.to_owned(), session, ..Search::default() });
@@ -94,7 +95,7 @@ fn a_store_of_the_first_version_keeps_everything() {
     repaired.dedup();
     assert_eq!((store.repairs().len(), repaired), (2, vec![None]), "the two that were cut off");
     check(&store);
-    // It goes on as any other does.
+    // The session can be continued.
     let id =
         store.sessions(&Filter { title: Some("cut off".into()), ..Filter::default() }).unwrap()[0].id.clone();
     let mut recorder = store.resume(&id).unwrap();
@@ -113,19 +114,19 @@ fn a_reader_brings_a_store_up_to_date_too() {
     check(&Store::open_read_only(old_store(folder.path())).unwrap());
 }
 
-/// The migration is killed at every step: of its log, only the beginning is left.
+/// The migration is killed at every step: only a prefix of its log is left.
 #[test]
 fn a_migration_that_is_killed_begins_anew() {
     let folder = tempfile::tempdir().unwrap();
     let path = old_store(folder.path());
     let before = std::fs::read(&path).unwrap();
-    // Whoever reads the old store keeps the log as it is.
+    // A reader of the old store keeps the log from being truncated.
     let holder = rusqlite::Connection::open(&path).unwrap();
     holder.execute_batch("BEGIN; SELECT count(*) FROM sessions;").unwrap();
     let store = Store::open(&path).unwrap();
     let log = std::fs::read(folder.path().join("store.sqlite3-wal")).unwrap();
     drop((store, holder));
-    // A head of 32 bytes, and pages of 4096 with 24 bytes of their own.
+    // A header of 32 bytes, and pages of 4096 bytes with headers of 24 bytes.
     let frames = (log.len() - 32) / 4120;
     assert!(frames > 20, "{frames}");
     for cut in (0..=frames).step_by(frames / 12).map(|frame| 32 + frame * 4120 + frame % 2 * 1000) {

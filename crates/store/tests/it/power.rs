@@ -1,4 +1,4 @@
-//! What is left of a journal when the power fails: any beginning of what was written, or garbage in its last part.
+//! Journals after a power failure: any prefix of the written bytes, or garbage at the end.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use switchboard_store::{Channel, Item, Record, Store};
 
 use crate::support::{Scratch, chunk, records, scratch};
 
-/// A store whose session is only in its journal, as it is while it is written: the session's id, its records, and for
-/// each of them how long the journal was when its append returned.
+/// Creates a store whose session is only in its journal. Returns the session's id, its records, and for each
+/// record the length of the journal when its append returned.
 pub(crate) fn journal(folder: &Path) -> (String, Vec<Record>, Vec<u64>) {
     let Scratch { folder: place, store } = scratch();
     let mut recorder = store.begin(&switchboard_store::About::default()).unwrap();
@@ -26,7 +26,7 @@ pub(crate) fn journal(folder: &Path) -> (String, Vec<Record>, Vec<u64>) {
     }
     recorder.append(Record::new(Channel::StandardError, "two\nlines in one record").with_peer("p")).unwrap();
     written(3);
-    // Lines that came together, behind one that was put.
+    // Lines that arrived together, after a buffered record.
     recorder.put(chunk("m", "before")).unwrap();
     let lines: Vec<_> =
         ["of", "a", "run"].iter().map(|text| String::from_utf8(chunk("m", text).bytes).unwrap()).collect();
@@ -46,7 +46,7 @@ pub(crate) fn journal(folder: &Path) -> (String, Vec<Record>, Vec<u64>) {
     (id, found, ends)
 }
 
-/// What a session has, and nothing but records in their order.
+/// Returns the records of a session. Fails on a gap or a wrong order.
 fn left(store: &Store, id: &str) -> Vec<Record> {
     store.read(id, 0).unwrap().filter_map(|item| item.unwrap().into_record()).collect()
 }
@@ -96,7 +96,7 @@ fn a_journal_with_garbage_in_it_gives_no_other_bytes() {
             assert_eq!(record, all[record.sequence as usize], "wrong at {wrong}");
         }
     }
-    // Blocks of the file that never came to the disk are zeros.
+    // Blocks of the file that never reached the disk are zeros.
     for from in (0..journal.len()).step_by(97) {
         let mut garbled = journal.clone();
         garbled[from..].fill(0);
@@ -124,7 +124,7 @@ fn what_a_power_cut_left_is_put_in_order_by_the_next_program() {
         let repairs: Vec<_> =
             store.repairs().iter().map(|repair| (&*repair.session, repair.records)).collect();
         assert_eq!(repairs, [(&*id, whole as u64)]);
-        // And it can be gone on with, without a gap.
+        // The session can be continued without a gap.
         let mut recorder = store.resume(&id).unwrap();
         assert_eq!(recorder.append(chunk("n", "more")).unwrap().sequence(), whole as u64);
         recorder.close().unwrap();

@@ -1,4 +1,4 @@
-//! What is recorded is for nobody but its owner.
+//! Only the owner can read recordings.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +16,7 @@ fn set(path: &Path, mode: u32) {
     std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// All files and folders below a folder.
+/// Returns all files and folders below a folder.
 fn below(folder: &Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -38,7 +38,7 @@ fn everything_that_is_made_is_closed_to_others() {
     recorder.append(chunk("m", "secret")).unwrap().wait().unwrap();
     let found = below(folder.path());
     let has = |ending: &str| found.iter().any(|path| path.to_str().unwrap().ends_with(ending));
-    // The lock and the journal are there, too, and SQLite's files.
+    // The lock, the journal and SQLite's files exist as well.
     assert!(has("-wal") && has("-shm") && has(".0") && has(recorder.id()), "{found:?}");
     for path in found {
         let expected = if path.is_dir() { 0o700 } else { 0o600 };
@@ -53,7 +53,7 @@ fn what_was_open_to_others_is_closed_and_told_but_not_a_folder_of_others() {
     let path = folder.path().join("switchboard/store.sqlite3");
     let writers = folder.path().join("switchboard/store.sqlite3-writers");
     let store = Store::open(&path).unwrap();
-    // One whose journal stays.
+    // A session whose journal remains.
     std::mem::forget(store.begin(&About::default()).unwrap());
     for (path, mode) in [(&path, 0o644), (&writers, 0o755), (&path.parent().unwrap().to_owned(), 0o755)] {
         set(path, mode);
@@ -63,7 +63,7 @@ fn what_was_open_to_others_is_closed_and_told_but_not_a_folder_of_others() {
     assert_eq!(told, [(path.clone(), 0o644), (writers.clone(), 0o755)]);
     assert!(shared.exposed().iter().all(|found| found.problem.is_none()));
     assert_eq!((mode(&path), mode(&writers), mode(path.parent().unwrap())), (0o600, 0o700, 0o755));
-    // The file that keeps room is one of them.
+    // Including the reserve file.
     let reserve = path.with_file_name(format!("{}-reserve", path.file_name().unwrap().to_string_lossy()));
     std::fs::set_permissions(&reserve, Permissions::from_mode(0o644)).unwrap();
     let reopened = Store::open(&path).unwrap();

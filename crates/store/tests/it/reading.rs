@@ -1,4 +1,4 @@
-//! Following a session while it is written.
+//! Follows a session while it is written.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Recorded traffic of real peers, where it is at hand.
+//! Recorded traffic of real peers, if available.
 
 use switchboard_session::{Conversation, ConversationError, Moment, Side};
 use switchboard_store::{About, Channel, Record, Store, parse_line, to_line};
@@ -40,7 +40,7 @@ fn recordings_come_back_smaller_and_whole() {
     let sizes = scratch.store.sizes().unwrap();
     println!("{lines} lines, {raw} bytes of JSON lines, {sizes:?}");
     assert!(sizes.journal * 2 <= raw, "{sizes:?}");
-    // Tables and indices have a first page each, however little is in them.
+    // Each table and index has at least one page.
     let first_pages = 192 * 1024;
     assert!(sizes.file <= raw / 2 + first_pages, "{sizes:?}");
 }
@@ -50,7 +50,7 @@ fn same_fold(store: &Store, id: &str, expected: &[Record]) {
     for record in expected {
         let side = if record.channel == Channel::ToAgent { Side::Client } else { Side::Agent };
         let text = std::str::from_utf8(&record.bytes).unwrap();
-        // What cannot be understood is passed over in both. Version 1 is translated before it is folded.
+        // Both skip messages that cannot be parsed. Version 1 is translated before it is folded.
         if let Err(ConversationError::Version1) = conversation.read(text, Some(side), record.time) {
             return;
         }

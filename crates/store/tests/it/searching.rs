@@ -1,4 +1,4 @@
-//! Finding what was said.
+//! Full-text search.
 
 use switchboard_acp::{Wire, WireFormat};
 use switchboard_store::{About, Channel, Filter, Moment, Record, Search, StoreError, TextKind};
@@ -104,7 +104,7 @@ fn the_other_side_of_a_translation_is_kept_but_neither_folded_nor_found_nor_coun
     }
 }
 
-/// A message as a whole, with a text or emptied.
+/// Returns an update that replaces a message as a whole, with a text or empty.
 fn whole(message: &str, text: Option<&str>) -> Record {
     let content = text.map_or_else(
         || "[]".to_owned(),
@@ -127,7 +127,7 @@ fn what_was_streamed_and_then_replaced_is_found_by_both_texts_and_marked() {
         whole("m-2", None),
         chunk("m-3", "kept and"),
         whole("m-3", Some("kept and repeated")),
-        // Another session on the same connection, in which a message has the same id.
+        // Another session on the same connection, with a message of the same id.
         update(&String::from_utf8(chunk("m-2", "mistake elsewhere").bytes).unwrap().replace("s-1", "s-2")),
     ] {
         let _ = recorder.append(record).unwrap();

@@ -1,4 +1,4 @@
-//! Others use the store at the same time: nobody who records waits for them.
+//! Concurrent use of a store: recording does not wait for other processes.
 
 use switchboard_store::{About, Filter, Search, Store, StoreError};
 use switchboard_testkit::{Mount, run_on_mount};
@@ -19,7 +19,7 @@ fn a_recording_begins_goes_on_and_ends_while_somebody_holds_the_database() {
         let _ = before.append(chunk("m", &format!("word {number}"))).unwrap();
         let _ = during.append(chunk("m", &format!("word {number}"))).unwrap();
     }
-    // Everybody sees what there is.
+    // All readers see all records.
     let reader = Store::open_read_only(&path).unwrap();
     assert_eq!(records(&reader, &first).len(), 3001);
     assert_eq!(reader.session(&first).unwrap().length, 3001);
@@ -29,7 +29,8 @@ fn a_recording_begins_goes_on_and_ends_while_somebody_holds_the_database() {
     assert_eq!(records(&Store::open_read_only(&path).unwrap(), &first).len(), 3001);
     holder.execute_batch("COMMIT").unwrap();
     drop(holder);
-    // The next program moves it all into the store. Nothing was cut off, so there is nothing to tell.
+    // The next program moves all records into the database. The session was closed properly, so no repair is
+    // reported.
     let store = Store::open(&path).unwrap();
     assert_eq!(store.repairs(), []);
     assert_eq!((records(&store, &first).len(), records(&store, &second).len()), (3001, 3000));
@@ -44,13 +45,13 @@ fn what_a_killed_recorder_left_before_the_store_knew_it_is_found() {
     let mut recorder = store.begin(&About { agent: Some("bot".into()), ..About::default() }).unwrap();
     let _ = recorder.append(chunk("m", "one")).unwrap();
     let id = recorder.id().to_owned();
-    // As if it had never come to the row: the journal alone is left.
+    // As if the row had never been inserted: only the journal exists.
     let writers = folder.path().join("store.sqlite3-writers");
     let journal = std::fs::read(writers.join(format!("{id}.0"))).unwrap();
     recorder.close().unwrap();
     store.delete(&id).unwrap();
     drop(store);
-    // And half a frame behind it.
+    // And a partial frame after it.
     let torn = [&journal[..], &journal[journal.len() - 40..journal.len() - 10]].concat();
     std::fs::write(writers.join(format!("{id}.0")), torn).unwrap();
     let store = Store::open(&path).unwrap();
@@ -101,7 +102,7 @@ fn sessions_are_deleted_while_others_record() {
     assert_eq!(after.used, after.file, "no room is left over");
 }
 
-/// How many records of a session are in blocks, and how many of them in the index, and how many checkpoints it has.
+/// Returns the numbers of records in blocks, of indexed records and of checkpoints of a session.
 fn moved_and_indexed(path: &std::path::Path) -> (i64, i64, i64) {
     let database = rusqlite::Connection::open(path).unwrap();
     let query = "SELECT length, indexed, (SELECT count(*) FROM checkpoints) FROM sessions";
@@ -125,7 +126,7 @@ fn what_one_program_had_no_time_for_the_next_one_does() {
         }
         drop(store);
         if is_moved {
-            // As a program leaves it that had only time to move what was recorded.
+            // As left by a program that only had time to move the records.
             let database = rusqlite::Connection::open(&path).unwrap();
             let forget = "UPDATE sessions SET indexed = 0, indexed_bytes = 0; DELETE FROM checkpoints;
                 DELETE FROM entries; DELETE FROM texts; DELETE FROM words; DELETE FROM replaced;";
@@ -137,11 +138,11 @@ fn what_one_program_had_no_time_for_the_next_one_does() {
             let query = Search { query: "word8999".into(), ..Search::default() };
             store.search(&query).unwrap().iter().map(|hit| hit.session.clone()).collect::<Vec<_>>()
         };
-        // It is all there before anybody has caught up.
+        // All records are visible before they are indexed.
         let reader = Store::open_read_only(&path).unwrap();
         assert_eq!((records(&reader, &id).len(), find(&reader)), (9000, vec![id.clone()]));
         drop(reader);
-        // The next program only has to be there.
+        // The next program indexes them without being asked.
         let next = Store::open(&path).unwrap();
         assert_eq!(next.repairs(), []);
         while moved_and_indexed(&path).1 < 9000 {
@@ -168,7 +169,7 @@ fn a_deletion_that_was_interrupted_is_completed_by_the_next_program() {
     let reader = Store::open_read_only(&path).unwrap();
     assert!(matches!(reader.session(&id), Err(StoreError::UnknownSession { .. })));
     assert_eq!(reader.sessions(&Filter::default()).unwrap(), []);
-    // Whatever is asked of the next program waits until that is done.
+    // Commands of the next program wait until that is done.
     Store::open(&path).unwrap().shrink().unwrap();
     let rows: i64 = rusqlite::Connection::open(&path)
         .unwrap()
@@ -179,10 +180,10 @@ fn a_deletion_that_was_interrupted_is_completed_by_the_next_program() {
     assert_eq!(rows, 0);
 }
 
-/// Names the folder of the child, which is a small disk.
+/// Environment variable with the folder of the child, which is a small disk.
 const SMALL_DISK: &str = "SWITCHBOARD_STORE_SMALL_DISK_TEST";
 
-/// The child: fills its disk and then deletes. For everybody else it does nothing.
+/// The child process: fills its disk and then deletes. Does nothing in the test run itself.
 #[test]
 fn child_on_a_small_disk() {
     let Ok(folder) = std::env::var(SMALL_DISK) else { return };

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Shared test helpers.
 
 use switchboard_store::{About, Channel, Item, Record, Recorder, Store};
 use tempfile::TempDir;
@@ -19,14 +19,14 @@ impl Scratch {
         self.store.begin(&About::default()).unwrap()
     }
 
-    /// A second handle on the same file, as another process would have.
+    /// Opens a second handle on the same file, like another process.
     pub(crate) fn other(&self) -> Store {
         Store::open(self.folder.path().join("store.sqlite3")).unwrap()
     }
 }
 
 impl Scratch {
-    /// A handle that only reads.
+    /// Opens a read-only handle.
     pub(crate) fn other_reader(&self) -> Store {
         Store::open_read_only(self.folder.path().join("store.sqlite3")).unwrap()
     }
@@ -36,7 +36,7 @@ pub(crate) fn update(text: &str) -> Record {
     Record::new(Channel::ToClient, text)
 }
 
-/// A chunk of the agent's text.
+/// Returns a chunk of an agent message.
 pub(crate) fn chunk(message: &str, text: &str) -> Record {
     update(&format!(
         r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s-1","update":{{"sessionUpdate":"agent_message_chunk","messageId":"{message}","content":{{"type":"text","text":{}}}}}}}}}"#,
@@ -44,7 +44,7 @@ pub(crate) fn chunk(message: &str, text: &str) -> Record {
     ))
 }
 
-/// All records of a session; a gap is a failure.
+/// Returns all records of a session. Panics on a gap.
 pub(crate) fn records(store: &Store, id: &str) -> Vec<Record> {
     store
         .read(id, 0)

@@ -1,4 +1,4 @@
-//! The end of a long session is the end of the whole of it.
+//! The window of a long session equals the end of its full state.
 
 use serde_json::{Value, json};
 use switchboard_store::{Channel, Moment, Record, State, Store};
@@ -6,7 +6,8 @@ use switchboard_testkit::{TagPlace, stream};
 
 use crate::support::{Scratch, chunk, records, scratch, update};
 
-/// Everything that a session holds, but for what counts entries and changes. Of its entries, the last ones.
+/// Returns everything that a session holds except counts of entries and changes, with the last `entries`
+/// entries.
 fn held(state: &State, place: usize, entries: usize) -> Value {
     let session = state.conversation.sessions().nth(place).unwrap().1;
     let mut held = serde_json::to_value(session).unwrap();
@@ -47,7 +48,7 @@ fn compare(store: &Store, id: &str, at: u64, count: usize) -> State {
     window
 }
 
-/// The prompts of a session, and whom it belongs to. Their positions count entries.
+/// Returns the prompts of a session and its parent. Positions count entries.
 fn turns(state: &State, place: usize) -> String {
     let conversation = &state.conversation;
     let id = conversation.sessions().nth(place).unwrap().0;
@@ -60,7 +61,7 @@ fn turns(state: &State, place: usize) -> String {
     format!("{turns:?} {:?} {children:?}", conversation.parent(id.unwrap_or_default()))
 }
 
-/// The messages of the stream, with everything among them that a window could leave out.
+/// Returns the messages of the stream with everything that a window could omit.
 fn messages() -> Vec<Record> {
     let session = "sess_abc123def456";
     let note = |update_text: &str| {
@@ -73,7 +74,7 @@ fn messages() -> Vec<Record> {
         messages.push(update(line));
         match number % 3000 {
             100 => {
-                // Late chunks for what came long ago, and a question that stays open over several checkpoints.
+                // Late chunks for early messages, and a question that stays pending over several checkpoints.
                 let late = String::from_utf8(chunk("msg_000000", "late").bytes).unwrap();
                 messages.push(update(&late.replace("s-1", session)));
                 messages.push(chunk("other", "in a second session"));
@@ -109,7 +110,7 @@ fn messages() -> Vec<Record> {
             _ => {}
         }
     }
-    // More notices and unknown updates than anybody would list.
+    // Many notices and unknown updates.
     for number in 0..150 {
         messages.push(note(&format!(r#"{{"sessionUpdate":"_unknown","late":{number}}}"#)));
     }
@@ -138,7 +139,7 @@ fn the_end_of_a_session_is_the_same_with_and_without_checkpoints() {
     assert!(session.unknown().count() > 150, "{}", session.unknown().count());
 }
 
-/// A small generator of numbers, the same on every machine.
+/// A small deterministic random number generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -150,17 +151,17 @@ impl Numbers {
     }
 }
 
-/// A message of a conversation in which everything comes that agents and clients say, in any order.
+/// Returns a random message of a conversation, with all kinds of updates and requests in any order.
 fn anything(numbers: &mut Numbers, number: usize) -> Record {
     let session = ["a", "b", "c"][numbers.below(100) / 45];
-    // Things that came long ago come up again now and then.
+    // Earlier entries are updated again now and then.
     let thing = if numbers.below(8) == 0 { numbers.below(number / 6 + 1) } else { number / 6 };
     let meta = match numbers.below(3) {
         0 => json!({"n": number}),
         1 => json!({"n": null, "of": {"key": number}}),
         _ => Value::Null,
     };
-    // Long enough that a few hundred make several checkpoints.
+    // Long enough that a few hundred messages make several checkpoints.
     let text = json!({"type": "text", "text": format!("{number} ").repeat(600 + numbers.below(900))});
     let (from, mut message) = match numbers.below(26) {
         0..7 => (
@@ -197,7 +198,7 @@ fn anything(numbers: &mut Numbers, number: usize) -> Record {
             false,
             json!({"sessionUpdate": "subagent_update", "sessionId": (["b", "c"][numbers.below(2)]), "toolCallId": format!("t{thing}")}),
         ),
-        // Shows one dialect, when the other may have been taken for it long before.
+        // Reveals one dialect, after the other may have been assumed.
         20 if number > 200 && numbers.below(2) == 0 => (
             false,
             json!({"sessionUpdate": "notice", "severity": "info", "message": format!("notice {number}"), "_meta": meta}),
@@ -227,7 +228,7 @@ fn anything(numbers: &mut Numbers, number: usize) -> Record {
             true,
             json!({"id": format!("q{}", number - numbers.below(number.min(40) + 1)), "result": {"outcome": {"outcome": "selected", "optionId": "a"}}}),
         ),
-        // What cannot be understood.
+        // An invalid message.
         _ => (false, json!({"sessionUpdate": "tool_call_update", "title": 7})),
     };
     if message.get("sessionUpdate").is_some() {
@@ -244,7 +245,7 @@ fn anything(numbers: &mut Numbers, number: usize) -> Record {
     Record::new(channel, message.to_string()).at(Moment(1_700_000_000_000 + number as i64))
 }
 
-/// A store with a session of so many messages, its id, and the numbers that follow.
+/// Creates a store with a session of this many random messages. Returns its id and the generator.
 fn recorded(
     seed: u64,
     count: usize,
@@ -277,8 +278,8 @@ fn the_end_of_any_conversation_is_the_end_of_the_whole() {
     }
 }
 
-/// An update that says all of something anew, or nearly so.
-fn told_anew(numbers: &mut Numbers, number: usize) -> Value {
+/// Returns an update that replaces some state as a whole, or nearly so.
+fn whole_update(numbers: &mut Numbers, number: usize) -> Value {
     let plan = format!("p{}", numbers.below(6));
     let meta = if numbers.below(3) == 0 { json!({"n": number}) } else { json!({}) };
     let mut update = match numbers.below(12) {
@@ -297,7 +298,7 @@ fn told_anew(numbers: &mut Numbers, number: usize) -> Value {
             json!({"sessionUpdate": "config_option_update", "configOptions": [{"configId": "o", "name": "O", "type": "boolean", "currentValue": (numbers.below(2) == 0)}]})
         }
     };
-    // Mostly nothing is said of the cost: what was said of it must last over checkpoints.
+    // Most updates omit the cost: the previous cost must survive checkpoints.
     match numbers.below(300) {
         0..2 if update["sessionUpdate"] == "usage_update" => {
             update["cost"] = json!({"amount": number, "currency": "EUR"});
@@ -320,7 +321,7 @@ fn what_is_told_anew_is_kept_once_and_nothing_is_missing() {
                 0 => {
                     json!({"sessionUpdate": "agent_message_chunk", "messageId": format!("m{}", number / 40), "content": {"type": "text", "text": format!("{number} ").repeat(300)}})
                 }
-                _ => told_anew(numbers, number),
+                _ => whole_update(numbers, number),
             };
             let session = ["a", "b"][numbers.below(2)];
             let message = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": update}});
@@ -333,7 +334,7 @@ fn what_is_told_anew_is_kept_once_and_nothing_is_missing() {
         assert!(window.hidden.iter().all(|hidden| *hidden > 10), "seed {seed}: {:?}", window.hidden);
         let (_, session) = window.conversation.sessions().next().unwrap();
         assert!(session.plans().count() > 1 && session.usage().is_some(), "seed {seed}");
-        // The revision counts what was folded: of thousands of updates, hundreds.
+        // The revision counts folded messages: hundreds, of thousands of updates.
         let full = scratch.store.state(&id, None).unwrap();
         let (_, all) = full.conversation.sessions().next().unwrap();
         assert!(session.revision() * 3 < all.revision(), "{} of {}", session.revision(), all.revision());
@@ -354,7 +355,7 @@ fn history_that_is_replayed_in_the_middle_moves_no_window() {
         recorder.put(update(line)).unwrap();
     }
     recorder.put(Record::new(Channel::ToAgent, ask)).unwrap();
-    // With something that was not there before, in the middle.
+    // With entries in the middle that did not exist before.
     for line in lines[..1500].iter().chain(&lines[2000..2100]) {
         recorder.put(update(&line.replace("toolu_0100000004", "toolu_new"))).unwrap();
     }
@@ -370,7 +371,7 @@ fn history_that_is_replayed_in_the_middle_moves_no_window() {
     }
 }
 
-/// An agent that has lost the session, and counts its messages anew, has opened another one in its place.
+/// An agent that lost the session, and restarts its message numbering, opened another one in its place.
 #[test]
 fn a_session_that_an_agent_began_anew_is_one_transcript_in_the_state_and_in_every_window() {
     let scratch = scratch();
@@ -395,7 +396,7 @@ fn a_session_that_an_agent_began_anew_is_one_transcript_in_the_state_and_in_ever
             recorder.put(said(session, message, &long)).unwrap();
             texts.push(long.clone());
         }
-        // Also a message that goes on belongs to the session that the agent has now.
+        // A message that is continued belongs to the agent's current session too.
         recorder.put(said(session, 7, session)).unwrap();
         let place = texts.len() - 4000 + 7;
         texts[place].push_str(session);
@@ -404,7 +405,7 @@ fn a_session_that_an_agent_began_anew_is_one_transcript_in_the_state_and_in_ever
     scratch.store.catch_up().unwrap();
     let mut recorder = scratch.store.resume(&id).unwrap();
     for text in ["x", "y"] {
-        // After the last checkpoint, one that is hidden by then goes on.
+        // After the last checkpoint, a message that is hidden by then is continued.
         recorder.put(said("c", 9, text)).unwrap();
         let place = texts.len() - 4000 + 9;
         texts[place].push_str(text);
@@ -423,7 +424,7 @@ fn a_session_that_an_agent_began_anew_is_one_transcript_in_the_state_and_in_ever
     };
     assert_eq!(told(&scratch.store.state(&id, None).unwrap()), texts);
     let window = scratch.store.window(&id, None, 3).unwrap();
-    // All but those since the last checkpoint, which are up to 512 kB.
+    // All except those since the last checkpoint, which are up to 512 kB.
     assert!(window.hidden[0] > 10_500, "{:?}", window.hidden);
     let shown = told(&window);
     assert_eq!(shown[shown.len() - 3..], texts[texts.len() - 3..]);

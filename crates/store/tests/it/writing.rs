@@ -1,4 +1,4 @@
-//! Records go in and come out as they were.
+//! Records are read back exactly as written.
 
 use switchboard_store::{About, Channel, Filter, Item, Moment, Record, StoreError};
 
@@ -35,7 +35,7 @@ fn records_come_back_as_they_were() {
     assert_eq!(records(&scratch.store, &id), expected);
     let from: Vec<_> = scratch.store.read(&id, 2990).unwrap().map(|item| item.unwrap()).collect();
     assert_eq!(from, expected[2990..].iter().cloned().map(Item::Record).collect::<Vec<_>>());
-    // The long text is there once.
+    // The long text is stored once.
     let sizes = scratch.store.sizes().unwrap();
     assert!(sizes.journal < sizes.wire / 10, "{sizes:?}");
 }

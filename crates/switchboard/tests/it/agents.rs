@@ -188,7 +188,8 @@ fn an_address_that_cannot_be_reached_is_told_without_the_program_that_tried() {
     assert_eq!(run.code, 2);
     assert!(run.stderr.contains("an agent cannot be reached by ftp://"), "{}", run.stderr);
     let address = "ws://127.0.0.1:9/acp";
-    for arguments in [&["run", address, "hi"][..], &["run", "hi", "--", address], &["bridge", "--", address]] {
+    for arguments in [&["run", address, "hi"][..], &["run", "hi", "--", address], &["bridge", "--", address]]
+    {
         let run = place.run(arguments);
         assert!(run.stderr.contains(&format!("cannot reach {address}")), "{}", run.stderr);
         assert!(!run.stderr.contains("exit"), "{arguments:?}: {}", run.stderr);

@@ -272,7 +272,7 @@ fn lines_that_pass_in_runs_keep_their_order_and_are_recorded_one_by_one() {
         let (code, stderr) = client.end();
         assert_eq!(code, 0);
         assert_eq!(stderr.matches("a log line").count(), 10, "{stderr}");
-        assert!(stderr.contains("from the agent: 20 odd lines, of which 10 were shown"), "{stderr}");
+        assert!(stderr.contains("from the agent: 20 invalid lines, of which 10 were shown"), "{stderr}");
     }
     let recorded = std::fs::read_to_string(file).unwrap();
     assert_eq!(recorded.matches("agent_message_chunk").count(), 18_000);

@@ -310,7 +310,7 @@ fn noise_is_shown_a_little_and_counted() {
     let (code, stderr) = client.end();
     assert_eq!(code, 0);
     assert!(stderr.lines().count() < 20, "{stderr}");
-    assert!(stderr.contains("from the agent: 5000 odd lines, of which 10 were shown"), "{stderr}");
+    assert!(stderr.contains("from the agent: 5000 invalid lines, of which 10 were shown"), "{stderr}");
     // The recording has more of it, but not without end.
     let store = store.to_str().unwrap();
     let list = switchboard(&["sessions", "--store", store, "list", "--json"], b"").json_lines();

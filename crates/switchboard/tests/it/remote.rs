@@ -117,7 +117,7 @@ fn why_a_server_cannot_be_used_is_told() {
     said(&server.url("ws", "/closing"), 4, &["1008 too many of you"]);
     said("ws://127.0.0.1:9/acp", 4, &["cannot reach ws://127.0.0.1:9/acp", "refused"]);
     said("http://127.0.0.1:9/acp", 4, &["cannot reach http://127.0.0.1:9/acp", "refused"]);
-    said("ws://user:word@127.0.0.1/acp", 4, &["a password does not belong there"]);
+    said("ws://user:word@127.0.0.1/acp", 4, &["it must not contain a password"]);
 }
 
 #[test]

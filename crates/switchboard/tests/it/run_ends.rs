@@ -145,9 +145,9 @@ fn noise_is_told_and_counted_whatever_the_agent_speaks() {
         assert_eq!((run.code, &*run.stdout), (0, "done\n"), "{}", run.stderr);
         for words in [
             "from the agent: a line that is no message: \"hello from the agent\"",
-            "from the agent: a line that is no UTF-8: \"bad \u{FFFD} bytes\"",
+            "from the agent: a line that is not valid UTF-8: \"bad \u{FFFD} bytes\"",
             "from the agent: a line of 40000000 bytes, over the limit of 33554432",
-            "from the agent: 2003 odd lines, of which 10 were shown",
+            "from the agent: 2003 invalid lines, of which 10 were shown",
         ] {
             assert!(run.stderr.contains(words), "{words}: {}", run.stderr);
         }
@@ -161,8 +161,8 @@ fn noise_is_told_and_counted_whatever_the_agent_speaks() {
 pub(crate) fn assert_limited(lines: &[Value], count: usize) {
     let noise: Vec<_> = lines.iter().filter_map(|line| line["diagnostic"]["noise"].as_str()).collect();
     assert_eq!(noise.len(), 1001, "{:?}", noise.last());
-    assert!(noise[999].ends_with("; more of that kind is only counted"), "{}", noise[999]);
-    assert_eq!(noise[1000], format!("{count} odd lines, of which 1000 were shown"));
+    assert!(noise[999].ends_with("; further ones are only counted"), "{}", noise[999]);
+    assert_eq!(noise[1000], format!("{count} invalid lines, of which 1000 were shown"));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn noise_is_told_counted_and_limited_in_the_browser_as_in_the_terminal() {
         assert_eq!(std::fs::read_to_string(&ready).unwrap(), "ready\n");
         let mut lines = BufReader::new(child.stderr.take().unwrap());
         let mut stderr = String::new();
-        while !stderr.contains("1000 odd lines so far") {
+        while !stderr.contains("1000 invalid lines so far") {
             assert!(lines.read_line(&mut stderr).unwrap() > 0, "{stderr}");
         }
         signal("TERM", child.id());
@@ -188,7 +188,7 @@ fn noise_is_told_counted_and_limited_in_the_browser_as_in_the_terminal() {
         assert_eq!(child.wait().unwrap().code(), Some(143));
         for words in [
             "switchboard: agent sh: a line that is no message: \"hello from the agent\"",
-            " odd lines, of which 10 were shown",
+            " invalid lines, of which 10 were shown",
         ] {
             assert!(stderr.contains(words), "version {version}: {words}: {stderr}");
         }
@@ -262,7 +262,7 @@ fn what_is_odd_is_told_in_the_same_words_whatever_the_agent_speaks() {
     let batch = format!(r#"[{chunk},{{"jsonrpc":"2.0","method":"_x"}}]"#);
     let table: &[(&[u8], &str)] = &[
         (b"some log line", "a line that is no message: \"some log line\""),
-        (b"bad \xFF bytes", "a line that is no UTF-8: \"bad \u{FFFD} bytes\""),
+        (b"bad \xFF bytes", "a line that is not valid UTF-8: \"bad \u{FFFD} bytes\""),
         (br#"{"level":"info"}"#, r#"a line that is no message: "{\"level\":\"info\"}""#),
         (&[b'x'; 40_000_000], "a line of 40000000 bytes, over the limit of 33554432"),
         (
@@ -281,13 +281,13 @@ fn what_is_odd_is_told_in_the_same_words_whatever_the_agent_speaks() {
             br#"{"jsonrpc":"2.0","id":8,"method":"session/request_permission","params":{}}"#,
             "a malformed message: at /params: expected the key \"sessionId\", found an object without it",
         ),
-        (br#"{"jsonrpc":"2.0","id":4711,"result":{}}"#, "an answer to 4711, which nobody asked"),
+        (br#"{"jsonrpc":"2.0","id":4711,"result":{}}"#, "a response to 4711 without a request"),
         (
             br#"{"jsonrpc":"2.0","id":"x","error":{"code":1,"message":"no"}}"#,
-            "an answer to \"x\", which nobody asked",
+            "a response to \"x\" without a request",
         ),
-        (br#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "a further answer to 1"),
-        (br#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"lost"}}"#, "an error for no request: "),
+        (br#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "a second response to 1"),
+        (br#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"lost"}}"#, "an error without a request: "),
         (br#"{"jsonrpc":"2.0","id":9,"method":"no/such"}"#, "the unknown method no/such"),
         (batch.as_bytes(), ""),
     ];

@@ -167,7 +167,7 @@ fn what_cannot_be_shared_is_told_with_what_to_do() {
     let no_token = scratch.refused(&["hub", "share", &hosted, "ben"]);
     assert!(no_token.contains("\"ben\"") && no_token.contains("there are anna"), "{no_token}");
     let not_hosted = scratch.refused(&["hub", "share", &plain, "anna"]);
-    assert!(not_hosted.contains("no session of a hub") && not_hosted.contains("serve"), "{not_hosted}");
+    assert!(not_hosted.contains("is not a session of a hub") && not_hosted.contains("serve"), "{not_hosted}");
     let several = scratch.refused(&["hub", "unshare", &plain[..4], "anna"]);
     assert!(several.contains(&plain) && several.contains(&hosted), "{several}");
 }

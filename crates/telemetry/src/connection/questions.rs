@@ -1,4 +1,4 @@
-//! What agents ask, and what becomes of it.
+//! Spans of agents' questions.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Connection {
         sessions.iter().for_each(|session| self.settle_questions_of(session));
     }
 
-    /// Ends the questions of a session that have their answers.
+    /// Ends the spans of answered questions in a session.
     pub(super) fn settle_questions_of(&mut self, session: &Arc<str>) {
         let Connection { conversation, sessions, shared, agent, .. } = self;
         let (Some(folded), Some(watched)) = (conversation.session(Some(session)), sessions.get_mut(session))
@@ -69,7 +69,7 @@ impl Connection {
     }
 }
 
-/// What became of a question, in a word, and who decided.
+/// Returns the outcome of a question as one word, and its decider.
 fn outcome<'s, A>(settlement: &'s Settlement<A>, answered: impl Fn(&A) -> &'s str) -> (&'s str, &'s Decider) {
     match settlement {
         Settlement::Answered { answer, by, .. } => (answered(answer), by),
@@ -79,7 +79,7 @@ fn outcome<'s, A>(settlement: &'s Settlement<A>, answered: impl Fn(&A) -> &'s st
     }
 }
 
-/// Who answered, without names.
+/// Returns the kind of decider, without names.
 fn decider(by: &Decider) -> &'static str {
     match by {
         Decider::Client => "client",

@@ -1,4 +1,4 @@
-//! Prompts, and the work on them.
+//! Spans of prompts and the work on them.
 
 use opentelemetry::trace::SpanKind;
 use opentelemetry::{Context, KeyValue};
@@ -10,7 +10,7 @@ use crate::spans::{OpenSpan, word};
 use crate::trace_parent;
 
 impl Connection {
-    /// The turn of a prompt that came by: the one that was prepared for it, or a new one.
+    /// Returns the turn of a prompt: the one that was prepared for it, or a new one.
     pub(super) fn begin_turn_of(
         &mut self,
         session: &str,
@@ -40,7 +40,7 @@ impl Connection {
         span
     }
 
-    /// Ends the turns that are over.
+    /// Ends the spans of finished turns.
     pub(super) fn settle_turns(&mut self) {
         let Connection { conversation, sessions, shared, agent, .. } = self;
         for (id, watched) in sessions {
@@ -85,7 +85,7 @@ impl Connection {
     }
 }
 
-/// How many tokens the work took, and how full the context is, where the agent told.
+/// Records token usage and context size if the agent sent them.
 fn tell_usage(folded: &Session, span: &OpenSpan, count: impl FnOnce(u64, u64)) {
     let number = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
     if let Some(v2::StateUpdate::Idle(idle)) = folded.state()

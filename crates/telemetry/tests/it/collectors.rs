@@ -1,4 +1,4 @@
-//! Collectors that are away, refuse or never answer: the session does not notice.
+//! Collectors that are unreachable, refuse or never answer: the session is not affected.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use switchboard_acp::Side;
 use switchboard_telemetry::{Options, Telemetry, TelemetryError};
 use switchboard_testkit::{Answers, Collector};
 
-/// Sends something to an address. Gives what was told.
+/// Sends telemetry to an address. Returns the reported problems.
 fn problems(endpoint: String, patience: Duration) -> Vec<String> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&told);
@@ -27,18 +27,18 @@ fn problems(endpoint: String, patience: Duration) -> Vec<String> {
     }
     connection.end();
     telemetry.end(patience);
-    // Nothing is left for a second end.
+    // A second end has no effect.
     telemetry.end(Duration::MAX);
     told.lock().unwrap().clone()
 }
 
 #[test]
 fn one_that_is_away_is_told_once() {
-    // Nobody listens there any more.
+    // No process listens there any more.
     let address = Collector::start(Answers::Well).unwrap().url();
     let told = problems(address.clone(), Duration::from_secs(20));
     assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].starts_with(&format!("telemetry does not get to {address}/v1/")), "{told:?}");
+    assert!(told[0].starts_with(&format!("cannot send telemetry to {address}/v1/")), "{told:?}");
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn one_that_refuses_is_told_once_with_its_answer() {
 fn one_that_never_answers_is_not_waited_for() {
     let collector = Collector::start(Answers::Never).unwrap();
     let told = problems(collector.url(), Duration::from_millis(300));
-    assert_eq!(told, ["not all telemetry was sent: the collector takes too long"]);
+    assert_eq!(told, ["not all telemetry was sent: the collector timed out"]);
 }
 
 #[test]

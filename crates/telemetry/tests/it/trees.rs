@@ -1,4 +1,4 @@
-//! What conversations amount to, as the collector gets it.
+//! Spans and metrics of conversations, as the collector gets them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use switchboard_testkit::{Answers, Collector, SeenNumber, SeenSpan};
 
 use crate::{PATIENCE, telemetry};
 
-/// Words that must not be in anything that is sent.
+/// Text that must not be exported.
 const SECRET: &str = "correct horse battery staple";
 
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -32,7 +32,7 @@ fn prompt(id: u64, session: &str, meta: Value) -> String {
     request(id, "session/prompt", json!({"sessionId": session, "prompt": text, "_meta": meta}))
 }
 
-/// A conversation that says nothing but what the test lets it say.
+/// A conversation under the control of the test.
 struct Talk(Connection);
 
 impl Talk {
@@ -67,7 +67,7 @@ impl Talk {
         self.agent(&update(session, told));
     }
 
-    /// A turn that works and comes to its end.
+    /// Runs a complete turn.
     fn turn(&mut self, id: u64, meta: Value, during: impl FnOnce(&mut Self)) {
         self.client(&prompt(id, "s", meta));
         self.agent(&answer(id, json!({"messageId": format!("m-{id}")})));
@@ -91,7 +91,7 @@ impl Talk {
     }
 }
 
-/// What a conversation amounts to.
+/// Returns the telemetry of a conversation.
 fn seen(work: impl FnOnce(&mut Talk)) -> (Vec<SeenSpan>, Vec<SeenNumber>, Collector) {
     let collector = Collector::start(Answers::Well).unwrap();
     let telemetry = telemetry(&collector);
@@ -206,7 +206,7 @@ fn a_marked_prompt_has_the_span_of_its_turn() {
         talk.call("s", "c", json!({"title": meta["traceparent"], "name": meta["traceparent"]}));
         talk.call("s", "c", json!({"status": "completed"}));
         talk.state("s", json!({"state": "idle", "stopReason": "end_turn"}));
-        // This one is never sent.
+        // This prompt is never sent.
         talk.0.prepare("s").unwrap();
     });
     let turns: Vec<&SeenSpan> = spans.iter().filter(|span| span.name == "invoke_agent demo").collect();
@@ -344,7 +344,7 @@ fn a_session_of_a_hub_is_known_by_the_hubs_id() {
     let telemetry = telemetry(&collector);
     let mut talk = Talk::begin(telemetry.session("hub-1"));
     let marked = talk.0.mark_prompt(&prompt(2, "hub-1", Value::Null)).unwrap();
-    // The agent knows the session by another id.
+    // The agent has another id for the session.
     talk.client(&marked.replace("hub-1", "s"));
     talk.agent(&answer(2, json!({"messageId": "m"})));
     talk.state("s", json!({"state": "running"}));

@@ -1,4 +1,4 @@
-//! A child process and the task that looks after it.
+//! A child process and the task that supervises it.
 
 use std::fmt;
 use std::future::Future;
@@ -19,19 +19,19 @@ use super::{ChildOutput, Grace, ProcessLease, StandardErrorLines};
 use crate::ProcessEnd;
 use crate::outbox::OutboxCloser;
 
-/// How long a process whose output has ended gets to exit before it is reported as still running.
-const EXIT_PATIENCE: Duration = Duration::from_millis(500);
-/// How long a process may take to be gone that was killed.
-pub(super) const KILLED: Duration = Duration::from_secs(1);
-/// How many lines of standard error are told with the end of a connection.
-const TOLD_LINES: usize = 20;
+/// Time for a process whose output has ended to exit before it is reported as still running.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
+/// Time for a killed process to disappear.
+pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(1);
+/// Number of lines of standard error reported with a closed connection.
+const REPORTED_LINES: usize = 20;
 
-/// How a process ended.
+/// Exit of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Exit {
-    /// By itself, with this code.
+    /// Exit with this code.
     Code(i32),
-    /// By a signal.
+    /// Killed by this signal.
     Signal(i32),
 }
 
@@ -67,9 +67,9 @@ impl fmt::Display for Exit {
     }
 }
 
-/// A process that we started. Clones are the same process; when the last one, and the connection to it, are gone,
-/// it is ended with its whole process group: its input is closed, then it is told to terminate, then it is killed,
-/// with the grace times of its [`Program`](crate::Program) between.
+/// A child process. Clones refer to the same process. When the last one and the connection to it are dropped,
+/// the process is ended with its process group: its input is closed, then it gets SIGTERM, then SIGKILL, with
+/// the grace times of its [`Program`](crate::Program) in between.
 #[derive(Debug, Clone)]
 pub struct Child {
     handle: Arc<Handle>,
@@ -82,22 +82,22 @@ struct Handle {
     process_id: u32,
     standard_error: Arc<StandardError>,
     life: watch::Receiver<Life>,
-    /// Set, or dropped, when the process is to end: how long it is given for that.
+    /// Set or dropped when the process should end. Holds the grace times.
     stop: watch::Sender<Option<Grace>>,
     grace: Grace,
     input: Mutex<Option<OutboxCloser>>,
 }
 
-/// How far a process is on its way.
+/// Lifecycle of a process.
 #[derive(Debug, Clone, Copy, Default)]
 struct Life {
     exit: Option<Exit>,
-    /// Nobody of its group is left.
+    /// True if no process of its group is left.
     over: bool,
 }
 
 impl Child {
-    /// Looks after a process from now on. `None` when it has been waited for already.
+    /// Starts to supervise a process. Returns `None` if it has already been waited for.
     pub(super) fn start(
         (program, relay_for): (String, Option<String>),
         process: tokio::process::Child,
@@ -109,7 +109,7 @@ impl Child {
         let group = Group::of(process_id)?;
         if let Some(watchdog) = &watchdog {
             watchdog.watch(group.leader());
-            // Before anybody else has a say: this process may stand still from here on.
+            // Set the lease first: this process may be suspended at any point after this.
             if let Some(until) = lease.as_mut().and_then(|lease| *lease.until.borrow_and_update()) {
                 watchdog.allow_until(until);
             }
@@ -117,7 +117,7 @@ impl Child {
         let (life_sender, life) = watch::channel(Life::default());
         let (stop, stop_receiver) = watch::channel(None);
         let kept = Arc::new(StandardError::new(standard_error).ok()?);
-        tokio::spawn(look_after(process, group, stop_receiver, life_sender, grace, (watchdog, lease)));
+        tokio::spawn(supervise(process, group, stop_receiver, life_sender, grace, (watchdog, lease)));
         let reader = Arc::clone(&kept);
         let ended = exited(life.clone());
         tokio::spawn(async move { reader.read(ended).await });
@@ -127,96 +127,96 @@ impl Child {
         Some(Child { handle: Arc::new(handle) })
     }
 
-    /// The program as it was named.
+    /// Returns the program as given.
     pub fn program(&self) -> &str {
         &self.handle.program
     }
 
-    /// The number of the process, and of its process group.
+    /// Returns the process id, which is also the id of the process group.
     pub fn process_id(&self) -> u32 {
         self.handle.process_id
     }
 
-    /// How the process ended; `None` while it runs.
+    /// Returns the exit of the process, or `None` while it runs.
     pub fn exit(&self) -> Option<Exit> {
         self.handle.life.borrow().exit
     }
 
-    /// The newest lines of standard error, oldest first, at most as many as asked for.
+    /// Returns up to `count` of the latest lines of standard error, oldest first.
     pub fn last_lines(&self, count: usize) -> Vec<String> {
         self.handle.standard_error.last_lines(count)
     }
 
-    /// The lines of standard error: first those that were kept already, then those that come. A listener that falls behind
-    /// misses the oldest; the process never waits for it.
+    /// Returns the lines of standard error: first the kept ones, then new ones. A slow listener misses the
+    /// oldest lines; the process never waits for it.
     pub fn standard_error(&self) -> StandardErrorLines {
         self.handle.standard_error.listen()
     }
 
-    /// Shows each line of standard error to a function at once, first those that were kept already. What was written
-    /// before something that is read from the standard output is shown before that is read, as far as the two pipes
-    /// tell. The function is called in the middle of reading, so it must be quick.
+    /// Passes each line of standard error to a function at once, starting with the kept ones. Lines written
+    /// before some standard output are passed before that output is read, as far as two pipes allow. The
+    /// function runs during reading, so it must be quick.
     pub fn on_standard_error(&self, listener: impl FnMut(&str) + Send + 'static) {
         self.handle.standard_error.tell(Box::new(listener));
     }
 
-    /// Waits until nothing more comes on standard error.
+    /// Waits until standard error has ended.
     pub async fn standard_error_ended(&self) {
         self.handle.standard_error.ended().await;
     }
 
-    /// The output of the process.
+    /// Returns the output of the process.
     pub(super) fn output(&self, pipe: ChildStdout) -> ChildOutput {
         ChildOutput::new(pipe, exited(self.handle.life.clone()), Arc::clone(&self.handle.standard_error))
     }
 
-    /// Waits until the process has ended by itself or by somebody.
+    /// Waits until the process has exited.
     pub async fn wait(&self) -> Option<Exit> {
         let mut life = self.handle.life.clone();
         life.wait_for(|life| life.exit.is_some()).await.ok()?.exit
     }
 
-    /// Ends the process and its group and waits until they are gone; the exit is `None` only when even killing
-    /// did not end it in time.
+    /// Ends the process and its group and waits until they are gone. Returns `None` only if even killing took
+    /// too long.
     pub async fn shut_down(&self) -> Option<Exit> {
         self.shut_down_within(self.handle.grace).await
     }
 
-    /// As [`Child::shut_down`], with other times than the program's. Whoever gives less time is heard, also when the
-    /// process is being ended already.
+    /// Like [`Child::shut_down`], with other grace times. The shorter time wins, also if the process is
+    /// already being ended.
     pub async fn shut_down_within(&self, grace: Grace) -> Option<Exit> {
         if let Some(input) = &*self.handle.input.lock().unwrap_or_else(PoisonError::into_inner) {
             input.close();
         }
         self.handle.stop.send_modify(|stop| *stop = Some(stop.map_or(grace, |known| known.min(grace))));
         let mut life = self.handle.life.clone();
-        // An error says that the runtime is shutting down, which kills the group.
+        // An error means that the runtime is shutting down, which kills the group.
         let _ = life.wait_for(|life| life.over).await;
         life.borrow().exit
     }
 
-    /// Kills the process and its group at once, and waits for nothing: for whoever cannot wait any more.
+    /// Kills the process and its group without waiting.
     pub fn kill(&self) {
         if !self.handle.life.borrow().over {
-            // Dropped before it has been ended, a group is killed.
+            // Dropping a group that has not been ended kills it.
             drop(Group::of(self.handle.process_id));
         }
     }
 
-    /// The outbox to be closed as the first step of ending the process.
+    /// Registers the outbox that is closed as the first step of ending the process.
     pub(crate) fn attach_input(&self, input: OutboxCloser) {
         *self.handle.input.lock().unwrap_or_else(PoisonError::into_inner) = Some(input);
     }
 
-    /// What is known of the process when its output has ended, after giving it a moment to exit.
+    /// Returns the state of the process after its output has ended. Gives it a moment to exit.
     pub async fn describe_end(&self) -> ProcessEnd {
         let told = async {
             self.wait().await;
             self.handle.standard_error.ended().await;
         };
-        // When the time has passed, what is known then is told.
-        let _ = timeout(EXIT_PATIENCE, told).await;
-        let last_lines = self.last_lines(TOLD_LINES);
+        // After the timeout, the current state is returned.
+        let _ = timeout(EXIT_TIMEOUT, told).await;
+        let last_lines = self.last_lines(REPORTED_LINES);
         ProcessEnd {
             program: self.handle.program.clone(),
             exit: self.exit(),
@@ -227,13 +227,13 @@ impl Child {
 }
 
 async fn exited(mut life: watch::Receiver<Life>) {
-    // An error says that nobody looks after the process any more: then it has been killed.
+    // An error means that the process is no longer supervised, so it has been killed.
     let _ = life.wait_for(|life| life.exit.is_some()).await;
 }
 
-/// Waits for the end of the process or of the wish for it, then ends the group. When the runtime drops this task,
-/// the group is killed with it.
-async fn look_after(
+/// Waits until the process exits or should end, then ends the group. If the runtime drops this task, the
+/// group is killed.
+async fn supervise(
     mut process: tokio::process::Child,
     group: Group,
     mut stop: watch::Receiver<Option<Grace>>,
@@ -258,7 +258,7 @@ async fn look_after(
         _ = stop.wait_for(Option::is_some) => None,
         () = extended => None,
     };
-    let mut patience = Patience { stop, grace };
+    let mut patience = GraceTimer { stop, grace };
     let exited = match by_itself {
         Some(status) => status,
         None => end(&mut process, &group, &mut patience).await,
@@ -275,7 +275,7 @@ async fn look_after(
 async fn end(
     process: &mut tokio::process::Child,
     group: &Group,
-    patience: &mut Patience,
+    patience: &mut GraceTimer,
 ) -> Option<ExitStatus> {
     if let Some(status) = patience.within(|grace| grace.input_closed, process.wait()).await {
         return status.ok();
@@ -285,18 +285,19 @@ async fn end(
         return status.ok();
     }
     group.kill();
-    timeout(KILLED, process.wait()).await.ok()?.ok()
+    timeout(KILL_TIMEOUT, process.wait()).await.ok()?.ok()
 }
 
-/// How long a process is given, which may become less while it is waited for.
+/// Grace times, which may be shortened while waiting.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct GraceTimer {
     stop: watch::Receiver<Option<Grace>>,
     grace: Grace,
 }
 
-impl Patience {
-    /// Waits for something as long as `time` says of the grace; `None` when that is over.
+impl GraceTimer {
+    /// Waits for a future within the time that `time` selects from the grace times. Returns `None` after
+    /// that.
     pub(super) async fn within<T>(
         &mut self,
         time: fn(Grace) -> Duration,
@@ -310,7 +311,7 @@ impl Patience {
                 output = &mut future => return Some(output),
                 () = sleep_until(begun + time(grace)) => return None,
                 changed = self.stop.changed() => if changed.is_err() {
-                    // Nobody is left who could change it.
+                    // No handle is left that could change the time.
                     return timeout_at(begun + time(grace), future).await.ok();
                 },
             }

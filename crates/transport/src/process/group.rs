@@ -1,16 +1,16 @@
-//! A process group: a program and all that it started and that did not leave the group.
+//! A process group: a program and all descendants that did not leave the group.
 
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::time::{sleep, timeout};
 
-use super::child::{KILLED, Patience};
+use super::child::{GraceTimer, KILL_TIMEOUT};
 
-/// How often a group is asked whether somebody is left.
-const LOOK: Duration = Duration::from_millis(10);
+/// Interval for checking if processes are left in a group.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The group that a child leads. Dropped before it has been ended, it is killed.
+/// Process group led by a child. Killed if dropped before it has ended.
 #[derive(Debug)]
 pub(super) struct Group {
     leader: Pid,
@@ -36,24 +36,23 @@ impl Group {
     }
 
     fn signal(&self, signal: Signal) {
-        // The only failure is that nobody is left, which is what the signal is for.
+        // The only possible failure is an empty group, which is the goal.
         let _ = kill_process_group(self.leader, signal);
     }
 
-    /// Whether nobody of the group runs. The dead count as gone, even while whoever inherited them has not taken
-    /// notice.
+    /// Returns true if no process of the group runs. Zombies do not count.
     fn is_empty(&self) -> bool {
         test_kill_process_group(self.leader).is_err() || only_dead_are_left(self.leader).unwrap_or(false)
     }
 
-    /// Ends whoever is left in the group after its leader is gone. The number of a group is not given to another
-    /// one as long as somebody is in it, so nobody else can be hit.
-    pub(super) async fn end(mut self, patience: &mut Patience) {
+    /// Ends the remaining processes of a group after its leader has exited. The id of a group is not reused
+    /// while it has members, so no other process can be hit.
+    pub(super) async fn end(mut self, patience: &mut GraceTimer) {
         if !self.is_empty() {
             self.terminate();
             if patience.within(|grace| grace.terminate, self.emptied()).await.is_none() {
                 self.kill();
-                let _ = timeout(KILLED, self.emptied()).await;
+                let _ = timeout(KILL_TIMEOUT, self.emptied()).await;
             }
         }
         self.ended = true;
@@ -61,18 +60,18 @@ impl Group {
 
     async fn emptied(&self) {
         while !self.is_empty() {
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 }
 
-/// Looks through all processes; `None` where the system does not show them.
+/// Scans all processes. `None` if the system does not list them.
 fn only_dead_are_left(group: Pid) -> Option<bool> {
     let group = group.as_raw_nonzero().to_string();
     for entry in std::fs::read_dir("/proc").ok()? {
-        // A process that ends while we look leaves nothing to read.
+        // A process may exit during the scan.
         let Ok(status) = std::fs::read_to_string(entry.ok()?.path().join("stat")) else { continue };
-        // Behind the name, which may hold anything: state, parent, group.
+        // After the name, which may contain any character: state, parent, group.
         let Some((_, fields)) = status.rsplit_once(')') else { continue };
         let mut fields = fields.split_ascii_whitespace();
         let state = fields.next();

@@ -1,4 +1,4 @@
-//! The pipe to a child, which tells when nobody reads it any more.
+//! The pipe to a child, which detects that it is no longer read.
 
 use std::future::Future;
 use std::io;
@@ -10,7 +10,7 @@ use tokio::io::{AsyncWrite, Interest};
 use tokio::net::unix::pipe;
 use tokio::process::ChildStdin;
 
-/// The standard input of a child. Dropped, it is closed.
+/// Standard input of a child. Closed when dropped.
 #[derive(Debug)]
 pub struct ChildInput {
     pipe: Arc<pipe::Sender>,
@@ -22,12 +22,12 @@ impl ChildInput {
         Ok(ChildInput { pipe: Arc::new(pipe) })
     }
 
-    /// Waits until the child, and whoever inherited the pipe from it, has closed it. The pipe stays open as long as
-    /// this is kept. Where the system does not tell, it is told by the next write alone.
+    /// Waits until the child and all processes that inherited the pipe have closed it. Keeps the pipe open.
+    /// On systems that do not report this, only the next write does.
     pub(crate) fn closed_by_child(&self) -> impl Future<Output = ()> + Send + use<> {
         let pipe = Arc::clone(&self.pipe);
         async move {
-            // An error says that the runtime is shutting down: then there is nothing to wait for either.
+            // An error means that the runtime is shutting down: nothing to wait for either.
             drop(pipe.ready(Interest::ERROR).await);
         }
     }

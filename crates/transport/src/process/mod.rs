@@ -1,4 +1,4 @@
-//! Child processes: how one is started, watched, and ended with everything that it started itself.
+//! Child processes: starting, supervising, and ending them with all their descendants.
 
 mod child;
 mod group;

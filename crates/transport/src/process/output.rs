@@ -1,4 +1,4 @@
-//! A pipe from a child that ends when the child does, whoever else keeps it open.
+//! A pipe from a child that ends when the child exits, even if another process keeps it open.
 
 use std::fmt;
 use std::future::Future;
@@ -15,18 +15,18 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::standard_error::StandardError;
 
-/// How long a pipe of a child that is gone must be silent to count as empty.
+/// Silence after which the pipe of an exited child counts as empty.
 pub(super) const SILENCE: Duration = Duration::from_millis(100);
 
-/// The standard output of a child.
+/// Standard output of a child.
 ///
-/// A grandchild that inherited the pipe keeps it open for as long as it lives. So this also ends when the child
-/// has: after all that the child had written, which is no more than the pipe holds.
+/// A grandchild that inherited the pipe keeps it open for as long as it lives. Therefore this also ends when
+/// the child has exited, after everything that the child had written, which is at most the pipe's capacity.
 pub struct ChildOutput {
     pipe: ChildStdout,
     capacity: usize,
     state: Writer,
-    /// Looked at before each read, so that what came there first also counts as first.
+    /// Checked before each read, so that earlier lines of standard error are reported first.
     standard_error: Arc<StandardError>,
 }
 
@@ -36,7 +36,7 @@ enum Writer {
 }
 
 impl ChildOutput {
-    /// `exited` is done when the child is gone.
+    /// Creates the output. `exited` resolves when the child has exited.
     pub(super) fn new(
         pipe: ChildStdout,
         exited: impl Future<Output = ()> + Send + 'static,
@@ -86,7 +86,7 @@ impl fmt::Debug for ChildOutput {
     }
 }
 
-/// What a pipe holds; where the system does not tell, the most that it can.
+/// Returns the capacity of a pipe, or the maximum if the system does not report it.
 pub(super) fn capacity(pipe: &impl AsFd) -> usize {
     const MOST: usize = 1024 * 1024;
     #[cfg(target_os = "linux")]

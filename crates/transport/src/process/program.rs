@@ -1,4 +1,4 @@
-//! What is to be started, and where it is found.
+//! Programs to start, and their lookup.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt;
@@ -43,25 +43,25 @@ pub struct Program {
     relay_for: Option<String>,
 }
 
-/// Time until which processes may run, as others have granted it. Their watchdogs kill them when it is over, also while this
-/// process stands still; each extension must come before.
+/// Time until which processes may run, granted by another party. Their watchdogs kill them when it expires,
+/// even if this process is suspended. Each extension must arrive before that.
 ///
-/// Whoever grants it must not grant the same to somebody else before that time: what is killed then is gone within a moment.
-/// The watchdog counts in whole seconds, and may end the processes one second early.
+/// The granting party must not grant the same to another process before that time. Processes are gone shortly
+/// after it. The watchdog counts whole seconds and may end processes up to one second early.
 #[derive(Debug, Clone)]
 pub struct ProcessLease {
     pub(super) until: watch::Receiver<Option<Instant>>,
 }
 
 impl ProcessLease {
-    /// A lease, and what extends it. Processes that are started before it is granted for the first time run without a limit
-    /// until then.
+    /// Creates a lease and its sender, which extends it. Processes that are started before the first grant
+    /// run without a limit until then.
     pub fn channel() -> (watch::Sender<Option<Instant>>, Self) {
         let (sender, until) = watch::channel(None);
         (sender, ProcessLease { until })
     }
 
-    /// Waits until another time was granted. Never returns when there will be none.
+    /// Waits for an extension. Never returns if there will be none.
     pub(super) async fn extended(&mut self) -> Option<Instant> {
         if self.until.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -70,17 +70,17 @@ impl ProcessLease {
     }
 }
 
-/// How long a process is given at each step of being ended.
+/// Grace times for the steps of ending a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grace {
-    /// To exit by itself after its input was closed. 1 second.
+    /// Time to exit after the input was closed. Default: 1 second.
     pub input_closed: Duration,
-    /// To exit after it was told to terminate, before it is killed. 2 seconds.
+    /// Time to exit after SIGTERM, before SIGKILL. Default: 2 seconds.
     pub terminate: Duration,
 }
 
 impl Grace {
-    /// The shorter of the times.
+    /// Returns the shorter of both times for each step.
     pub(super) fn min(self, other: Grace) -> Self {
         Grace {
             input_closed: self.input_closed.min(other.input_closed),
@@ -95,19 +95,19 @@ impl Default for Grace {
     }
 }
 
-/// A process with its bare pipes, for whoever wants bytes instead of a [`Connection`].
+/// A process with its pipes, for raw bytes instead of a [`Connection`].
 #[derive(Debug)]
 pub struct Spawned {
     /// The process.
     pub child: Child,
-    /// What we write and it reads. To end the process, drop this first: it is the mildest hint.
+    /// Standard input of the process. To end the process, drop this first: it is the gentlest way.
     pub input: ChildInput,
-    /// What it writes and we read.
+    /// Standard output of the process.
     pub output: ChildOutput,
 }
 
 impl Program {
-    /// A program: a path where it has a slash in it, else a name that is searched for in `PATH`.
+    /// Creates a program from a path if it contains a slash, else from a name that is looked up in `PATH`.
     pub fn new(program: impl Into<OsString>) -> Self {
         Program {
             program: program.into(),
@@ -128,21 +128,21 @@ impl Program {
         self
     }
 
-    /// Sets a variable of the environment; the others are ours.
+    /// Sets an environment variable. Others are inherited.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), Some(value.into())));
         self
     }
 
-    /// Removes a variable from the environment.
+    /// Removes an environment variable.
     #[must_use]
     pub fn env_remove(mut self, name: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), None));
         self
     }
 
-    /// Sets the working directory. A relative path of the program is meant relative to it.
+    /// Sets the working directory. A relative program path is resolved against it.
     #[must_use]
     pub fn working_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.working_directory = Some(directory.into());
@@ -157,22 +157,22 @@ impl Program {
         self
     }
 
-    /// Sets how long the process is given to end.
+    /// Sets the grace times for ending the process.
     #[must_use]
     pub fn grace(mut self, grace: Grace) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Whether a small shell process watches over us and ends the program when we are killed without a chance to
-    /// do it. It does unless told otherwise.
+    /// Enables or disables the watchdog, a small shell process that ends the program if this process is
+    /// killed. Enabled by default.
     #[must_use]
     pub fn watchdog(mut self, watchdog: bool) -> Self {
         self.watchdog = watchdog;
         self
     }
 
-    /// Lets the program run only as long as a lease allows. It does not start without a watchdog then.
+    /// Lets the program run only while a lease is valid. It then requires a watchdog to start.
     #[must_use]
     pub fn lease(mut self, lease: ProcessLease) -> Self {
         self.watchdog = true;
@@ -180,7 +180,7 @@ impl Program {
         self
     }
 
-    /// Whether it runs only as long as a lease allows.
+    /// Returns true if the program has a lease.
     pub fn has_lease(&self) -> bool {
         self.lease.is_some()
     }
@@ -217,7 +217,7 @@ impl Program {
         if let Some(directory) = &self.working_directory {
             command.current_dir(directory);
         }
-        // Before the program, so that there is no moment at which it runs unwatched.
+        // Start the watchdog first, so that the program never runs without it.
         let watchdog = if self.watchdog { Watchdog::start(self.grace.terminate) } else { None };
         let not_started =
             |source| Error::ProgramNotStarted { program: name.clone(), path: path.clone(), source };
@@ -243,8 +243,8 @@ impl Program {
         Ok(Spawned { child, input, output })
     }
 
-    /// Replaces this process with the program, which gets its standard streams, its terminal and its process id. Returns only
-    /// when that fails. For programs that a person talks to, such as a login.
+    /// Replaces this process with the program, which inherits its standard streams, terminal and process id.
+    /// Returns only on failure. For interactive programs such as a login.
     pub fn replace_process(&self) -> Error {
         let path = match self.find() {
             Ok(path) => path,
@@ -265,12 +265,12 @@ impl Program {
         Error::ProgramNotStarted { program, path, source: Arc::new(command.exec()) }
     }
 
-    /// The file that would be started; an error that names what was tried when there is none.
+    /// Returns the path of the file that would be started. Fails with the paths that were tried.
     pub fn locate(&self) -> Result<PathBuf, Error> {
         self.find()
     }
 
-    /// The file that the program is, with the search path that the process will have.
+    /// Looks up the program with the search path that the process will have.
     fn find(&self) -> Result<PathBuf, Error> {
         let not_found = |searched, not_executable| Error::ProgramNotFound {
             program: self.program.to_string_lossy().into_owned(),
@@ -312,7 +312,7 @@ impl Program {
     }
 }
 
-/// The path from the root; as it is when our own working directory is unknown.
+/// Returns the absolute path, or the path unchanged if the working directory is unknown.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -1,4 +1,4 @@
-//! What a child says on its standard error: always read, so that it never waits for us; kept in part.
+//! Standard error of a child: always read, so that the child never blocks, and partly kept.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,21 +15,21 @@ use tokio::time::sleep;
 
 use super::output::{SILENCE, capacity};
 
-/// A longer line is cut into several.
+/// Maximum length of a line in bytes. Longer lines are split.
 const LINE: usize = 8 * 1024;
-/// How much is kept, by lines and by bytes.
+/// Maximum number of lines and bytes kept.
 const KEPT_LINES: usize = 500;
 const KEPT_BYTES: usize = 256 * 1024;
-/// How far a listener may fall behind.
-const BEHIND: usize = 1024;
+/// Number of lines that a listener may lag.
+const MAX_LAG: usize = 1024;
 
-/// How much is read at one look, so that nobody else waits for one who has much to say.
-const LOOK: usize = 256 * 1024;
+/// Maximum number of bytes read at a time, so that a verbose child does not delay other work.
+const MAX_READ: usize = 256 * 1024;
 
-/// The newest lines, and whoever listens for more.
+/// The latest lines, and listeners for new ones.
 pub(super) struct StandardError {
     pipe: pipe::Receiver,
-    /// What has been read and is no whole line yet.
+    /// Bytes read that do not form a complete line yet.
     buffer: Mutex<BytesMut>,
     kept: Mutex<Kept>,
     ended: watch::Sender<bool>,
@@ -47,35 +47,35 @@ impl fmt::Debug for StandardError {
 struct Kept {
     lines: VecDeque<Arc<str>>,
     bytes: usize,
-    /// How many lines are kept no more.
+    /// Number of lines that are no longer kept.
     missed: u64,
-    /// Who is told each line at once.
+    /// Listeners that get each line at once.
     listeners: Vec<Listener>,
-    /// Who is told it later. `None` after the last line.
+    /// Channel for listeners that read later. `None` after the last line.
     news: Option<broadcast::Sender<Arc<str>>>,
 }
 
-/// A line of standard error, or the news that some were missed.
+/// A line of standard error, or a number of missed lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StandardErrorLine {
-    /// A line, with U+FFFD for what is no UTF-8. It may hold terminal escapes.
+    /// A line, with U+FFFD for invalid UTF-8. It may contain terminal escapes.
     Line(Arc<str>),
-    /// The listener came so late, or was so slow, that this many lines passed it by.
+    /// Number of lines that the listener missed because it started late or was too slow.
     Missed(u64),
 }
 
-/// The lines of a child's standard error: first those that were kept already, then those that come.
+/// Lines of a child's standard error: first the kept ones, then new ones.
 #[derive(Debug)]
 pub struct StandardErrorLines {
-    /// How many lines came before those that were kept.
+    /// Number of lines before the kept ones.
     missed: u64,
     kept: VecDeque<Arc<str>>,
-    /// `None` where the last line has come.
+    /// `None` after the last line.
     coming: Option<broadcast::Receiver<Arc<str>>>,
 }
 
 impl StandardErrorLines {
-    /// The next line; `None` after the last.
+    /// Returns the next line, or `None` after the last.
     pub async fn next(&mut self) -> Option<StandardErrorLine> {
         if let missed @ 1.. = std::mem::take(&mut self.missed) {
             return Some(StandardErrorLine::Missed(missed));
@@ -96,12 +96,12 @@ impl StandardError {
         Ok(StandardError {
             pipe: pipe::Receiver::from_owned_fd(pipe.into_owned_fd()?)?,
             buffer: Mutex::default(),
-            kept: Mutex::new(Kept { news: Some(broadcast::Sender::new(BEHIND)), ..Kept::default() }),
+            kept: Mutex::new(Kept { news: Some(broadcast::Sender::new(MAX_LAG)), ..Kept::default() }),
             ended: watch::Sender::new(false),
         })
     }
 
-    /// The newest lines, oldest first.
+    /// Returns the latest lines, oldest first.
     pub(super) fn last_lines(&self, count: usize) -> Vec<String> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let skipped = kept.lines.len().saturating_sub(count);
@@ -117,7 +117,7 @@ impl StandardError {
         }
     }
 
-    /// Tells each line at once, first those that are kept already.
+    /// Registers a listener for each line, starting with the kept ones.
     pub(super) fn tell(&self, mut listener: Listener) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         for line in &kept.lines {
@@ -126,21 +126,21 @@ impl StandardError {
         kept.listeners.push(listener);
     }
 
-    /// Waits until there is no more to come.
+    /// Waits until standard error has ended.
     pub(super) async fn ended(&self) {
-        // The sender is here, so that waiting cannot fail.
+        // The sender lives in `self`, so waiting cannot fail.
         let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 
-    /// Takes what is there now; `None` when no more will come, else how much it was. Whoever reads the standard output
-    /// looks here first, so that what was said on standard error before it also comes before it.
+    /// Reads available bytes. Returns their number, or `None` at the end. Called before each read of standard
+    /// output, so that earlier lines of standard error are reported first.
     pub(super) fn look(&self) -> Option<usize> {
         let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         let mut taken = 0;
-        while taken < LOOK {
+        while taken < MAX_READ {
             buffer.reserve(LINE);
             match self.pipe.try_read_buf(&mut *buffer) {
-                // An error ends the reading as the end does.
+                // A read error ends the stream too.
                 Ok(0) => return None,
                 Ok(count) => taken += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -151,7 +151,7 @@ impl StandardError {
         Some(taken)
     }
 
-    /// Cuts what has been read into lines.
+    /// Splits the bytes read into lines.
     fn cut(&self, buffer: &mut BytesMut, is_all: bool) {
         loop {
             let start = &buffer[..buffer.len().min(LINE)];
@@ -165,10 +165,10 @@ impl StandardError {
         }
     }
 
-    /// Reads to the end: that of the pipe or, where somebody else keeps it open, that of the child.
+    /// Reads to the end of the pipe or, if another process keeps it open, of the child.
     pub(super) async fn read(&self, exited: impl Future<Output = ()>) {
         tokio::pin!(exited);
-        // How much more may be in the pipe, once the child is gone.
+        // Number of bytes that may be left in the pipe after the child has exited.
         let mut left = None;
         loop {
             tokio::select! {
@@ -204,7 +204,7 @@ impl StandardError {
             listener(&line);
         }
         if let Some(news) = &kept.news {
-            // It fails when nobody listens.
+            // Fails if there are no listeners.
             let _ = news.send(line);
         }
         while kept.lines.len() > KEPT_LINES || kept.bytes > KEPT_BYTES {

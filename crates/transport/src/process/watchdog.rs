@@ -1,4 +1,4 @@
-//! What ends a program when we are killed so suddenly that we cannot do it ourselves.
+//! The watchdog, which ends a program if this process is killed without a chance to do so.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -8,13 +8,13 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::{ChildStdin, Command};
 use tokio::time::timeout;
 
-/// First a line with the number of the group. Then lines of a lease, each with the time at which it ends and how many seconds
-/// that is from now: unless another one comes before, the group is killed then, whatever we do meanwhile. Last either a line
-/// that says that the group has been ended, or the end of the input: then we are gone. Whatever a terminal sends to its
-/// programs must not end the watch.
+/// The watchdog's shell script. Its input is first a line with the process group id. Then lease lines follow,
+/// each with the end of the lease as a time and in seconds from now; unless a new one arrives before, the
+/// group is killed then. The last line says that the group has ended. If the input ends without it, this
+/// process is gone and the group is ended. Signals from the terminal must not end the watchdog.
 ///
-/// Of a lease the shorter time counts: a line that we wrote late, because we stood still, does not extend it, and neither does a
-/// clock that is set back.
+/// The shorter of both lease times counts: a line written late, because this process was suspended, does not
+/// extend the lease, and neither does a clock that is set back.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 read group || exit 0
@@ -49,10 +49,10 @@ done
 kill -s KILL -- "-$group"
 "#;
 
-/// How long a watchdog gets to take notice.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time for the watchdog to exit.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A shell that holds the reading end of a pipe whose other end only we hold.
+/// A shell that holds the read end of a pipe whose write end only this process has.
 #[derive(Debug)]
 pub(super) struct Watchdog {
     process: tokio::process::Child,
@@ -60,7 +60,7 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    /// `None` where there is no shell: the program then runs unwatched.
+    /// Starts the watchdog. Returns `None` if there is no shell: the program then runs unwatched.
     pub(super) fn start(grace: Duration) -> Option<Self> {
         let mut process = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "watchdog"])
@@ -76,26 +76,26 @@ impl Watchdog {
         Some(Watchdog { process, input })
     }
 
-    /// Tells which group to end, at once: the pipe is empty, so that there is nothing to wait for.
+    /// Sends the process group id. Does not block, because the pipe is empty.
     pub(super) fn watch(&self, group: Pid) {
-        // A shell that is gone leaves the program unwatched.
+        // If the shell is gone, the program runs unwatched.
         let _ = rustix::io::write(&self.input, format!("{}\n", group.as_raw_nonzero()).as_bytes());
     }
 
-    /// Tells until when the group may run.
+    /// Sends the time until which the group may run.
     pub(super) fn allow_until(&self, until: Instant) {
         let left = until.saturating_duration_since(Instant::now());
-        // Whole seconds are what every shell can sleep; the part of one that is lost makes it earlier, never later.
+        // Every shell can sleep for whole seconds. Rounding down makes the end earlier, never later.
         let end = (SystemTime::now() + left).duration_since(UNIX_EPOCH).unwrap_or_default();
         let line = format!("until {} {}\n", end.as_secs(), left.as_secs());
-        // Where the pipe is full or the shell is gone, the time that it was told last stands.
+        // If the pipe is full or the shell is gone, the previous time stays in effect.
         let _ = rustix::io::write(&self.input, line.as_bytes());
     }
 
-    /// Tells that the group has been ended, and waits for the shell to be gone.
+    /// Tells the watchdog that the group has ended, and waits for it to exit.
     pub(super) async fn release(mut self) {
         let _ = self.input.write_all(b"ended\n").await;
         drop(self.input);
-        let _ = timeout(PATIENCE, self.process.wait()).await;
+        let _ = timeout(EXIT_TIMEOUT, self.process.wait()).await;
     }
 }

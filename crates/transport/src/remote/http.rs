@@ -1,5 +1,5 @@
-//! Streamable HTTP: messages are posted, and what the server says comes over streams of events, one for the connection
-//! and one a session.
+//! Streamable HTTP client: messages are posted; the server's messages arrive as server-sent events on one
+//! stream for the connection and one per session.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,19 +24,19 @@ use super::{EXCERPT, Lines, Remote, RemoteError, SILENCE, tls, write_lines};
 use crate::connection::{error_line, failure};
 use crate::routing::{CONNECTION_ID, LAST_EVENT_ID, Routing, SESSION_ID};
 
-/// How many requests are remembered, in both directions.
+/// Maximum number of requests remembered, for each direction.
 const REQUESTS: usize = 4096;
 
-/// How many messages of the server may wait for whoever reads them.
+/// Number of server messages that may be queued for the reader.
 const WAITING: usize = 4;
 
-/// How long a broken stream is tried to be taken up again.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long to retry a broken stream.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long the server may take to hear that we leave.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Time limit for the final DELETE request.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A client of one server.
+/// HTTP client for one server.
 pub(super) struct Client {
     remote: Remote,
     http: hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -44,31 +44,31 @@ pub(super) struct Client {
 }
 
 struct HttpState {
-    /// What the server calls the connection.
+    /// Connection id assigned by the server.
     connection: Option<HeaderValue>,
     cookies: BTreeMap<String, String>,
-    /// The sessions whose streams are read.
+    /// Sessions whose streams are being read.
     sessions: HashSet<String>,
-    requests: Correlator<About>,
+    requests: Correlator<PendingRequest>,
 }
 
-/// What is remembered of a request.
-enum About {
-    /// Ours, whose answer names a session.
+/// Data remembered about a request.
+enum PendingRequest {
+    /// A client request whose response contains a new session id.
     OpensSession,
-    /// One of the server in a session: the answer goes there, too.
+    /// A server request in a session: the response is posted with this session id.
     Session(String),
 }
 
-/// What a stream has to tell.
-enum Told {
+/// Event from a stream task.
+enum StreamEvent {
     Message { session: Option<String>, text: String },
     Lost(RemoteError),
 }
 
-/// Where streams tell, and where they run.
+/// Channel and task set of the stream tasks.
 struct Streams {
-    tell: mpsc::Sender<Told>,
+    tell: mpsc::Sender<StreamEvent>,
     taken_up: Arc<Notify>,
     running: Mutex<JoinSet<()>>,
 }
@@ -101,7 +101,7 @@ impl Client {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request with everything that belongs to all of them.
+    /// Sends a request with the common headers.
     async fn send(
         &self,
         method: Method,
@@ -142,8 +142,8 @@ impl Client {
         Ok(response)
     }
 
-    /// Cookies say which of several machines knows the connection. All requests go to one place, so a name and a value
-    /// are all that counts.
+    /// Stores cookies, which load balancers use to route a connection. All requests go to the same URL, so
+    /// only names and values matter.
     fn keep_cookies(&self, headers: &HeaderMap) {
         for cookie in headers.get_all(SET_COOKIE) {
             let Some((name, rest)) = cookie.to_str().ok().and_then(|cookie| cookie.split_once('=')) else {
@@ -157,20 +157,20 @@ impl Client {
         }
     }
 
-    /// A body of limited length.
+    /// Reads a body up to the length limit.
     async fn body(&self, response: Response<Incoming>) -> Result<Bytes, RemoteError> {
         let body = Limited::new(response.into_body(), self.remote.limit).collect().await;
         Ok(body.map_err(|error| self.remote.ended(error.to_string()))?.to_bytes())
     }
 
-    /// Why the server refused.
+    /// Returns the server's refusal as an error.
     async fn refusal(&self, response: Response<Incoming>) -> RemoteError {
         let (head, body) = response.into_parts();
         let body = Limited::new(body, EXCERPT).collect().await;
         self.remote.refused(head.status, &head.headers, &body.map(Collected::to_bytes).unwrap_or_default())
     }
 
-    /// What is at the address.
+    /// Fetches the URL.
     pub(super) async fn get(&self) -> Result<String, RemoteError> {
         let response = self.send(Method::GET, None, &[], Bytes::new()).await?;
         if !response.status().is_success() {
@@ -179,24 +179,27 @@ impl Client {
         Ok(String::from_utf8_lossy(&self.body(response).await?).into_owned())
     }
 
-    /// Posts a message of ours. Gives what is to be said to whoever sent it.
+    /// Posts a message. Returns the response for the caller, if there is one.
     async fn post(self: &Arc<Self>, line: &str, streams: &Streams) -> Result<Option<String>, RemoteError> {
         let message = routing(line);
         let session = match (&message.method, &message.id) {
             _ if message.is_of_connection() => None,
             (Some(_), _) => message.session.clone(),
             (None, Some(id)) => match self.state().requests.answered(Side::Client, id) {
-                Some(About::Session(session)) => Some(session),
+                Some(PendingRequest::Session(session)) => Some(session),
                 _ => None,
             },
             (None, None) => None,
         };
         if let Some(session) = &session {
-            // What the message leads to may be said before it is answered.
+            // Open the stream before posting: the server may send messages of the session before the
+            // response.
             self.read_session(session, streams).await?;
         }
+        // Remember the request before sending it: the response may arrive on a stream before the POST
+        // returns.
         if let (Some("session/new" | "session/fork"), Some(id)) = (message.method.as_deref(), &message.id) {
-            self.state().requests.open_or_evict(Side::Client, id, About::OpensSession);
+            self.state().requests.open_or_evict(Side::Client, id, PendingRequest::OpensSession);
         }
         let json = [
             (CONTENT_TYPE.as_str(), "application/json"),
@@ -205,12 +208,13 @@ impl Client {
         let body = Bytes::copy_from_slice(line.as_bytes());
         let response = self.send(Method::POST, session.as_deref(), &json, body).await?;
         if !response.status().is_success() {
-            return self.not_taken(response, &message).await;
+            return self.refused_message(response, &message).await;
         }
         let begins = message.method.as_deref() == Some("initialize");
         let connection = response.headers().get(CONNECTION_ID).cloned();
         let body = self.body(response).await?;
         if let (true, Some(connection)) = (begins, connection) {
+            // Store the id before opening the connection's stream, which sends it.
             self.state().connection = Some(connection);
             self.read_stream(None, streams).await?;
         }
@@ -218,9 +222,9 @@ impl Client {
         Ok((!text.trim().is_empty()).then(|| text.into_owned()))
     }
 
-    /// The server did not take a message: whoever waits for its answer hears that. Where it does not know us any more,
-    /// all is over.
-    async fn not_taken(
+    /// Handles a message that the server refused: the pending request gets an error. If the server does not
+    /// know this client, the connection fails.
+    async fn refused_message(
         &self,
         response: Response<Incoming>,
         message: &Routing,
@@ -246,13 +250,13 @@ impl Client {
         Ok(Some(error_line(id, &error)))
     }
 
-    /// Reads the stream of a session, if nobody does yet.
+    /// Reads the stream of a session, unless it is already being read.
     async fn read_session(self: &Arc<Self>, session: &str, streams: &Streams) -> Result<(), RemoteError> {
         if !self.state().sessions.insert(session.to_owned()) {
             return Ok(());
         }
         match self.read_stream(Some(session), streams).await {
-            // The server does not know the session: it will say so in its answer.
+            // The server does not know the session. Its response to the message will say so.
             Err(RemoteError::Refused { status, .. }) if status == StatusCode::NOT_FOUND => {
                 self.state().sessions.remove(session);
                 Ok(())
@@ -277,7 +281,7 @@ impl Client {
         };
         let mut running = streams.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.spawn(stream.read(body));
-        // Those that have ended are taken away.
+        // Remove finished tasks.
         while running.try_join_next().is_some() {}
         Ok(())
     }
@@ -293,8 +297,8 @@ impl Client {
         }
     }
 
-    /// Notes what a message of the server means for messages to come.
-    async fn take_note(
+    /// Records requests and new sessions in a message of the server.
+    async fn record_message(
         self: &Arc<Self>,
         session: Option<String>,
         text: &str,
@@ -304,68 +308,68 @@ impl Client {
         let Some(id) = &message.id else { return Ok(()) };
         if message.method.is_some() {
             if let Some(session) = session.or(message.session) {
-                self.state().requests.open_or_evict(Side::Agent, id, About::Session(session));
+                self.state().requests.open_or_evict(Side::Agent, id, PendingRequest::Session(session));
             }
             return Ok(());
         }
         let opened = self.state().requests.answered(Side::Agent, id);
-        if let (Some(About::OpensSession), Some(session)) = (opened, new_session(text)) {
-            // Before anybody can prompt it.
+        if let (Some(PendingRequest::OpensSession), Some(session)) = (opened, new_session(text)) {
+            // Before the client can send a prompt to it.
             self.read_session(&session, streams).await?;
         }
         Ok(())
     }
 }
 
-/// One stream of events, taken up again when it breaks.
+/// One stream of server-sent events, reopened when it breaks.
 struct EventStream {
     client: Arc<Client>,
     session: Option<String>,
-    /// The last event that came, where events have names.
+    /// Id of the last event received, if the server sends ids.
     last: Option<String>,
-    /// How long to wait before it is taken up again: not at all after one that brought something.
+    /// Delay before reopening. Zero after a stream that delivered an event.
     pause: Duration,
-    tell: mpsc::Sender<Told>,
-    /// Is told that it was taken up again.
+    tell: mpsc::Sender<StreamEvent>,
+    /// Notified after the stream was reopened.
     taken_up: Arc<Notify>,
 }
 
-/// How the reading of a stream ended.
+/// Reason why reading a stream ended.
 enum Broken {
-    /// It broke, and may be taken up again.
+    /// The stream broke and can be reopened.
     Stream(String),
-    /// It cannot be read.
-    Unreadable(RemoteError),
-    /// Nobody listens.
-    Unheard,
+    /// The stream is invalid.
+    Invalid(RemoteError),
+    /// The receiver was dropped.
+    ReceiverDropped,
 }
 
 impl EventStream {
     async fn read(mut self, mut body: Incoming) {
         loop {
             let next = match self.read_events(&mut body).await {
-                Broken::Stream(reason) => self.take_up(&reason).await,
-                Broken::Unreadable(error) => Err(error),
-                Broken::Unheard => return,
+                Broken::Stream(reason) => self.reopen(&reason).await,
+                Broken::Invalid(error) => Err(error),
+                Broken::ReceiverDropped => return,
             };
             match next {
                 Ok(Some(next)) => body = next,
                 Ok(None) => return,
                 Err(error) => {
-                    let _ = self.tell.send(Told::Lost(error)).await;
+                    let _ = self.tell.send(StreamEvent::Lost(error)).await;
                     return;
                 }
             }
         }
     }
 
-    /// Reads until the stream breaks, and says why.
+    /// Reads until the stream breaks. Returns the reason.
     async fn read_events(&mut self, body: &mut Incoming) -> Broken {
         let limit = self.client.remote.limit;
         let mut decoder = EventDecoder::new(limit);
         loop {
             let Ok(frame) = tokio::time::timeout(SILENCE, body.frame()).await else {
-                return Broken::Stream(format!("nothing came for {} seconds", SILENCE.as_secs()));
+                return Broken::Stream(format!("no data for {} seconds", SILENCE.as_secs()));
             };
             match frame {
                 Some(Ok(frame)) => {
@@ -374,31 +378,34 @@ impl EventStream {
                     }
                 }
                 Some(Err(error)) => return Broken::Stream(innermost(&error)),
-                None => return Broken::Stream("it ended".to_owned()),
+                None => return Broken::Stream("it was closed by the server".to_owned()),
             }
             loop {
                 match decoder.next() {
                     Ok(Some(event)) => {
                         self.pause = Duration::ZERO;
+                        // An event without an id keeps the last one, as the specification requires.
                         self.last = event.id.or(self.last.take());
-                        let told = Told::Message { session: self.session.clone(), text: event.data };
+                        let told = StreamEvent::Message { session: self.session.clone(), text: event.data };
                         if self.tell.send(told).await.is_err() {
-                            return Broken::Unheard;
+                            return Broken::ReceiverDropped;
                         }
                     }
                     Ok(None) => break,
                     Err(EventTooLong) => {
-                        let reason = format!("a message of more than {limit} bytes");
-                        return Broken::Unreadable(self.client.remote.ended(reason));
+                        let reason = format!("a message exceeds the limit of {limit} bytes");
+                        return Broken::Invalid(self.client.remote.ended(reason));
                     }
                 }
             }
         }
     }
 
-    /// Opens the stream once more, behind what has come. `None` where the session is over.
-    async fn take_up(&mut self, reason: &str) -> Result<Option<Incoming>, RemoteError> {
+    /// Reopens the stream after the last event, with increasing delays up to [`RETRY_TIMEOUT`]. Returns
+    /// `None` if the session has ended.
+    async fn reopen(&mut self, reason: &str) -> Result<Option<Incoming>, RemoteError> {
         let (client, session) = (&self.client, self.session.as_deref());
+        // Without an event id the server cannot replay, so messages could be missing.
         if client.remote.is_exact && session.is_some() && self.last.is_none() {
             return Err(client.remote.ended(reason));
         }
@@ -407,16 +414,17 @@ impl EventStream {
         let begin = tokio::time::Instant::now();
         loop {
             tokio::time::sleep(self.pause).await;
+            // Exponential backoff. The first attempt is immediate after a stream that delivered something.
             self.pause = (self.pause * 2).clamp(Duration::from_millis(100), Duration::from_secs(5));
             match client.open_stream(session, self.last.as_deref()).await {
                 Ok(body) => {
                     let gap = if self.last.is_some() || client.remote.is_exact {
                         ""
                     } else {
-                        "; what was said meanwhile may be missing"
+                        "; messages sent meanwhile may be missing"
                     };
                     (client.remote.tell)(&format!(
-                        "the stream of {what} broke ({reason}) and was taken up again{gap}"
+                        "the stream of {what} broke ({reason}) and was resumed{gap}"
                     ));
                     self.taken_up.notify_one();
                     return Ok(Some(body));
@@ -428,15 +436,15 @@ impl EventStream {
                     return Ok(None);
                 }
                 Err(error @ RemoteError::Refused { .. }) => return Err(error),
-                Err(error) if begin.elapsed() > PATIENCE => return Err(error),
+                Err(error) if begin.elapsed() > RETRY_TIMEOUT => return Err(error),
                 Err(_) => {}
             }
         }
     }
 }
 
-/// Passes messages on in both directions until one side ends.
-pub(super) async fn pass_on(
+/// Exchanges messages in both directions until one side ends.
+pub(super) async fn relay(
     client: Client,
     local: DuplexStream,
     taken_up: Arc<Notify>,
@@ -460,29 +468,33 @@ pub(super) async fn pass_on(
     let receiving = async {
         while let Some(told) = told.recv().await {
             let (session, text) = match told {
-                Told::Message { session, text } => (session, text),
-                Told::Lost(error) => return Err(error),
+                StreamEvent::Message { session, text } => (session, text),
+                StreamEvent::Lost(error) => return Err(error),
             };
-            client.take_note(session, &text, &streams).await?;
+            // Open the stream of a new session before the client learns its id, so that no message of it is
+            // missed.
+            client.record_message(session, &text, &streams).await?;
             if write_lines(&mut *writer.lock().await, &text).await.is_err() {
                 break;
             }
         }
         Ok(())
     };
+    // Either direction ends the relay. The DELETE below is best effort.
     let end = tokio::select! {
         end = sending => end,
         end = receiving => end,
     };
     let is_open = client.state().connection.is_some();
     if is_open {
-        // The server ends what belongs to the connection, now or when it has waited long enough.
-        let _ = tokio::time::timeout(FAREWELL, client.send(Method::DELETE, None, &[], Bytes::new())).await;
+        // Lets the server release the connection now instead of after its grace time.
+        let _ =
+            tokio::time::timeout(CLOSE_TIMEOUT, client.send(Method::DELETE, None, &[], Bytes::new())).await;
     }
     end
 }
 
-/// The session that the result of an answer names.
+/// Returns the session id in the result of a response.
 fn new_session(text: &str) -> Option<String> {
     Raw::parse(text).ok()?.get("result")?.text("sessionId")
 }
@@ -491,7 +503,7 @@ fn routing(text: &str) -> Routing {
     Raw::parse(text).map(|message| Routing::of(&message)).unwrap_or_default()
 }
 
-/// The cause of an error: what is around it says only that a request failed.
+/// Returns the innermost cause of an error. The outer ones only say that a request failed.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(next) = cause.source() {

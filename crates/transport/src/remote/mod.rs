@@ -1,4 +1,4 @@
-//! Agents that somebody else runs, reached over the network.
+//! Agents on other machines, reached over the network.
 
 mod http;
 mod server_events;
@@ -21,19 +21,19 @@ use tokio::task::JoinHandle;
 
 use crate::DEFAULT_MESSAGE_LIMIT;
 
-/// How much may wait between us and whoever holds the stream.
+/// Buffer size between the relay and the stream's user, in bytes.
 const BUFFER: usize = 64 * 1024;
 
-/// How often the other side is asked whether it is there.
+/// Interval of pings.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// How long the other side may be silent.
+/// Time without data after which the server counts as gone.
 const SILENCE: Duration = Duration::from_secs(75);
 
-/// How much of a refusal is shown.
+/// Maximum length of a displayed refusal in bytes.
 const EXCERPT: usize = 8 * 1024;
 
-/// A server of ACP: WebSocket (`ws://`, `wss://`) or streamable HTTP (`http://`, `https://`).
+/// An ACP server: WebSocket (`ws://`, `wss://`) or streamable HTTP (`http://`, `https://`).
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -54,74 +54,75 @@ pub struct Remote {
     is_exact: bool,
 }
 
-/// The connection to a [`Remote`]: one JSON value a line in both directions. It ends with the writer.
+/// Connection to a [`Remote`]: one JSON value per line in both directions. Ends when the writer is dropped.
 #[derive(Debug)]
 pub struct RemoteStream {
-    /// What the server says.
+    /// Messages of the server.
     pub reader: tokio::io::ReadHalf<DuplexStream>,
-    /// What is said to the server.
+    /// Messages to the server.
     pub writer: tokio::io::WriteHalf<DuplexStream>,
-    /// How it ended: fine where we ended it.
+    /// Result of the connection: `Ok` if this side ended it.
     pub end: JoinHandle<Result<(), RemoteError>>,
-    /// What the server calls the connection, for [`Remote::take_up`]. Only a WebSocket is taken up from outside.
+    /// Connection id assigned by the server, for [`Remote::take_up`]. Only WebSocket connections can be
+    /// resumed this way.
     pub connection_id: Option<String>,
-    /// Is told when a stream broke and was taken up again inside: what was said on it meanwhile may be lost, except for what
-    /// has a place in the stream.
+    /// Notified when a stream broke and was resumed internally. Messages sent meanwhile may be lost, except
+    /// those with a cursor.
     pub taken_up: Arc<Notify>,
 }
 
-/// Why a server could not be reached, or was lost.
+/// Reason why a server could not be reached or was lost.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
-    /// It is no address of a server.
-    #[error("\"{url}\" is no address of an agent: {reason}")]
+    /// Not a valid URL of a server.
+    #[error("invalid agent URL \"{url}\": {reason}")]
     BadAddress {
-        /// What was given.
+        /// The URL given.
         url: String,
-        /// What is wrong with it.
+        /// Reason.
         reason: String,
     },
-    /// A header that HTTP does not have.
-    #[error("the header \"{name}\" cannot be sent: {reason}")]
+    /// Not a valid HTTP header.
+    #[error("invalid header \"{name}\": {reason}")]
     BadHeader {
-        /// Its name.
+        /// Name of the header.
         name: String,
-        /// What is wrong with it.
+        /// Reason.
         reason: String,
     },
-    /// Nobody is there, or the way there is broken.
+    /// The server cannot be reached.
     #[error("cannot reach {url}: {reason}")]
     Unreachable {
-        /// The server.
+        /// URL of the server.
         url: String,
-        /// What happened.
+        /// Reason.
         reason: String,
     },
-    /// The server is there and wants nothing of us.
-    #[error("{url} refuses: {status}{}", with_colon(body))]
+    /// The server refused the request.
+    #[error("{url} refused the request: {status}{}", with_colon(body))]
     Refused {
-        /// The server.
+        /// URL of the server.
         url: String,
-        /// The status of its answer.
+        /// HTTP status.
         status: StatusCode,
-        /// Whether it would have other credentials: 401, or another status with `WWW-Authenticate`.
+        /// True if other credentials might be accepted: 401, or another status with `WWW-Authenticate`.
         wants_token: bool,
-        /// What it said, at most 8 KiB.
+        /// Response body, at most 8 KiB.
         body: String,
     },
     /// The server ended the connection.
     #[error("{url} ended the connection{}", with_colon(reason))]
     Ended {
-        /// The server.
+        /// URL of the server.
         url: String,
-        /// The reason that it gave, with the code.
+        /// Reason given by the server, with the close code.
         reason: String,
     },
-    /// The server has not said anything for too long.
-    #[error("nothing came from {url} for {} seconds", SILENCE.as_secs())]
+    /// The server was silent for too long.
+    #[error("no data from {url} for {} seconds", SILENCE.as_secs())]
     Silent {
-        /// The server.
+        /// URL of the server.
         url: String,
     },
 }
@@ -131,39 +132,39 @@ fn with_colon(text: &str) -> String {
 }
 
 impl fmt::Debug for Remote {
-    // Headers may be secrets.
+    // Omit headers, which may contain secrets.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Remote").field("url", &self.shown()).finish_non_exhaustive()
     }
 }
 
 impl Remote {
-    /// The server at an address.
+    /// Creates a remote from a URL.
     pub fn new(url: &str) -> Result<Self, RemoteError> {
         let bad = |reason: String| RemoteError::BadAddress { url: url.to_owned(), reason };
         let uri: Uri = url.trim().parse().map_err(|error: ::http::uri::InvalidUri| bad(error.to_string()))?;
         if !matches!(uri.scheme_str(), Some("ws" | "wss" | "http" | "https")) {
-            return Err(bad("it begins with ws://, wss://, http:// or https://".to_owned()));
+            return Err(bad("it must start with ws://, wss://, http:// or https://".to_owned()));
         }
         if uri.host().is_none_or(str::is_empty) {
-            return Err(bad("it names no machine".to_owned()));
+            return Err(bad("it has no host".to_owned()));
         }
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(bad("a password does not belong there; send a header".to_owned()));
+            return Err(bad("it must not contain a password; send a header instead".to_owned()));
         }
         let tell = Arc::new(|_: &str| {});
         let (headers, limit) = (HeaderMap::new(), DEFAULT_MESSAGE_LIMIT);
         Ok(Remote { url: uri, headers, limit, tell, is_exact: false })
     }
 
-    /// Whether a word is meant as an address, and not as a program.
+    /// Returns true if a word is a URL rather than a program.
     pub fn is_address(word: &str) -> bool {
         ["ws://", "wss://", "http://", "https://"].iter().any(|scheme| {
             word.get(..scheme.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(scheme))
         })
     }
 
-    /// Sends a header along with every request. It is never shown.
+    /// Adds a header to every request. Its value is never displayed.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, RemoteError> {
         let bad = |reason: String| RemoteError::BadHeader { name: name.to_owned(), reason };
         let key: HeaderName =
@@ -174,14 +175,14 @@ impl Remote {
         Ok(self)
     }
 
-    /// Who is told what happens on the way, such as a stream that broke and was taken up again.
+    /// Sets a function that is called with messages about the connection, such as a resumed stream.
     #[must_use]
     pub fn tell(mut self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.tell = Arc::new(tell);
         self
     }
 
-    /// The machine to which headers would go unencrypted, over a network.
+    /// Returns the host to which headers would be sent unencrypted over a network, if any.
     pub fn exposes_secrets_to(&self) -> Option<&str> {
         let host = self.url.host().filter(|_| !self.is_encrypted())?;
         let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
@@ -190,15 +191,15 @@ impl Remote {
         (!is_here).then_some(host)
     }
 
-    /// Ends a connection rather than to go on where something may be missing: for whoever can begin a new one behind the
-    /// last thing that came.
+    /// Ends a connection instead of resuming it if messages may be missing. For callers that can start a new
+    /// connection after their last cursor.
     #[must_use]
     pub fn exact(mut self) -> Self {
         self.is_exact = true;
         self
     }
 
-    /// Connects. Over HTTP the server is first spoken to with the first message.
+    /// Connects. Over HTTP, the server is first contacted with the first message.
     pub async fn connect(&self) -> Result<RemoteStream, RemoteError> {
         if matches!(self.url.scheme_str(), Some("ws" | "wss")) {
             return self.connect_socket(None).await;
@@ -206,12 +207,12 @@ impl Remote {
         let (near, far) = tokio::io::duplex(BUFFER);
         let client = http::Client::new(self)?;
         let taken_up = Arc::new(Notify::new());
-        let end = spawn(http::pass_on(client, far, Arc::clone(&taken_up)));
+        let end = spawn(http::relay(client, far, Arc::clone(&taken_up)));
         let (reader, writer) = tokio::io::split(near);
         Ok(RemoteStream { reader, writer, end, connection_id: None, taken_up })
     }
 
-    /// Takes up a connection by WebSocket that was lost. A server that does not know it any more refuses with 404.
+    /// Resumes a lost WebSocket connection. Fails with status 404 if the server no longer has it.
     pub async fn take_up(&self, connection_id: &str) -> Result<RemoteStream, RemoteError> {
         self.connect_socket(Some(connection_id)).await
     }
@@ -219,17 +220,17 @@ impl Remote {
     async fn connect_socket(&self, earlier: Option<&str>) -> Result<RemoteStream, RemoteError> {
         let (near, far) = tokio::io::duplex(BUFFER);
         let (socket, connection_id) = websocket::open(self, earlier).await?;
-        let end = spawn(websocket::pass_on(self.clone(), socket, far));
+        let end = spawn(websocket::relay(self.clone(), socket, far));
         let (reader, writer) = tokio::io::split(near);
         Ok(RemoteStream { reader, writer, end, connection_id, taken_up: Arc::default() })
     }
 
-    /// What the server has at the address, which is one of HTTP: a text.
+    /// Fetches the text at the URL, which must be HTTP.
     pub async fn get(&self) -> Result<String, RemoteError> {
         http::Client::new(self)?.get().await
     }
 
-    /// The address as it may be shown: without what follows the path, which may be a secret.
+    /// Returns the URL without its query, which may contain a secret.
     fn shown(&self) -> String {
         let scheme = self.url.scheme().map_or("", Scheme::as_str);
         let place = self.url.authority().map_or("", ::http::uri::Authority::as_str);
@@ -244,7 +245,7 @@ impl Remote {
         RemoteError::Unreachable { url: self.shown(), reason: reason.to_string() }
     }
 
-    /// The same for an error that may be about the server's certificate, with what to do about that.
+    /// Like `unreachable`, with advice if the error concerns the server's certificate.
     fn failed(&self, error: &(dyn std::error::Error + 'static), reason: &impl ToString) -> RemoteError {
         match crate::certificate::advice_in(error) {
             Some(advice) => self.unreachable(&advice),
@@ -252,7 +253,7 @@ impl Remote {
         }
     }
 
-    /// What to say of a server that has not answered in the time that it had.
+    /// Returns an error for a server that did not respond in time.
     pub fn no_answer(&self, time: Duration) -> RemoteError {
         self.unreachable(&format!("no answer within {} seconds", time.as_secs()))
     }
@@ -273,7 +274,7 @@ fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) ->
     tokio::spawn(future)
 }
 
-/// Writes a message as one line. Whoever wrote it may have laid it out over several, or put several into one.
+/// Writes a message as one line. The message may span several lines, or be several messages.
 async fn write_lines(local: &mut (impl AsyncWrite + Unpin), text: &str) -> io::Result<()> {
     use tokio::io::AsyncWriteExt;
     let text = text.trim();
@@ -289,12 +290,12 @@ async fn write_lines(local: &mut (impl AsyncWrite + Unpin), text: &str) -> io::R
         }
         return Ok(());
     }
-    // In JSON a line can only end between values, where a space means the same.
+    // In JSON, a newline can only be white space between tokens.
     local.write_all(text.replace(['\n', '\r'], " ").as_bytes()).await?;
     local.write_all(b"\n").await
 }
 
-/// The lines that are to be sent. What is no message is told and left out.
+/// Lines to send. Invalid lines are reported and skipped.
 struct Lines<R> {
     reader: crate::LineReader<R>,
 }
@@ -304,7 +305,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Lines { reader: crate::LineReader::new(reader, remote.limit) }
     }
 
-    /// The next message; `None` at the end.
+    /// Returns the next message, or `None` at the end.
     async fn next(&mut self, remote: &Remote) -> Option<crate::SharedText> {
         loop {
             match self.reader.next().await {

@@ -1,31 +1,31 @@
-//! Server-sent events: what a server says over a stream of HTTP.
+//! Decoder for server-sent events.
 //!
-//! The decoder is ours because it bounds an event while it arrives. Published ones such as `sse-stream` collect an event
-//! without limit until it ends, so a server could make a client fill its memory.
+//! Not a library such as `sse-stream`, because those buffer an event without limit until it ends, so a server
+//! could exhaust the client's memory. This decoder limits an event while it arrives.
 
 use bytes::{Buf, BytesMut};
 
 /// An event.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ServerEvent {
-    /// What it says.
+    /// Data of the event.
     pub(super) data: String,
-    /// From where to go on after it, where it tells that.
+    /// Id of the event, from which the stream can be resumed.
     pub(super) id: Option<String>,
 }
 
-/// Cuts bytes into events. Other fields than data and id mean nothing here.
+/// Splits bytes into events. Ignores fields other than `data` and `id`.
 #[derive(Debug)]
 pub(super) struct EventDecoder {
     buffer: BytesMut,
-    /// How much of the buffer has been searched for the end of a line.
+    /// Number of bytes in the buffer already searched for a line end.
     searched: usize,
     event: ServerEvent,
     has_data: bool,
     limit: usize,
 }
 
-/// An event that is longer than a message may be.
+/// Error: an event exceeds the maximum message length.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct EventTooLong;
 
@@ -39,7 +39,7 @@ impl EventDecoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole event.
+    /// Returns the next complete event.
     pub(super) fn next(&mut self) -> Result<Option<ServerEvent>, EventTooLong> {
         while let Some(found) = memchr::memchr2(b'\n', b'\r', &self.buffer[self.searched..]) {
             let end = self.searched + found;
@@ -48,7 +48,7 @@ impl EventDecoder {
                 match self.buffer.get(next) {
                     Some(b'\n') => next += 1,
                     Some(_) => {}
-                    // It may be the first half of the line's end.
+                    // It may be the first half of CR LF.
                     None => return self.within_limit(),
                 }
             }
@@ -60,7 +60,7 @@ impl EventDecoder {
                 if std::mem::take(&mut self.has_data) {
                     return Ok(Some(event));
                 }
-                // An id alone is one to remember, too.
+                // An event with only an id updates the last id too.
                 self.event.id = event.id;
                 continue;
             }
@@ -72,7 +72,7 @@ impl EventDecoder {
     }
 
     fn within_limit(&self) -> Result<Option<ServerEvent>, EventTooLong> {
-        // A line's name and end are not part of the message.
+        // The field name and the line end do not count.
         let is_within = self.event.data.len() + self.buffer.len() <= self.limit + 16;
         if is_within { Ok(None) } else { Err(EventTooLong) }
     }

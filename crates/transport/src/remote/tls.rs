@@ -1,4 +1,4 @@
-//! Encryption: whom to believe.
+//! TLS of the client.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use rustls::{ClientConfig, RootCertStore};
 
 use super::{Remote, RemoteError};
 
-/// The settings for a connection: the authorities that this machine trusts, or those in the file that `SSL_CERT_FILE`
-/// names.
+/// Returns the TLS configuration: trusts the authorities of this machine, or those in the file
+/// `SSL_CERT_FILE`.
 pub(super) fn config(remote: &Remote) -> Result<Arc<ClientConfig>, RemoteError> {
     client_tls(remote.is_encrypted()).map_err(|reason| remote.unreachable(&reason))
 }
 
-/// How to encrypt a connection to a server, and by which authorities to check it: those that this machine trusts, or those in
-/// the file that `SSL_CERT_FILE` names. They are read only where something is encrypted: there are many of them.
+/// Returns the TLS configuration for a server. Trusts the authorities of this machine, or those in the file
+/// `SSL_CERT_FILE`. They are read only if the connection is encrypted, because there are many.
 pub fn client_tls(is_encrypted: bool) -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     if is_encrypted {

@@ -1,4 +1,4 @@
-//! WebSocket: a message a frame.
+//! WebSocket client: one message per WebSocket message.
 
 use futures_util::{SinkExt, StreamExt};
 use http::header::{CONNECTION, HOST, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
@@ -18,8 +18,7 @@ use super::{KEEP_ALIVE, Lines, Remote, RemoteError, SILENCE, tls, write_lines};
 
 pub(super) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// Asks the server for a WebSocket, which may be to go on with an earlier connection. Gives what the server calls the
-/// connection, too.
+/// Opens a WebSocket, optionally to reconnect to an earlier connection. Returns the connection id as well.
 pub(super) async fn open(
     remote: &Remote,
     earlier: Option<&str>,
@@ -57,8 +56,8 @@ pub(super) async fn open(
     }
 }
 
-/// Passes messages on in both directions until one side ends.
-pub(super) async fn pass_on(
+/// Exchanges messages in both directions until one side ends.
+pub(super) async fn relay(
     remote: Remote,
     mut socket: Socket,
     local: DuplexStream,
@@ -66,16 +65,16 @@ pub(super) async fn pass_on(
     let (reader, mut writer) = tokio::io::split(local);
     let mut lines = Lines::new(reader, &remote);
     let mut first = None;
-    while let Some(again) = pass_on_by(&remote, socket, first, &mut lines, &mut writer).await? {
+    while let Some(again) = relay_over(&remote, socket, first, &mut lines, &mut writer).await? {
         (socket, _) = open(&remote, None).await?;
         first = Some(again);
     }
     Ok(())
 }
 
-/// Passes messages on over one socket. A second `initialize`, by a client whose first was refused, is given back: servers
-/// want a new socket for it.
-async fn pass_on_by(
+/// Exchanges messages over one socket. Returns a second `initialize`, sent by a client whose first was
+/// refused, because servers expect a new socket for it.
+async fn relay_over(
     remote: &Remote,
     socket: Socket,
     first: Option<SharedText>,
@@ -102,7 +101,7 @@ async fn pass_on_by(
                         Message::text(line.as_str())
                     }
                     None => {
-                        // A server that is gone already need not hear of it.
+                        // The server may already be gone.
                         let _ = sink.close().await;
                         return Ok(None);
                     }
@@ -127,7 +126,7 @@ async fn pass_on_by(
                     let reason = frame.map(|frame| format!("{} {}", u16::from(frame.code), frame.reason));
                     return Err(remote.ended(reason.unwrap_or_default()));
                 }
-                // Pings are answered by the library, and nobody says what frames of bytes would mean.
+                // The library answers pings. The protocol defines no meaning for binary messages.
                 Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
                 Some(Err(error)) => return Err(remote.ended(error.to_string())),
                 None => return Err(remote.ended("")),

@@ -1,4 +1,4 @@
-//! A client's connection as an agent has it.
+//! Adapter from a client's connection to an agent in this process.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,22 +14,22 @@ use super::{Refusal, close_codes};
 use crate::text::on_one_line;
 use crate::{Connection, ConnectionOptions, DEFAULT_MESSAGE_LIMIT, Frame, LineReader};
 
-/// How much may be between the two ends.
+/// Buffer size between the two ends in bytes.
 const BUFFER: usize = 64 << 10;
 
-/// How many bytes the client may not have taken yet.
+/// Send window in bytes.
 const FLOW: usize = 256 << 10;
 
-/// Of how many requests it is known to which session they belong.
+/// Maximum number of requests whose session is remembered.
 const REQUESTS: usize = 4096;
 
-/// The sessions of the requests that the client waits for.
-type Asked = Mutex<Correlator<Arc<str>>>;
+/// Sessions of the client's pending requests.
+type PendingSessions = Mutex<Correlator<Arc<str>>>;
 
 impl ServerConnection {
-    /// The connection for an agent in this process, as if its client had started it: what an agent of `switchboard-peer` is
-    /// served on. A client that reads slowly slows the agent. Streams that broke are not taken up again from where they
-    /// were.
+    /// Converts the connection for an agent in this process, as if the client had started it. Agents of
+    /// `switchboard-peer` are served this way. A slow client slows the agent (backpressure). Broken streams
+    /// are not resumed from their cursor.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -61,7 +61,7 @@ impl ServerConnection {
     }
 }
 
-/// Carries messages to and fro until one side ends.
+/// Relays messages until one side ends.
 async fn carry(connection: ServerConnection, agent: DuplexStream) {
     let ServerConnection { id: _, incoming, outgoing } = connection;
     let (from_agent, mut to_agent) = tokio::io::split(agent);
@@ -70,7 +70,7 @@ async fn carry(connection: ServerConnection, agent: DuplexStream) {
         () = receive(incoming, &mut to_agent, &asked) => {}
         () = send(&outgoing, from_agent, &asked) => {}
     }
-    // The agent sees the end of its input, and the client that of the connection.
+    // The agent sees the end of its input, and the client the end of the connection.
     let _ = to_agent.shutdown().await;
     outgoing.close(close_codes::NORMAL, "the agent has ended");
 }
@@ -78,7 +78,7 @@ async fn carry(connection: ServerConnection, agent: DuplexStream) {
 async fn receive(
     mut incoming: mpsc::Receiver<Incoming>,
     to_agent: &mut WriteHalf<DuplexStream>,
-    asked: &Asked,
+    asked: &PendingSessions,
 ) {
     while let Some(incoming) = incoming.recv().await {
         match incoming {
@@ -95,17 +95,17 @@ async fn receive(
                 let message = "this agent does not tell again what it has said";
                 request.reply.send(Err(Refusal::new(StatusCode::CONFLICT, message)));
             }
-            // What waits goes to the new socket.
+            // Queued lines go to the new socket.
             Incoming::Reconnected(gate) => drop(gate),
         }
     }
 }
 
-async fn send(outgoing: &Outgoing, from_agent: ReadHalf<DuplexStream>, asked: &Asked) {
+async fn send(outgoing: &Outgoing, from_agent: ReadHalf<DuplexStream>, asked: &PendingSessions) {
     let room = Arc::new(Notify::new());
     let flow = Flow::new(Arc::clone(&room), FLOW / 4);
     let mut lines = LineReader::new(from_agent, DEFAULT_MESSAGE_LIMIT);
-    // An agent of this process writes whole messages; anything else is the end of one that was cut off.
+    // An agent in this process writes complete messages. Anything else is a truncated last one.
     while let Ok(Some(Frame::Message(text))) = lines.next().await {
         let (stream, written) = (stream_of(asked, &text), Some(flow.take(text.len())));
         outgoing.send(OutgoingLine { text, stream, cursor: None, written });
@@ -115,8 +115,8 @@ async fn send(outgoing: &Outgoing, from_agent: ReadHalf<DuplexStream>, asked: &A
     }
 }
 
-/// Notes to which session a request of the client belongs.
-fn note(asked: &Asked, text: &str) {
+/// Records the session of a client request.
+fn note(asked: &PendingSessions, text: &str) {
     if let Ok(Message::Request(request)) = Message::decode(text, WireFormat::Any)
         && let Some(session) = session_of(request.params.as_ref())
     {
@@ -125,8 +125,8 @@ fn note(asked: &Asked, text: &str) {
     }
 }
 
-/// The stream on which a message of the agent goes: that of the session which it concerns.
-fn stream_of(asked: &Asked, text: &str) -> Option<Arc<str>> {
+/// Returns the stream for a message of the agent: that of its session.
+fn stream_of(asked: &PendingSessions, text: &str) -> Option<Arc<str>> {
     match Message::decode(text, WireFormat::Any).ok()? {
         Message::Request(request) => session_of(request.params.as_ref()),
         Message::Notification(notification) => session_of(notification.params.as_ref()),
@@ -134,7 +134,7 @@ fn stream_of(asked: &Asked, text: &str) -> Option<Arc<str>> {
     }
 }
 
-fn answered(asked: &Asked, id: &RequestId<'_>) -> Option<Arc<str>> {
+fn answered(asked: &PendingSessions, id: &RequestId<'_>) -> Option<Arc<str>> {
     asked.lock().unwrap_or_else(PoisonError::into_inner).answered(Side::Agent, id)
 }
 

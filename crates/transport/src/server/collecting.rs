@@ -1,5 +1,5 @@
-//! A stream that collects small writes. Thousands of sockets have nothing to say most of the time, so what was collected is
-//! given back with each flush.
+//! A stream that combines small writes. The buffer is released with each flush, because most of thousands of
+//! sockets are idle at any time.
 
 use std::io;
 use std::pin::Pin;
@@ -8,8 +8,8 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How much is collected at most.
-const ENOUGH: usize = 32 << 10;
+/// Maximum size of the buffer in bytes.
+const MAX_BUFFERED: usize = 32 << 10;
 
 pub(super) struct Collecting<IO> {
     stream: IO,
@@ -47,10 +47,10 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Collecting<IO> {
 impl<IO: AsyncWrite + Unpin> AsyncWrite for Collecting<IO> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.collected.len() + bytes.len() > ENOUGH {
+        if this.collected.len() + bytes.len() > MAX_BUFFERED {
             ready!(this.poll_drain(context))?;
         }
-        let taken = &bytes[..bytes.len().min(ENOUGH)];
+        let taken = &bytes[..bytes.len().min(MAX_BUFFERED)];
         this.collected.extend_from_slice(taken);
         Poll::Ready(Ok(taken.len()))
     }
@@ -85,10 +85,10 @@ mod tests {
         for number in 0..2000_usize {
             let part = vec![u8::try_from(number % 251).unwrap(); number % 97];
             stream.write_all(&part).await.unwrap();
-            assert!(stream.collected.len() <= ENOUGH);
+            assert!(stream.collected.len() <= MAX_BUFFERED);
             expected.extend(part);
         }
-        let long = vec![7; 3 * ENOUGH];
+        let long = vec![7; 3 * MAX_BUFFERED];
         stream.write_all(&long).await.unwrap();
         expected.extend(long);
         stream.flush().await.unwrap();

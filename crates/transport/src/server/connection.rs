@@ -1,4 +1,5 @@
-//! A connection as the program sees it, whatever carries it: messages come in, lines go out on named streams.
+//! A connection as the program sees it, independent of its transport: messages come in, lines go out on named
+//! streams.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,21 +15,21 @@ use super::mailbox::{Claim, Gate, Mailbox, Reader};
 use super::{Refusal, ServerLimits};
 use crate::SharedText;
 
-/// How many messages may wait for the program.
+/// Number of incoming messages that may be queued for the program.
 const INCOMING: usize = 8;
 
-/// What a line costs beside its text.
+/// Cost of a line in bytes in addition to its text.
 const LINE_COST: usize = size_of::<OutgoingLine>();
 
 /// A client's connection.
 #[derive(Debug)]
 pub struct ServerConnection {
-    /// What client and server call it: `Acp-Connection-Id`, 128 random bits.
+    /// Connection id, sent as `Acp-Connection-Id`: 128 random bits.
     pub id: Arc<str>,
-    /// What comes from the client. It ends when the connection is gone for good: the client has left, or did not come
-    /// back in time, or broke a limit. Dropping it ends the connection.
+    /// Messages of the client. Ends when the connection has ended for good: the client left, did not
+    /// reconnect in time or exceeded a limit. Dropping it ends the connection.
     pub incoming: mpsc::Receiver<Incoming>,
-    /// Where lines for the client go.
+    /// Sender of lines to the client.
     pub outgoing: Outgoing,
 }
 
@@ -44,7 +45,7 @@ impl ServerConnection {
             waiting: AtomicUsize::new(0),
             incoming: Mutex::new(Some(sender)),
             ending: OnceLock::new(),
-            presence: Mutex::new(Presence { count: 0, requests: 0, since: Instant::now() }),
+            usage: Mutex::new(Usage { count: 0, requests: 0, since: Instant::now() }),
             changed: Notify::new(),
             opening: Mutex::default(),
             is_open: AtomicBool::new(false),
@@ -53,31 +54,31 @@ impl ServerConnection {
     }
 }
 
-/// What comes from a client.
+/// Input from a client.
 #[derive(Debug)]
 pub enum Incoming {
-    /// One JSON object. What is none has been answered already.
+    /// One JSON object. Invalid messages have already been answered.
     Message(String),
-    /// A client wants the stream of a session from a place on: a GET with `Last-Event-ID`.
+    /// A client resumes the stream of a session after a cursor: a GET with `Last-Event-ID`.
     Resume(Box<ResumeRequest>),
-    /// Another socket of the same client has taken the connection over. Lines with a cursor are discarded from the
-    /// takeover until the gate is dropped. The next message must be `stream/resume`.
+    /// Another socket of the same client has taken the connection over. Lines with a cursor are discarded
+    /// from the takeover until the gate is dropped. The next message must be `stream/resume`.
     Reconnected(Gate),
 }
 
-/// A client wants a stream from a place on. Each connection has room for some dozens of what may come, and most of it is
-/// smaller than this.
+/// A request to resume a stream after a cursor. Boxed, because every connection has a queue of dozens of
+/// [`Incoming`] values, most of which are smaller.
 #[derive(Debug)]
 pub struct ResumeRequest {
-    /// The session.
+    /// Id of the session.
     pub session: String,
-    /// The last that the client has seen.
+    /// Cursor of the last line that the client has received.
     pub cursor: String,
-    /// Decides.
+    /// Accepts or refuses the request.
     pub reply: ResumeReply,
 }
 
-/// Decides whether a stream is taken up again.
+/// Accepts or refuses a resume request.
 pub struct ResumeReply {
     pub(super) shared: Arc<ServedConnection>,
     pub(super) session: Arc<str>,
@@ -85,12 +86,12 @@ pub struct ResumeReply {
 }
 
 impl ResumeReply {
-    /// Decides. Where it is taken up, lines of the stream that wait and carry a cursor are discarded at this moment, and
-    /// an older reader ends; where it is not, nothing changes.
+    /// Sends the decision. If accepted, queued lines of the stream that have a cursor are discarded and an
+    /// older reader ends. If refused, nothing changes.
     pub fn send(self, decision: Result<(), Refusal>) {
         let ResumeReply { shared, session, answer } = self;
         let answered = decision.and_then(|()| shared.read(Some(&session), Claim::Over));
-        // A client that has left meanwhile does not hear of it.
+        // The client may have left in the meantime.
         let _ = answer.send(answered);
     }
 }
@@ -106,16 +107,17 @@ impl fmt::Debug for ResumeReply {
 pub struct OutgoingLine {
     /// One JSON-RPC message.
     pub text: SharedText,
-    /// The session on whose stream it goes; `None` is the connection's own. A WebSocket has one stream for all.
+    /// Session whose stream carries the line. `None` means the connection's own stream. A WebSocket has one
+    /// stream for all.
     pub stream: Option<Arc<str>>,
-    /// The place of the line in its stream, from which a client can go on.
+    /// Cursor of the line in its stream, from which a client can resume.
     pub cursor: Option<Arc<str>>,
-    /// Dropped when the line has been written or discarded.
+    /// Dropped when the line has been written or discarded. Counts towards the send window.
     pub written: Option<Written>,
 }
 
 impl OutgoingLine {
-    /// A line on the connection's own stream, without a cursor.
+    /// Creates a line on the connection's own stream, without a cursor.
     pub fn new(text: impl Into<SharedText>) -> Self {
         OutgoingLine { text: text.into(), stream: None, cursor: None, written: None }
     }
@@ -130,23 +132,25 @@ impl OutgoingLine {
 pub struct Outgoing(pub(super) Arc<ServedConnection>);
 
 impl Outgoing {
-    /// Sends a line, without waiting: by a [`Flow`](super::Flow) the caller sees to it that not too much waits. A client
-    /// for which more waits than [`ServerLimits::waiting`] is closed with 1008. After the end lines are discarded.
+    /// Queues a line without waiting. The caller limits the amount with a [`Flow`](super::Flow), the send
+    /// window. If more than [`ServerLimits::waiting`] bytes are queued, the connection is closed with 1008.
+    /// After the end, lines are discarded.
     pub fn send(&self, line: OutgoingLine) {
         self.0.send(line);
     }
 
-    /// Ends the connection for good, after what waits has been sent. The code is that of a WebSocket.
+    /// Ends the connection for good, after the queued lines are sent. The code is a WebSocket close code.
     pub fn close(&self, code: u16, reason: &str) {
         self.0.end(code, reason);
     }
 
-    /// Whether each session has a stream of its own, and each message a request: streamable HTTP.
+    /// Returns true for streamable HTTP, where each session has its own stream and each message its own
+    /// request.
     pub fn has_streams(&self) -> bool {
         self.0.carrier == Carrier::Events
     }
 
-    /// Whether the connection is gone for good.
+    /// Returns true if the connection has ended for good.
     pub fn is_closed(&self) -> bool {
         self.0.ending().is_some()
     }
@@ -158,49 +162,49 @@ impl fmt::Debug for Outgoing {
     }
 }
 
-/// Why a connection is gone for good.
+/// Reason why a connection has ended.
 #[derive(Debug, Clone)]
 pub(super) struct Ending {
     pub(super) code: u16,
     pub(super) reason: Arc<str>,
 }
 
-/// What carries a connection.
+/// Transport of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Carrier {
-    /// One stream for everything: a WebSocket, or a pair of byte streams.
+    /// One stream for everything: a WebSocket or a pair of byte streams.
     Socket,
-    /// Streamable HTTP, with a stream a session.
+    /// Streamable HTTP, with one stream per session.
     Events,
 }
 
-/// The state of a connection, which its readers, its requests and the program share.
+/// State of a connection, shared by its readers, its requests and the program.
 pub(super) struct ServedConnection {
     pub(super) id: Arc<str>,
     pub(super) carrier: Carrier,
     pub(super) limits: Arc<ServerLimits>,
     main: Arc<Mailbox>,
     sessions: Mutex<HashMap<Arc<str>, Arc<Mailbox>>>,
-    /// How much waits in all mailboxes.
+    /// Total cost of the lines in all mailboxes, in bytes.
     waiting: AtomicUsize,
     incoming: Mutex<Option<mpsc::Sender<Incoming>>>,
     ending: OnceLock<Ending>,
-    presence: Mutex<Presence>,
-    /// Tells whoever keeps the connection that it has ended, or that nobody is there.
+    usage: Mutex<Usage>,
+    /// Notifies the task that supervises the connection that it has ended or has no users.
     pub(super) changed: Notify,
-    /// The answer to `initialize` goes to the request that brought it.
+    /// Pending `initialize` request: its response is sent in the HTTP response.
     opening: Mutex<Option<Opening>>,
-    /// Whether the program has it.
+    /// True if the connection was handed to the program.
     is_open: AtomicBool,
 }
 
-/// Whether the client is there.
-struct Presence {
-    /// How many readers and requests it has.
+/// Users of a connection: readers and requests.
+struct Usage {
+    /// Number of readers and requests.
     count: usize,
-    /// How many of them are requests.
+    /// Number of requests.
     requests: usize,
-    /// When the last of them left.
+    /// Time when the last user left.
     since: Instant,
 }
 
@@ -218,7 +222,7 @@ impl ServedConnection {
         self.ending.get()
     }
 
-    /// The program has it now.
+    /// Marks the connection as handed to the program.
     pub(super) fn set_open(&self) {
         self.is_open.store(true, Ordering::Relaxed);
     }
@@ -227,7 +231,8 @@ impl ServedConnection {
         self.is_open.load(Ordering::Relaxed) && self.ending().is_none()
     }
 
-    /// Where messages of the client go; `None` when the connection is gone, or the program does not want any more.
+    /// Returns the channel for the client's messages. `None` if the connection has ended or the program has
+    /// dropped it.
     pub(super) fn incoming(&self) -> Option<mpsc::Sender<Incoming>> {
         locked(&self.incoming).clone().filter(|sender| !sender.is_closed())
     }
@@ -237,6 +242,8 @@ impl ServedConnection {
         if self.ending.set(Ending { code, reason: reason.into() }).is_err() {
             return;
         }
+        // Close the channel to the program first, then wake all readers: they see the end only after their
+        // queued lines.
         locked(&self.incoming).take();
         locked(&self.opening).take();
         let mailboxes: Vec<Arc<Mailbox>> = locked(&self.sessions).values().map(Arc::clone).collect();
@@ -253,23 +260,24 @@ impl ServedConnection {
         }
         let Some(line) = self.answer_opening(line) else { return };
         let cost = line.cost();
+        // Count before queueing: concurrent senders must not exceed the limit together.
         if self.waiting.fetch_add(cost, Ordering::Relaxed) + cost > self.limits.waiting {
             self.waiting.fetch_sub(cost, Ordering::Relaxed);
-            self.end(1008, "more waits for you than may; read faster");
+            self.end(1008, "too many unread bytes are queued; read faster");
             return;
         }
         let stream = if self.carrier == Carrier::Socket { None } else { line.stream.clone() };
         let discarded = match self.mailbox(stream.as_ref()) {
             Some(mailbox) => mailbox.push(line),
             None => {
-                self.end(1008, "there are more streams than may be; read them, or close sessions");
+                self.end(1008, "too many session streams; read them, or close sessions");
                 Some(line)
             }
         };
         self.discard(discarded);
     }
 
-    /// Accounts for lines that nobody will see.
+    /// Releases lines that are not delivered.
     pub(super) fn discard(&self, lines: impl IntoIterator<Item = OutgoingLine>) {
         for line in lines {
             self.taken(&line);
@@ -280,7 +288,7 @@ impl ServedConnection {
         self.waiting.fetch_sub(line.cost(), Ordering::Relaxed);
     }
 
-    /// The mailbox of a stream, made where there is none. `None`: there are too many.
+    /// Returns the mailbox of a stream and creates it if needed. `None` if there are too many.
     fn mailbox(&self, stream: Option<&Arc<str>>) -> Option<Arc<Mailbox>> {
         let Some(session) = stream else { return Some(Arc::clone(&self.main)) };
         let mut sessions = locked(&self.sessions);
@@ -288,6 +296,8 @@ impl ServedConnection {
             return Some(Arc::clone(mailbox));
         }
         if sessions.len() >= self.limits.streams {
+            // Empty streams without a reader cost nothing to recreate, so drop them before refusing a new
+            // one.
             sessions.retain(|_, mailbox| !mailbox.is_idle());
         }
         if sessions.len() >= self.limits.streams {
@@ -298,45 +308,46 @@ impl ServedConnection {
         Some(mailbox)
     }
 
-    /// Begins to read a stream.
+    /// Starts to read a stream.
     pub(super) fn read(self: &Arc<Self>, stream: Option<&Arc<str>>, claim: Claim) -> Result<Reader, Refusal> {
         let mailbox = self.mailbox(stream).ok_or_else(|| {
             Refusal::new(
                 http::StatusCode::TOO_MANY_REQUESTS,
-                "too many streams of this connection are open; close some",
+                "too many streams are open on this connection; close some",
             )
         })?;
         Reader::new(self, mailbox, claim).ok_or_else(|| {
             Refusal::new(
                 http::StatusCode::CONFLICT,
-                "this stream has a reader already; with Last-Event-ID it would be taken over",
+                "this stream already has a reader; send Last-Event-ID to take it over",
             )
         })
     }
 
-    /// Another socket takes the connection over.
+    /// Takes the connection over for another socket.
     pub(super) fn take_over(self: &Arc<Self>) -> (Option<Reader>, Gate) {
+        // Close the gate before the new reader starts, so that no line of the old cursor reaches it.
         let gate = Gate::new(&self.main);
         (Reader::new(self, Arc::clone(&self.main), Claim::Over), gate)
     }
 
-    /// A reader or a request has come.
+    /// Registers a reader or request.
     pub(super) fn enter(&self) {
-        locked(&self.presence).count += 1;
+        locked(&self.usage).count += 1;
     }
 
-    /// A request has been answered.
+    /// Unregisters a request.
     pub(super) fn leave(&self) {
-        let mut presence = locked(&self.presence);
-        presence.count -= 1;
-        if presence.count == 0 {
-            presence.since = Instant::now();
-            drop(presence);
+        let mut usage = locked(&self.usage);
+        usage.count -= 1;
+        if usage.count == 0 {
+            usage.since = Instant::now();
+            drop(usage);
             self.changed.notify_one();
         }
     }
 
-    /// A reader has gone.
+    /// Unregisters a reader.
     pub(super) fn left(&self, mailbox: &Arc<Mailbox>) {
         if self.ending().is_some() {
             self.discard(mailbox.clear_unread());
@@ -344,20 +355,20 @@ impl ServedConnection {
         self.leave();
     }
 
-    /// Since when nobody has been there.
-    pub(super) fn absent_since(&self) -> Option<Instant> {
-        let presence = locked(&self.presence);
-        (presence.count == 0).then_some(presence.since)
+    /// Returns the time since when the connection has no users. `None` if it has any.
+    pub(super) fn unused_since(&self) -> Option<Instant> {
+        let usage = locked(&self.usage);
+        (usage.count == 0).then_some(usage.since)
     }
 
-    /// Where the answer to `initialize` will come.
+    /// Returns a receiver for the response to `initialize`.
     pub(super) fn expect_opening(&self, id: RequestId<'static>) -> oneshot::Receiver<SharedText> {
         let (answer, answered) = oneshot::channel();
         *locked(&self.opening) = Some(Opening { id, answer });
         answered
     }
 
-    /// Gives back every line that is not the answer to `initialize`.
+    /// Consumes the response to `initialize`. Returns any other line.
     fn answer_opening(&self, line: OutgoingLine) -> Option<OutgoingLine> {
         let mut opening = locked(&self.opening);
         let is_answer = opening.as_ref().is_some_and(
@@ -368,7 +379,7 @@ impl ServedConnection {
         }
         let OutgoingLine { text, stream: _, cursor: _, written: _ } = line;
         if let Some(Opening { id: _, answer }) = opening.take() {
-            // Whoever asked may have left.
+            // The request may have been dropped.
             let _ = answer.send(text);
         }
         None
@@ -381,26 +392,26 @@ impl fmt::Debug for ServedConnection {
     }
 }
 
-/// A request of a client, for which its connection is not idle while it lasts.
-pub(super) struct Visit(pub(super) Arc<ServedConnection>);
+/// A request of a client. The connection is not idle while it exists.
+pub(super) struct ActiveRequest(pub(super) Arc<ServedConnection>);
 
-impl Visit {
-    /// `None`: there are too many at once.
+impl ActiveRequest {
+    /// Registers a request. Returns `None` if there are too many.
     pub(super) fn new(shared: Arc<ServedConnection>) -> Option<Self> {
-        let mut presence = locked(&shared.presence);
-        if presence.requests >= shared.limits.posts {
+        let mut usage = locked(&shared.usage);
+        if usage.requests >= shared.limits.posts {
             return None;
         }
-        presence.count += 1;
-        presence.requests += 1;
-        drop(presence);
-        Some(Visit(shared))
+        usage.count += 1;
+        usage.requests += 1;
+        drop(usage);
+        Some(ActiveRequest(shared))
     }
 }
 
-impl Drop for Visit {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        locked(&self.0.presence).requests -= 1;
+        locked(&self.0.usage).requests -= 1;
         self.0.leave();
     }
 }

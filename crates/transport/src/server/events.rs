@@ -1,7 +1,7 @@
 //! A stream of server-sent events.
 //!
-//! A body of our own, not `axum::response::sse`: lines that wait are written together, each line is acknowledged to its
-//! sender once it has been written, which is what the send window counts, and a reader that is superseded ends the stream.
+//! Not `axum::response::sse`: this body writes queued lines together, acknowledges each line to its sender
+//! once it has been written, which is what the send window counts, and ends when its reader is superseded.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -16,15 +16,16 @@ use super::connection::OutgoingLine;
 use super::flow::Written;
 use super::mailbox::{Next, Reader};
 
-/// How much is put together before it is written.
-const ENOUGH: usize = 16 << 10;
+/// Number of bytes collected before they are written.
+const MAX_FRAME: usize = 16 << 10;
 
-/// What waits in a mailbox, as the body of an answer.
+/// Response body that reads from a mailbox.
 pub(super) struct Events {
     reader: Option<Reader>,
     keep_alive: Duration,
     pause: Pin<Box<Sleep>>,
-    /// Given back when more is asked for: then it has been written.
+    /// Receipts of the last frame. Dropped when the next frame is requested, because the last one has been
+    /// written by then.
     written: Vec<Written>,
 }
 
@@ -44,10 +45,11 @@ impl Body for Events {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = self.get_mut();
+        // The previous frame has been written when the next one is requested: acknowledge its lines now.
         this.written.clear();
         let Some(reader) = &this.reader else { return Poll::Ready(None) };
         let mut text = BytesMut::new();
-        while text.len() < ENOUGH {
+        while text.len() < MAX_FRAME {
             match reader.poll_next(context) {
                 Poll::Ready(Next::Line(line)) => {
                     let OutgoingLine { text: message, stream: _, cursor, written } = line;
@@ -65,6 +67,8 @@ impl Body for Events {
             if this.reader.is_none() {
                 return Poll::Ready(None);
             }
+            // Nothing queued: send a comment after a silence, so that proxies and the client keep the
+            // connection.
             if this.pause.as_mut().poll(context).is_pending() {
                 return Poll::Pending;
             }
@@ -75,9 +79,10 @@ impl Body for Events {
     }
 }
 
-/// One event. A message that is laid out over several lines has a field for each.
+/// Writes one event. A message that spans several lines gets one `data` field per line.
 fn write_event(out: &mut BytesMut, message: &str, cursor: Option<&str>) {
     out.reserve(message.len() + cursor.map_or(0, str::len) + 16);
+    // A cursor with a line end could inject fields, and one with a null character is ignored by clients.
     if let Some(cursor) = cursor.filter(|cursor| !cursor.contains(['\n', '\r', '\0'])) {
         out.put_slice(b"id: ");
         out.put_slice(cursor.as_bytes());

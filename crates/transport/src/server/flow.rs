@@ -1,4 +1,4 @@
-//! How much one receiver has not taken yet.
+//! Send window: the number of bytes that a receiver has not taken yet.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// Counts the bytes that one receiver has not taken yet, so that whoever sends can stop before too much waits.
+/// Send window of one receiver: counts the bytes that are sent but not written to its socket, so that the
+/// sender can apply backpressure.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -25,28 +26,29 @@ pub struct Flow(Arc<Account>);
 
 struct Account {
     outstanding: AtomicUsize,
-    /// How many have come back in all; it may begin anew.
+    /// Total number of acknowledged bytes. Wraps around.
     returned: AtomicUsize,
-    /// After how many of them somebody is told: waking a task for each line would cost more than sending it.
+    /// Number of acknowledged bytes per notification: waking a task for each line would cost more than
+    /// sending it.
     step: usize,
     notify: Arc<Notify>,
 }
 
 impl Flow {
-    /// An account on which nothing is outstanding. `notify` hears each time that `step` more bytes have come back: whoever
-    /// waits for room must not need the last `step` of what is outstanding.
+    /// Creates an empty window. `notify` is notified each time `step` more bytes are acknowledged, so a
+    /// sender must resume while up to `step` bytes are still outstanding.
     pub fn new(notify: Arc<Notify>, step: usize) -> Self {
         let (outstanding, returned) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Flow(Arc::new(Account { outstanding, returned, step: step.max(1), notify }))
     }
 
-    /// Notes that so many bytes are on their way. They come back when what this gives is dropped.
+    /// Adds bytes to the window. They are released when the returned value is dropped.
     pub fn take(&self, bytes: usize) -> Written {
         self.0.outstanding.fetch_add(bytes, Ordering::Relaxed);
         Written { account: Arc::clone(&self.0), bytes }
     }
 
-    /// How many bytes are on their way.
+    /// Returns the number of outstanding bytes.
     pub fn outstanding(&self) -> usize {
         self.0.outstanding.load(Ordering::Relaxed)
     }
@@ -58,7 +60,7 @@ impl fmt::Debug for Flow {
     }
 }
 
-/// Gives its bytes back to its [`Flow`] when it is dropped: after the line was written to the socket, or discarded.
+/// Releases its bytes from a [`Flow`] when dropped: after the line was written to the socket or discarded.
 pub struct Written {
     account: Arc<Account>,
     bytes: usize,
@@ -67,8 +69,10 @@ pub struct Written {
 impl Drop for Written {
     fn drop(&mut self) {
         let Account { outstanding, returned, step, notify } = &*self.account;
+        // Update the count before notifying, so that the woken sender sees the free space.
         outstanding.fetch_sub(self.bytes, Ordering::Relaxed);
         let before = returned.fetch_add(self.bytes, Ordering::Relaxed);
+        // Notify only when a multiple of `step` is crossed.
         if before / step != before.wrapping_add(self.bytes) / step {
             notify.notify_one();
         }

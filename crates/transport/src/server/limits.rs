@@ -1,37 +1,37 @@
-//! What clients may take.
+//! Limits for clients.
 
 use std::time::Duration;
 
-/// What clients may take, and how long things may last.
+/// Limits and timeouts for clients.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ServerLimits {
-    /// The longest message, as a body or a frame: 16 MiB.
+    /// Maximum message length in bytes, as a body or a WebSocket message. Default: 16 MiB.
     pub message: usize,
-    /// How many connections there may be.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// How many of them may be of one identity.
+    /// Maximum number of connections per identity.
     pub connections_of_one: usize,
-    /// How many streams of sessions a connection may have.
+    /// Maximum number of session streams per connection.
     pub streams: usize,
-    /// How many bytes may wait for the client of one connection before it is closed.
+    /// Maximum number of unread bytes queued for a connection before it is closed.
     pub waiting: usize,
-    /// How many bytes of long bodies may be in memory at once, of all clients.
+    /// Maximum number of bytes of long bodies in memory, for all clients together.
     pub bodies: usize,
-    /// How many posts of one connection may be under way at once.
+    /// Maximum number of concurrent posts per connection.
     pub posts: usize,
-    /// How long a WebSocket may take to its first message.
+    /// Time limit for the first message on a WebSocket.
     pub first_message: Duration,
-    /// How long the body of a request may pause, and a message may wait for the program. A body that goes on has ten times
-    /// that in all.
+    /// Maximum pause within a request body, and maximum time that a message may wait for the program. A
+    /// complete body may take ten times as long.
     pub body: Duration,
-    /// How long the program may take to answer `initialize`.
+    /// Time limit for the program's response to `initialize`.
     pub opening: Duration,
-    /// How long a connection is kept while nobody is there.
+    /// Time for which a connection without users is kept.
     pub grace: Duration,
-    /// How often a sign of life is sent.
+    /// Interval of pings and keep-alive comments.
     pub keep_alive: Duration,
-    /// How long a WebSocket may leave pings unanswered.
+    /// Time without a pong after which a WebSocket counts as broken.
     pub silence: Duration,
 }
 

@@ -1,8 +1,9 @@
-//! Connections of the network. Who has not said who it is within some seconds has to go, and gives way to those who come
-//! after it: any number of silent connections keeps nobody out.
+//! Network listener. A connection that has not authenticated within seconds is closed, and the oldest
+//! unauthenticated connections are closed in favour of new ones, so idle connections cannot exhaust the
+//! server.
 //!
-//! The accept loop is ours, on the connections of `hyper-util` and the handshake of `tokio-rustls`: `axum-server` limits
-//! neither the number of connections nor the time that one may take to authenticate or to read.
+//! The accept loop uses `hyper-util` and `tokio-rustls` directly: `axum-server` limits neither the number of
+//! connections nor the time for authentication or reading.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -31,19 +32,19 @@ use tokio::time::{Sleep, sleep, timeout};
 
 use super::Tls;
 
-/// What connections of the network may take.
+/// Limits of network connections.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct ListenerLimits {
-    /// How long one may live, unless it is admitted or becomes a WebSocket.
+    /// Maximum lifetime of a connection that is neither authenticated nor a WebSocket.
     pub life: Duration,
-    /// How many there may be at once that are neither; the oldest are ended for new ones.
+    /// Maximum number of such connections. The oldest are closed in favour of new ones.
     pub strangers: usize,
-    /// How many there may be in all; new ones are closed at once.
+    /// Maximum number of connections in total. New ones beyond it are closed at once.
     pub connections: usize,
-    /// How long one that was admitted may be without a request.
+    /// Maximum idle time of an authenticated connection without a request.
     pub idle: Duration,
-    /// How long the other end may read nothing of what was written.
+    /// Maximum time that the peer may not read while data is queued.
     pub stalled: Duration,
 }
 
@@ -60,7 +61,7 @@ impl Default for ListenerLimits {
 }
 
 impl ListenerLimits {
-    /// Others for those who have not said who they are.
+    /// Sets the limits for unauthenticated connections.
     #[must_use]
     pub fn of_strangers(mut self, count: usize, life: Duration) -> Self {
         (self.strangers, self.life) = (count, life);
@@ -68,7 +69,7 @@ impl ListenerLimits {
     }
 }
 
-/// Goes with every request, as an extension: whoever finds out who asks lets the connection live on by it.
+/// Request extension with which the authentication keeps the connection alive.
 #[derive(Debug, Clone, Default)]
 pub struct Admission(Arc<Admitted>);
 
@@ -79,7 +80,7 @@ struct Admitted {
 }
 
 impl Admission {
-    /// Lets the connection live as long as it is used.
+    /// Marks the connection as authenticated, so that it lives as long as it is used.
     pub fn grant(&self) {
         if !self.0.is_granted.swap(true, Ordering::Relaxed) {
             self.0.granted.notify_one();
@@ -91,21 +92,21 @@ impl Admission {
     }
 }
 
-/// How long to wait when no more connections can be had from the system.
+/// Delay after a failed accept.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How much a connection collects before it is written, and of a head before it is read.
+/// Maximum size of a connection's write buffer and of a request head, in bytes.
 const BUFFER: usize = 64 << 10;
 
-/// How often HTTP/2 asks whether the other end is there, and how long it waits for the answer.
+/// Interval of HTTP/2 keep-alive pings, and time limit for the response.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// How many requests HTTP/2 may have under way on a connection: the streams of all sessions that a client may read, and
-/// what it posts beside them.
+/// Maximum concurrent HTTP/2 requests per connection: all session streams that a client may read, and its
+/// posts.
 const STREAMS: u32 = 512;
 
-/// Serves every connection, for ever, by HTTP/1.1 and HTTP/2.
+/// Serves all connections over HTTP/1.1 and HTTP/2. Never returns.
 pub async fn serve(
     listener: &TcpListener,
     router: &Router,
@@ -118,7 +119,7 @@ pub async fn serve(
         let (stream, from) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) if is_of_one_connection(&error) => continue,
-            // There may be too many files open, which passes.
+            // Too many open files, for example. Temporary.
             Err(_) => {
                 sleep(PAUSE).await;
                 continue;
@@ -131,14 +132,14 @@ pub async fn serve(
             oldest.abort();
         }
         let Some(counted) = Counted::new(&count, limits.connections) else { continue };
-        // Small messages go at once.
+        // Disable Nagle's algorithm: small messages are sent at once.
         let _ = stream.set_nodelay(true);
         let admission = Admission::default();
         let requests =
             Requests { router: TowerToHyperService::new(router.clone()), from, admission: admission.clone() };
         let task = tokio::spawn(begin(stream, tls.cloned(), requests, limits, counted));
         strangers.push_back((task.abort_handle(), admission));
-        // Many come at once after a restart: each gets to say who it is before it gives way to those behind it.
+        // After a restart many clients connect at once. Let each authenticate before later ones evict it.
         tokio::task::yield_now().await;
     }
 }
@@ -148,7 +149,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(error.kind(), Kind::ConnectionAborted | Kind::ConnectionReset | Kind::Interrupted)
 }
 
-/// One of the connections that there may be. A WebSocket is counted where it is kept.
+/// Counts a connection towards the total. A WebSocket is counted by its registry instead.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
@@ -164,7 +165,7 @@ impl Drop for Counted {
     }
 }
 
-/// Hands requests to the router, with where they come from.
+/// Passes requests to the router, with the peer's address.
 struct Requests {
     router: TowerToHyperService<Router>,
     from: SocketAddr,
@@ -177,7 +178,7 @@ impl Service<Request<hyper::body::Incoming>> for Requests {
     type Future = <TowerToHyperService<Router> as Service<Request<hyper::body::Incoming>>>::Future;
 
     fn call(&self, mut request: Request<hyper::body::Incoming>) -> Self::Future {
-        // HTTP/2 names the host in another place, and whoever checks it looks in one.
+        // HTTP/2 carries the host in the URI. Copy it to the header, which handlers check.
         if !request.headers().contains_key(HOST)
             && let Some(authority) = request.uri().authority()
             && let Ok(host) = HeaderValue::from_str(authority.as_str())
@@ -197,19 +198,19 @@ async fn begin(
     limits: ListenerLimits,
     _counted: Counted,
 ) {
-    let stream = Patient::new(stream, limits.stalled);
+    let stream = WriteTimeout::new(stream, limits.stalled);
     match tls {
-        None => talk(stream, requests, limits).await,
+        None => serve_connection(stream, requests, limits).await,
         Some(tls) => {
             if let Ok(Ok(stream)) = timeout(limits.life, tls.acceptor.accept(stream)).await {
-                talk(stream, requests, limits).await;
+                serve_connection(stream, requests, limits).await;
             }
         }
     }
 }
 
-/// Serves a connection until it is done, has become a socket, or has had its time.
-async fn talk<IO>(stream: IO, requests: Requests, limits: ListenerLimits)
+/// Serves a connection until it ends, becomes a WebSocket, or reaches its time limit.
+async fn serve_connection<IO>(stream: IO, requests: Requests, limits: ListenerLimits)
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -226,8 +227,8 @@ where
         .max_header_list_size(u32::try_from(BUFFER).unwrap_or(u32::MAX));
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), requests);
     let mut connection = pin!(connection);
-    // First no new requests, then nothing at all. What is wrong with a connection concerns only the other end, which sees
-    // that it is closed.
+    // First refuse new requests, then close. Errors of a connection only concern the peer, which sees the
+    // close.
     tokio::select! {
         _ = connection.as_mut() => return,
         () = admission.0.granted.notified() => {}
@@ -243,21 +244,25 @@ where
     let _ = connection.await;
 }
 
-/// A stream that does not wait for ever for an end that does not read.
-struct Patient<IO> {
+/// A stream with a write timeout.
+struct WriteTimeout<IO> {
     stream: IO,
     patience: Duration,
-    /// Runs while something cannot be written.
+    /// Runs while a write is blocked.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl<IO> Patient<IO> {
+impl<IO> WriteTimeout<IO> {
     fn new(stream: IO, patience: Duration) -> Self {
-        Patient { stream, patience, deadline: None }
+        WriteTimeout { stream, patience, deadline: None }
     }
 
-    /// What writing came to, or that it has taken too long.
-    fn judge<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    /// Returns the result of a write, or an error after the timeout.
+    fn check_deadline<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        outcome: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
             self.deadline = None;
             return outcome;
@@ -271,7 +276,7 @@ impl<IO> Patient<IO> {
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Patient<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for WriteTimeout<IO> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -281,17 +286,17 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Patient<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Patient<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<IO> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.stream).poll_write(context, bytes);
-        this.judge(context, outcome)
+        this.check_deadline(context, outcome)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.stream).poll_flush(context);
-        this.judge(context, outcome)
+        this.check_deadline(context, outcome)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -305,7 +310,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Patient<IO> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let outcome = Pin::new(&mut this.stream).poll_write_vectored(context, parts);
-        this.judge(context, outcome)
+        this.check_deadline(context, outcome)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -10,12 +10,12 @@ use super::mailbox::{Claim, Next, Reader};
 use super::{ServerLimits, close_codes, message};
 use crate::{Frame, LineReader};
 
-/// How much may be between the two ends.
+/// Buffer size between the two ends in bytes.
 const BUFFER: usize = 64 << 10;
 
 impl ServerConnection {
-    /// A connection to a client in this process, which reads and writes one JSON value a line. It lasts until the client
-    /// drops its end.
+    /// Creates a connection to a client in this process, which reads and writes one JSON value per line. It
+    /// lasts until the client drops its end.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -37,20 +37,20 @@ impl ServerConnection {
         let (client, ours) = tokio::io::duplex(BUFFER);
         let connection = ServerConnection::begin("local".into(), Carrier::Socket, Arc::new(limits));
         if let Ok(reader) = connection.outgoing.0.read(None, Claim::Free) {
-            tokio::spawn(pass_on(reader, ours));
+            tokio::spawn(relay(reader, ours));
         }
         (connection, client)
     }
 }
 
-/// Passes lines on until one side ends.
-async fn pass_on(reader: Reader, ours: DuplexStream) {
+/// Exchanges lines until one side ends.
+async fn relay(reader: Reader, ours: DuplexStream) {
     let (from_client, mut to_client) = tokio::io::split(ours);
     tokio::select! {
         () = receive(&reader, from_client) => {}
         () = send(&reader, &mut to_client) => {}
     }
-    // What waits is for nobody any more, and the client sees the end.
+    // Queued lines are discarded, and the client sees the end of the stream.
     let _ = to_client.shutdown().await;
     reader.shared.end(close_codes::NORMAL, "the client has left");
 }

@@ -1,4 +1,4 @@
-//! Lines that wait for whoever reads a stream. Readers come and go: a new one takes the place of the older.
+//! Queue of lines for the reader of a stream. A new reader can supersede an older one.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::connection::{Ending, Incoming, OutgoingLine, ServedConnection};
 
-/// The room that an emptied queue keeps.
+/// Queue capacity kept when empty, in lines.
 const KEPT: usize = 16;
 
 #[derive(Default)]
@@ -18,19 +18,20 @@ pub(super) struct Mailbox(Mutex<Queue>);
 struct Queue {
     lines: VecDeque<OutgoingLine>,
     waker: Option<Waker>,
-    /// How many readers there have been; the last of them counts.
+    /// Number of readers so far. Only the latest one may read.
     readers: u64,
     is_read: bool,
-    /// While there are any, lines with a cursor are discarded.
+    /// Number of open gates. While there are any, lines with a cursor are discarded.
     gates: usize,
 }
 
-/// Which readers a new one may follow.
+/// Condition under which a new reader may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// Only if nobody reads.
+    /// Only if there is no reader.
     Free,
-    /// The older one ends. What has a cursor is discarded, because it is told again from the right place.
+    /// Supersedes the current reader. Queued lines with a cursor are discarded, because they are replayed
+    /// from the client's cursor.
     Over,
 }
 
@@ -39,9 +40,11 @@ impl Mailbox {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a line. Gives back the one that nobody is to see.
+    /// Appends a line. Returns the line if it must be discarded.
     pub(super) fn push(&self, line: OutgoingLine) -> Option<OutgoingLine> {
         let mut queue = self.queue();
+        // During a takeover, lines with a cursor follow the old socket's cursor. The program replays them
+        // after the resume.
         if queue.gates > 0 && line.cursor.is_some() {
             return Some(line);
         }
@@ -54,7 +57,7 @@ impl Mailbox {
         None
     }
 
-    /// Lets its reader look again.
+    /// Wakes the reader.
     pub(super) fn wake(&self) {
         let waker = self.queue().waker.take();
         if let Some(waker) = waker {
@@ -62,22 +65,23 @@ impl Mailbox {
         }
     }
 
-    /// Takes away everything that waits, if nobody reads it.
+    /// Removes all lines if there is no reader.
     pub(super) fn clear_unread(&self) -> VecDeque<OutgoingLine> {
         let mut queue = self.queue();
         if queue.is_read { VecDeque::new() } else { std::mem::take(&mut queue.lines) }
     }
 
-    /// Whether there is nothing in it and nobody reads.
+    /// Returns true if the queue is empty and has no reader.
     pub(super) fn is_idle(&self) -> bool {
         let queue = self.queue();
         !queue.is_read && queue.lines.is_empty()
     }
 
-    /// Whether the claim was granted, with the reader's number and what was discarded for it.
+    /// Registers a new reader. Returns its number and the discarded lines, or `None` if the claim is denied.
     fn claim(&self, claim: Claim) -> Option<(u64, VecDeque<OutgoingLine>)> {
         let mut queue = self.queue();
         let mut discarded = VecDeque::new();
+        // Lines without a cursor cannot be replayed, so the new reader gets them.
         if claim == Claim::Over {
             let (kept, old): (VecDeque<_>, VecDeque<_>) =
                 std::mem::take(&mut queue.lines).into_iter().partition(|line| line.cursor.is_none());
@@ -87,6 +91,7 @@ impl Mailbox {
         }
         queue.readers += 1;
         queue.is_read = true;
+        // Wake the previous reader, so that it sees that it was superseded.
         let (number, waker) = (queue.readers, queue.waker.take());
         drop(queue);
         if let Some(waker) = waker {
@@ -96,8 +101,8 @@ impl Mailbox {
     }
 }
 
-/// Keeps lines with a cursor from a stream until it is dropped: what was on its way when another socket took the
-/// connection over belongs to the place that the older one had reached.
+/// Discards lines with a cursor until it is dropped: lines that were queued when another socket took the
+/// connection over follow the cursor of the previous socket.
 #[must_use = "lines with a cursor are discarded until it is dropped"]
 pub struct Gate(Arc<Mailbox>);
 
@@ -120,16 +125,16 @@ impl std::fmt::Debug for Gate {
     }
 }
 
-/// What a reader finds.
+/// Result of [`Reader::poll_next`].
 pub(super) enum Next {
     Line(OutgoingLine),
-    /// Another has taken its place.
+    /// Another reader has superseded this one.
     TakenOver,
-    /// There will be no more.
+    /// The connection has ended.
     Ended(Ending),
 }
 
-/// Reads one mailbox. While there is one, the connection is not idle.
+/// Reader of one mailbox. The connection is not idle while it exists.
 pub(super) struct Reader {
     pub(super) shared: Arc<ServedConnection>,
     mailbox: Arc<Mailbox>,
@@ -137,7 +142,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Begins to read, unless the claim forbids it.
+    /// Starts to read, unless the claim is denied.
     pub(super) fn new(shared: &Arc<ServedConnection>, mailbox: Arc<Mailbox>, claim: Claim) -> Option<Self> {
         let (number, discarded) = mailbox.claim(claim)?;
         shared.discard(discarded);
@@ -147,6 +152,7 @@ impl Reader {
 
     pub(super) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Next> {
         let mut queue = self.mailbox.queue();
+        // Check first: a superseded reader must not take lines that belong to its successor.
         if queue.readers != self.number {
             return Poll::Ready(Next::TakenOver);
         }
@@ -158,6 +164,7 @@ impl Reader {
             self.shared.taken(&line);
             return Poll::Ready(Next::Line(line));
         }
+        // Only when the queue is empty: lines before the end are still delivered.
         if let Some(ending) = self.shared.ending() {
             return Poll::Ready(Next::Ended(ending.clone()));
         }
@@ -167,14 +174,15 @@ impl Reader {
         Poll::Pending
     }
 
-    /// Puts something into its place, unless another reader has come since: nothing of this one may follow its arrival.
+    /// Delivers an incoming message, unless another reader has superseded this one. Holding the queue's lock
+    /// makes sure that no message of an old reader follows the takeover.
     pub(super) fn deliver(&self, place: mpsc::Permit<'_, Incoming>, incoming: Incoming) -> bool {
         let queue = self.mailbox.queue();
         let is_last = queue.readers == self.number;
         if is_last {
             place.send(incoming);
         } else {
-            // What it holds may want to look into the queue when it is dropped.
+            // Unlock first: dropping the value may lock the queue again.
             drop(queue);
         }
         is_last

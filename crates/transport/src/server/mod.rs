@@ -1,14 +1,14 @@
-//! The server's role of ACP's transports: clients come by WebSocket or by streamable HTTP, and the program sees the
-//! same [`ServerConnection`] either way.
+//! Server side of ACP's network transports: clients connect by WebSocket or streamable HTTP, and the program
+//! gets the same [`ServerConnection`] for both.
 //!
-//! A program implements [`Service`]: it says who may come in, which agents there are, and takes connections whose first
-//! message is `initialize`. [`router`] makes the routes `/acp` and `/acp/{agent}` of it, for [`serve`] or any other
-//! server that axum runs on.
+//! A program implements [`Service`]: it authenticates requests, names the agents, and accepts connections
+//! whose first message is `initialize`. [`router`] creates the routes `/acp` and `/acp/{agent}` for [`serve`]
+//! or any other server that runs axum.
 //!
-//! An agent that lives in the program itself is served on [`ServerConnection::into_connection`].
+//! An agent in the same process is served with [`ServerConnection::into_connection`].
 //!
-//! Everything that a client can make grow has a limit in [`ServerLimits`], and what it may keep open without having said
-//! who it is one in [`ListenerLimits`].
+//! All resources that a client can consume are limited by [`ServerLimits`], and those of unauthenticated
+//! connections by [`ListenerLimits`].
 
 mod agent;
 mod collecting;
@@ -42,55 +42,55 @@ pub use refusal::Refusal;
 pub use registry::Connections;
 pub use tls::{Tls, TlsError};
 
-/// Says in a [`Refusal`] why.
+/// Status of a [`Refusal`].
 pub use http::StatusCode;
-/// The head of a request, for [`Service::identify`].
+/// Head of a request, for [`Service::identify`].
 pub use http::request::Parts as HttpHead;
 
-/// The codes with which WebSockets are closed.
+/// WebSocket close codes.
 pub mod close_codes {
-    /// All is done.
+    /// Normal closure.
     pub const NORMAL: u16 = 1000;
     /// The server is shutting down.
     pub const GOING_AWAY: u16 = 1001;
-    /// The first message was not `initialize`, or the frames break the rules.
+    /// The first message was not `initialize`, or a frame violates the protocol.
     pub const PROTOCOL_ERROR: u16 = 1002;
-    /// A frame of text is no UTF-8.
+    /// A text frame is not valid UTF-8.
     pub const INVALID_TEXT: u16 = 1007;
     /// A limit was exceeded.
     pub const POLICY_VIOLATION: u16 = 1008;
     /// A message is too long.
     pub const TOO_LONG: u16 = 1009;
-    /// Something broke here.
+    /// Internal error of the server.
     pub const INTERNAL_ERROR: u16 = 1011;
-    /// Whoever came in may not any more.
+    /// The client is no longer authorized.
     pub const UNAUTHORIZED: u16 = 4401;
 }
 
-/// What the program does with connections.
+/// Program behind the server.
 pub trait Service: Send + Sync + 'static {
-    /// Who a client is. What one opens, no other can reach.
+    /// Authenticated identity of a client. A client cannot access connections of other identities.
     type Identity: Clone + PartialEq + Send + Sync + 'static;
 
-    /// Who asks. Called for every request, before anything else of it is looked at.
+    /// Authenticates a request. Called for every request, before any other part of it is processed.
     fn identify(&self, head: &HttpHead, from: SocketAddr) -> Result<Self::Identity, Refusal>;
 
-    /// Whether there is such an agent; `None` is the first.
+    /// Returns true if the agent exists. `None` means the default agent.
     fn has_agent(&self, agent: Option<&str>) -> bool;
 
-    /// Takes a connection whose first message is `initialize`.
+    /// Accepts a connection whose first message is `initialize`.
     fn open(&self, who: Self::Identity, agent: Option<String>, connection: ServerConnection);
 }
 
-/// What all requests share.
+/// State shared by all requests.
 struct Server<S: Service> {
     service: Arc<S>,
     connections: Connections<S::Identity>,
-    /// Room for long bodies, in KiB.
+    /// Permits for long bodies, in KiB.
     bodies: tokio::sync::Semaphore,
 }
 
-/// The routes `/acp` and `/acp/{agent}`, and a handle to the connections that come over them.
+/// Creates the routes `/acp` and `/acp/{agent}`, and a handle on their connections.
 pub fn router<S: Service>(service: Arc<S>, limits: ServerLimits) -> (Router, Connections<S::Identity>) {
     let bodies = tokio::sync::Semaphore::new(limits.bodies >> 10);
     let connections = Connections::new(Arc::new(limits));

@@ -1,4 +1,4 @@
-//! Why a request is not granted.
+//! Refusal of a request.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 
-/// Why a request is not granted, as the client is told.
+/// Refusal of a request, as sent to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The status.
+    /// HTTP status.
     pub status: StatusCode,
-    /// A sentence that says what to do.
+    /// Message with the reason and a remedy.
     pub message: String,
-    /// When it may be worth another try.
+    /// Time after which a retry makes sense.
     pub retry_after: Option<Duration>,
-    /// Whether it is the token that is refused: another one might be let in at once.
+    /// True if the token is refused: another one might be accepted at once.
     pub wants_token: bool,
 }
 
 impl Refusal {
-    /// A refusal.
+    /// Creates a refusal.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
         let wants_token = status == StatusCode::UNAUTHORIZED;
         Refusal { status, message: message.into(), retry_after: None, wants_token }
     }
 
-    /// A refusal of something that may be granted in some seconds.
+    /// Creates a refusal that asks the client to retry after some seconds.
     pub(super) fn later(status: StatusCode, message: impl Into<String>) -> Self {
         Refusal { retry_after: Some(Duration::from_secs(5)), ..Self::new(status, message) }
     }
@@ -36,7 +36,7 @@ impl Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let Refusal { status, message, retry_after, wants_token } = self;
-        // Messages that were made here are JSON already.
+        // Messages created by this module are JSON already.
         let kind = if message.starts_with('{') { "application/json" } else { "text/plain; charset=utf-8" };
         let mut response = Response::new(Body::from(message));
         *response.status_mut() = status;

@@ -1,4 +1,4 @@
-//! All connections: who has how many, and for how long one is kept while nobody is there.
+//! All connections of a server: limits per client, and expiry of unused connections.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write};
@@ -30,15 +30,15 @@ impl<I> fmt::Debug for Connections<I> {
 struct Registry<I> {
     limits: Arc<ServerLimits>,
     table: Mutex<Table<I>>,
-    /// Told when the last one is gone.
+    /// Notified when the last connection is removed.
     empty: Notify,
 }
 
 struct Table<I> {
     entries: HashMap<Arc<str>, Entry<I>>,
-    /// How many each has. There are far fewer identities than connections.
+    /// Number of connections per identity. A list, because there are far fewer identities than connections.
     counts: Vec<(I, usize)>,
-    /// Whether new ones are refused.
+    /// True if new connections are refused.
     is_closed: bool,
 }
 
@@ -53,10 +53,10 @@ impl<I: PartialEq> Table<I> {
         }
     }
 
-    /// Ends the connection of this client that nobody has used for the longest time, if there is one without anybody.
-    fn forget_longest_absent(&mut self, who: &I) {
+    /// Ends the connection of this client that has been unused for the longest time, if any is unused.
+    fn evict_longest_unused(&mut self, who: &I) {
         let absent = (self.entries.values().filter(|entry| entry.who == *who))
-            .filter_map(|entry| Some((entry.shared.absent_since()?, &entry.shared)))
+            .filter_map(|entry| Some((entry.shared.unused_since()?, &entry.shared)))
             .min_by_key(|(since, _)| *since);
         if let Some(shared) = absent.map(|(_, shared)| Arc::clone(shared)) {
             shared.end(close_codes::POLICY_VIOLATION, "too many of your connections are open");
@@ -85,18 +85,20 @@ impl<I: Clone + PartialEq + Send + Sync + 'static> Connections<I> {
         &self.0.limits
     }
 
-    /// How many there are, with those whose clients may still come back.
+    /// Returns the number of connections, including those that a client may still reconnect to.
     pub fn count(&self) -> usize {
         self.table().entries.len()
     }
 
-    /// Ends the connections of everybody for whom this holds, as those of a token that was revoked: 4401.
+    /// Ends the connections of all matching identities with 4401, for example after a token was revoked.
     pub fn close_of(&self, is_meant: impl Fn(&I) -> bool) {
-        self.close(&is_meant, close_codes::UNAUTHORIZED, "the token is not valid any more");
+        self.close(&is_meant, close_codes::UNAUTHORIZED, "the token is no longer valid");
     }
 
-    /// Ends all connections, lets no new ones come, and gives sockets a while to say so to their clients: 1001.
+    /// Ends all connections with 1001 and refuses new ones. Waits up to `patience` until clients have been
+    /// notified.
     pub async fn shut_down(&self, patience: Duration) {
+        // Refuse new connections first, or one could be created after the others were ended.
         self.table().is_closed = true;
         self.close(&|_| true, close_codes::GOING_AWAY, "the server is shutting down");
         let gone = async {
@@ -108,7 +110,7 @@ impl<I: Clone + PartialEq + Send + Sync + 'static> Connections<I> {
                 empty.await;
             }
         };
-        // Who does not listen is left.
+        // Clients that do not respond are abandoned.
         let _ = timeout(patience, gone).await;
     }
 
@@ -122,7 +124,7 @@ impl<I: Clone + PartialEq + Send + Sync + 'static> Connections<I> {
         }
     }
 
-    /// A new connection, if there is room for one.
+    /// Creates a connection, if the limits allow one more.
     pub(super) fn open(
         &self,
         who: I,
@@ -138,9 +140,10 @@ impl<I: Clone + PartialEq + Send + Sync + 'static> Connections<I> {
         let of_one = |table: &Table<I>| {
             table.counts.iter().find(|(name, _)| *name == who).map_or(0, |(_, count)| *count)
         };
-        // A client that comes back without naming its connection leaves one behind each time.
+        // A client that reconnects without its connection id leaves an unused connection each time, so evict
+        // one of its own.
         if table.entries.len() >= limits.connections || of_one(&table) >= limits.connections_of_one {
-            table.forget_longest_absent(&who);
+            table.evict_longest_unused(&who);
         }
         if table.entries.len() >= limits.connections {
             return Err(Refusal::later(StatusCode::SERVICE_UNAVAILABLE, "too many connections are open"));
@@ -159,11 +162,12 @@ impl<I: Clone + PartialEq + Send + Sync + 'static> Connections<I> {
         let shared = Arc::clone(&connection.outgoing.0);
         table.entries.insert(id, Entry { who, agent, shared: Arc::clone(&shared) });
         drop(table);
+        // The task starts after the entry is in the table, because it removes it at the end.
         tokio::spawn(self.clone().keep(shared));
         Ok(connection)
     }
 
-    /// A connection of this client with this agent that is not gone. Whose it is not does not learn that there is one.
+    /// Returns a live connection of this client with this agent. Others cannot find out that it exists.
     pub(super) fn find(
         &self,
         id: &str,
@@ -180,8 +184,8 @@ impl<I: Clone + PartialEq + Send + Sync + 'static> Connections<I> {
         is_meant.then(|| Arc::clone(&entry.shared))
     }
 
-    /// Ends a connection that nobody has used for a while, or that the program has dropped; and takes it out of the table
-    /// when it has ended and its last reader has left.
+    /// Supervises a connection: ends it if it is unused for the grace time or the program drops it, and
+    /// removes it from the table when it has ended and its last reader has left.
     async fn keep(self, shared: Arc<ServedConnection>) {
         loop {
             let program_left = async {
@@ -191,7 +195,8 @@ impl<I: Clone + PartialEq + Send + Sync + 'static> Connections<I> {
                     None => {}
                 }
             };
-            let absent = shared.absent_since();
+            // Read the time once: the checks below must refer to the same idle period.
+            let absent = shared.unused_since();
             let grace = async {
                 match absent {
                     Some(since) => sleep_until(since + shared.limits.grace).await,
@@ -205,9 +210,9 @@ impl<I: Clone + PartialEq + Send + Sync + 'static> Connections<I> {
                 () = shared.changed.notified() => {}
                 () = program_left => shared.end(close_codes::INTERNAL_ERROR, "the server ended the connection"),
                 () = grace => {
-                    // Somebody may have come at the last moment.
-                    if shared.absent_since() == absent {
-                        shared.end(close_codes::POLICY_VIOLATION, "nobody used the connection for too long");
+                    // A client may have reconnected at the last moment.
+                    if shared.unused_since() == absent {
+                        shared.end(close_codes::POLICY_VIOLATION, "the connection was unused for too long");
                     }
                 }
             }
@@ -224,11 +229,14 @@ impl<I: Clone + PartialEq + Send + Sync + 'static> Connections<I> {
 fn random_id() -> Result<Arc<str>, Refusal> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
-        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, format!("no random numbers: {error}"))
+        Refusal::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("the operating system provides no random numbers: {error}"),
+        )
     })?;
     let mut id = String::with_capacity(32);
     for byte in bytes {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(id, "{byte:02x}");
     }
     Ok(id.into())

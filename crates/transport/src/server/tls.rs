@@ -1,4 +1,4 @@
-//! Encryption, by certificates from files.
+//! TLS with certificates from files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,36 +23,36 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// Why a certificate or its key cannot be used.
+/// Error of a certificate or its key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A file cannot be read, or holds something else.
+    /// The file cannot be read, or has other content.
     #[error("cannot read {what} from {}", path.display())]
     File {
-        /// What was to be read.
+        /// Content expected in the file.
         what: &'static str,
-        /// From where.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Reason.
         source: pem::Error,
     },
-    /// There is no certificate in the file.
+    /// The file contains no certificate.
     #[error("{} has no certificate; it should begin with -----BEGIN CERTIFICATE-----", path.display())]
     NoCertificate {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// They do not fit together.
+    /// The certificate and the key do not match.
     #[error("the certificate and the key cannot be used together")]
     Unusable {
-        /// Why.
+        /// Reason.
         source: rustls::Error,
     },
 }
 
 impl Tls {
-    /// Reads a chain of certificates and the key of the first, both in PEM.
+    /// Reads a certificate chain and the key of its first certificate, both in PEM format.
     pub fn from_files(certificates: &Path, key: &Path) -> Result<Self, TlsError> {
         let file = |what, path: &Path| {
             let path = path.to_owned();
@@ -75,21 +75,21 @@ impl Tls {
         Ok(Tls { acceptor: TlsAcceptor::from(Arc::new(config)), advice })
     }
 
-    /// Says why clients that trust this certificate itself will refuse it, and how to make one that they take. `None` for one
-    /// that they take, and for one that an authority signed.
+    /// Explains why clients that trust this certificate will reject it, and how to create a valid one. `None`
+    /// for a valid certificate or one signed by an authority.
     pub fn advice(&self) -> Option<&str> {
         self.advice.as_deref()
     }
 }
 
-/// Checks a self-signed certificate as a client does that trusts it.
+/// Checks a self-signed certificate like a client that trusts it.
 fn advice(chain: &[CertificateDer<'static>]) -> Option<String> {
     let [own] = chain else { return None };
     let mut roots = RootCertStore::empty();
     roots.add(own.clone()).ok()?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().ok()?;
-    // Certificates are checked before names; one for another name is as good.
+    // Certificates are checked before names, so any name will do.
     let name = ServerName::try_from("localhost").ok()?;
     let error = verifier.verify_server_cert(own, &[], &name, &[], UnixTime::now()).err()?;
     crate::certificate::advice(&error)

@@ -1,4 +1,4 @@
-//! WebSocket: a message a frame.
+//! WebSocket transport: one message per WebSocket message.
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -38,24 +38,24 @@ use crate::routing::CONNECTION_ID;
 
 type Socket = WebSocketStream<Collecting<TokioIo<Upgraded>>>;
 
-/// What is read at once. Thousands of sockets that say nothing have one each.
+/// Read buffer size in bytes. Small, because each of thousands of idle sockets has one.
 const READ_BUFFER: usize = 2 << 10;
 
-/// The longest frame that is sent. A longer message is sent in several, so that no socket keeps a large buffer after it.
+/// Maximum frame length in bytes. Longer messages are fragmented, so that no socket keeps a large buffer.
 const FRAME: usize = 4 << 10;
 
-/// How much is sent before other things have their turn.
-const TURN: usize = 256 << 10;
+/// Number of bytes sent before other work gets its turn.
+const MAX_BATCH: usize = 256 << 10;
 
-/// How long a client may take to hear that the socket is closed.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Time limit for the closing handshake.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Whether a request asks for a WebSocket.
+/// Returns true if a request asks for a WebSocket.
 pub(super) fn is_asked_for(headers: &HeaderMap) -> bool {
     headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
-/// Grants a WebSocket: a new connection, or an earlier one that goes on.
+/// Upgrades a request to a WebSocket, for a new connection or to reconnect to an earlier one.
 pub(super) async fn upgrade<S: Service>(
     server: Arc<Server<S>>,
     who: S::Identity,
@@ -66,14 +66,14 @@ pub(super) async fn upgrade<S: Service>(
     if headers.get(SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
         return Ok(wrong_version());
     }
-    let key = headers.get(SEC_WEBSOCKET_KEY).ok_or_else(|| {
-        Refusal::new(StatusCode::BAD_REQUEST, "a WebSocket is asked for with a Sec-WebSocket-Key")
-    })?;
+    let key = headers
+        .get(SEC_WEBSOCKET_KEY)
+        .ok_or_else(|| Refusal::new(StatusCode::BAD_REQUEST, "the header Sec-WebSocket-Key is missing"))?;
     let accept = derive_accept_key(key.as_bytes());
     let protocol = headers.get(SEC_WEBSOCKET_PROTOCOL).and_then(first_protocol);
     let earlier = headers.get(CONNECTION_ID).cloned();
     let Some(upgrade) = request.extensions_mut().remove::<OnUpgrade>() else {
-        return Err(Refusal::new(StatusCode::BAD_REQUEST, "a WebSocket is asked for by HTTP/1.1"));
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, "WebSocket upgrades require HTTP/1.1"));
     };
     let (reader, opening) = match earlier {
         Some(id) => (take_over(&server, &id, &who, agent.as_deref()).await?, None),
@@ -95,8 +95,8 @@ pub(super) async fn upgrade<S: Service>(
     headers.extend(protocol.map(|protocol| (SEC_WEBSOCKET_PROTOCOL, protocol)));
     tokio::spawn(async move {
         match upgrade.await {
-            Ok(upgraded) => talk(upgraded, reader, opening).await,
-            // Nobody has heard of the new connection; an earlier one waits for the next socket.
+            Ok(upgraded) => run_socket(upgraded, reader, opening).await,
+            // A new connection is not known to the client and ends. An earlier one waits for the next socket.
             Err(_) if opening.is_some() => reader.shared.end(close_codes::NORMAL, "the client has left"),
             Err(_) => {}
         }
@@ -104,22 +104,23 @@ pub(super) async fn upgrade<S: Service>(
     Ok(response)
 }
 
-/// Gives the connection to the program, once its first message has come.
+/// Hands the connection to the program, once its first message has arrived.
 type Opening = Box<dyn FnOnce() + Send>;
 
 fn wrong_version() -> Response {
-    let mut response = Response::new(Body::from("only version 13 of WebSocket is spoken here"));
+    let mut response = Response::new(Body::from("only WebSocket version 13 is supported"));
     *response.status_mut() = StatusCode::UPGRADE_REQUIRED;
     response.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
     response
 }
 
-/// Clients that offer protocols want one of them named; the messages are the same in all.
+/// Returns the first offered subprotocol. Clients that offer subprotocols expect one of them; the messages
+/// are the same in all.
 fn first_protocol(offered: &HeaderValue) -> Option<HeaderValue> {
     HeaderValue::from_str(offered.to_str().ok()?.split(',').next()?.trim()).ok()
 }
 
-/// Takes an earlier connection over from its socket, if that is still there.
+/// Takes an earlier connection over from its current socket, if it has one.
 async fn take_over<S: Service>(
     server: &Server<S>,
     id: &HeaderValue,
@@ -127,7 +128,7 @@ async fn take_over<S: Service>(
     agent: Option<&str>,
 ) -> Result<Reader, Refusal> {
     let gone = || {
-        let reason = "there is no such connection any more; connect without Acp-Connection-Id and initialize";
+        let reason = "unknown or expired connection; connect without Acp-Connection-Id and send initialize";
         Refusal::new(StatusCode::NOT_FOUND, reason)
     };
     let shared = id
@@ -136,6 +137,8 @@ async fn take_over<S: Service>(
         .and_then(|id| server.connections.find(id, who, agent, Carrier::Socket))
         .ok_or_else(gone)?;
     let incoming = shared.incoming().ok_or_else(gone)?;
+    // Close the gate before the program knows of the takeover: lines that it sends meanwhile belong to the
+    // cursor of the old socket. The program drops the gate when it has resumed.
     let (reader, gate) = shared.take_over();
     let reader = reader.ok_or_else(gone)?;
     let busy = |_| Refusal::later(StatusCode::SERVICE_UNAVAILABLE, "the server is busy");
@@ -146,13 +149,13 @@ async fn take_over<S: Service>(
     Err(Refusal::new(StatusCode::CONFLICT, "another socket has taken this connection over"))
 }
 
-/// How the time of a socket ended.
+/// Reason why a socket ended.
 enum SocketEnd {
-    /// It broke. The client may come back.
+    /// The transport failed. The client may reconnect.
     Broken,
-    /// The client has left.
+    /// The client closed the connection.
     Left,
-    /// The client did what it may not.
+    /// The client violated the protocol or a limit.
     Refused(u16, String),
     /// Another socket has taken the connection over.
     TakenOver,
@@ -160,8 +163,8 @@ enum SocketEnd {
     Ended(u16, Arc<str>),
 }
 
-/// Passes messages on until one side ends.
-async fn talk(upgraded: Upgraded, reader: Reader, mut opening: Option<Opening>) {
+/// Exchanges messages until one side ends.
+async fn run_socket(upgraded: Upgraded, reader: Reader, mut opening: Option<Opening>) {
     let limits = Arc::clone(&reader.shared.limits);
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
@@ -191,11 +194,11 @@ async fn talk(upgraded: Upgraded, reader: Reader, mut opening: Option<Opening>) 
         }
         SocketEnd::Ended(code, reason) => Some((code, reason)),
     };
-    // Who is gone does not hear it.
-    let _ = timeout(FAREWELL, say_farewell(sink, frames, words, limits.message)).await;
+    // The client may be gone.
+    let _ = timeout(CLOSE_TIMEOUT, close_socket(sink, frames, words, limits.message)).await;
 }
 
-/// Sends what waits, and signs of life.
+/// Sends queued lines and pings.
 async fn send(reader: &Reader, sink: &mut SplitSink<Socket, Message>, limits: &ServerLimits) -> SocketEnd {
     let mut ticks = interval_at(Instant::now() + limits.keep_alive, limits.keep_alive);
     loop {
@@ -208,7 +211,8 @@ async fn send(reader: &Reader, sink: &mut SplitSink<Socket, Message>, limits: &S
                 continue;
             }
         };
-        // Everything that waits is written together, and then given back.
+        // Write all queued lines before flushing. Their receipts are dropped after the flush, which releases
+        // the send window.
         let (mut written, mut sent) = (Vec::new(), 0);
         while let Some(found) = next {
             match found {
@@ -223,7 +227,7 @@ async fn send(reader: &Reader, sink: &mut SplitSink<Socket, Message>, limits: &S
                 Next::TakenOver => return SocketEnd::TakenOver,
                 Next::Ended(ending) => return SocketEnd::Ended(ending.code, ending.reason),
             }
-            next = if sent > TURN {
+            next = if sent > MAX_BATCH {
                 None
             } else {
                 poll_fn(|context| Poll::Ready(now(reader.poll_next(context)))).await
@@ -242,7 +246,7 @@ fn now<T>(poll: Poll<T>) -> Option<T> {
     }
 }
 
-/// Writes a message into the buffer, a long one in several frames.
+/// Writes a message to the buffer. Long messages are fragmented.
 async fn feed(sink: &mut SplitSink<Socket, Message>, text: SharedText) -> Result<(), Error> {
     let mut rest = text.into_bytes();
     if rest.len() <= FRAME {
@@ -259,7 +263,7 @@ async fn feed(sink: &mut SplitSink<Socket, Message>, text: SharedText) -> Result
     Ok(())
 }
 
-/// Takes what comes.
+/// Receives messages.
 async fn receive(
     reader: &Reader,
     frames: &mut SplitStream<Socket>,
@@ -286,22 +290,22 @@ async fn receive(
                 if let Err(end) = take(reader, opening, &text).await {
                     return end;
                 }
-                // While it waited for the program, no answer to a ping could be read.
+                // While the message waited for the program, no pong could be read.
                 heard += came.elapsed();
             }
             Message::Pong(_) => heard = Instant::now(),
             Message::Close(frame) => {
-                // Without a code, or with that of a good end, the client does not mean to come back.
+                // Without a code, or with a normal one, the client does not intend to reconnect.
                 let code = frame.map_or(close_codes::NORMAL, |frame| frame.code.into());
                 return if code == close_codes::NORMAL { SocketEnd::Left } else { SocketEnd::Broken };
             }
-            // Pings are answered by the library, and nobody says what frames of bytes would mean.
+            // The library answers pings. The protocol defines no meaning for binary messages.
             Message::Ping(_) | Message::Binary(_) | Message::Frame(_) => {}
         }
     }
 }
 
-/// Passes a message on.
+/// Delivers a message to the program.
 async fn take(reader: &Reader, opening: &mut Option<Opening>, text: &str) -> Result<(), SocketEnd> {
     let shared: &Arc<ServedConnection> = &reader.shared;
     match message::read(text) {
@@ -326,17 +330,17 @@ async fn take(reader: &Reader, opening: &mut Option<Opening>, text: &str) -> Res
     };
     match place {
         Some(place) => reader.deliver(place, Incoming::Message(text.to_owned())),
-        // The connection has ended; whoever sends says why.
+        // The connection has ended; the sending side reports the reason.
         None => pending().await,
     };
     Ok(())
 }
 
-/// What a fault of the socket means.
+/// Classifies an error of the socket.
 fn refused(error: &Error) -> SocketEnd {
     match error {
         Error::Capacity(error) => SocketEnd::Refused(close_codes::TOO_LONG, error.to_string()),
-        // The line ended without a word.
+        // The transport closed without a closing handshake.
         Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => SocketEnd::Broken,
         Error::Protocol(error) => SocketEnd::Refused(close_codes::PROTOCOL_ERROR, error.to_string()),
         Error::Utf8(error) => SocketEnd::Refused(close_codes::INVALID_TEXT, error.clone()),
@@ -344,15 +348,15 @@ fn refused(error: &Error) -> SocketEnd {
     }
 }
 
-/// Says why the socket is closed. What the client is still sending is read away, because a socket that is closed with
-/// unread bytes takes back what was said last.
-async fn say_farewell(
+/// Sends the close frame. Then discards the client's remaining input, because closing a socket with unread
+/// bytes resets it and the client might not receive the close frame.
+async fn close_socket(
     mut sink: SplitSink<Socket, Message>,
     frames: SplitStream<Socket>,
     words: Option<(u16, Arc<str>)>,
     limit: usize,
 ) -> Result<(), Error> {
-    // The answer to the client's own farewell is sent by the library.
+    // The library answers the client's own close frame.
     match words {
         Some((code, reason)) => {
             let reason = Utf8Bytes::from(shortened(&reason));
@@ -369,7 +373,7 @@ async fn say_farewell(
     Ok(())
 }
 
-/// A reason has 123 bytes at most.
+/// Truncates a reason to 123 bytes, the limit of a close frame.
 fn shortened(reason: &str) -> &str {
     let most = reason.len().min(123);
     &reason[..(0..=most).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or(0)]

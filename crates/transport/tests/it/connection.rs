@@ -15,7 +15,7 @@ fn result(text: &str) -> Answer {
     Answer::Result(text.into())
 }
 
-/// Answers every request with its own parameters and calls the peer back meanwhile.
+/// Responds to every request with its parameters and calls the peer back meanwhile.
 fn echo(connection: Connection) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         let Connection { caller, mut inbox } = connection;
@@ -132,8 +132,8 @@ async fn a_dropped_call_is_cancelled_and_its_answer_is_late() {
     let cancel = r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}"#;
     assert_eq!(bounded(wire.read()).await, cancel);
     let answer = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n";
-    assert_eq!(bounded(wire.anomaly(answer)).await, "the answer to 1, which was given up");
-    assert_eq!(bounded(wire.anomaly(answer)).await, "a further answer to 1");
+    assert_eq!(bounded(wire.anomaly(answer)).await, "a late response to 1");
+    assert_eq!(bounded(wire.anomaly(answer)).await, "a second response to 1");
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn a_request_that_is_left_open_has_no_answer() {
     let request = |id: &str| format!("{{\"jsonrpc\":\"2.0\",\"id\":\"{id}\",\"method\":\"m\"}}\n");
     let Event::Request(open) = bounded(wire.event(&request("a"))).await else { panic!("not a request") };
     open.leave_open();
-    // The next line that comes is the answer to the next request.
+    // The next line is the response to the next request.
     drop(bounded(wire.event(&request("b"))).await);
     let next: serde_json::Value = serde_json::from_str(&bounded(wire.read()).await).unwrap();
     assert_eq!(next["id"], "b", "{next}");
@@ -182,8 +182,7 @@ async fn cancelling_the_unknown_does_nothing() {
 async fn unknown_methods_are_refused_and_unknown_notifications_dropped() {
     let mut wire = Wire::new(defaults().knows(|method| method == "known"));
     let reply = bounded(wire.reply_to("{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"_x\"}\n")).await;
-    let expected =
-        r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"the method _x is not known here"}}"#;
+    let expected = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"method not found: _x"}}"#;
     assert_eq!(reply, expected);
     let anomaly = bounded(wire.anomaly("{\"jsonrpc\":\"2.0\",\"method\":\"$/progress\"}\n")).await;
     assert_eq!(anomaly, "the unknown method $/progress");
@@ -203,7 +202,7 @@ async fn what_is_no_message_is_answered_as_json_rpc_says() {
     check(r#"{"jsonrpc":"2.0","method":1,"params":"bar"}"#, "null", -32600).await;
     check(r#"{"jsonrpc":"2.0","id":4,"method":1}"#, "4", -32600).await;
     check(r#"{"jsonrpc":"2.0","id":[1],"method":"m"}"#, "null", -32600).await;
-    // Against the rules, but who asks waits for an answer.
+    // Invalid, but the sender waits for a response.
     check(r#"{"jsonrpc":"2.0","id":1.50,"method":"m"}"#, "1.50", -32603).await;
     check(r#"{"jsonrpc":"1.0","id":"x","method":"m"}"#, "\"x\"", -32600).await;
     check(r#"{"id":"x","method":"m"}"#, "\"x\"", -32600).await;
@@ -219,7 +218,7 @@ async fn noise_is_set_aside_without_an_answer() {
         let anomaly = bounded(wire.anomaly(&format!("{line}\n"))).await;
         assert_eq!(anomaly, format!("a line that is no message: {line:?}"));
     }
-    // Answers are never answered.
+    // Responses are never answered.
     for line in
         [r#"{"jsonrpc":"2.0","error":{"code":1,"message":"m"}}"#, r#"{"jsonrpc":"2.0","id":null,"result":1}"#]
     {
@@ -227,7 +226,7 @@ async fn noise_is_set_aside_without_an_answer() {
         assert!(anomaly.starts_with("a malformed message: "), "{anomaly}");
     }
     let line = "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,\"message\":\"m\"}}\n";
-    assert_eq!(bounded(wire.anomaly(line)).await, "an error for no request: m (code -32700)");
+    assert_eq!(bounded(wire.anomaly(line)).await, "an error without a request: m (code -32700)");
     wire.caller.notify("next", Json::default()).await.unwrap();
     assert_eq!(bounded(wire.read()).await, r#"{"jsonrpc":"2.0","method":"next","params":{}}"#);
 }
@@ -269,7 +268,7 @@ async fn a_batch_that_asks_nothing_gets_no_answer() {
     assert!(matches!(event, Event::Notification(_)), "{event:?}");
     assert_eq!(
         bounded(wire.anomaly("[{\"jsonrpc\":\"2.0\",\"id\":9,\"result\":1}]\n")).await,
-        "an answer to 9, which nobody asked"
+        "a response to 9 without a request"
     );
     wire.caller.notify("next", Json::default()).await.unwrap();
     assert_eq!(bounded(wire.read()).await, r#"{"jsonrpc":"2.0","method":"next","params":{}}"#);
@@ -282,7 +281,7 @@ async fn requests_over_the_limit_or_with_an_id_in_use_are_refused() {
     let reply = bounded(wire.reply_to("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"b\"}\n")).await;
     assert!(reply.contains("the id is in use"), "{reply}");
     let reply = bounded(wire.reply_to("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"b\"}\n")).await;
-    assert!(reply.contains("1 requests are open already"), "{reply}");
+    assert!(reply.contains("1 requests are already pending"), "{reply}");
     drop(first);
     let event = bounded(wire.event("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"b\"}\n")).await;
     assert!(matches!(event, Event::Request(_)), "{event:?}");
@@ -293,7 +292,7 @@ async fn calls_over_the_limit_fail_at_once() {
     let wire = Wire::new(ConnectionOptions { call_limit: 1, ..defaults() });
     let _first = wire.caller.begin("a", Json::default(), Deadline::Default).await.unwrap();
     let error = bounded(wire.caller.call("b", Json::default())).await.unwrap_err();
-    assert_eq!(error.to_string(), "1 calls are waiting for answers already, b cannot be sent");
+    assert_eq!(error.to_string(), "cannot send b: 1 calls are already pending");
 }
 
 #[tokio::test(start_paused = true)]
@@ -365,7 +364,7 @@ async fn when_the_peer_goes_waiting_and_later_calls_fail() {
 
 #[tokio::test]
 async fn a_call_whose_request_could_not_be_written_does_not_wait_for_ever() {
-    // A peer that has closed its input and keeps its output open.
+    // A peer that has closed its input but keeps its output open.
     let ((reader, _output), (writer, input)) = (tokio::io::duplex(64), tokio::io::duplex(64));
     drop(input);
     let Connection { caller, mut inbox } = Connection::new(reader, writer, defaults());

@@ -1,4 +1,4 @@
-//! Peers that misbehave. In each case the caller gets a clear error in bounded time and no process is left.
+//! Misbehaving peers. In each case the caller gets a clear error within a time limit, and no process is left.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ fn options() -> ConnectionOptions {
     ConnectionOptions::default()
 }
 
-/// Calls a method of the peer and tells the answer and what else came.
+/// Calls a method of the peer. Returns the response and all other events.
 async fn call(
     caller: &switchboard_transport::Caller,
     inbox: &mut Inbox,
@@ -234,7 +234,7 @@ fn no_task_is_left_after_a_fault() {
 
 #[tokio::test]
 async fn a_peer_that_closes_its_input_is_noticed_without_another_message() {
-    // It has the request, says something, and goes on living.
+    // It receives the request, sends something, and stays alive.
     let text =
         r#"read x; exec <&-; echo '{"jsonrpc":"2.0","method":"last"}'; echo closing >&2; exec sleep 1000"#;
     let (child, mut peer) = script(text).connect(options()).unwrap();
@@ -242,7 +242,7 @@ async fn a_peer_that_closes_its_input_is_noticed_without_another_message() {
     let closure = closure_of(outcome);
     assert!(closure.starts_with("the peer closed its input; /bin/sh still runs"), "{closure}");
     assert!(closure.ends_with("closing"), "{closure}");
-    // What it said before counts.
+    // Messages that it sent before count.
     assert!(matches!(events.first(), Some(Event::Notification(_))), "{events:?}");
     end(&child).await;
 }

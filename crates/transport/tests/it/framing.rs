@@ -23,7 +23,7 @@ fn frames_of(pieces: &[&[u8]]) -> Vec<Frame> {
     frames
 }
 
-/// A message as it is, all else in words.
+/// Formats a message unchanged, and any other frame in words.
 fn describe(frame: &Frame) -> String {
     match frame {
         Frame::Message(text) => text.to_string(),
@@ -57,9 +57,12 @@ fn each_line_is_a_message_or_noise() {
             "<a line that is no message: \"null\">",
         ],
     );
-    check(b"{\"a\":\"\xFF\"}\n{}\n", &["<a line that is no UTF-8: \"{\\\"a\\\":\\\"\u{FFFD}\\\"}\">", "{}"]);
-    check(b"\xFE\xFF\n", &["<a line that is no UTF-8: \"\u{FFFD}\u{FFFD}\">"]);
-    // Not JSON, but whoever reads messages can say that better.
+    check(
+        b"{\"a\":\"\xFF\"}\n{}\n",
+        &["<a line that is not valid UTF-8: \"{\\\"a\\\":\\\"\u{FFFD}\\\"}\">", "{}"],
+    );
+    check(b"\xFE\xFF\n", &["<a line that is not valid UTF-8: \"\u{FFFD}\u{FFFD}\">"]);
+    // Not JSON, but the message parser reports that better.
     check(b"{ level: 'info'\n[12:30] log\n", &["{ level: 'info'", "[12:30] log"]);
 }
 
@@ -105,7 +108,7 @@ fn a_long_line_is_not_kept() {
 fn something_stands_in_for_a_long_message_that_somebody_waits_for() {
     let (limit, long) = (1024, "é".repeat(3000));
     let substitute = |text: String| {
-        // In small pieces too, so that the end is put together from several.
+        // Also in small pieces, so that the end is assembled from several.
         let stands_in = |piece: usize| {
             let mut decoder = LineDecoder::new(limit);
             let mut buffer = BytesMut::new();
@@ -127,7 +130,7 @@ fn something_stands_in_for_a_long_message_that_somebody_waits_for() {
     };
     let first = format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"a":"{long}"}}}}"#);
     assert_eq!(substitute(first.clone()), answer("7", first.len()));
-    // The id behind the result, with other keys around it, and one that is not the message's.
+    // The id after the result, with other keys around it, and one that is not the message's id.
     let last = format!(r#"{{"result":{{"a":"{long}","id":1,"method":"m"}}, "id":"x","jsonrpc":"2.0"}} "#);
     assert_eq!(substitute(last.clone()), answer(r#""x""#, last.len()));
     for request in [
@@ -147,7 +150,7 @@ fn something_stands_in_for_a_long_message_that_somebody_waits_for() {
     }
 }
 
-/// The frames of an input of which all that can be is taken in runs, each as so many messages.
+/// Returns the frames of an input, taking as many as possible in runs, each as its number of messages.
 fn frames_in_runs(pieces: &[&[u8]], room: usize, passes: impl Fn(&[u8]) -> bool) -> (Vec<Frame>, Vec<usize>) {
     let mut decoder = LineDecoder::new(LIMIT);
     let mut buffer = BytesMut::new();

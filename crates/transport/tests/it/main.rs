@@ -1,6 +1,6 @@
-//! All integration tests of the crate in one binary.
+//! Integration tests of the crate in one binary.
 
-// Helpers of tests may fail as the tests themselves may.
+// Test helpers may panic like the tests themselves.
 #![allow(clippy::unwrap_used)]
 
 mod connection;

@@ -22,7 +22,7 @@ async fn a_sender_waits_while_the_queue_is_full() {
     };
     let stopped: Result<(), _> = tokio::time::timeout(Duration::from_secs(10), blocked).await;
     assert!(stopped.is_err());
-    // The stream's 16 bytes, a buffer that is being written and another that waits, 64 bytes together.
+    // The stream's 16 bytes, plus a buffer being written and another one queued, 64 bytes together.
     assert_eq!(sent, (16 + 64) / 8);
 
     let mut buffer = [0; 80];

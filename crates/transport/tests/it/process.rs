@@ -47,11 +47,11 @@ async fn a_relative_program_is_found_in_the_working_directory_and_a_name_in_its_
 async fn a_missing_program_is_named_with_what_was_tried() {
     let error_of = |program: Program| program.spawn().unwrap_err().to_string();
     let program = Program::new("no-such-agent").env("PATH", "/usr/bin:/nowhere::/bin");
-    let expected = "there is no program no-such-agent: searched /usr/bin, /nowhere, /bin";
+    let expected = "program no-such-agent not found: searched /usr/bin, /nowhere, /bin";
     assert_eq!(error_of(program), expected);
-    let expected = "there is no program no-such-agent: the search path is empty";
+    let expected = "program no-such-agent not found: the search path is empty";
     assert_eq!(error_of(Program::new("no-such-agent").env_remove("PATH")), expected);
-    let expected = "there is no program /nowhere/agent: tried /nowhere/agent";
+    let expected = "program /nowhere/agent not found: tried /nowhere/agent";
     assert_eq!(error_of(Program::new("/nowhere/agent")), expected);
 
     let folder = tempfile::tempdir().unwrap();
@@ -59,7 +59,7 @@ async fn a_missing_program_is_named_with_what_was_tried() {
     std::fs::write(&file, "").unwrap();
     let program = Program::new("agent").env("PATH", folder.path());
     let expected =
-        format!("there is no program agent: {place}/agent is there but cannot be executed; tried {place}");
+        format!("program agent not found: {place}/agent exists but is not executable; tried {place}");
     assert_eq!(error_of(program), expected);
 
     let program = Program::new("sh").working_directory("/nowhere");
@@ -96,7 +96,7 @@ async fn a_program_that_stays_when_its_input_closes_is_terminated() {
     life.over().await;
 }
 
-/// Holds on to life: ignores the end of input and the signal to terminate, and so does a grandchild.
+/// A process that ignores the end of its input and SIGTERM, and so does its child.
 const STUBBORN: &str = r#"trap '' TERM; exec 9>"$LIFE"; (echo >&9; while :; do sleep 1; done) & echo >&9; while :; do sleep 1; done"#;
 
 #[tokio::test]
@@ -133,7 +133,7 @@ fn the_end_of_the_runtime_ends_the_group() {
     drop(kept);
 }
 
-/// Run by the next test in a process of its own, which is then killed.
+/// Run by the next test in its own process, which is then killed.
 #[test]
 fn program_of_a_process_that_is_killed() {
     let Ok(life) = std::env::var("TRANSPORT_TEST_LIFE") else { return };
@@ -179,7 +179,7 @@ async fn standard_error_is_a_stream_of_lines_and_the_last_ones_are_kept() {
     assert_eq!(heard.len(), 5);
     assert_eq!(child.last_lines(100), heard);
     assert_eq!(child.last_lines(1), ["end"]);
-    // Who comes late hears the same.
+    // A late listener gets the same lines.
     let mut lines = child.standard_error();
     for line in heard {
         assert_eq!(bounded(lines.next()).await, Some(StandardErrorLine::Line(line.into())));
@@ -263,7 +263,7 @@ async fn a_process_whose_lease_is_not_extended_is_killed_and_one_whose_lease_is_
     extends.send_replace(Some(Instant::now() + Duration::from_secs(600)));
     assert_eq!(bounded(killed.child.wait()).await, Some(Exit::Signal(9)));
     assert_eq!((kept.child.exit(), free.child.exit()), (None, None));
-    // A lease that is over lets nothing run.
+    // An expired lease lets nothing run.
     let late = start(&granted);
     assert_eq!(bounded(late.child.wait()).await, Some(Exit::Signal(9)));
     for spawned in [&kept, &free] {
@@ -279,7 +279,7 @@ fn a_lease_ends_a_process_while_its_starter_stands_still() {
     grants.send_replace(Some(Instant::now() + Duration::from_secs(1)));
     let program = Program::new("sh").args(["-c", "trap '' TERM; while :; do sleep 0.1; done"]).lease(lease);
     let spawned = runtime.block_on(async { program.spawn().unwrap() });
-    // From here on nothing of ours runs but this loop, which only looks: a process that is dead and not waited for is a zombie.
+    // From here on only this loop runs: a dead process that was not waited for is a zombie.
     let stat = format!("/proc/{}/stat", spawned.child.process_id());
     let begun = Instant::now();
     loop {

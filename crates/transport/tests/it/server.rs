@@ -1,4 +1,4 @@
-//! The server's role, over real sockets: raw requests for what a client may do wrong, and our own client.
+//! The server side over real sockets: raw requests for protocol violations, and our own client.
 
 mod http;
 mod listener;

@@ -1,4 +1,4 @@
-//! What the tests share: a bound on time, scripted peers, and a way to see that no process is left.
+//! Shared test helpers: a time limit, scripted peers, and checks that no process is left.
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -14,7 +14,7 @@ use tokio::net::unix::pipe;
 /// Long enough for a busy machine, short enough to notice.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// Fails the test when the future takes too long.
+/// Fails the test if the future takes too long.
 pub(crate) async fn bounded<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(BOUND, future).await.expect("the test must end in time")
 }
@@ -23,7 +23,7 @@ pub(crate) fn json(text: &str) -> Json<'static> {
     Json::from(serde_json::from_str::<serde_json::Value>(text).unwrap())
 }
 
-/// A connection whose other end is text in the hands of the test.
+/// A connection whose peer is the test.
 pub(crate) struct Wire {
     pub(crate) caller: Caller,
     pub(crate) inbox: Inbox,
@@ -42,18 +42,18 @@ impl Wire {
         self.peer.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// The next line that the connection sends.
+    /// Returns the next line that the connection sends.
     pub(crate) async fn read(&mut self) -> String {
         read_line(&mut self.peer).await
     }
 
-    /// Sends a text and tells what becomes of it.
+    /// Sends a text and returns the resulting event.
     pub(crate) async fn event(&mut self, text: &str) -> Event {
         self.write(text).await;
         self.inbox.next().await.unwrap()
     }
 
-    /// Sends a text that must be an anomaly, and tells which.
+    /// Sends a text that must be an anomaly, and returns its description.
     pub(crate) async fn anomaly(&mut self, text: &str) -> String {
         match self.event(text).await {
             Event::Anomaly(anomaly) => anomaly.to_string(),
@@ -61,7 +61,7 @@ impl Wire {
         }
     }
 
-    /// Sends a text that the connection itself must answer, and tells how.
+    /// Sends a text that the connection itself must answer, and returns the response.
     pub(crate) async fn reply_to(&mut self, text: &str) -> String {
         self.write(text).await;
         let Wire { inbox, peer, .. } = self;
@@ -79,7 +79,7 @@ pub(crate) async fn read_line(stream: &mut DuplexStream) -> String {
     }
 }
 
-/// Short grace times, so that the stubborn do not make the tests slow.
+/// Short grace times, so that stubborn processes do not slow the tests down.
 pub(crate) fn short_grace() -> Grace {
     Grace { input_closed: Duration::from_millis(100), terminate: Duration::from_millis(300) }
 }
@@ -89,7 +89,7 @@ pub(crate) fn script(text: &str) -> Program {
     Program::new("/bin/sh").args(["-c", text]).grace(short_grace())
 }
 
-/// Ends the child and makes sure that nobody of its group is left but the dead.
+/// Ends the child and checks that only zombies of its group are left.
 pub(crate) async fn end(child: &Child) {
     child.shut_down().await;
     let processes = std::process::Command::new("ps").args(["-eo", "pgid=,stat=,args="]).output().unwrap();
@@ -112,7 +112,7 @@ pub(crate) async fn next_anomaly(inbox: &mut Inbox) -> Anomaly {
     }
 }
 
-/// A named pipe that processes hold open for as long as they live.
+/// A named pipe that processes hold open while they live.
 pub(crate) struct LifeLine {
     _folder: tempfile::TempDir,
     path: PathBuf,
@@ -128,19 +128,19 @@ impl LifeLine {
         LifeLine { _folder: folder, path, receiver }
     }
 
-    /// The path, for `exec 9>"$LIFE"; echo >&9`.
+    /// Returns the path, for `exec 9>"$LIFE"; echo >&9`.
     pub(crate) fn path(&self) -> OsString {
         self.path.clone().into()
     }
 
-    /// Waits until so many processes have said that they live.
+    /// Waits until `count` processes have started.
     pub(crate) async fn begun(&mut self, count: usize) {
         for _ in 0..count {
             assert_eq!(bounded(self.receiver.read_u8()).await.unwrap(), b'\n');
         }
     }
 
-    /// Waits until nobody holds the pipe any more.
+    /// Waits until no process holds the pipe.
     pub(crate) async fn over(mut self) {
         let mut rest = Vec::new();
         bounded(self.receiver.read_to_end(&mut rest)).await.unwrap();

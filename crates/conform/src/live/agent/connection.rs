@@ -1,4 +1,4 @@
-//! What can be tried before there is a session: versions, ids, lines and methods.
+//! Scenarios without a session: versions, ids, lines and methods.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ impl Run<'_> {
         peer.close_input();
         let is_gone = tokio::time::timeout(Duration::from_secs(3), process.wait()).await.is_ok();
         self.findings.judge(RuleId::Shutdown, peer.number, is_gone, || {
-            "its input was closed, and it runs on after 3 seconds".to_owned()
+            "it still runs 3 seconds after its input was closed".to_owned()
         });
         let lines = process.last_lines(3);
         if !lines.is_empty() {
@@ -125,12 +125,12 @@ impl Run<'_> {
         {
             peer.write_raw(text.as_bytes()).await?;
             let answer = peer.until_within(Duration::from_secs(1), is_error).await;
-            let told = match &answer {
+            let received = match &answer {
                 Ok(message) => format!("answered with {}", message["error"]),
                 Err(Trouble::Timeout) => "not answered".to_owned(),
                 Err(Trouble::Ended) => "it ended".to_owned(),
             };
-            self.findings.broken(rule, peer.number, told);
+            self.findings.broken(rule, peer.number, received);
             if answer == Err(Trouble::Ended) {
                 return Err(Trouble::Ended);
             }

@@ -1,4 +1,4 @@
-//! Sessions: those that are opened, listed, gone on with, closed and deleted, and what can be set in them.
+//! Scenarios about sessions: opening, listing, resuming, closing, deleting and options.
 
 use serde_json::{Value, json};
 use switchboard_acp::Version;
@@ -23,11 +23,11 @@ impl Run<'_> {
             self.session(peer, json!({"additionalDirectories": [std::env::temp_dir()]})).await?;
         }
         let prompt = json!({"sessionId": "no-such-session", "prompt": text("hello")});
-        let told = match peer.call("session/prompt", prompt).await? {
+        let received = match peer.call("session/prompt", prompt).await? {
             Answer::Result(_) => "it is taken".to_owned(),
             Answer::Error { code, message } => format!("refused with {code}: {message}"),
         };
-        self.findings.broken(RuleId::UnknownSession, peer.number, told);
+        self.findings.broken(RuleId::UnknownSession, peer.number, received);
         Ok(())
     }
 
@@ -116,7 +116,7 @@ impl Run<'_> {
             let answer = self.works(peer, RuleId::ListArray, "session/list", answer)?;
             if let Some(sessions) = answer.result().and_then(|result| result["sessions"].as_array()) {
                 self.findings.judge(RuleId::ListMatches, peer.number, sessions.is_empty(), || {
-                    format!("{} sessions in a folder that nobody used", sessions.len())
+                    format!("{} sessions in an unused folder", sessions.len())
                 });
             }
         }

@@ -1,4 +1,4 @@
-//! Prompts, and work that is cancelled.
+//! Scenarios about prompts and cancellation.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use super::{QUIET, Run, text};
 use crate::rules::RuleId;
 
 impl Run<'_> {
-    /// Prompts, and waits until the turn is over. Gives the answer to the prompt.
+    /// Sends a prompt and waits for the end of the turn. Returns the response.
     pub(super) async fn turn(
         &mut self,
         peer: &mut Peer,
@@ -27,7 +27,7 @@ impl Run<'_> {
         self.turn_end(peer, session, &id).await
     }
 
-    /// Waits until the turn of a prompt is over.
+    /// Waits for the end of a prompt's turn.
     pub(super) async fn turn_end(
         &mut self,
         peer: &mut Peer,
@@ -38,7 +38,7 @@ impl Run<'_> {
             let answer = peer.answer(id).await;
             return self.waited(peer, RuleId::StopReasonV1, "session/prompt", answer);
         }
-        // The answer and the end of the work come in either order.
+        // The response and the end of the work may arrive in either order.
         let (mut answer, mut is_over, mut has_run) = (None, false, false);
         while answer.is_none() || !is_over {
             let wanted = |message: &Value| {
@@ -112,7 +112,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Begins work that takes a while; `None` where it is over before anything can be done.
+    /// Starts work that takes a while; `None` if it ends too early.
     pub(super) async fn begin_work(
         &mut self,
         peer: &mut Peer,
@@ -147,7 +147,7 @@ impl Run<'_> {
             Ok(_) | Err(Trouble::Timeout) => {}
             Err(Trouble::Ended) => return Err(Trouble::Ended),
         }
-        // Work that ends at once may be over before it hears that it was cancelled, which is nobody's fault.
+        // Work that ends at once may be over before the cancellation arrives, which is not a fault.
         let is_over = |message: &Value| {
             (is_v1 && message.get("method").is_none() && message["id"] == id)
                 || is_state(message, session, "idle")
@@ -191,12 +191,12 @@ impl Run<'_> {
     }
 }
 
-/// Whether work of a session is over with this message.
+/// Returns whether a message ends the work of a session.
 fn is_end(message: &Value, session: &str) -> bool {
     is_state(message, session, "idle") && message["params"]["update"]["stopReason"].is_string()
 }
 
-/// Whether a message tells that a session is in a state.
+/// Returns whether a message reports a state of a session.
 fn is_state(message: &Value, session: &str, state: &str) -> bool {
     message["method"] == "session/update"
         && message["params"]["sessionId"] == *session

@@ -1,4 +1,4 @@
-//! What is done to clients.
+//! Scenarios for clients.
 
 use std::time::Duration;
 
@@ -9,30 +9,30 @@ use tokio::time::sleep;
 
 use super::{ALL_ANSWERED, Agent, BEFORE, Gone, NOT_ALL_ANSWERED, REPLACED, SHOWN, message_id, user_message};
 
-/// How much output a large tool call has: so many pieces of a megabyte.
+/// Output of a large tool call in megabytes.
 const PIECES: usize = 100;
 
-/// What an agent does to a client.
+/// Behaviour of an agent toward a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientScenario {
-    /// Its name, for people.
+    /// Name for people.
     pub name: &'static str,
-    /// Its name on a command line.
+    /// Name on the command line.
     pub id: &'static str,
     pub(super) fault: Fault,
 }
 
 impl ClientScenario {
-    /// Whether what was said before is told again in it, which a client has to show once.
+    /// Returns whether history is replayed, which a client must show once.
     pub(in super::super) fn replays(&self) -> bool {
         self.fault == Fault::Replay
     }
 
-    /// Whether the agent breaks the protocol in it, so that a client need not bear it.
+    /// Returns whether the agent breaks the protocol, so that a client need not survive it.
     pub(in super::super) fn breaks_protocol(&self, is_v1: bool) -> bool {
         match self.fault {
             Fault::Noise | Fault::Malformed => true,
-            // Only version 2 has values that are not known yet.
+            // Only version 2 allows unknown values.
             Fault::UnknownKinds => is_v1,
             _ => false,
         }
@@ -73,7 +73,7 @@ pub const CLIENT_SCENARIOS: &[ClientScenario] = &[
     ClientScenario { name: "unknown fields", id: "unknown-fields", fault: Fault::UnknownFields },
     ClientScenario { name: "malformed optional fields", id: "malformed", fault: Fault::Malformed },
     ClientScenario { name: "two questions at once", id: "questions", fault: Fault::Questions },
-    ClientScenario { name: "a question that is taken back", id: "withdrawn", fault: Fault::Withdrawn },
+    ClientScenario { name: "a cancelled question", id: "withdrawn", fault: Fault::Withdrawn },
     ClientScenario { name: "100 MB of output", id: "large", fault: Fault::Large },
     ClientScenario { name: "noise between messages", id: "noise", fault: Fault::Noise },
     ClientScenario { name: "messages in pieces, and several at once", id: "pieces", fault: Fault::Pieces },
@@ -84,12 +84,12 @@ pub const CLIENT_SCENARIOS: &[ClientScenario] = &[
         fault: Fault::UnknownCalls,
     },
     ClientScenario { name: "messages that are replaced", id: "folding", fault: Fault::Folding },
-    ClientScenario { name: "a history that is told again", id: "replay", fault: Fault::Replay },
+    ClientScenario { name: "a replayed history", id: "replay", fault: Fault::Replay },
 ];
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L> {
-    /// What the scenario is about.
-    pub(super) async fn disturb(&mut self, session: &str, prompt: &Value) -> Result<(), Gone> {
+    /// Runs the special part of the scenario.
+    pub(super) async fn run_fault(&mut self, session: &str, prompt: &Value) -> Result<(), Gone> {
         match self.fault {
             Fault::None | Fault::Early | Fault::Late => {}
             Fault::Duplicates => {
@@ -200,7 +200,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
                     "content": [{"type": "text", "text": "conform-whole"}]});
                 self.update(session, whole).await?;
             }
-            // Only ids tell what was said before from what is said again.
+            // Only ids distinguish a replay from new messages.
             Fault::Replay if self.is_v1 => {}
             Fault::Replay => self.replay(session, self.prompts, prompt, SHOWN[0]).await?,
         }
@@ -219,7 +219,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
         } else {
             json!({"sessionUpdate": "tool_call_content_chunk", "toolCallId": "large", "content": item})
         };
-        // Not written down: a hundred megabytes of the same say nothing of the client.
+        // Not recorded: a hundred equal megabytes say nothing about the client.
         let text = format!("{}\n", self.update_message(session, &update));
         for piece in 1..=PIECES {
             self.write(text.as_bytes()).await?;
@@ -231,7 +231,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
         self.update(session, done).await
     }
 
-    /// Gives the history of the session that was there before.
+    /// Replays the history of the earlier session.
     pub(super) async fn replay_before(&mut self, session: &str) -> Result<(), Gone> {
         let prompt = json!([{"type": "text", "text": "What was it?"}]);
         if !self.is_v1 {
@@ -246,8 +246,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
         Ok(())
     }
 
-    /// Tells a prompt and the words that it was answered with as a history does. They begin with an empty message, so that
-    /// whoever has them shows them once.
+    /// Replays a prompt and the text of its response. An empty message comes first, so that a client shows
+    /// them once.
     async fn replay(&mut self, session: &str, number: u64, prompt: &Value, words: &str) -> Result<(), Gone> {
         let id = message_id(number);
         self.update(session, user_message(number, prompt)).await?;

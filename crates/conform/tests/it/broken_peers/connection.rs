@@ -1,4 +1,4 @@
-//! Who breaks the rules of lines, JSON-RPC, the handshake and methods.
+//! Peers that break rules about lines, JSON-RPC, the handshake and methods.
 
 use super::Broken;
 use super::Fault::{Add, Edit, Remove};

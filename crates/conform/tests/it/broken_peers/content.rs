@@ -1,4 +1,4 @@
-//! Who breaks the rules of what is told: messages, tool calls, permissions, plans and terminals.
+//! Peers that break rules about content: messages, tool calls, permissions, plans and terminals.
 
 use super::Broken;
 use super::Fault::{Add, Edit, Remove};

@@ -1,6 +1,6 @@
-//! Peers that keep everything.
+//! Peers without faults.
 
-/// A client of version 1 that says little of itself, and an agent that can a lot. `C` and `A` say who speaks.
+/// A version 1 client with few capabilities and an agent with many. `C` and `A` mark the sender.
 pub(super) const V1: &[&str] = &[
     /* 1 */
     r#"C {"id":0,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#,

@@ -1,4 +1,4 @@
-//! Who breaks the rules of sessions, turns and what can be set.
+//! Peers that break rules about sessions, turns and options.
 
 use super::Broken;
 use super::Fault::{Add, Edit, Remove};

@@ -115,7 +115,7 @@ fn noise_is_kept_and_told_within_bounds() {
     }
     let kept: Vec<&str> = world.log["h1"][before..].iter().map(|(_, text)| &**text).collect();
     assert_eq!((kept.len(), told), (1001, 13), "ten, and at 100, 1,000 and 10,000");
-    assert!(kept[0].contains("log line 0") && kept[1000].contains("10000 odd lines so far"));
+    assert!(kept[0].contains("log line 0") && kept[1000].contains("10000 invalid lines so far"));
 }
 
 /// A session whose agent asks its only client something, by the number 7.

@@ -1,4 +1,4 @@
-//! A server as `switchboard serve` is, as small as can be: its log a list, its connections lines on their way.
+//! A minimal model of `switchboard serve`: its log is a list, its connections are queues of lines.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 
 #[derive(Default)]
 pub(super) struct ModelHub {
-    /// What survives the process.
+    /// Durable state.
     pub(super) logs: BTreeMap<String, Log>,
-    /// What was answered to operations; survives only for prompts.
+    /// Responses by idempotency key; durable only for prompts.
     operations: HashMap<String, (bool, Value)>,
     cancelled: HashSet<String>,
-    /// The prompts that were run, in their order.
+    /// The prompts that were run, in order.
     pub(super) runs: Vec<String>,
     /// The answers that counted, by question.
     pub(super) answers: BTreeMap<String, Value>,
     connections: HashMap<u64, Connection>,
-    /// Whether it says how many questions are open.
+    /// Whether it sends the number of pending questions.
     pub(super) counts_questions: bool,
     last_connection: u64,
     last_question: u64,
@@ -26,19 +26,19 @@ pub(super) struct ModelHub {
 pub(super) struct Log {
     pub(super) updates: Vec<Value>,
     state: &'static str,
-    /// Questions without an answer, by name.
+    /// Pending questions by name.
     pub(super) open: BTreeSet<String>,
 }
 
 #[derive(Default)]
 struct Connection {
-    /// How far each session has been told.
+    /// Progress of each session.
     attached: BTreeMap<String, usize>,
     questions: BTreeMap<i64, (String, String)>,
     last_id: i64,
-    /// Lines on their way to the client.
+    /// Lines in transit to the client.
     out: VecDeque<String>,
-    /// Where the client is, is still to be heard.
+    /// Whether the client's cursor is still awaited.
     is_held: bool,
 }
 
@@ -68,7 +68,7 @@ impl ModelHub {
         self.last_connection
     }
 
-    /// A connection goes on, if it is known: what waited and has a cursor will be told by that.
+    /// Resumes a known connection: queued lines with a cursor are sent again from the cursor.
     pub(super) fn take_up(&mut self, connection: u64) -> bool {
         let Some(known) = self.connections.get_mut(&connection) else { return false };
         known.out.retain(|line| !line.contains("acp/cursor"));
@@ -76,7 +76,7 @@ impl ModelHub {
         true
     }
 
-    /// The lines that are on their way, up to a number of them.
+    /// Delivers up to a number of lines.
     pub(super) fn deliver(&mut self, connection: u64, count: usize) -> Vec<String> {
         self.flow();
         let out = &mut self.connections.get_mut(&connection).unwrap().out;
@@ -84,19 +84,19 @@ impl ModelHub {
         out.drain(..count).collect()
     }
 
-    /// All that is on its way to the client is lost.
+    /// Drops all lines in transit to the client.
     pub(super) fn cut(&mut self, connection: u64) {
         self.flow();
         self.connections.get_mut(&connection).unwrap().out.clear();
     }
 
-    /// The stream with the answers broke and was taken up again.
+    /// Breaks and resumes the stream with the responses.
     pub(super) fn lose_answers(&mut self, connection: u64) {
         let out = &mut self.connections.get_mut(&connection).unwrap().out;
         out.retain(|line| line.contains("\"method\""));
     }
 
-    /// The stream of a session broke and was taken up again behind what has come.
+    /// Breaks and resumes the stream of a session after its last cursor.
     pub(super) fn lose_stream(&mut self, connection: u64, session: &str, place: usize) {
         self.flow();
         let known = self.connections.get_mut(&connection).unwrap();
@@ -116,7 +116,7 @@ impl ModelHub {
         self.ask_again(connection, session);
     }
 
-    /// The process is killed and begins anew. What was asked is asked again, or the work is over.
+    /// Kills and restarts the process. Pending questions are repeated, or the work is over.
     pub(super) fn restart(&mut self, work_is_over: bool) {
         self.connections.clear();
         self.operations.retain(|_, (is_prompt, _)| *is_prompt);
@@ -129,7 +129,7 @@ impl ModelHub {
         }
     }
 
-    /// Tells every connection what is new in the sessions that it is attached to.
+    /// Sends new updates to every connection for its attached sessions.
     fn flow(&mut self) {
         for connection in self.connections.values_mut().filter(|connection| !connection.is_held) {
             for (session, place) in &mut connection.attached {
@@ -164,7 +164,7 @@ impl ModelHub {
         }
     }
 
-    /// Somebody else answers the question that was asked first.
+    /// Answers the oldest question from another client.
     pub(super) fn answer_elsewhere(&mut self, session: &str) {
         let name = self.logs[session].open.first().cloned();
         if let Some(name) = name {
@@ -196,7 +196,8 @@ impl ModelHub {
         }
     }
 
-    /// Takes a line of a client. `again` is how many updates before its cursor a resumed session is told once more.
+    /// Handles a line of a client. `again` is the number of updates before its cursor that a resumed session
+    /// repeats.
     pub(super) fn take(&mut self, connection: u64, line: &str, again: usize) {
         let message: Value = serde_json::from_str(line).unwrap();
         let params = &message["params"];
@@ -206,7 +207,7 @@ impl ModelHub {
             (Some("stream/resume"), _) => {
                 let streams = params["streams"].as_array().unwrap();
                 let known = self.connections.get_mut(&connection).unwrap();
-                // A session that the client does not name, or without a place, it does not look at any more.
+                // Sessions that the client does not name, or names without a cursor, are detached.
                 known.attached.clear();
                 known.is_held = false;
                 for stream in streams {
@@ -300,7 +301,7 @@ impl ModelHub {
         known.attached.insert(session.to_owned(), place.saturating_sub(again));
     }
 
-    /// The updates up to now, then the state, with the number of questions that follow or without.
+    /// Sends the updates up to now, then the state, with or without the number of questions.
     fn tell_state(&mut self, connection: u64, session: &str) {
         self.flow();
         let log = &self.logs[session];

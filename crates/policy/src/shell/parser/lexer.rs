@@ -1,10 +1,10 @@
-//! Words and operators, with everything that can stand in a word.
+//! Words and operators, including expansions inside words.
 
 use super::{Fault, Parsed, Parser};
 use crate::shell::word::assignment;
 use crate::shell::{Doubt, Script, Word};
 
-/// The longest that matches counts.
+/// Longest operators first.
 const OPERATORS: [&str; 23] = [
     "&>>", "<<<", "<<-", ";;&", "&&", "||", ";;", ";&", "|&", "<<", ">>", "<&", ">&", "<>", ">|", "&>", "&",
     ";", "|", "(", ")", "<", ">",
@@ -18,14 +18,14 @@ pub(super) enum Token {
     End,
 }
 
-/// A place in the text.
+/// A position in the text.
 #[derive(Debug, Clone)]
 pub(super) struct Lexer<'t> {
     text: &'t str,
     at: usize,
-    /// The number of a file before the redirection that was read last.
+    /// File descriptor number before the last redirection.
     pub(super) number: String,
-    /// Here-documents whose text begins with the next line.
+    /// Here-documents whose text begins on the next line.
     documents: Vec<(Word, bool)>,
 }
 
@@ -56,7 +56,7 @@ impl<'t> Lexer<'t> {
         is_there
     }
 
-    /// Whether this comes next, directly.
+    /// Returns whether this character follows directly.
     pub(super) fn is_next(&self, letter: char) -> bool {
         self.letter() == Some(letter)
     }
@@ -65,8 +65,8 @@ impl<'t> Lexer<'t> {
         self.documents.push((delimiter, strips_tabs));
     }
 
-    /// Skips blanks, continued lines and a comment. Gives whether a line is continued right behind a word or operator, which
-    /// some shells join with what follows.
+    /// Skips blanks, continued lines and a comment. Returns whether a line is continued directly after a word
+    /// or operator, which some shells join with the next word.
     fn skip_blanks(&mut self) -> bool {
         let mut is_joined = false;
         loop {
@@ -84,7 +84,7 @@ impl<'t> Lexer<'t> {
     }
 }
 
-/// The next token.
+/// Returns the next token.
 pub(super) fn token(parser: &mut Parser<'_, '_>) -> Parsed<Token> {
     parser.lexer.number.clear();
     loop {
@@ -93,7 +93,7 @@ pub(super) fn token(parser: &mut Parser<'_, '_>) -> Parsed<Token> {
         }
         let rest = parser.lexer.rest();
         let Some(letter) = rest.chars().next() else {
-            // A here-document that never began: shells do not agree on what that is.
+            // A here-document without text, on which shells disagree.
             return if parser.lexer.documents.is_empty() { Ok(Token::End) } else { Err(Fault) };
         };
         if letter == '\n' {
@@ -110,12 +110,12 @@ pub(super) fn token(parser: &mut Parser<'_, '_>) -> Parsed<Token> {
         }
         let word = word(parser)?;
         if parser.lexer.is_next('<') || parser.lexer.is_next('>') {
-            // The number of a file that is redirected.
+            // The number of a redirected file descriptor.
             if !word.is_quoted && word.text.bytes().all(|byte| byte.is_ascii_digit()) {
                 parser.lexer.number = word.text;
                 continue;
             }
-            // The name of a variable for it.
+            // A variable for the file descriptor.
             if !word.is_quoted && word.text.starts_with('{') {
                 return Err(Fault);
             }
@@ -126,7 +126,7 @@ pub(super) fn token(parser: &mut Parser<'_, '_>) -> Parsed<Token> {
 
 fn word(parser: &mut Parser<'_, '_>) -> Parsed<Word> {
     let mut word = Word::default();
-    // How many braces are open, and whether something in them makes several words.
+    // Number of open braces, and whether their content expands to several words.
     let (mut braces, mut several) = (0_usize, false);
     let mut has_equals = false;
     loop {
@@ -140,14 +140,14 @@ fn word(parser: &mut Parser<'_, '_>) -> Parsed<Word> {
             }
             ' ' | '\t' | '\n' | ';' | '&' | '|' | '<' | '>' | '(' | ')' => break,
             '\\' if rest.starts_with("\\\n") => {
-                // In the middle of a word: some shells read on as if it were not there.
+                // Inside a word, where some shells ignore it.
                 parser.script.doubt(Doubt::ShellsDiffer);
                 parser.lexer.at += 2;
             }
             '\\' => {
                 parser.lexer.at += 1;
                 word.is_quoted = true;
-                // What one at the end protects depends on the shell.
+                // The effect of a trailing backslash depends on the shell.
                 word.text.push(parser.lexer.take().ok_or(Fault)?);
             }
             '\'' => {
@@ -177,13 +177,13 @@ fn word(parser: &mut Parser<'_, '_>) -> Parsed<Word> {
                     }
                     '~' if word.text.is_empty() && !word.is_quoted => {
                         word.has_tilde = true;
-                        // They do not agree on users that there are not, nor on quotes.
+                        // Shells disagree on unknown users and on quotes here.
                         let is_common = |next: char| "/ \t\n;&|<>()".contains(next);
                         if rest[1..].chars().next().is_some_and(|next| !is_common(next)) {
                             parser.script.doubt(Doubt::ShellsDiffer);
                         }
                     }
-                    // Some shells put in the home directory here as well.
+                    // Some shells expand a tilde here as well.
                     '~' if word.value_at.is_some() && word.text.ends_with(['=', ':']) => {
                         parser.script.doubt(Doubt::ShellsDiffer);
                     }
@@ -201,7 +201,7 @@ fn word(parser: &mut Parser<'_, '_>) -> Parsed<Word> {
             }
         }
     }
-    // The command `[` is no pattern.
+    // The command `[` is not a pattern.
     if word.text == "[" {
         (word.is_open, word.is_glob) = (false, false);
     }
@@ -211,7 +211,7 @@ fn word(parser: &mut Parser<'_, '_>) -> Parsed<Word> {
     Ok(word)
 }
 
-/// Whether all shells take a set of letters for the same, by what stands behind its bracket.
+/// Returns whether all shells interpret a set of letters the same way, given the text after its bracket.
 fn is_common_set(set: &str) -> bool {
     let end =
         set.get(1..).and_then(|inner| inner.find(|letter: char| "]/'\"\\$` \t\n;&|<>()[".contains(letter)));
@@ -231,7 +231,7 @@ fn double_quoted(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
     }
 }
 
-/// One thing between double quotes, or in a here-document.
+/// Parses one element inside double quotes or a here-document.
 fn quoted_letter(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
     match parser.lexer.letter().ok_or(Fault)? {
         '$' => dollar(parser, word, true),
@@ -240,7 +240,7 @@ fn quoted_letter(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
             parser.lexer.at += 1;
             match parser.lexer.letter() {
                 Some('\n') => {
-                    // Behind a dollar sign, some shells take what follows for a substitution.
+                    // After a dollar sign, some shells treat the next characters as a substitution.
                     parser.script.doubt(Doubt::ShellsDiffer);
                     parser.lexer.at += 1;
                 }
@@ -260,7 +260,7 @@ fn quoted_letter(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
     }
 }
 
-/// What begins with a dollar sign.
+/// Parses an element that begins with a dollar sign.
 fn dollar(parser: &mut Parser<'_, '_>, word: &mut Word, is_quoted: bool) -> Parsed<()> {
     let start = parser.lexer.at;
     parser.lexer.at += 1;
@@ -287,7 +287,7 @@ fn dollar(parser: &mut Parser<'_, '_>, word: &mut Word, is_quoted: bool) -> Pars
         }
         Some('\'') if !is_quoted => {
             parser.lexer.at += 1;
-            // Not all shells know it.
+            // Not all shells support it.
             (word.is_quoted, word.is_undecoded) = (true, true);
             return escaped(parser, word);
         }
@@ -318,11 +318,11 @@ fn dollar(parser: &mut Parser<'_, '_>, word: &mut Word, is_quoted: bool) -> Pars
     Ok(())
 }
 
-/// Puts the value of a loop's variable into a word, as a shell does. Gives whether that is possible: it is not where the shell
-/// would make several words of it, or look for files by it.
+/// Inserts the value of a loop variable into a word like a shell. Returns `false` if the shell would split it
+/// or expand it to files.
 fn put_value(parser: &Parser<'_, '_>, word: &mut Word, value: &Word, is_quoted: bool) -> bool {
     if value.is_glob {
-        // One of the files that it stands for, if nothing is written before or behind.
+        // One of the expanded files, if no text precedes or follows.
         let rest = parser.lexer.rest();
         let rest = if is_quoted { rest.strip_prefix('"') } else { Some(rest) };
         let is_end = |rest: &str| rest.is_empty() || rest.starts_with([' ', '\t', '\n', ';', '&', '|', ')']);
@@ -339,12 +339,12 @@ fn put_value(parser: &Parser<'_, '_>, word: &mut Word, value: &Word, is_quoted: 
         return false;
     }
     word.text.push_str(&value.text);
-    // It is neither a reserved word nor an assignment, whatever it says.
+    // It is neither a reserved word nor an assignment, regardless of its text.
     word.is_quoted = true;
     true
 }
 
-/// Whether all shells know a form of `${...}`, by what stands behind its brace.
+/// Returns whether all shells support a form of `${...}`, given the text after its brace.
 fn is_common_parameter(rest: &str) -> bool {
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     if let Some(behind) = rest.strip_prefix('#')
@@ -362,7 +362,7 @@ fn is_common_parameter(rest: &str) -> bool {
             || behind.starts_with(['%', '#']))
 }
 
-/// `${...}`, behind its brace. Some forms run what is in the variable.
+/// Parses `${...}` after its brace. Some forms run the content of the variable.
 fn parameter(parser: &mut Parser<'_, '_>) -> Parsed<()> {
     if !is_common_parameter(parser.lexer.rest()) {
         parser.script.doubt(Doubt::ShellsDiffer);
@@ -379,7 +379,7 @@ fn parameter(parser: &mut Parser<'_, '_>) -> Parsed<()> {
                     parser.script.doubt(Doubt::Substitution);
                     parser.lexer.at += 1;
                 }
-                // It sets the variable, or what follows is arithmetic, which runs what is in a variable.
+                // Sets the variable, or starts arithmetic, which runs the content of a variable.
                 '=' => {
                     parser.script.doubt(Doubt::Substitution);
                     parser.lexer.at += 1;
@@ -391,23 +391,23 @@ fn parameter(parser: &mut Parser<'_, '_>) -> Parsed<()> {
                     }
                 }
                 '<' | '>' if parser.lexer.rest()[1..].starts_with('(') => {
-                    // It runs a command there too, unless it is quoted.
+                    // A command runs here too, unless it is quoted.
                     parser.script.doubt(Doubt::Substitution);
                     parser.lexer.at += 1;
                 }
                 '\'' => {
-                    // Between double quotes it means something else.
+                    // Inside double quotes it has another meaning.
                     parser.script.doubt(Doubt::Substitution);
                     parser.lexer.at += 1;
                 }
                 '\\' => {
-                    // What it protects, also this form's own end, depends on where it stands.
+                    // Its effect on the end of this form depends on the context.
                     parser.script.doubt(Doubt::Substitution);
                     parser.lexer.at += 1;
                     parser.lexer.at += parser.lexer.letter().ok_or(Fault)?.len_utf8();
                 }
                 '"' => {
-                    // Whether it ends the quotes around depends on the shell.
+                    // Whether it ends the enclosing quotes depends on the shell.
                     parser.script.doubt(Doubt::ShellsDiffer);
                     parser.lexer.at += 1;
                     double_quoted(parser, &mut inner)?;
@@ -418,7 +418,7 @@ fn parameter(parser: &mut Parser<'_, '_>) -> Parsed<()> {
     })
 }
 
-/// `$(...)`, `<(...)` and `>(...)`, from their parenthesis on.
+/// Parses `$(...)`, `<(...)` and `>(...)` from their parenthesis on.
 fn substitution(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
     let start = parser.lexer.at;
     parser.script.doubt(Doubt::Substitution);
@@ -438,7 +438,7 @@ fn substitution(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
     Ok(())
 }
 
-/// The older form of a substitution.
+/// Parses the backquote form of a substitution.
 fn backquoted(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
     let start = parser.lexer.at;
     parser.script.doubt(Doubt::Substitution);
@@ -464,7 +464,7 @@ fn backquoted(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
     Ok(())
 }
 
-/// `$'...'`, behind its quote.
+/// Parses `$'...'` after its quote.
 fn escaped(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
     loop {
         match parser.lexer.take().ok_or(Fault)? {
@@ -503,7 +503,7 @@ fn escaped(parser: &mut Parser<'_, '_>, word: &mut Word) -> Parsed<()> {
     }
 }
 
-/// The here-documents that begin with this line.
+/// Reads the here-documents that begin on this line.
 fn documents(parser: &mut Parser<'_, '_>) -> Parsed<()> {
     for (delimiter, strips_tabs) in std::mem::take(&mut parser.lexer.documents) {
         let start = parser.lexer.at;
@@ -519,14 +519,14 @@ fn documents(parser: &mut Parser<'_, '_>) -> Parsed<()> {
             end = parser.lexer.at;
         }
         if !is_ended {
-            // Shells do not agree on what one is that does not end.
+            // Shells disagree on a here-document without an end.
             return Err(Fault);
         }
         if delimiter.is_quoted && delimiter.is_plain() {
             continue;
         }
         let text = parser.lexer.text.get(start..end).unwrap_or_default();
-        // A line that is continued may hide the end of the document.
+        // A continued line may hide the end of the document.
         if text.contains("\\\n") || !delimiter.is_plain() {
             return Err(Fault);
         }
@@ -535,7 +535,7 @@ fn documents(parser: &mut Parser<'_, '_>) -> Parsed<()> {
     Ok(())
 }
 
-/// Looks for substitutions in a here-document.
+/// Searches a here-document for substitutions.
 fn scan_document(parser: &mut Parser<'_, '_>, text: &str) -> Parsed<()> {
     if text.contains("$(") || text.contains('`') || text.contains("${") || text.contains("$[") {
         let quoted: String = text

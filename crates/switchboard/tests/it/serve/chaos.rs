@@ -117,7 +117,8 @@ async fn try_prompt(
         Some(answer) if answer.get("error").is_some() => {
             // Interrupted is an end; that the log cannot be written is none.
             let text = answer.to_string();
-            match text.contains("interrupted") || text.contains("was ended") || text.contains("the hub ended") {
+            match text.contains("interrupted") || text.contains("was ended") || text.contains("the hub ended")
+            {
                 true => Ok(()),
                 false => not(&text),
             }

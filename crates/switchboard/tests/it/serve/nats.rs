@@ -118,10 +118,7 @@ fn without_its_servers_a_hub_shows_what_it_has_and_goes_on_when_they_are_back() 
             }
         };
         let reason = refusal["error"]["message"].as_str().unwrap_or_default();
-        assert!(
-            reason.contains("cannot reach the log at nats://127.0.0.1:"),
-            "{refusal}"
-        );
+        assert!(reason.contains("cannot reach the log at nats://127.0.0.1:"), "{refusal}");
         let mut reader = hub.client(2).await;
         let list = reader.ask("session/list", json!({})).await;
         assert_eq!(list["result"]["sessions"][0]["sessionId"], *session, "{list}");

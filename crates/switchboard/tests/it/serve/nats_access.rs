@@ -282,13 +282,9 @@ fn what_a_hub_may_not_do_is_said_with_its_subject() {
         let Some((place, server)) = configured(&with_permissions(&some)) else { return };
         let credentials = file(&place, "credentials", "hub:secret");
         let text = refused(&place, &server.address(), &["--log-credentials", &credentials]);
-        let problem =
-            "switchboard: the NATS server refuses a permission that the hub needs: Permissions Violation for ";
+        let problem = "switchboard: the NATS server refuses a permission that the hub needs: Permissions Violation for ";
         assert!(text.starts_with(&format!("{problem}{named}")), "{without}: {text}");
-        assert!(
-            text.ends_with("\n  hint: grant its user the permissions in docs/cluster.md\n"),
-            "{text}"
-        );
+        assert!(text.ends_with("\n  hint: grant its user the permissions in docs/cluster.md\n"), "{text}");
     }
 }
 

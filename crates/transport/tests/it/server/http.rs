@@ -37,16 +37,16 @@ async fn messages_are_posted_and_lines_come_over_their_streams() {
     assert_eq!(main.next().await.0["params"], 1);
     let (told, cursor) = session.next().await;
     assert_eq!((&told["params"], cursor.as_deref()), (&json!(2), Some("s-1.2")));
-    // A stream that nobody read has kept what was said.
+    // A stream without a reader has kept its messages.
     let mut late = server.stream(&connection.id, Some("s-2"), None).await.unwrap();
     assert_eq!(late.next().await.0["params"], 3);
-    // Lines that were laid out are one message.
+    // A message that spans several lines is one message.
     connection.outgoing.send(OutgoingLine::new("{\n\"params\":\r\n4}"));
     let event = main.raw().await.unwrap();
     assert_eq!(event, "data: {\ndata: \"params\":\ndata: 4}");
 }
 
-/// Every request that is wrong, with the status that says so.
+/// Every kind of invalid request, with its status.
 #[tokio::test]
 async fn requests_that_are_wrong_are_refused_with_their_status() {
     let mut server = TestServer::start(ServerLimits::default()).await;
@@ -58,7 +58,7 @@ async fn requests_that_are_wrong_are_refused_with_their_status() {
     let list = request("session/list", &json!({}));
     let other = ("authorization", "Bearer other");
     let cases: &[(&str, Headers<'_>, &str, u16)] = &[
-        // Who asks comes first, whatever is asked.
+        // Authentication comes first, regardless of the request.
         ("POST /acp", &[JSON], &list, 401),
         ("POST /acp/unknown", &[], "{", 401),
         ("POST /acp", &[("authorization", "Bearer guess")], "", 429),
@@ -69,7 +69,7 @@ async fn requests_that_are_wrong_are_refused_with_their_status() {
         ("POST /acp", &[OWNER, id, ("content-type", "Application/JSON; charset=utf-8")], &list, 202),
         ("POST /acp", &[OWNER, JSON], &list, 400),
         ("POST /acp", &[OWNER, JSON, ("acp-connection-id", "unknown")], &list, 404),
-        // Another's, and that of another agent.
+        // A connection of another client, and of another agent.
         ("POST /acp", &[other, JSON, id], &list, 404),
         ("POST /acp/known", &[OWNER, JSON, id], &list, 404),
         ("GET /acp", &[other, EVENTS, id], "", 404),
@@ -99,14 +99,14 @@ async fn requests_that_are_wrong_are_refused_with_their_status() {
         ("DELETE /acp", &[OWNER], "", 400),
         ("PUT /acp", &[OWNER, id], "", 405),
         ("OPTIONS /acp", &[OWNER], "", 405),
-        // A WebSocket that cannot be.
+        // An impossible WebSocket upgrade.
         ("GET /acp", &[OWNER, ("upgrade", "websocket"), ("sec-websocket-version", "8")], "", 426),
         ("GET /acp", &[OWNER, ("upgrade", "websocket"), ("sec-websocket-version", "13")], "", 400),
         ("GET /acp", &[("upgrade", "websocket")], "", 401),
         ("GET /acp/unknown", &[OWNER, ("upgrade", "websocket")], "", 404),
     ];
     for (what, headers, body, status) in cases {
-        // The messages that are taken must not fill the queue.
+        // Accepted messages must not fill the queue.
         let answer = tokio::select! {
             answer = server.request(what, headers, body) => answer,
             never = async { loop { message(&mut connection).await; } } => never,
@@ -114,7 +114,7 @@ async fn requests_that_are_wrong_are_refused_with_their_status() {
         assert_eq!(answer.status, *status, "{what} {headers:?} {body}: {answer:?}");
         assert!(*status == 202 || !answer.body.is_empty(), "{what}: says nothing");
     }
-    // What is no message is answered by one, as on a WebSocket.
+    // An invalid message is answered with a message, as on a WebSocket.
     for (sent, code) in [("{", -32700), ("[{}]", -32600), ("7", -32600)] {
         let answer = server.post("owner", &connection.id, sent).await.json();
         assert_eq!((&answer["error"]["code"], &answer["id"]), (&code.into(), &Value::Null));
@@ -138,7 +138,7 @@ async fn an_error_to_initialize_is_the_answer_and_no_connection() {
         super::support::exchange(address, sent.as_bytes()).await
     });
     let mut opened = server.opened().await;
-    // Another message first is not it.
+    // Another message is not mistaken for the response.
     opened.connection.outgoing.send(line(1, None, None));
     opened.connection.outgoing.send(OutgoingLine::new(error));
     let answer = bounded(posting).await.unwrap();
@@ -173,7 +173,7 @@ async fn a_stream_has_one_reader_and_is_taken_over_from_a_place_on() {
     assert_eq!(first.next().await.0["params"], 1);
     assert_eq!(server.stream(&id, Some("s"), None).await.err().unwrap().status, 409);
 
-    // Refused: the reader that is there goes on, and misses nothing.
+    // Refused: the current reader continues and misses nothing.
     let refuse = async {
         let (cursor, reply) = resumed(&mut connection, "s").await;
         assert_eq!(cursor, "t.9");
@@ -184,7 +184,7 @@ async fn a_stream_has_one_reader_and_is_taken_over_from_a_place_on() {
     assert_eq!(asked.err().unwrap().status, 409);
     assert_eq!(first.next().await.0["params"], 2);
 
-    // Granted: the reader that is there ends.
+    // Accepted: the current reader ends.
     let grant = async {
         let (cursor, reply) = resumed(&mut connection, "s").await;
         assert_eq!(cursor, "s.1");
@@ -196,7 +196,7 @@ async fn a_stream_has_one_reader_and_is_taken_over_from_a_place_on() {
     assert_eq!(first.raw().await, None);
     assert_eq!(second.next().await.0["params"], 3);
 
-    // What waited with a cursor is told again by the program; what has none waits on.
+    // Queued lines with a cursor are replayed by the program; those without stay queued.
     connection.outgoing.send(line(4, Some("unread"), Some("unread.1")));
     connection.outgoing.send(line(5, Some("unread"), None));
     let grant = async {
@@ -209,7 +209,7 @@ async fn a_stream_has_one_reader_and_is_taken_over_from_a_place_on() {
     assert_eq!(unread.next().await.0["params"], 5);
     assert_eq!(unread.next().await.0["params"], 6);
 
-    // The connection's own stream, which has no places, is taken over as well.
+    // The connection's own stream, which has no cursors, is taken over as well.
     let mut old = server.stream(&id, None, None).await.unwrap();
     let mut new = server.stream(&id, None, Some("anything")).await.unwrap();
     assert_eq!(old.raw().await, None);
@@ -217,7 +217,7 @@ async fn a_stream_has_one_reader_and_is_taken_over_from_a_place_on() {
     assert_eq!(new.next().await.0["params"], 7);
 }
 
-/// The program is asked for a stream from a place on.
+/// Returns the next resume request of the program.
 async fn resumed(connection: &mut ServerConnection, expected: &str) -> (String, ResumeReply) {
     match bounded(connection.incoming.recv()).await {
         Some(Incoming::Resume(request)) if request.session == expected => (request.cursor, request.reply),
@@ -250,7 +250,7 @@ async fn a_body_that_is_too_long_or_too_slow_is_refused() {
     assert_eq!(server.post("owner", &connection.id, &fits).await.status, 202);
     assert_eq!(message(&mut connection).await["x"].as_str().map(str::len), Some(99_992));
     assert_eq!(server.post("owner", &connection.id, &format!("{fits} ")).await.status, 413);
-    // In pieces without a length, it is the same.
+    // Also with chunked encoding, without a length.
     let head = format!(
         "POST /acp HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer owner\r\ncontent-type: application/json\r\nacp-connection-id: {}\r\n",
         connection.id
@@ -268,7 +268,7 @@ async fn a_body_that_is_too_long_or_too_slow_is_refused() {
     let slow = format!("{head}content-length: 10\r\n\r\n{{");
     let answer = super::support::exchange(server.address, slow.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
-    // One that goes on for ever, a byte at a time, ends as well.
+    // A body that continues forever, one byte at a time, is ended as well.
     let mut stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
     let drip = format!("{head}content-length: 100000\r\n\r\n");
     stream.write_all(drip.as_bytes()).await.unwrap();
@@ -296,7 +296,7 @@ async fn streams_and_what_waits_have_limits() {
     }
     assert_eq!(server.stream(&connection.id, Some("d"), None).await.err().unwrap().status, 429);
     assert!(server.stream(&connection.id, None, None).await.is_ok(), "the connection's own is none of them");
-    // Somebody who posts without the program taking it is told so, and the queue does not grow.
+    // A client that posts while the program does not read is told so, and the queue does not grow.
     let list = request("session/list", &json!({}));
     let mut taken = 0;
     let busy = loop {
@@ -311,7 +311,7 @@ async fn streams_and_what_waits_have_limits() {
     for _ in 0..taken {
         message(&mut connection).await;
     }
-    // Nobody reads: the connection is given up before the memory is full.
+    // Without readers, the connection is closed before memory is exhausted.
     drop(streams);
     for number in 0..1000 {
         connection.outgoing.send(line(number, Some("c"), None));
@@ -336,7 +336,7 @@ async fn posts_of_a_connection_have_a_limit() {
         stream.write_all(begun.as_bytes()).await.unwrap();
         unfinished.push(stream);
     }
-    // As soon as the server has seen both, a third is refused; and taken again when they are gone.
+    // Once the server has seen both, a third is refused; it is accepted again when they are gone.
     let until = async |status: u16| loop {
         let answer = server.post("owner", &connection.id, "{").await;
         if answer.status == status {
@@ -355,7 +355,7 @@ async fn connections_have_a_limit_for_one_and_for_all() {
     limits.connections_of_one = 2;
     limits.connections = 3;
     let mut server = TestServer::start(limits).await;
-    // One that nobody uses gives way to a new one of the same client.
+    // An unused connection is evicted in favour of a new one of the same client.
     let mut unused = server.open_http("owner").await;
     let first = server.open_http("owner").await;
     let reading = server.stream(&first.id, None, None).await.unwrap();
@@ -366,7 +366,7 @@ async fn connections_have_a_limit_for_one_and_for_all() {
     assert_eq!(server.socket("/acp", &[OWNER]).await.err().unwrap().0, 429);
     let third = server.open_http("other").await;
     assert_eq!(server.post("third", "", &initialize(1)).await.status, 503);
-    // One that ends makes room, whichever way it ends.
+    // A connection that ends in any way frees its slot.
     drop((third, second, socket, reading));
     first.outgoing.close(1000, "");
     until_empty(&server).await;
@@ -416,7 +416,7 @@ async fn a_revoked_identity_and_the_end_of_the_server_end_connections() {
     assert_eq!(message(&mut kept).await["id"], 7);
 
     let (socket, connection) = server.open_socket("kept").await;
-    // What was said before the end is heard.
+    // Messages before the end are delivered.
     connection.outgoing.send(line(1, None, None));
     let listening = tokio::spawn(socket.closed());
     bounded(server.connections.shut_down(Duration::from_secs(30))).await;

@@ -1,4 +1,4 @@
-//! Connections of the network: those that say nothing, those that do not read, HTTP/2, and encryption.
+//! Network connections: idle ones, ones that do not read, HTTP/2 and TLS.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -44,14 +44,14 @@ async fn begin(address: SocketAddr, sent: &str) -> TcpStream {
     stream
 }
 
-/// Everything until the other end closes it.
+/// Reads until the peer closes the connection.
 async fn rest(mut stream: impl AsyncRead + Unpin) -> String {
     let mut answer = Vec::new();
     let _ = bounded(stream.read_to_end(&mut answer)).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// The beginning of an answer.
+/// Reads the start of a response.
 async fn answered(stream: &mut (impl AsyncRead + Unpin)) {
     let mut answer = [0; 15];
     bounded(stream.read_exact(&mut answer)).await.unwrap();
@@ -76,7 +76,7 @@ async fn who_is_admitted_lives_on_until_it_is_idle() {
     let address = serving(limits).await;
     let mut admitted = begin(address, ADMITTED).await;
     answered(&mut admitted).await;
-    // Strangers push out only each other.
+    // Unauthenticated connections only evict each other.
     let stranger = begin(address, "GET / HT").await;
     let _second = begin(address, "GET / HT").await;
     assert_eq!(rest(stranger).await, "");
@@ -96,7 +96,8 @@ async fn who_does_not_read_is_not_waited_for() {
     for limits in [stranger, stalled] {
         let address = serving(limits).await;
         let mut stream = begin(address, "GET /large HTTP/1.1\r\nhost: x\r\n\r\n").await;
-        // The first byte has come; the rest does not fit into the buffers between us, and nobody takes it from there.
+        // The first byte has arrived; the rest does not fit into the buffers, and the client does not read
+        // it.
         assert_eq!(stream.read_u8().await.unwrap(), b'H');
         bounded(async {
             while stream.write_all(b"x").await.is_ok() {
@@ -117,17 +118,17 @@ async fn thousands_of_silent_connections_keep_nobody_out() {
     for _ in 0..2000 {
         silent.push(begin(server.address, "POST /acp HT").await);
     }
-    // Who was there notices nothing, and who comes is let in.
+    // Existing connections are not affected, and new ones are accepted.
     socket.send(r#"{"jsonrpc":"2.0","id":2,"method":"a"}"#).await;
     assert_eq!(message(&mut connection).await["id"], 2);
     http.outgoing.send(super::support::line(1, None, None));
     assert_eq!(events.next().await.0["params"], 1);
     server.open_http("other").await;
-    // The oldest have given way.
+    // The oldest were evicted.
     assert_eq!(rest(silent.remove(0)).await, "");
 }
 
-/// Asks by HTTP/2 over any stream. Gives the status and the beginning of the body.
+/// Sends a request over HTTP/2. Returns the status and the start of the body.
 async fn ask_by_http2(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     server: &mut TestServer,
@@ -163,7 +164,7 @@ fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/tls").join(name)
 }
 
-/// A client that trusts the test's authority.
+/// Connects a client that trusts the test's authority.
 async fn encrypted(address: SocketAddr, protocol: &[u8]) -> tokio_rustls::client::TlsStream<TcpStream> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(file("authority.pem")).unwrap()).unwrap();
@@ -192,7 +193,7 @@ async fn encrypted_by_either_protocol_and_not_otherwise() {
     stream.write_all(b"GET /acp HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await.unwrap();
     assert!(rest(stream).await.starts_with("HTTP/1.1 401 "));
     let server = start(limits(100, Duration::from_millis(200))).await;
-    // Plain text, and a handshake that is not gone on with, end.
+    // Plain text and an unfinished handshake are closed.
     for sent in ["GET /acp HTTP/1.1\r\nhost: x\r\n\r\n", "\u{16}\u{3}\u{1}"] {
         assert!(!rest(begin(server.address, sent).await).await.contains("HTTP"));
     }

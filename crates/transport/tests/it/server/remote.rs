@@ -1,4 +1,4 @@
-//! Our own client comes to our own server.
+//! Our own client with our own server.
 
 use serde_json::{Value, json};
 use switchboard_transport::server::{OutgoingLine, ServerConnection, ServerLimits};
@@ -7,7 +7,7 @@ use switchboard_transport::{Connection, ConnectionOptions, Event, Json, Remote};
 use super::support::{TestServer, message};
 use crate::support::{bounded, json as value};
 
-/// The program's part of a conversation with a question in it.
+/// The program's side of a conversation with a question.
 async fn answer(connection: &mut ServerConnection) {
     let answer = |request: &Value, result: Value| {
         OutgoingLine::new(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string())
@@ -81,7 +81,7 @@ async fn converse(scheme: &str) {
         assert_eq!(numbers, (0..50).collect::<Vec<_>>(), "{scheme}");
     };
     let (mut connection, ()) = bounded(async { tokio::join!(program, client) }).await;
-    // The client leaves, and says so.
+    // The client closes the connection properly.
     drop((caller, inbox));
     assert!(bounded(connection.incoming.recv()).await.is_none());
 }

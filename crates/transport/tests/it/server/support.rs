@@ -1,4 +1,4 @@
-//! A server whose program is the test, and clients that can do everything wrong.
+//! A server whose program is the test, and clients that can violate the protocol.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -22,14 +22,14 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 use crate::support::bounded;
 
-/// What the server hands to the program.
+/// A connection handed to the program.
 pub(crate) struct Opened {
     pub(crate) who: String,
     pub(crate) agent: Option<String>,
     pub(crate) connection: ServerConnection,
 }
 
-/// Everybody with a token comes in, under its name.
+/// Accepts every token as an identity.
 struct Door(mpsc::Sender<Opened>);
 
 impl Service for Door {
@@ -82,17 +82,17 @@ impl TestServer {
         TestServer { address, connections, opened }
     }
 
-    /// The connection that the program has got.
+    /// Returns the next connection handed to the program.
     pub(crate) async fn opened(&mut self) -> Opened {
         bounded(self.opened.recv()).await.unwrap()
     }
 
-    /// Whether the program got nothing yet.
+    /// Returns true if the program got no connection yet.
     pub(crate) fn is_unopened(&mut self) -> bool {
         self.opened.try_recv().is_err()
     }
 
-    /// Makes a request by HTTP/1.1.
+    /// Sends a request over HTTP/1.1.
     pub(crate) async fn request(&self, what: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let mut head = format!("{what} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
         for (name, value) in headers {
@@ -102,7 +102,7 @@ impl TestServer {
         Answer::of(&exchange(self.address, head.as_bytes()).await)
     }
 
-    /// Posts a message of somebody on a connection.
+    /// Posts a message of a client on a connection.
     pub(crate) async fn post(&self, who: &str, connection: &str, body: &str) -> Answer {
         let bearer = format!("Bearer {who}");
         let headers = [
@@ -113,7 +113,7 @@ impl TestServer {
         self.request("POST /acp", &headers[..if connection.is_empty() { 2 } else { 3 }], body).await
     }
 
-    /// A connection of somebody by HTTP.
+    /// Opens a connection of a client over HTTP.
     pub(crate) async fn open_http(&mut self, who: &str) -> ServerConnection {
         let (begun, program) = (initialize(1), self.opened.recv());
         let program = async {
@@ -140,7 +140,7 @@ impl TestServer {
         connection
     }
 
-    /// Reads a stream of events.
+    /// Opens a stream of events.
     pub(crate) async fn events(&self, headers: &[(&str, &str)]) -> Result<EventStream, Answer> {
         let mut head = "GET /acp HTTP/1.1\r\nhost: x\r\naccept: text/event-stream\r\n".to_owned();
         for (name, value) in headers {
@@ -160,7 +160,7 @@ impl TestServer {
         Ok(EventStream { stream, text: String::new() })
     }
 
-    /// The stream of a session, or of the connection.
+    /// Opens the stream of a session, or of the connection.
     pub(crate) async fn stream(
         &self,
         id: &str,
@@ -173,7 +173,7 @@ impl TestServer {
         self.events(&headers).await
     }
 
-    /// Asks for a WebSocket.
+    /// Opens a WebSocket.
     pub(crate) async fn socket(&self, path: &str, headers: &[(&str, &str)]) -> Result<Socket, (u16, String)> {
         let mut request = format!("ws://{}{path}", self.address).into_client_request().unwrap();
         for (name, value) in headers {
@@ -193,7 +193,7 @@ impl TestServer {
         }
     }
 
-    /// A WebSocket of somebody, with its connection.
+    /// Opens a WebSocket of a client, with its connection.
     pub(crate) async fn open_socket(&mut self, who: &str) -> (Socket, ServerConnection) {
         let mut socket = self.socket("/acp", &[("authorization", &format!("Bearer {who}"))]).await.unwrap();
         socket.send(&initialize(1)).await;
@@ -213,7 +213,7 @@ impl Socket {
         bounded(self.stream.send(Message::text(text))).await.unwrap();
     }
 
-    /// The next message.
+    /// Returns the next message.
     pub(crate) async fn next(&mut self) -> Value {
         loop {
             match bounded(self.stream.next()).await {
@@ -224,7 +224,7 @@ impl Socket {
         }
     }
 
-    /// With what it was closed.
+    /// Returns the close code and reason.
     pub(crate) async fn closed(mut self) -> (u16, String) {
         loop {
             match bounded(self.stream.next()).await {
@@ -238,7 +238,7 @@ impl Socket {
     }
 }
 
-/// The answer to a request.
+/// An HTTP response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -263,14 +263,14 @@ impl Answer {
     }
 }
 
-/// Events as they come.
+/// Events as they arrive.
 pub(crate) struct EventStream {
     stream: BufReader<TcpStream>,
     text: String,
 }
 
 impl EventStream {
-    /// The next event or comment, as text; `None` at the end.
+    /// Returns the next event or comment as text, or `None` at the end.
     pub(crate) async fn raw(&mut self) -> Option<String> {
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
@@ -290,7 +290,7 @@ impl EventStream {
         }
     }
 
-    /// The next message, with its place.
+    /// Returns the next message with its cursor.
     pub(crate) async fn next(&mut self) -> (Value, Option<String>) {
         loop {
             let event = self.raw().await.expect("the stream goes on");
@@ -307,7 +307,7 @@ pub(crate) fn initialize(id: i64) -> String {
     json!({"jsonrpc": "2.0", "id": id, "method": "initialize", "params": {"protocolVersion": 2}}).to_string()
 }
 
-/// The next message of a client.
+/// Returns the next message of a client.
 pub(crate) async fn message(connection: &mut ServerConnection) -> Value {
     match bounded(connection.incoming.recv()).await {
         Some(Incoming::Message(text)) => serde_json::from_str(&text).unwrap(),
@@ -315,7 +315,7 @@ pub(crate) async fn message(connection: &mut ServerConnection) -> Value {
     }
 }
 
-/// A line on a stream, with a cursor.
+/// Creates a line on a stream, with a cursor.
 pub(crate) fn line(number: i64, stream: Option<&str>, cursor: Option<&str>) -> OutgoingLine {
     let mut line = OutgoingLine::new(json!({"jsonrpc": "2.0", "method": "n", "params": number}).to_string());
     line.stream = stream.map(Into::into);
@@ -323,12 +323,12 @@ pub(crate) fn line(number: i64, stream: Option<&str>, cursor: Option<&str>) -> O
     line
 }
 
-/// Sends bytes and gives everything that comes back until the other end closes.
+/// Sends bytes and returns everything until the peer closes the connection.
 pub(crate) async fn exchange(address: SocketAddr, sent: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(sent).await.unwrap();
     let mut answer = Vec::new();
-    // One that is closed with bytes unread is an end, too.
+    // A reset due to unread bytes is an end too.
     let _ = bounded(stream.read_to_end(&mut answer)).await;
     String::from_utf8_lossy(&answer).into_owned()
 }

@@ -1,4 +1,4 @@
-//! WebSocket.
+//! WebSocket transport.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ async fn messages_go_both_ways_and_the_connection_has_a_name() {
     assert_eq!(*opened.connection.id, socket.id);
     assert_eq!(socket.id.len(), 32);
     assert_eq!(message(&mut opened.connection).await["id"], 1);
-    // Bytes mean nothing.
+    // Binary messages are ignored.
     bounded(socket.stream.send(Message::binary(b"{}".to_vec()))).await.unwrap();
     socket.send(r#"{"jsonrpc":"2.0","id":2,"method":"session/list"}"#).await;
     assert_eq!(message(&mut opened.connection).await["id"], 2);
@@ -41,7 +41,7 @@ async fn messages_go_both_ways_and_the_connection_has_a_name() {
     for number in 0..100 {
         assert_eq!(socket.next().await["params"], number);
     }
-    // A long one comes in several frames, and is one message.
+    // A long message arrives in several frames as one message.
     let long = "ü".repeat(1 << 20);
     opened.connection.outgoing.send(OutgoingLine::new(serde_json::json!({"x": long}).to_string()));
     assert_eq!(socket.next().await["x"], long);
@@ -75,13 +75,13 @@ async fn a_second_socket_goes_on_with_the_connection_of_the_first() {
     let mut server = TestServer::start(ServerLimits::default()).await;
     let (socket, mut connection) = server.open_socket("owner").await;
     let id = socket.id.clone();
-    // The line ends without a word.
+    // The transport closes without a closing handshake.
     drop(socket);
     let with_id = [OWNER[0], ("acp-connection-id", &*id)];
     let mut second = server.socket("/acp", &with_id).await.unwrap();
     assert_eq!(second.id, id);
     let Some(Incoming::Reconnected(gate)) = bounded(connection.incoming.recv()).await else { panic!() };
-    // What was on its way to the first socket, from a place that is not the second's.
+    // Queued for the first socket, after a cursor that the second does not have.
     connection.outgoing.send(line(1, None, Some("s.3")));
     connection.outgoing.send(line(2, None, None));
     connection.outgoing.send(line(3, None, Some("s.4")));
@@ -89,13 +89,13 @@ async fn a_second_socket_goes_on_with_the_connection_of_the_first() {
     connection.outgoing.send(line(4, None, Some("s.2")));
     assert_eq!(second.next().await["params"], 2);
     assert_eq!(second.next().await["params"], 4);
-    // A third takes it from the second while that is there.
+    // A third socket takes over from the connected second one.
     let mut third = server.socket("/acp", &with_id).await.unwrap();
     assert_eq!(second.closed().await.0, 1008);
     assert!(matches!(bounded(connection.incoming.recv()).await, Some(Incoming::Reconnected(_))));
     third.send(r#"{"jsonrpc":"2.0","id":3,"method":"a"}"#).await;
     assert_eq!(message(&mut connection).await["id"], 3);
-    // Others do not learn that there is one.
+    // Other clients cannot find out that the connection exists.
     let other = [("authorization", "Bearer other"), ("acp-connection-id", &*id)];
     assert_eq!(server.socket("/acp", &other).await.err().unwrap().0, 404);
     assert_eq!(server.socket("/acp/known", &with_id).await.err().unwrap().0, 404);
@@ -110,7 +110,7 @@ async fn a_first_message_that_is_not_initialize_ends_it() {
         "{}",
     ] {
         let mut socket = server.socket("/acp", &OWNER).await.unwrap();
-        // What is no message at all is answered first.
+        // An invalid message is answered first.
         socket.send("{").await;
         assert_eq!(socket.next().await["error"]["code"], -32700);
         socket.send(first).await;
@@ -139,12 +139,12 @@ async fn a_message_that_is_too_long_ends_it_with_its_code() {
     assert_eq!(fits.len(), limit);
     socket.send(&fits).await;
     assert_eq!(message(&mut connection).await["x"].as_str().map(str::len), Some(limit - 8));
-    // All of it is read away, so that the client gets to see why.
+    // All input is read, so that the client receives the reason.
     socket.send(&format!("{fits} ")).await;
     assert_eq!(socket.closed().await.0, 1009);
     assert!(bounded(connection.incoming.recv()).await.is_none());
 
-    // In parts, each of which would fit.
+    // In fragments, each below the limit.
     let (mut socket, _connection) = server.open_socket("owner").await;
     for number in 0..3 {
         let kind = if number == 0 { Data::Text } else { Data::Continue };
@@ -162,7 +162,7 @@ async fn frames_that_break_the_rules_end_it_with_their_code() {
     bounded(socket.stream.send(Message::Frame(frame))).await.unwrap();
     assert_eq!(socket.closed().await.0, 1007);
     assert!(bounded(connection.incoming.recv()).await.is_none());
-    // The rest of a message that was never begun, and a frame that is not masked.
+    // A continuation without a start, and an unmasked frame.
     for frame in [&[0x80, 0x80, 0, 0, 0, 0][..], &[0x81, 0x02, b'{', b'}']] {
         let (mut socket, mut connection) = server.open_socket("owner").await;
         bounded(socket.stream.get_mut().write_all(frame)).await.unwrap();
@@ -197,7 +197,7 @@ async fn a_program_that_ends_a_connection_says_why() {
     connection.outgoing.send(line(2, None, None));
     assert_eq!(socket.next().await["params"], 1);
     assert_eq!(socket.closed().await, (4000, "ü".repeat(61)));
-    // It need not say anything.
+    // Idle clients are kept if they answer pings.
     let (socket, connection) = server.open_socket("owner").await;
     drop(connection);
     assert_eq!(socket.closed().await.0, 1011);
@@ -213,7 +213,7 @@ async fn a_client_that_does_not_answer_pings_is_dead_and_may_come_back() {
     let (mut alive, mut other) = server.open_socket("owner").await;
     let (dead, connection) = server.open_socket("owner").await;
     let id = dead.id.clone();
-    // Nobody reads it, so nobody answers. It still can be written to, which is no sign of life by itself.
+    // The client does not read and so does not answer. Writing still succeeds, which is not a sign of life.
     let (mut from_server, _to_server) = tokio::io::split(into_raw(dead));
     let mut rest = Vec::new();
     let listening = async {
@@ -221,7 +221,7 @@ async fn a_client_that_does_not_answer_pings_is_dead_and_may_come_back() {
     };
     tokio::select! {
         () = listening => {}
-        // This one answers while it listens.
+        // This client answers while it reads.
         never = async { loop { alive.stream.next().await.unwrap().unwrap(); } } => never,
     }
     assert!(!connection.outgoing.is_closed());
@@ -244,7 +244,7 @@ async fn what_was_not_written_yet_is_counted_and_has_a_limit() {
         line.written = Some(flow.take(text.len()));
         connection.outgoing.send(line);
     };
-    // Nobody reads, and what lies between the two ends is full before the limit.
+    // The client does not read, and the buffers between the two ends are full before the limit.
     for _ in 0..40 {
         send();
     }
@@ -265,7 +265,7 @@ async fn what_was_not_written_yet_is_counted_and_has_a_limit() {
     assert!(flow.outstanding() < 60 << 20, "{}", flow.outstanding());
 }
 
-/// The line under a socket.
+/// Returns the stream under a WebSocket.
 fn into_raw(socket: Socket) -> MaybeTlsStream<TcpStream> {
     socket.stream.into_inner()
 }

@@ -1,34 +1,36 @@
-//! What a word may come to in which a shell puts in something.
+//! Possible values of a word that a shell expands.
 
 use crate::glob::ANYTHING;
 use crate::path::join;
 
-/// How many ways to read a word are looked at.
+/// Maximum number of expanded forms of a word.
 const MAX_FORMS: usize = 64;
 
-/// The absolute paths that a word may come to, for those who forbid.
+/// The absolute paths that a word may expand to, for deny rules.
 #[derive(Debug, Default)]
-pub(super) struct Possible {
-    /// Those that it does come to, as far as a shell is as it should be.
+pub(super) struct PossiblePaths {
+    /// Paths that it expands to in a standard shell.
     pub(super) certain: Vec<String>,
-    /// Others. Wildcards stay in them, and [`ANYTHING`] stands for what nobody knows. Nothing comes of a word of whose last name
-    /// nothing is written out, because it could be every file.
-    pub(super) open: Vec<String>,
+    /// Other possible paths, with wildcards, and [`ANYTHING`] for unknown text. Omitted for a word whose last
+    /// name is completely unknown, because it could be any file.
+    pub(super) uncertain: Vec<String>,
 }
 
-impl Possible {
-    pub(super) fn of(text: &str, cwd: Option<&str>, home: Option<&str>) -> Possible {
-        let mut possible = Possible::default();
+impl PossiblePaths {
+    pub(super) fn of(text: &str, cwd: Option<&str>, home: Option<&str>) -> PossiblePaths {
+        let mut possible = PossiblePaths::default();
         for form in braces(text).iter().map(|form| without_variables(form, cwd, home)) {
             let last = form.rsplit('/').find(|name| !name.is_empty()).unwrap_or_default();
+            // Such a word could be every file and would match every rule.
             if last.contains(ANYTHING) && last.chars().all(|letter| matches!(letter, ANYTHING | '*' | '?')) {
                 continue;
             }
             if let Some((first, rest)) = form.split_once('/')
                 && first.contains(ANYTHING)
             {
+                // An unknown first folder may be absolute, relative or the home directory.
                 let folders = [Some("/"), cwd, home].into_iter().flatten();
-                possible.open.extend(folders.map(|folder| join(folder, rest)));
+                possible.uncertain.extend(folders.map(|folder| join(folder, rest)));
                 continue;
             }
             let path = match cwd {
@@ -37,7 +39,7 @@ impl Possible {
                 None => continue,
             };
             match path.contains(['*', '?', ANYTHING]) {
-                true => possible.open.push(path),
+                true => possible.uncertain.push(path),
                 false => possible.certain.push(path),
             }
         }
@@ -45,21 +47,22 @@ impl Possible {
     }
 }
 
-impl Possible {
-    /// The paths that git may find by a pattern: there `*` also stands for folders, and for names that begin with a dot.
+impl PossiblePaths {
+    /// Returns the paths that git may find with a pattern, in which `*` also matches folders and names that
+    /// begin with a dot.
     pub(super) fn of_pathspec(text: &str, cwd: Option<&str>) -> Vec<String> {
         let Some(cwd) = cwd else { return Vec::new() };
-        let open = without_variables(&text.replace('$', "?"), None, None).replace('*', "\0");
-        let mut forms = vec![join(cwd, &open)];
-        for (at, _) in open.match_indices(ANYTHING).take(MAX_STARS) {
-            let (before, after) = open.split_at(at);
+        let uncertain = without_variables(&text.replace('$', "?"), None, None).replace('*', "\0");
+        let mut forms = vec![join(cwd, &uncertain)];
+        for (at, _) in uncertain.match_indices(ANYTHING).take(MAX_STARS) {
+            let (before, after) = uncertain.split_at(at);
             let deeper = (1..=MAX_FOLDERS).map(|count| format!("{before}{}{after}", "\0/".repeat(count)));
             forms.extend(deeper.map(|form| join(cwd, &form)));
         }
         forms
     }
 
-    /// The folder that git looks in for a pattern.
+    /// Returns the folder that git searches for a pattern.
     pub(super) fn folder_of(text: &str) -> &str {
         let end = text.find(['*', '?', '[']).unwrap_or(text.len());
         match text[..end].rfind('/') {
@@ -70,19 +73,20 @@ impl Possible {
     }
 }
 
-/// How many stars of a pattern are taken for folders, and for how many.
+/// Maximum number of stars in a pattern that are expanded to folders, and of folders for each.
 const MAX_STARS: usize = 4;
 const MAX_FOLDERS: usize = 4;
 
-/// The words that are made of one with braces.
+/// Returns the words that a word with braces expands to.
 fn braces(text: &str) -> Vec<String> {
-    let (mut done, mut open) = (Vec::new(), vec![text.to_owned()]);
-    while let Some(form) = open.pop() {
+    let (mut done, mut uncertain) = (Vec::new(), vec![text.to_owned()]);
+    while let Some(form) = uncertain.pop() {
         match brace(&form) {
-            Some((before, inner, after)) if done.len() + open.len() < MAX_FORMS => {
+            Some((before, inner, after)) if done.len() + uncertain.len() < MAX_FORMS => {
                 let pieces = if inner.contains(',') { pieces(inner) } else { vec!["\0"] };
-                open.extend(pieces.into_iter().map(|piece| format!("{before}{piece}{after}")));
+                uncertain.extend(pieces.into_iter().map(|piece| format!("{before}{piece}{after}")));
             }
+            // Above the limit, the rest is unknown text.
             Some((before, _, after)) => done.push(format!("{before}{ANYTHING}{after}")),
             None => done.push(form),
         }
@@ -90,7 +94,7 @@ fn braces(text: &str) -> Vec<String> {
     done
 }
 
-/// The first brace that makes several words: what stands before it, in it, and behind it.
+/// Splits a word at the first brace that expands: text before, inside and after it.
 fn brace(text: &str) -> Option<(&str, &str, &str)> {
     let (mut depth, mut start, mut before) = (0_usize, 0, ' ');
     for (at, letter) in text.char_indices() {
@@ -114,7 +118,7 @@ fn brace(text: &str) -> Option<(&str, &str, &str)> {
     None
 }
 
-/// What stands between the commas of a brace.
+/// Splits the content of a brace at its commas.
 fn pieces(inner: &str) -> Vec<&str> {
     let mut depth = 0_usize;
     let is_cut = |letter: char| {
@@ -128,8 +132,8 @@ fn pieces(inner: &str) -> Vec<&str> {
     inner.split(is_cut).collect()
 }
 
-/// The word with the directories that every shell knows, and [`ANYTHING`] for other variables. A set of letters is one that
-/// can be any.
+/// Replaces variables of known directories by their values, other variables by [`ANYTHING`], and sets of
+/// letters by `?`.
 fn without_variables(text: &str, cwd: Option<&str>, home: Option<&str>) -> String {
     let mut out = String::with_capacity(text.len());
     let known = |name: &str| match name {
@@ -157,7 +161,7 @@ fn without_variables(text: &str, cwd: Option<&str>, home: Option<&str>) -> Strin
                     Some(inner) => inner.split_once('}').unwrap_or((inner, "")),
                     None => behind.split_at(behind.find(|letter| !is_letter(letter)).unwrap_or(behind.len())),
                 };
-                // One of a single sign: `$@`.
+                // A variable with a single special character: `$@`.
                 let after = if name.is_empty() { after.get(1..).unwrap_or_default() } else { after };
                 match known(name).filter(|_| out.is_empty()) {
                     Some(folder) => out.push_str(folder),

@@ -1,7 +1,10 @@
-//! How a policy decides over a request.
+//! Evaluation of a request.
+//!
+//! Order: deny rules, then doubts, then possible deny rules, then ask rules, then allow rules, then the
+//! default. Everything fails closed: a request that is not fully understood can be denied, but never allowed.
 
+mod expansion;
 mod files;
-mod open;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -10,41 +13,47 @@ use std::rc::Rc;
 
 use switchboard_acp::v2::ToolKind;
 
-use crate::command::{Argument, FileName, Match, Reading, Run, allows, forbids};
+use crate::command::{Argument, FileName, Match, Reading, Run, allows, denies};
 use crate::glob::wildcard;
 use crate::host::{Host, NoFiles};
 use crate::policy::{Decision, Policy, Remember, Verdict};
-use crate::program::{Origin, arguments, has_options, reaches_further, reads_input};
+use crate::program::{Origin, arguments, has_escaping_option, has_options, reads_input};
 use crate::rule::Rule;
 use crate::shell::Word;
 use crate::sketch::Sketch;
 use crate::subject::{Mention, Operation, Scene, Subject, SubjectPath};
 use files::{Files, View};
 
-/// What a request comes to.
-pub(crate) fn judge(policy: &Policy, subject: &Subject, host: &dyn Host) -> Decision {
-    let case = Case::new(subject, host, policy.login_shells());
+/// Evaluates a request.
+pub(crate) fn evaluate(policy: &Policy, subject: &Subject, host: &dyn Host) -> Decision {
+    let evaluation = Evaluation::new(subject, host, policy.login_shells());
     let mut perhaps = None;
+    // Deny rules come first, over everything that may be part of the request. No other rule can override
+    // them.
     for rule in policy.rules.iter().filter(|rule| rule.decision == Verdict::Deny) {
-        match case.forbidden(rule) {
+        match evaluation.denied(rule) {
             Match::Yes => {
                 return by_rule(rule, Verdict::Deny, || format!("denied by the rule {:?}", rule.id));
             }
+            // A possible match must not hide a certain match of a later rule, so the search continues.
             Match::Maybe => perhaps = perhaps.or(Some(rule)),
             Match::No => {}
         }
     }
-    if let Some(doubt) = case.doubt() {
+    // Fail closed: a request that cannot be understood is asked about, even if an allow rule covers the part
+    // that can.
+    if let Some(doubt) = evaluation.doubt() {
         return Decision {
+            // `max` keeps a stricter default.
             verdict: policy.default.max(Verdict::Ask),
             rule: None,
             reason: doubt.to_owned(),
             remember: Remember::Never,
         };
     }
+    // Fail closed: what may be denied is never allowed.
     if let Some(rule) = perhaps {
-        let reason =
-            format!("it may be what the rule {:?} denies: not everything in it is written out", rule.id);
+        let reason = format!("it may be denied by the rule {:?}: parts of it are not literal", rule.id);
         return Decision {
             verdict: policy.default.max(Verdict::Ask),
             rule: None,
@@ -52,69 +61,72 @@ pub(crate) fn judge(policy: &Policy, subject: &Subject, host: &dyn Host) -> Deci
             remember: Remember::Never,
         };
     }
-    case.decide(policy)
+    evaluation.decide(policy)
 }
 
 fn by_rule(rule: &Rule, verdict: Verdict, reason: impl FnOnce() -> String) -> Decision {
     let reason = rule.reason.clone().unwrap_or_else(reason);
+    // An answer that counts for later requests needs the rule's consent.
     let remember = if rule.remember { Remember::WhereOffered } else { Remember::Never };
     Decision { verdict, rule: Some(rule.id.clone()), reason, remember }
 }
 
-/// Whether a rule by itself is about a command line, as its examples say.
+/// Returns whether a rule alone matches a command line, as its examples require.
 pub(crate) fn matches_alone(rule: &Rule, line: &str, login_shells: bool, host: &dyn Host) -> bool {
     let host = NoFiles { home: host.home().map(str::to_owned) };
     let scene = Scene { root: "/project".to_owned(), ..Scene::default() };
     let subject = Subject::of_line(line, &scene);
-    let case = Case::new(&subject, &host, login_shells);
+    let evaluation = Evaluation::new(&subject, &host, login_shells);
+    // Examples test the command only, so other conditions are removed.
     let alone =
         Rule { agents: Vec::new(), kinds: Vec::new(), tools: Vec::new(), cwd: Vec::new(), ..rule.clone() };
     match rule.decision {
         Verdict::Allow => {
-            case.doubt().is_none() && case.runs().all(|run| case.allowed_run(run, &[&alone]).is_some())
+            evaluation.doubt().is_none()
+                && evaluation.runs().all(|run| evaluation.allowed_run(run, &[&alone]).is_some())
         }
-        Verdict::Ask | Verdict::Deny => case.forbidden(&alone) == Match::Yes,
+        Verdict::Ask | Verdict::Deny => evaluation.denied(&alone) == Match::Yes,
     }
 }
 
-/// One thing that must be allowed.
-enum Unit<'s> {
+/// One unit that must be allowed.
+enum EvaluatedUnit<'s> {
     Run(&'s Run),
     Path(&'s SubjectPath, &'s View),
     /// A request that has neither command nor files.
     Whole,
 }
 
-/// A request with what is known of its files.
-struct Case<'s> {
+/// A request with the resolved state of its files.
+struct Evaluation<'s> {
     subject: &'s Subject,
     files: Files<'s>,
     paths: Vec<(&'s SubjectPath, Rc<View>)>,
-    /// What else may be a file.
+    /// Other texts that may be files.
     mentions: Vec<(&'s Mention, SubjectPath, Rc<View>)>,
     doubt: Option<Cow<'s, str>>,
-    /// Whether the script of a login shell is allowed by what it runs.
+    /// Set if the script of a login shell is allowed by the commands in it.
     login_shells: bool,
-    /// What was found out of commands, by where they are kept.
+    /// Resolved commands, by address.
     commands: RefCell<HashMap<*const Run, Rc<Command>>>,
-    /// All commands that rules which forbid are tried on, in their order.
+    /// All commands that deny rules are checked against, in order.
     tried: Vec<(&'s Run, Rc<Command>)>,
-    /// Of the names of all commands.
+    /// Sketch of the names of all commands.
     names: Sketch,
-    /// Of all files that rules which forbid are tried on.
+    /// Sketch of all files that deny rules are checked against.
     named: Sketch,
 }
 
-/// A command with the files that it names, found once for all rules.
+/// A command with the files that it names, resolved once for all rules.
 struct Command {
     cwd: Option<String>,
-    /// Those of its own arguments and redirections, and whether it writes to them.
+    /// Files of its own arguments and redirections, and whether it writes to them.
     files: Vec<(Argument, Rc<View>)>,
-    /// Those of everything that it may run.
+    /// Files of everything that it may run.
     tried: Vec<Rc<View>>,
 }
 
-impl<'s> Case<'s> {
+impl<'s> Evaluation<'s> {
     fn new(subject: &'s Subject, host: &'s dyn Host, login_shells: bool) -> Self {
         let files = Files::new(subject, host);
         let cwd = files.start().map(str::to_owned);
@@ -127,7 +139,7 @@ impl<'s> Case<'s> {
             (mention, path, files.view(&name, cwd.as_deref()))
         });
         let mentions = mentions.collect();
-        let mut case = Case {
+        let mut evaluation = Evaluation {
             subject,
             files,
             paths,
@@ -139,17 +151,20 @@ impl<'s> Case<'s> {
             names: Sketch::default(),
             named: Sketch::default(),
         };
+        // Guesses are commands of a line that does not parse. Only deny rules see them.
         let guesses = subject.readings.iter().flat_map(|reading| &reading.guesses);
-        case.tried = case.runs().chain(guesses).map(|run| (run, case.command(run))).collect();
-        case.sketch();
-        case.doubt = case.find_doubt();
-        case
+        evaluation.tried =
+            evaluation.runs().chain(guesses).map(|run| (run, evaluation.command(run))).collect();
+        // The sketches need all commands and files, and the doubts need the resolved files.
+        evaluation.sketch();
+        evaluation.doubt = evaluation.find_doubt();
+        evaluation
     }
 
     fn sketch(&mut self) {
         fn names(run: &Run, into: &mut Sketch) {
-            let tries = run.tries.iter().map(|(words, _)| words);
-            let firsts = tries.chain([&run.words]).filter_map(|words| words.first());
+            let candidates = run.candidates.iter().map(|(words, _)| words);
+            let firsts = candidates.chain([&run.words]).filter_map(|words| words.first());
             firsts.for_each(|word| into.add(&word.text));
             run.inner.iter().for_each(|run| names(run, into));
         }
@@ -163,17 +178,18 @@ impl<'s> Case<'s> {
         views.for_each(|view| self.named.join(&view.sketch));
     }
 
-    /// Whether a rule may be about one of the commands, as far as their names tell.
+    /// Returns whether a rule may match one of the commands, judged by sketch.
     fn may_name(&self, rule: &Rule) -> bool {
         rule.command.as_ref().is_none_or(|pattern| pattern.may_begin_with(&self.names))
     }
 
-    /// Why nobody can know what would be done.
+    /// Returns why the effect of the request is unknown.
     fn doubt(&self) -> Option<&str> {
         self.doubt.as_deref()
     }
 
     fn find_doubt(&self) -> Option<Cow<'s, str>> {
+        // Doubts of the request itself come first: they explain more than those of single files.
         if let Some(doubt) = self.subject.unsure() {
             return Some(Cow::Borrowed(doubt));
         }
@@ -182,8 +198,9 @@ impl<'s> Case<'s> {
             if let Some(doubt) = view.doubt {
                 return Some(Cow::Borrowed(doubt.as_str()));
             }
+            // Writing through one hard link changes the file under its other names, which rules do not see.
             if writes && self.files.has_other_names(view) {
-                return Some(Cow::Owned(format!("{} has several names (hard links)", path.path)));
+                return Some(Cow::Owned(format!("{} has several hard links", path.path)));
             }
         }
         for run in self.runs() {
@@ -192,17 +209,14 @@ impl<'s> Case<'s> {
                     return Some(Cow::Borrowed(doubt.as_str()));
                 }
                 if argument.writes && self.files.has_other_names(view) {
-                    return Some(Cow::Owned(format!(
-                        "{} has several names (hard links)",
-                        argument.name.text
-                    )));
+                    return Some(Cow::Owned(format!("{} has several hard links", argument.name.text)));
                 }
             }
         }
         None
     }
 
-    /// What is known of a command.
+    /// Returns a command with its resolved files.
     fn command(&self, run: &Run) -> Rc<Command> {
         let place = std::ptr::from_ref(run);
         if let Some(known) = self.commands.borrow().get(&place) {
@@ -214,7 +228,8 @@ impl<'s> Case<'s> {
             (argument, view)
         });
         let files = files.collect();
-        let tried = run.tries.iter().skip(1).flat_map(|(words, cwd)| {
+        // The first entry is the command itself.
+        let tried = run.candidates.iter().skip(1).flat_map(|(words, cwd)| {
             let cwd = self.files.cwd(cwd);
             arguments(words).into_iter().map(move |name| self.files.view(&name, cwd.as_deref()))
         });
@@ -228,40 +243,44 @@ impl<'s> Case<'s> {
         self.subject.readings.iter().flat_map(|reading| &reading.runs)
     }
 
-    // ----- forbidding
+    // ----- deny rules
 
-    /// Whether a rule is about anything in the request.
-    fn forbidden(&self, rule: &Rule) -> Match {
+    /// Returns whether a rule matches anything in the request.
+    fn denied(&self, rule: &Rule) -> Match {
+        // Cheap checks by sketch first: most rules are about other commands and files.
         let may_name_file =
             rule.paths.is_empty() || rule.paths.iter().any(|pattern| self.named.may_have(pattern.needed()));
         if !self.may_name(rule) || !may_name_file || !self.concerns(rule) {
             return Match::No;
         }
-        let runs = self.tried.iter().map(|(run, command)| self.forbidden_run(rule, run, command));
-        let paths = self.paths.iter().map(|(path, view)| self.forbidden_path(rule, path, view));
+        let runs = self.tried.iter().map(|(run, command)| self.denied_run(rule, run, command));
+        let paths = self.paths.iter().map(|(path, view)| self.denied_path(rule, path, view));
         let mentions = self.mentions.iter().map(|(mention, path, view)| {
-            let found = self.forbidden_path(rule, path, view);
-            // A rule about everything is no rule about this.
+            let found = self.denied_path(rule, path, view);
+            // A rule without paths is not about a mentioned file.
             let most = if mention.is_words { Match::Maybe } else { Match::Yes };
             if rule.paths.is_empty() { Match::No } else { found.min(most) }
         });
-        runs.chain(paths).chain(mentions).chain([self.forbidden_whole(rule)]).max().unwrap_or(Match::No)
+        // The strongest match counts.
+        runs.chain(paths).chain(mentions).chain([self.denied_whole(rule)]).max().unwrap_or(Match::No)
     }
 
-    fn forbidden_unit(&self, rule: &Rule, unit: &Unit<'_>) -> Match {
+    fn denied_unit(&self, rule: &Rule, unit: &EvaluatedUnit<'_>) -> Match {
         if !self.concerns(rule) {
             return Match::No;
         }
         match unit {
-            Unit::Run(run) => {
-                self.forbidden_run(rule, run, &self.command(run)).max(self.forbidden_whole(rule))
+            EvaluatedUnit::Run(run) => {
+                self.denied_run(rule, run, &self.command(run)).max(self.denied_whole(rule))
             }
-            Unit::Path(path, view) => self.forbidden_path(rule, path, view).max(self.forbidden_whole(rule)),
-            Unit::Whole => self.forbidden_whole(rule),
+            EvaluatedUnit::Path(path, view) => {
+                self.denied_path(rule, path, view).max(self.denied_whole(rule))
+            }
+            EvaluatedUnit::Whole => self.denied_whole(rule),
         }
     }
 
-    /// Whether a rule that forbids is about this agent, kind and tool. An agent that is not known may be any.
+    /// Returns whether a deny rule concerns this agent, kind and tool. An unknown agent matches any.
     fn concerns(&self, rule: &Rule) -> bool {
         let subject = self.subject;
         let kinds = || subject.kind.iter().chain(&subject.other_kinds);
@@ -273,38 +292,40 @@ impl<'s> Case<'s> {
                 || tools().any(|tool| rule.tools.iter().any(|pattern| wildcard(pattern, tool))))
     }
 
-    fn forbidden_run(&self, rule: &Rule, run: &Run, command: &Command) -> Match {
+    fn denied_run(&self, rule: &Rule, run: &Run, command: &Command) -> Match {
         if rule.command.is_none() && rule.paths.is_empty() {
             return Match::No;
         }
-        // What the command is needs no look at files, so it comes first.
+        // The command is checked first, because it needs no file access.
         let named = match &rule.command {
             Some(pattern) => {
-                run.tries.iter().map(|(words, _)| forbids(pattern, words)).max().unwrap_or(Match::No)
+                run.candidates.iter().map(|(words, _)| denies(pattern, words)).max().unwrap_or(Match::No)
             }
             None => Match::Yes,
         };
+        // An unknown directory matches: a deny rule must not be evaded by an unknown `cd`.
         if named == Match::No || !self.is_in_cwd(rule, command.cwd.as_deref(), true) {
             return Match::No;
         }
         if rule.paths.is_empty() {
+            // A rule about operations on files says nothing about a command without files.
             return if rule.operations.is_empty() { named } else { Match::No };
         }
         let is_written =
             [Operation::Add, Operation::Modify].iter().any(|operation| rule.operations.contains(operation));
         let own = command.files.iter().map(|(argument, view)| (argument.writes, view));
-        // What is only tried is not known to write.
+        // Commands that are only possible are not known to write.
         let files = own
             .chain(command.tried.iter().map(|view| (false, view)))
             .filter(|(writes, _)| rule.operations.is_empty() || *writes && is_written)
-            .map(|(_, view)| self.files.is_forbidden(&rule.paths, view));
+            .map(|(_, view)| self.files.is_denied(&rule.paths, view));
         files.max().unwrap_or(Match::No).min(named)
     }
 
-    fn forbidden_path(&self, rule: &Rule, path: &SubjectPath, view: &View) -> Match {
+    fn denied_path(&self, rule: &Rule, path: &SubjectPath, view: &View) -> Match {
         let is_meant =
             |operation: &Operation| *operation == Operation::Unknown || rule.operations.contains(operation);
-        // What is not told may be anything, unless it only reads.
+        // An unspecified operation may be any, unless the request only reads.
         let is_operation = rule.operations.is_empty()
             || path.operations.iter().any(is_meant)
             || path.operations.is_empty() && self.subject.may_write() && !self.subject.has_command;
@@ -313,12 +334,12 @@ impl<'s> Case<'s> {
         }
         match rule.paths.is_empty() && !rule.operations.is_empty() {
             true => Match::Yes,
-            false => self.files.is_forbidden(&rule.paths, view),
+            false => self.files.is_denied(&rule.paths, view),
         }
     }
 
-    /// Whether a rule is about everything of this kind.
-    fn forbidden_whole(&self, rule: &Rule) -> Match {
+    /// Returns whether a rule is about every request of this kind.
+    fn denied_whole(&self, rule: &Rule) -> Match {
         let is_general = rule.command.is_none() && rule.paths.is_empty() && rule.operations.is_empty();
         match is_general && self.concerns(rule) && self.is_in_cwd(rule, self.files.start(), true) {
             true => Match::Yes,
@@ -330,9 +351,9 @@ impl<'s> Case<'s> {
         rule.cwd.is_empty() || cwd.map_or(if_unknown, |cwd| self.files.is_in(&rule.cwd, cwd))
     }
 
-    // ----- allowing
+    // ----- allow rules
 
-    /// The strictest of what everything in the request comes to.
+    /// Returns the strictest decision of all units of the request.
     fn decide(&self, policy: &Policy) -> Decision {
         let allowing: Vec<&Rule> = policy
             .rules
@@ -340,13 +361,15 @@ impl<'s> Case<'s> {
             .filter(|rule| rule.decision == Verdict::Allow && self.may_name(rule) && self.may_allow(rule))
             .collect();
         let asking: Vec<&Rule> = policy.rules.iter().filter(|rule| rule.decision == Verdict::Ask).collect();
-        let mut units: Vec<Unit<'_>> = self.runs().map(Unit::Run).collect();
+        // Every command and every file must be covered: one uncovered unit decides the request.
+        let mut units: Vec<EvaluatedUnit<'_>> = self.runs().map(EvaluatedUnit::Run).collect();
         let covered = self.paths.iter().filter(|(path, _)| path.needs_cover);
-        units.extend(covered.map(|(path, view)| Unit::Path(path, view)));
-        // A word need not be a file, unless there is one of that name.
+        units.extend(covered.map(|(path, view)| EvaluatedUnit::Path(path, view)));
+        // A mentioned word counts as a file only if it looks like a path or a file of that name exists.
         let is_file = |mention: &Mention, view: &View| {
             !mention.is_words && (mention.is_path || self.files.is_there(view))
         };
+        // A mention of a file that is already a unit is not checked twice.
         let is_named = |text: &str, view: &View| {
             let is_same = |named: &View| named.resolved.is_some() && named.resolved == view.resolved;
             self.paths.iter().any(|(path, named)| path.needs_cover && (path.path == text || is_same(named)))
@@ -355,16 +378,17 @@ impl<'s> Case<'s> {
             .mentions
             .iter()
             .filter(|(mention, path, view)| is_file(mention, view) && !is_named(&path.path, view));
-        units.extend(mentioned.map(|(_, path, view)| Unit::Path(path, view)));
+        units.extend(mentioned.map(|(_, path, view)| EvaluatedUnit::Path(path, view)));
         if units.is_empty() {
-            units.push(Unit::Whole);
+            units.push(EvaluatedUnit::Whole);
         }
+        // The strictest decision wins.
         let mut worst: Option<Decision> = None;
         for unit in &units {
             let decision = self.decide_unit(policy, unit, &allowing, &asking);
             worst = Some(match worst {
                 Some(worst) if decision.verdict > worst.verdict => decision,
-                // It is remembered only if each rule says so.
+                // An answer for later requests needs the consent of every matching rule.
                 Some(worst) if decision.verdict == Verdict::Allow && decision.remember == Remember::Never => {
                     Decision { remember: Remember::Never, ..worst }
                 }
@@ -372,9 +396,10 @@ impl<'s> Case<'s> {
                 None => decision,
             });
         }
-        let others = asking.iter().find(|rule| self.forbidden(rule) != Match::No);
+        // An ask rule may also match things that need no cover, such as a mention.
+        let others = asking.iter().find(|rule| self.denied(rule) != Match::No);
         match (worst, others) {
-            // It is about something that needs no cover.
+            // The ask rule matches something that needs no cover.
             (Some(worst), Some(rule)) if worst.verdict == Verdict::Allow => asked_by(rule),
             (Some(worst), _) => worst,
             (None, _) => by_default(policy, "no rule covers it".to_owned()),
@@ -384,17 +409,20 @@ impl<'s> Case<'s> {
     fn decide_unit(
         &self,
         policy: &Policy,
-        unit: &Unit<'_>,
+        unit: &EvaluatedUnit<'_>,
         allowing: &[&Rule],
         asking: &[&Rule],
     ) -> Decision {
-        if let Some(rule) = asking.iter().find(|rule| self.forbidden_unit(rule, unit) != Match::No) {
+        // Ask rules before allow rules, for each unit.
+        if let Some(rule) = asking.iter().find(|rule| self.denied_unit(rule, unit) != Match::No) {
             return asked_by(rule);
         }
         let rule = match unit {
-            Unit::Run(run) => self.allowed_run(run, allowing),
-            Unit::Path(path, view) => self.allowed_path(path, view, allowing),
-            Unit::Whole => allowing.iter().find(|rule| self.allows_whole(rule)).map(|rule| Allowed::By(rule)),
+            EvaluatedUnit::Run(run) => self.allowed_run(run, allowing),
+            EvaluatedUnit::Path(path, view) => self.allowed_path(path, view, allowing),
+            EvaluatedUnit::Whole => {
+                allowing.iter().find(|rule| self.allows_whole(rule)).map(|rule| Allowed::By(rule))
+            }
         };
         match rule {
             Some(Allowed::By(rule)) => {
@@ -403,27 +431,27 @@ impl<'s> Case<'s> {
             Some(Allowed::Nothing) => Decision {
                 verdict: Verdict::Allow,
                 rule: None,
-                reason: "it runs nothing".to_owned(),
+                reason: "it runs no command".to_owned(),
                 remember: Remember::Never,
             },
             None => by_default(policy, self.uncovered(unit)),
         }
     }
 
-    fn uncovered(&self, unit: &Unit<'_>) -> String {
+    fn uncovered(&self, unit: &EvaluatedUnit<'_>) -> String {
         match unit {
-            Unit::Run(run) => {
+            EvaluatedUnit::Run(run) => {
                 let words: Vec<&str> = run.words.iter().map(|word| &*word.text).collect();
                 let sets = self.subject.readings.iter().any(|reading| reading.sets_variables);
-                let also = if sets { ", and variables are set beside it" } else { "" };
+                let also = if sets { ", which also sets variables" } else { "" };
                 format!("no rule covers the command {:?}{also}", words.join(" "))
             }
-            Unit::Path(path, _) => format!("no rule covers the file {:?}", path.path),
-            Unit::Whole => "no rule covers it".to_owned(),
+            EvaluatedUnit::Path(path, _) => format!("no rule covers the file {:?}", path.path),
+            EvaluatedUnit::Whole => "no rule covers it".to_owned(),
         }
     }
 
-    /// Whether a rule that allows is about this agent, kind and tool, all of which must be known.
+    /// Returns whether an allow rule concerns this agent, kind and tool, all of which must be known.
     fn may_allow(&self, rule: &Rule) -> bool {
         let subject = self.subject;
         let is_one = |patterns: &[String], name: Option<&str>| {
@@ -431,7 +459,7 @@ impl<'s> Case<'s> {
                 || name.is_some_and(|name| patterns.iter().any(|pattern| wildcard(pattern, name)))
         };
         let is_kind = |kind: &ToolKind| rule.kinds.contains(kind);
-        // One that changes files does not only read, whatever it says.
+        // A call with a diff does not only read, regardless of its kind.
         let is_honest = !subject.has_diff()
             || matches!(
                 subject.kind,
@@ -450,20 +478,25 @@ impl<'s> Case<'s> {
     }
 
     fn allowed_run<'r>(&self, run: &Run, rules: &[&'r Rule]) -> Option<Allowed<'r>> {
+        // Variables may change any command, so no rule covers it.
         if self.subject.readings.iter().any(|reading: &Reading| reading.sets_variables) {
             return None;
         }
+        // Assignments and redirections alone run no command. A redirection still writes a file.
         if run.words.is_empty() {
             return run.redirections.is_empty().then_some(Allowed::Nothing);
         }
         let command = self.command(run);
+        // Fail closed: an allow rule needs a known directory.
         let cwd = command.cwd.as_deref()?;
         if let Some(rule) = rules.iter().find(|rule| self.allows_run(rule, run, cwd)) {
             return Some(Allowed::By(rule));
         }
+        // A login shell runs the user's profile first, which the policy must opt in to.
         if run.is_login && !self.login_shells {
             return None;
         }
+        // A wrapper is allowed if all its commands are.
         let mut inner = run.inner.iter();
         let first = self.allowed_run(inner.next()?, rules)?;
         inner.all(|run| self.allowed_run(run, rules).is_some()).then_some(first)
@@ -476,13 +509,14 @@ impl<'s> Case<'s> {
         }
         let named = pattern.len();
         let program = run.words.first().map_or("", |word| &word.text);
-        // A word that is not written out may be an option as well.
+        // A word that is not literal may be an option.
         let may_be_option = |word: &Word| {
             !word.is_plain()
                 && word.text.starts_with(['$', '`', '*', '?', '['])
                 && !(word.is_glob && self.files.is_expanded(&FileName::of(word), cwd))
         };
-        if reaches_further(&run.words, named)
+        // A rule about the first words does not cover options that run or write something else.
+        if has_escaping_option(&run.words, named)
             || has_options(program) && run.words[named..].iter().any(may_be_option)
             || run.writes() && !rule.allows_writing()
             || program == "git" && rule.cwd.is_empty() && !self.files.is_own_repository(cwd)
@@ -492,6 +526,7 @@ impl<'s> Case<'s> {
         let command = self.command(run);
         let views =
             || command.files.iter().filter(|(argument, _)| !argument.name.is_pattern).map(|(_, view)| view);
+        // Counted by file, so that one file under several names counts once.
         if let Some(limit) = rule.max_files {
             let files: std::collections::HashSet<_> = views().map(|view| &view.forms).collect();
             if files.len() > limit {
@@ -499,10 +534,11 @@ impl<'s> Case<'s> {
             }
         }
         if rule.paths.is_empty() {
-            // What git is told to read is in the project, unless a rule says more.
+            // Without `path`, files that git reads must be in the project.
             let stays = program != "git" || views().all(|view| self.files.is_in_root(view));
             return stays && run.redirections.is_empty();
         }
+        // Without files, a command with `path` may only read its input.
         match views().count() {
             0 => run.is_fed && reads_input(&run.words),
             _ => views().all(|view| self.files.is_allowed(&rule.paths, view)),
@@ -511,7 +547,7 @@ impl<'s> Case<'s> {
 
     fn allowed_path<'r>(&self, path: &SubjectPath, view: &View, rules: &[&'r Rule]) -> Option<Allowed<'r>> {
         let rule = rules.iter().find(|rule| {
-            // A file beside a command is covered by what covers the command.
+            // A file of a request with a command is covered by a rule for that command.
             let is_for_this = match &rule.command {
                 Some(pattern) => self.runs().any(|run| allows(pattern, &run.words)),
                 None => !self.subject.has_command,
@@ -521,6 +557,7 @@ impl<'s> Case<'s> {
                     && path.operations.iter().all(|it| rule.operations.contains(it));
             is_for_this
                 && is_operation
+                // An unknown operation is never allowed.
                 && !path.operations.contains(&Operation::Unknown)
                 && rule.max_files.is_none_or(|limit| self.count_files() <= limit)
                 && self.is_in_cwd(rule, self.files.start(), false)
@@ -542,7 +579,7 @@ impl<'s> Case<'s> {
     }
 }
 
-/// Why something is allowed.
+/// Reason why a unit is allowed.
 #[derive(Debug, Clone, Copy)]
 enum Allowed<'r> {
     By(&'r Rule),

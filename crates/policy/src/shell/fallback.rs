@@ -1,8 +1,8 @@
-//! What may be commands in a line that does not parse.
+//! Possible commands in a line that does not parse.
 
 use super::{Cwd, MAX_PARTS, Part, Word};
 
-/// Cuts at everything that can begin a command. Nothing can be allowed by this, but what is forbidden is found.
+/// Splits a line at everything that can begin a command. The result can deny but never allow.
 pub(super) fn parts(line: &str) -> Vec<Part> {
     let cuts = [';', '&', '|', '\n', '\r', '(', ')', '{', '}', '`'];
     let pieces = line.split(cuts);
@@ -25,7 +25,7 @@ pub(super) fn parts(line: &str) -> Vec<Part> {
         words.drain(..leading);
         let is_redirected = piece.trim_start().trim_start_matches(|first: char| first.is_ascii_digit());
         if is_redirected.starts_with(['<', '>']) && words.len() > 1 {
-            // The command stands behind the file.
+            // The command follows the file.
             parts.push(Part { words: words[1..].to_vec(), cwd: Cwd::Unknown, ..Part::default() });
         }
         if !words.is_empty() {

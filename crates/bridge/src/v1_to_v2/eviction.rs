@@ -1,4 +1,4 @@
-//! What is remembered, and what is forgotten when it gets too much.
+//! Size and eviction of the retained state.
 
 use std::collections::VecDeque;
 
@@ -7,21 +7,21 @@ use switchboard_acp::rpc::Request;
 use super::{Active, Session, V1ToV2};
 use crate::Side;
 use crate::loss::Severity;
-use crate::machine::Memory;
 use crate::options::Limits;
-use crate::sessions::{Remember, Size};
+use crate::sessions::{RetainedSession, Size};
 use crate::terminals::Terminal;
+use crate::translator::Eviction;
 
-impl Remember for Session {
+impl RetainedSession for Session {
     fn waiting(&mut self) -> Option<&mut VecDeque<Request<'static>>> {
         self.turn.is_some().then_some(&mut self.waiting)
     }
 
-    fn is_at_rest(&self) -> bool {
+    fn is_idle(&self) -> bool {
         self.turn.is_none() && self.waiting.is_empty() && self.replays == 0
     }
 
-    fn forget_said(&mut self) {
+    fn drop_history(&mut self) {
         self.messages.forget();
         self.calls.forget();
         self.terminals.clear();
@@ -44,11 +44,11 @@ impl Remember for Session {
         said + waiting + self.options.bytes
     }
 
-    // Ids of messages and calls are the agent's.
-    fn set_apart(&mut self, _: u64) {}
+    // Message and call ids are the agent's own here, so evicted sessions cannot collide.
+    fn set_generation(&mut self, _: u64) {}
 }
 
-impl Memory for V1ToV2 {
+impl Eviction for V1ToV2 {
     fn size(&self) -> Size {
         let mut size = self.sessions.size();
         size += self.subagents.size();
@@ -63,8 +63,9 @@ impl Memory for V1ToV2 {
         self.sessions.are_too_many()
     }
 
-    fn forget_oldest(&mut self, reason: &str) -> Option<usize> {
+    fn evict_oldest(&mut self, reason: &str) -> Option<usize> {
         let (to_client, subagents) = (&self.to_client, &self.subagents);
+        // A session with a pending question or running sub-agents is not idle, although its turn has ended.
         let asks = |id: &str| {
             to_client.find(|asked| asked.session() == Some(id)).is_some()
                 || subagents.tree().has_work_below(id)
@@ -73,30 +74,33 @@ impl Memory for V1ToV2 {
         let before = session.bytes();
         let (support, subagents) = (&self.support, &self.subagents);
         let mut active = Active { id: &id, session, support, subagents, context: &mut self.context };
+        // Unsent output first: evicted state cannot be sent later.
         active.flush_all();
         active.report_hidden_terminals();
-        active.session.forget_said();
+        active.session.drop_history();
         let freed = before.saturating_sub(active.session.bytes());
+        // Sub-agents of the session have their own state.
         let freed = freed + self.subagents.forget(Some(&id), usize::MAX);
-        let reason =
-            format!("{reason}: what was said is forgotten; messages and calls that change are shown anew");
+        let reason = format!(
+            "{reason}: history is dropped; messages and tool calls that change are shown again in full"
+        );
         self.context.lose_from_memory(&id, reason, Severity::Minor);
         Some(freed)
     }
 
-    /// Content of tool calls goes, and what sub-agents said.
-    fn forget_in_work(&mut self, mut bytes: usize, reason: &str) {
+    /// Drops the output of sub-agents first, then the content of tool calls.
+    fn evict_from_busy(&mut self, mut bytes: usize, reason: &str) {
         let freed = self.subagents.forget(None, bytes);
         bytes -= freed.min(bytes);
         if freed > 0 {
-            let reason =
-                format!("{reason}: what sub-agents said is forgotten, and not shown with what follows");
+            let reason = format!("{reason}: output of sub-agents is dropped and not shown with later output");
             self.context.lose(None, "session/update", "", reason, Severity::Major, Side::Client);
         }
         self.each(|mut active| {
             if bytes == 0 {
                 return;
             }
+            // Content is dropped only after the client has it.
             active.flush_all();
             let before = active.session.bytes();
             active.session.calls.forget_content();
@@ -105,7 +109,7 @@ impl Memory for V1ToV2 {
             bytes = bytes.saturating_sub(freed);
             if freed > 0 {
                 let reason = format!(
-                    "{reason}: content of tool calls that was told is forgotten, and not shown with what follows"
+                    "{reason}: sent content of tool calls is dropped and not shown with later content"
                 );
                 active.context.lose_from_memory(active.id, reason, Severity::Major);
             }
@@ -114,16 +118,16 @@ impl Memory for V1ToV2 {
 }
 
 impl Active<'_> {
-    /// Says, once a session, that not all of it is remembered.
+    /// Reports once per session that part of its history was evicted.
     pub(super) fn report_forgotten(&mut self) {
-        if std::mem::take(&mut self.session.messages.forgets)
-            | std::mem::take(&mut self.session.calls.forgets)
+        if std::mem::take(&mut self.session.messages.evicted)
+            | std::mem::take(&mut self.session.calls.evicted)
             && !self.session.reported
         {
             self.session.reported = true;
             let limit = self.context.options.limits.entries;
             let reason = format!(
-                "more than {limit} messages or tool calls: the oldest are forgotten, and shown anew when they change"
+                "more than {limit} messages or tool calls: the oldest are dropped and shown again in full when they change"
             );
             self.context.lose_from_memory(self.id, reason, Severity::Minor);
         }

@@ -1,10 +1,10 @@
-//! The files that a request is about, found once.
+//! The files of a request, resolved once.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::open::Possible;
+use super::expansion::PossiblePaths;
 use crate::command::{FileName, Match};
 use crate::glob::{Anchors, Names, PathPattern, exactly, names, wildcard};
 use crate::host::{Host, Node};
@@ -14,41 +14,41 @@ use crate::shell::{Cwd, DirectoryChange, DirectoryStep};
 use crate::sketch::Sketch;
 use crate::subject::Subject;
 
-/// How many files are looked up; more are taken as they are written.
+/// Maximum number of resolved files; others are used as written.
 const MAX_LOOKUPS: usize = 2000;
-/// How many folders are listed to find what wildcards stand for.
+/// Maximum number of folders listed for wildcards.
 const MAX_LISTED: usize = 200;
-/// How many files one word with wildcards may stand for.
+/// Maximum number of files of one word with wildcards.
 const MAX_EXPANDED: usize = 500;
-/// How many folders above a directory are looked at for git's own.
+/// Maximum number of parent folders searched for a git repository.
 const MAX_PARENTS: usize = 64;
 
-/// A path in all the forms that rules are tried on.
+/// A path in all forms that rules are checked against.
 #[derive(Debug, Clone, Default)]
 pub(super) struct View {
-    /// Every form that it may be meant in, for rules that forbid.
+    /// Every possible form, for deny rules.
     pub(super) forms: Vec<Names>,
-    /// The same with wildcards, where it is not written out.
-    open: Vec<Names>,
-    /// The file that it certainly is, for rules that allow.
+    /// Forms with wildcards if the path is not literal.
+    uncertain: Vec<Names>,
+    /// The resolved file if it is certain, for allow rules.
     pub(super) resolved: Option<String>,
-    /// The names in that.
+    /// The names in it.
     certain: Option<Names>,
-    /// All files that a word with wildcards stands for, where they are known.
+    /// All files of a word with wildcards if they are known.
     files: Option<Vec<Rc<View>>>,
     pub(super) doubt: Option<PathDoubt>,
-    /// Of all names in all forms.
+    /// Sketch of all names in all forms.
     pub(super) sketch: Sketch,
 }
 
-/// Views by file name and by the directory that it is relative to.
+/// Views by file name and the directory that it is relative to.
 type Views = HashMap<(FileName, Option<String>), Rc<View>>;
 
 pub(super) struct Files<'s> {
     host: &'s dyn Host,
     anchors: Anchors,
     ignores_case: bool,
-    /// The directory that the request begins in, as it is written.
+    /// The start directory of the request, as written.
     start: Option<String>,
     root: String,
     known: RefCell<Views>,
@@ -83,12 +83,12 @@ impl<'s> Files<'s> {
         }
     }
 
-    /// The directory that the request begins in.
+    /// Returns the start directory of the request.
     pub(super) fn start(&self) -> Option<&str> {
         self.start.as_deref()
     }
 
-    /// The directory that a command runs in.
+    /// Returns the working directory of a command.
     pub(super) fn cwd(&self, cwd: &Cwd) -> Option<String> {
         let Cwd::After(steps) = cwd else { return None };
         if steps.is_empty() {
@@ -110,13 +110,14 @@ impl<'s> Files<'s> {
                 DirectoryChange::InHome(rest) => join(self.host.home()?, rest.trim_start_matches('/')),
                 DirectoryChange::To(target) => join(&here, target),
             };
-            // A shell goes back along the way it came, the system along the links; where they differ, nobody knows.
+            // A shell resolves `..` along its path, the system along the links. If they differ, the directory
+            // is unknown.
             let (by_shell, by_system) =
                 (resolve(&tidy(&there), self.host).ok()?, resolve(&there, self.host).ok()?);
             if by_shell != by_system {
                 return None;
             }
-            // If there is no such folder, the command runs in the one before.
+            // If the folder does not exist, the command runs in the one before.
             if step.may_fail && self.host.look(&by_system) != Node::Folder {
                 return None;
             }
@@ -125,7 +126,7 @@ impl<'s> Files<'s> {
         Some(here)
     }
 
-    /// The top of the working tree of git that a directory is in; where none is found, it is the root.
+    /// Returns the top of the git working tree of a directory; the root if none is found.
     fn top(&self, cwd: &str) -> String {
         let mut folder = tidy(cwd);
         for _ in 0..MAX_PARENTS {
@@ -140,8 +141,8 @@ impl<'s> Files<'s> {
         if self.root.starts_with('/') { self.root.clone() } else { cwd.to_owned() }
     }
 
-    /// Whether git would work with the project's own repository in a directory: one in a folder between could have been put
-    /// there with a configuration that runs programs.
+    /// Returns whether git would use the project's own repository in a directory. A repository in a folder
+    /// between may have a planted configuration that runs programs.
     pub(super) fn is_own_repository(&self, cwd: &str) -> bool {
         let Ok(mut folder) = resolve(cwd, self.host) else { return false };
         let is_there = |folder: &str, name: &str| self.host.look(&join(folder, name)) != Node::Missing;
@@ -162,12 +163,12 @@ impl<'s> Files<'s> {
         false
     }
 
-    /// The file of a path as it was told, in a directory that may not be known.
+    /// Returns the view of a path as sent, relative to a directory that may be unknown.
     pub(super) fn path(&self, text: &str, cwd: Option<&str>) -> Rc<View> {
         self.view(&FileName::known(text), cwd)
     }
 
-    /// The file that a command names, in a directory that may not be known.
+    /// Returns the view of a file that a command names, relative to a directory that may be unknown.
     pub(super) fn view(&self, name: &FileName, cwd: Option<&str>) -> Rc<View> {
         let key = (name.clone(), cwd.map(str::to_owned));
         if let Some(view) = self.known.borrow().get(&key) {
@@ -196,15 +197,15 @@ impl<'s> Files<'s> {
             meant.push(decoded(text));
         }
         if !is_known || has_tilde {
-            let possible = Possible::of(text, cwd, self.host.home());
+            let possible = PossiblePaths::of(text, cwd, self.host.home());
             meant.extend(possible.certain);
-            view.open = possible.open.iter().map(|form| names(&tidy(form))).collect();
+            view.uncertain = possible.uncertain.iter().map(|form| names(&tidy(form))).collect();
         }
         let is_pathspec = matches!(name.origin, Origin::Pathspec | Origin::TreePathspec);
         let is_search = is_pathspec && text.contains(['*', '?', '[']);
         if is_search {
-            let possible = Possible::of_pathspec(text, cwd);
-            view.open.extend(possible.iter().map(|form| names(&tidy(form))));
+            let possible = PossiblePaths::of_pathspec(text, cwd);
+            view.uncertain.extend(possible.iter().map(|form| names(&tidy(form))));
         }
         let expanded: Vec<String> = meant.iter().filter_map(|text| home(text)).collect();
         meant.extend(expanded.iter().cloned());
@@ -228,8 +229,8 @@ impl<'s> Files<'s> {
             view.doubt = view.doubt.or(doubts.next_back());
         }
         let is_odd = text.is_empty() || text.contains(['$', '\0']) || is_uri(text);
-        // Of what git looks for, the folder that it looks in.
-        let text = if is_search { Possible::folder_of(text) } else { text };
+        // For a pattern of git, the folder that it searches.
+        let text = if is_search { PossiblePaths::folder_of(text) } else { text };
         let certain = match text.starts_with('~') {
             true if has_tilde => expanded.first().cloned(),
             true => None,
@@ -237,17 +238,17 @@ impl<'s> Files<'s> {
             false => cwd.map(|cwd| join(cwd, text)),
         };
         let certain = certain.filter(|_| is_known && !is_odd && may_look);
-        view.resolved = certain.and_then(|path| resolve(&path, &Lasting(self.host)).ok());
+        view.resolved = certain.and_then(|path| resolve(&path, &StableHost(self.host)).ok());
         view.certain = view.resolved.as_deref().map(names);
-        match view.open.is_empty() && view.files.is_none() {
+        match view.uncertain.is_empty() && view.files.is_none() {
             true => view.forms.iter().chain(&view.certain).flatten().for_each(|name| view.sketch.add(name)),
             false => view.sketch = Sketch::ANYTHING,
         }
         view
     }
 
-    /// The files that a word with wildcards may stand for, or the word itself where there is none: all that any shell may
-    /// put in its place, and perhaps more. `None` where that is not known, and where one of them would be an option.
+    /// Expands a word with wildcards to all files that any shell may insert, or to the word itself if there
+    /// are none. `None` if they are unknown or one of them would be an option.
     fn expand(&self, pattern: &str, splits: bool, cwd: Option<&str>) -> Option<Vec<Rc<View>>> {
         let mut found = vec![String::new()];
         let mut is_first = true;
@@ -291,7 +292,7 @@ impl<'s> Files<'s> {
         Some(found.iter().map(|name| self.path(name, cwd)).collect())
     }
 
-    /// The names in a folder; nothing where there is no such folder.
+    /// Returns the names in a folder; empty if it does not exist.
     fn list(&self, folder: &str) -> Option<Rc<Vec<String>>> {
         if let Some(known) = self.listed.borrow().get(folder) {
             return known.clone();
@@ -299,13 +300,13 @@ impl<'s> Files<'s> {
         if self.listed.borrow().len() >= MAX_LISTED {
             return None;
         }
-        let resolved = resolve(folder, &Lasting(self.host)).ok();
+        let resolved = resolve(folder, &StableHost(self.host)).ok();
         let names = resolved.and_then(|folder| self.host.list(&folder)).map(Rc::new);
         self.listed.borrow_mut().insert(folder.to_owned(), names.clone());
         names
     }
 
-    pub(super) fn is_forbidden(&self, all: &[PathPattern], view: &View) -> Match {
+    pub(super) fn is_denied(&self, all: &[PathPattern], view: &View) -> Match {
         let is_meant =
             |pattern: &PathPattern, form: &Names| pattern.matches(form, &self.anchors, self.ignores_case);
         let may_be =
@@ -314,8 +315,8 @@ impl<'s> Files<'s> {
         if patterns().any(|pattern| view.forms.iter().any(|form| is_meant(pattern, form))) {
             Match::Yes
         } else if let Some(files) = &view.files {
-            files.iter().map(|file| self.is_forbidden(all, file)).max().unwrap_or(Match::No)
-        } else if patterns().any(|pattern| view.open.iter().any(|form| may_be(pattern, form))) {
+            files.iter().map(|file| self.is_denied(all, file)).max().unwrap_or(Match::No)
+        } else if patterns().any(|pattern| view.uncertain.iter().any(|form| may_be(pattern, form))) {
             Match::Maybe
         } else {
             Match::No
@@ -331,7 +332,7 @@ impl<'s> Files<'s> {
         patterns.any(|pattern| pattern.matches(path, &self.anchors, self.ignores_case))
     }
 
-    /// Whether a file is certainly below the root.
+    /// Returns whether a file is certainly below the root.
     pub(super) fn is_in_root(&self, view: &View) -> bool {
         match &view.files {
             Some(files) => files.iter().all(|file| self.is_in_root(file)),
@@ -339,32 +340,32 @@ impl<'s> Files<'s> {
         }
     }
 
-    /// Whether it is known which files a word with wildcards stands for, and that none of them is an option.
+    /// Returns whether the files of a word with wildcards are known and none of them is an option.
     pub(super) fn is_expanded(&self, name: &FileName, cwd: &str) -> bool {
         self.view(name, Some(cwd)).files.is_some()
     }
 
-    /// Whether a directory is one of these, with its links followed.
+    /// Returns whether a directory matches, with links resolved.
     pub(super) fn is_in(&self, patterns: &[PathPattern], cwd: &str) -> bool {
         self.is_allowed(patterns, &self.path(cwd, None))
     }
 
-    /// Whether there is a file, as far as is known.
+    /// Returns whether a file is known to exist.
     pub(super) fn is_there(&self, view: &View) -> bool {
         view.resolved.as_deref().is_some_and(|path| self.host.look(path) != Node::Missing)
     }
 
-    /// Whether a file has other names, so that writing to it changes what they name as well.
+    /// Returns whether a file has other hard links, so that writing to it changes those as well.
     pub(super) fn has_other_names(&self, view: &View) -> bool {
         let node = view.resolved.as_deref().map(|path| self.host.look(path));
         matches!(node, Some(Node::File { links }) if links > 1)
     }
 }
 
-/// A machine as all programs on it see it. A link of a process leads elsewhere for every other one.
-struct Lasting<'h>(&'h dyn Host);
+/// A host without links of processes, which have a different target for every process.
+struct StableHost<'h>(&'h dyn Host);
 
-impl Host for Lasting<'_> {
+impl Host for StableHost<'_> {
     fn look(&self, path: &str) -> Node {
         match self.0.look(path) {
             Node::Link(_) if path.starts_with("/proc/") => Node::Unreadable,
@@ -381,15 +382,15 @@ impl Host for Lasting<'_> {
     }
 }
 
-/// A pattern of a shell in which each set of letters stands for anything: not all shells read sets in the same way, and one
-/// that is quoted is itself.
+/// Replaces each set of letters in a shell pattern by a wildcard: shells differ in their syntax, and a quoted
+/// set is literal.
 fn without_sets(pattern: &str) -> String {
     let mut out = String::with_capacity(pattern.len());
     let mut rest = pattern;
     while let Some((before, behind)) = rest.split_once('[') {
         out.push_str(before);
         out.push('*');
-        // Without an end, or with one that is a letter of the set, it may go on to the end of the name.
+        // Without an end, or with an ambiguous one, the set may extend to the end of the name.
         match behind.get(1..).and_then(|inner| inner.split_once(']')) {
             Some((_, after)) if !after.contains(']') => rest = after,
             _ => return out,
@@ -408,7 +409,7 @@ impl View {
 }
 
 impl Subject {
-    /// The file that a path of the request names, with links followed as far as they can be.
+    /// Returns the file of a path in the request, with links resolved as far as possible.
     pub(crate) fn located(&self, path: &str, host: &dyn Host) -> String {
         let files = Files::new(self, host);
         let view = files.path(path, files.start());

@@ -1,4 +1,4 @@
-//! What the two machines have in common, as the bridge drives them.
+//! The interface that both translators share and the bridge drives.
 
 use std::fmt;
 
@@ -10,22 +10,22 @@ use crate::options::Limits;
 use crate::sessions::Size;
 use crate::{Moment, Side, Version};
 
-/// Translates between a client of one version and an agent of the other, and remembers what each has seen.
-pub(crate) trait Machine: Turns + Memory + fmt::Debug + Send {
-    /// The versions of the client and the agent.
+/// Translates between a client of one version and an agent of the other, and tracks the state of both.
+pub(crate) trait Translator: Turns + Eviction + fmt::Debug + Send {
+    /// Returns the versions of the client and the agent.
     fn versions(&self) -> (Version, Version);
 
     fn context(&self) -> &Context;
 
     fn context_mut(&mut self) -> &mut Context;
 
-    /// Takes a line of the agent that is an update; one that is something else is given back.
+    /// Handles a line of the agent if it is an update; returns the message otherwise.
     fn take_update<'l>(&mut self, line: &'l str) -> Option<Message<'l>>;
 
-    /// Takes an update whose envelope is not in the usual order, or holds more.
+    /// Handles an update whose envelope has an unusual key order or extra keys.
     fn update_notification(&mut self, notification: &Notification<'_>);
 
-    /// The client goes on with a session of which everything is told again.
+    /// Prepares for a client that continues a session whose history is replayed.
     fn reopen(&mut self, session: &str) {
         let _ = session;
     }
@@ -38,9 +38,11 @@ pub(crate) trait Machine: Turns + Memory + fmt::Debug + Send {
 
     fn agent_response(&mut self, response: Response<'_>);
 
-    /// Takes one line from one side.
+    /// Handles one line from one side.
     fn handle(&mut self, from: Side, line: &str) {
         let message = match from {
+            // Nearly all lines of an agent are updates. They take a faster path that decodes envelope and
+            // update at once.
             Side::Agent => self.take_update(line),
             Side::Client => self.context_mut().message(from, line),
         };
@@ -54,83 +56,85 @@ pub(crate) trait Machine: Turns + Memory + fmt::Debug + Send {
                 (Side::Agent, "session/update") => self.update_notification(&notification),
                 (Side::Client, "session/cancel") => self.cancel(&notification),
                 (_, "$/cancel_request") => self.cancel_request(from, &notification),
-                _ => self.context_mut().pass_unless_odd(from, &notification),
+                _ => self.context_mut().forward_if_valid(from, &notification),
             },
         }
     }
 
-    /// Does what is due.
+    /// Runs the work that is due now.
     fn tick(&mut self);
 
-    /// When that is to be asked for again.
+    /// Returns the time of the next [`tick`](Machine::tick).
     fn next_deadline(&self) -> Option<Moment>;
 
-    /// Writes everything that was held back, because no more is to come.
+    /// Releases all output that is held back, because no more input will arrive.
     fn finish(&mut self);
 
-    /// A command that the host runs has put something out.
+    /// Handles output of a command that the host runs.
     fn terminal_output(&mut self, _terminal_id: &str, _bytes: &[u8]) {}
 
-    /// A terminal of the client in a recording has changed.
+    /// Handles a change of a client terminal in a recording.
     fn recorded_terminal(&mut self, _session: &str, _update: v2::TerminalUpdate<'static>) {}
 
-    /// A command that the host runs has ended.
+    /// Handles the exit of a command that the host runs.
     fn terminal_exited(&mut self, _terminal_id: &str, _exit_code: Option<i64>, _signal: Option<&str>) {}
 }
 
-/// What becomes of turns that do not end by themselves.
+/// Early ends of turns: cancellation, failure and the agent's exit.
 pub(crate) trait Turns {
-    /// The client cancels the turn of a session.
+    /// Handles the client's cancellation of a session's turn.
     fn cancel(&mut self, notification: &Notification<'_>);
 
-    /// Either side takes back a request that it made.
+    /// Handles the cancellation of a request by the side that sent it.
     fn cancel_request(&mut self, from: Side, notification: &Notification<'_>);
 
-    /// Sends prompts that wait in sessions whose turn has ended.
+    /// Sends queued prompts of sessions whose turn has ended.
     fn next_prompts(&mut self) {}
 
-    /// Everything that waits for the agent fails.
+    /// Fails every request that waits for the agent.
     fn agent_ended(&mut self, error: &RpcError<'static>);
 
-    /// Ends a turn because something was lost and nothing may be.
+    /// Ends a turn with an error because of a loss under the strict policy.
     fn fail_turn(&mut self, session: &str, reason: &str);
 }
 
-/// What is remembered, and what is forgotten when it gets too much.
-pub(crate) trait Memory {
-    /// How much is remembered.
+/// Retained state and its eviction when a limit is exceeded.
+pub(crate) trait Eviction {
+    /// Returns the size of the retained state.
     fn size(&self) -> Size;
 
-    /// How much may be.
+    /// Returns the limits of the retained state.
     fn limits(&self) -> &Limits;
 
-    /// Whether there are more sessions than there may be.
+    /// Returns whether more sessions are retained than the limit allows.
     fn has_too_many_sessions(&self) -> bool;
 
-    /// Forgets what was said in the session at rest that was not used for the longest time. Gives how many bytes that
-    /// freed; `None`: there is none.
-    fn forget_oldest(&mut self, reason: &str) -> Option<usize>;
+    /// Drops the history of the least recently used idle session. Returns the number of bytes freed, or
+    /// `None` if no session is idle.
+    fn evict_oldest(&mut self, reason: &str) -> Option<usize>;
 
-    /// Forgets what it can in sessions that are at work, so that so many bytes are freed.
-    fn forget_in_work(&mut self, bytes: usize, reason: &str);
+    /// Drops as much as possible from sessions with work in progress, to free at least so many bytes.
+    fn evict_from_busy(&mut self, bytes: usize, reason: &str);
 
-    /// Forgets what was said in sessions at rest while there are too many, or too much is held in all of them.
-    /// `counts`: it is time to see how much that is.
-    fn make_room(&mut self, counts: bool) {
+    /// Evicts idle sessions while a limit is exceeded. Total bytes are only checked if `counts` is set,
+    /// because counting visits every session.
+    fn enforce_limits(&mut self, counts: bool) {
         let limits = self.limits();
+        // The session count is cheap and checked after every line.
         let (sessions, most) = (limits.sessions, limits.total);
         while self.has_too_many_sessions()
-            && self.forget_oldest(&format!("more than {sessions} sessions")).is_some()
+            && self.evict_oldest(&format!("more than {sessions} sessions")).is_some()
         {}
         if !counts {
             return;
         }
         let reason = format!("more than {most} bytes in all sessions");
         let mut over = self.size().bytes.saturating_sub(most);
+        // Idle sessions go first: evicting state of a running turn is visible to the user.
         while over > 0 {
-            match self.forget_oldest(&reason) {
+            match self.evict_oldest(&reason) {
                 Some(freed) => over = over.saturating_sub(freed),
-                None => return self.forget_in_work(over, &reason),
+                None => return self.evict_from_busy(over, &reason),
             }
         }
     }

@@ -1,34 +1,36 @@
-//! What is remembered, and what is forgotten when it gets too much.
+//! Size and eviction of the retained state.
 
 use std::collections::VecDeque;
 
 use switchboard_acp::rpc::Request;
 
-use super::messages::Begun;
+use super::messages::StartedMessages;
 use super::{Journal, Session, V2ToV1};
 use crate::loss::Severity;
-use crate::machine::Memory;
 use crate::options::Limits;
-use crate::sessions::{Remember, Size};
+use crate::sessions::{RetainedSession, Size};
+use crate::translator::Eviction;
 
-impl Remember for Session {
+impl RetainedSession for Session {
     fn waiting(&mut self) -> Option<&mut VecDeque<Request<'static>>> {
         self.turn.is_some().then_some(&mut self.waiting)
     }
 
-    fn is_at_rest(&self) -> bool {
+    fn is_idle(&self) -> bool {
+        // A question, a close or a history in progress counts as work, too.
         let is_busy =
             self.turn.is_some() || self.closing.is_some() || self.asks || self.swallows || self.replays;
         !is_busy && self.waiting.is_empty()
     }
 
-    fn forget_said(&mut self) {
+    fn drop_history(&mut self) {
         self.run = None;
         self.calls.forget();
         self.terminals.clear();
         self.missing_terminals.clear();
+        // Marked as incomplete: a replay must not pretend to be the whole history.
         self.journal = Journal::forgotten();
-        self.begun = Begun::forgotten();
+        self.started = StartedMessages::forgotten();
     }
 
     fn entries(&self) -> usize {
@@ -36,7 +38,7 @@ impl Remember for Session {
             + self.terminals.len()
             + self.missing_terminals.len()
             + self.own_messages.len()
-            + self.begun.len()
+            + self.started.len()
             + self.journal.lines.len()
     }
 
@@ -46,13 +48,14 @@ impl Remember for Session {
         self.calls.bytes() + self.journal.bytes + waiting + named + self.options.bytes
     }
 
-    fn set_apart(&mut self, forgotten: u64) {
+    fn set_generation(&mut self, forgotten: u64) {
+        // Ids before the eviction must not be created again.
         self.salt = format!("{forgotten:x}x");
         self.journal.incomplete = true;
     }
 }
 
-impl Memory for V2ToV1 {
+impl Eviction for V2ToV1 {
     fn size(&self) -> Size {
         let mut size = self.sessions.size();
         let (entries, bytes) = self.terminals.size();
@@ -68,25 +71,27 @@ impl Memory for V2ToV1 {
         self.sessions.are_too_many()
     }
 
-    fn forget_oldest(&mut self, reason: &str) -> Option<usize> {
+    fn evict_oldest(&mut self, reason: &str) -> Option<usize> {
         let terminals = &self.terminals;
+        // A running command keeps its session, because its output is still needed.
         let (id, session) = self.sessions.take_oldest(|id| terminals.runs_in(id))?;
         let before = session.bytes();
-        session.forget_said();
+        session.drop_history();
         let freed = before.saturating_sub(session.bytes());
-        let reason = format!("{reason}: what was said is forgotten; calls that change are told as a whole");
+        let reason = format!("{reason}: history is dropped; tool calls that change are sent in full");
         self.context.lose_from_memory(&id, reason, Severity::Minor);
         Some(freed)
     }
 
-    /// What commands have put out goes, and if that is not enough the history of sessions.
-    fn forget_in_work(&mut self, bytes: usize, reason: &str) {
+    /// Drops the output of commands first, then the journals of sessions.
+    fn evict_from_busy(&mut self, bytes: usize, reason: &str) {
         if self.terminals.forget_output(bytes) >= bytes {
             return;
         }
+        // The journals are only needed for a replay, so losing them is a minor loss.
         for (id, session) in self.sessions.iter_mut() {
             session.journal = Journal::forgotten();
-            let reason = format!("{reason}: the history that was kept of it is forgotten");
+            let reason = format!("{reason}: the kept history is dropped");
             self.context.lose_from_memory(id, reason, Severity::Minor);
         }
     }

@@ -1,4 +1,4 @@
-//! What a client waits for where lines pass as they came: answers to its requests, and rest in sessions at work.
+//! Pending requests and busy sessions of a client in passthrough mode, which fail if the agent exits.
 
 use std::collections::HashSet;
 
@@ -13,61 +13,61 @@ use crate::loss::Severity;
 
 use crate::{Side, Version};
 
-/// Requests of the client without an answer, and sessions in which an agent of version 2 is at work.
+/// Pending requests of the client, and sessions in which a version 2 agent is working.
 #[derive(Debug)]
-pub(crate) struct OpenWork {
-    requests: Correlator<Purpose>,
+pub(crate) struct PendingWork {
+    requests: Correlator<RequestKind>,
     /// Whether sessions have states, as in version 2.
     has_states: bool,
     at_work: HashSet<String>,
 }
 
-/// What a request is about, as far as its answer matters here.
+/// Kind of a pending request, as far as its response matters here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum RequestKind {
     Prompt {
         session: String,
-        /// The work on it has ended, although it is not answered.
+        /// Whether the work on the prompt has ended although the response is missing.
         over: bool,
     },
-    /// The session is gone after it.
+    /// A request that ends the session.
     End {
         session: String,
     },
     Other,
 }
 
-/// Whether a line of the agent may be an answer. What says at once that it is an update is not read for that.
+/// Returns whether a line of the agent may be a response. A line that begins as an update is not searched.
 pub(crate) fn may_answer(line: &str, id: &Finder<'_>) -> bool {
     !line.starts_with(r#"{"jsonrpc":"2.0","method":"#) && id.find(line.as_bytes()).is_some()
 }
 
-/// The messages of a line: one, or those of an array.
+/// Returns the messages of a line: one, or those of an array.
 pub(crate) fn messages(line: &str) -> Vec<&str> {
     if is_batch(line) { batch_entries(line, BATCH_LIMIT).unwrap_or_default() } else { vec![line] }
 }
 
-impl OpenWork {
-    /// Nobody waits for anything. So many requests, and sessions at work, are remembered.
+impl PendingWork {
+    /// Creates an empty tracker that holds at most `limit` requests, and as many sessions.
     pub(crate) fn new(limit: usize) -> Self {
-        OpenWork { requests: Correlator::new(limit), has_states: false, at_work: HashSet::new() }
+        PendingWork { requests: Correlator::new(limit), has_states: false, at_work: HashSet::new() }
     }
 
-    /// Whether anybody waits for an answer.
+    /// Returns whether a request is pending.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.requests.is_empty()
     }
 
     pub(crate) fn has_prompts(&self) -> bool {
-        self.requests.iter().any(|(_, _, asked)| matches!(asked, Purpose::Prompt { .. }))
+        self.requests.iter().any(|(_, _, asked)| matches!(asked, RequestKind::Prompt { .. }))
     }
 
-    /// The version is known from now on.
+    /// Sets the version once it is known.
     pub(crate) fn in_version(self, version: Version) -> Self {
-        OpenWork { has_states: version == Version::V2, ..self }
+        PendingWork { has_states: version == Version::V2, ..self }
     }
 
-    /// Takes notice of all messages in a line, which passes whatever they say.
+    /// Tracks all messages in a line that is passed through.
     pub(crate) fn look(&mut self, from: Side, line: &str, context: &mut Context) {
         for text in messages(line) {
             match (from, Message::decode(text, WireFormat::Any)) {
@@ -83,29 +83,29 @@ impl OpenWork {
         }
     }
 
-    /// The client asks. Whether that can be remembered.
+    /// Tracks a request of the client. Returns `false` if the limit is reached.
     pub(crate) fn ask(&mut self, request: &Request<'_>) -> bool {
         let session = || session_of(request.params.as_ref());
         let asked = match &*request.method {
-            "session/prompt" => session().map(|session| Purpose::Prompt { session, over: false }),
-            "session/close" | "session/delete" => session().map(|session| Purpose::End { session }),
+            "session/prompt" => session().map(|session| RequestKind::Prompt { session, over: false }),
+            "session/close" | "session/delete" => session().map(|session| RequestKind::End { session }),
             _ => None,
         };
-        let is_prompt = matches!(asked, Some(Purpose::Prompt { .. }));
+        let is_prompt = matches!(asked, Some(RequestKind::Prompt { .. }));
         if is_prompt && self.at_work.len() >= self.requests.limit() {
             return false;
         }
-        self.requests.open(Side::Client, &request.id, asked.unwrap_or(Purpose::Other)).is_ok()
+        self.requests.open(Side::Client, &request.id, asked.unwrap_or(RequestKind::Other)).is_ok()
     }
 
-    /// The agent answers. Gives what was asked.
-    pub(crate) fn answered(&mut self, response: &Response<'_>) -> Option<Purpose> {
+    /// Handles a response of the agent. Returns the kind of its request.
+    pub(crate) fn answered(&mut self, response: &Response<'_>) -> Option<RequestKind> {
         let asked = self.requests.answered(Side::Agent, &response.id)?;
         match (&asked, &response.outcome) {
-            (Purpose::Prompt { session, over: false }, Ok(_)) if self.has_states => {
+            (RequestKind::Prompt { session, over: false }, Ok(_)) if self.has_states => {
                 self.at_work.insert(session.clone());
             }
-            (Purpose::End { session }, Ok(_)) => {
+            (RequestKind::End { session }, Ok(_)) => {
                 self.at_work.remove(session);
             }
             _ => {}
@@ -113,7 +113,7 @@ impl OpenWork {
         Some(asked)
     }
 
-    /// Takes notice of a state of the agent.
+    /// Tracks a state update of the agent.
     pub(crate) fn state(&mut self, line: &str, context: &mut Context) {
         if !self.has_states {
             return;
@@ -137,7 +137,7 @@ impl OpenWork {
                     self.at_work.insert(session);
                 } else {
                     let reason = format!(
-                        "more than {limit} sessions at work: of this one the end is not told if the agent ends"
+                        "more than {limit} busy sessions: this one gets no idle state if the agent exits"
                     );
                     let session = Some(&*session);
                     context.lose(
@@ -154,20 +154,19 @@ impl OpenWork {
         }
     }
 
-    /// The agent rests after work: what it has not answered yet is done.
+    /// Marks the pending prompts of a session as done, because the agent is idle after work.
     fn prompts_are_over(&mut self, session: &str) {
-        let is_about =
-            |asked: &Purpose| matches!(asked, Purpose::Prompt { session: about, .. } if about == session);
+        let is_about = |asked: &RequestKind| matches!(asked, RequestKind::Prompt { session: about, .. } if about == session);
         let prompts = self.requests.iter().filter(|(_, _, asked)| is_about(asked));
         let ids: Vec<RequestId<'static>> = prompts.map(|(_, id, _)| id.clone()).collect();
         for id in ids {
-            if let Some(Purpose::Prompt { over, .. }) = self.requests.get_mut(Side::Client, &id) {
+            if let Some(RequestKind::Prompt { over, .. }) = self.requests.get_mut(Side::Client, &id) {
                 *over = true;
             }
         }
     }
 
-    /// The agent is gone: requests fail, and sessions at work come to rest.
+    /// Fails all requests and makes all busy sessions idle, because the agent has exited.
     pub(crate) fn agent_ended(mut self, error: &RpcError<'static>, context: &mut Context) {
         for request in self.requests.drain_of(Side::Client) {
             context.fail(Side::Client, &request.id, error.clone());
@@ -178,7 +177,7 @@ impl OpenWork {
     }
 }
 
-/// Whether a state says why work ended.
+/// Returns whether a state has a stop reason.
 fn has_stop_reason(value: &Raw<'_>) -> bool {
     value.get("stopReason").is_some_and(|reason| reason.as_str() != "null")
 }

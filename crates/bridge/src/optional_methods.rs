@@ -1,12 +1,12 @@
-//! What an agent offers to do with sessions that not every agent does.
+//! Optional session methods of an agent.
 
 use switchboard_acp::{v1, v2};
 
 use crate::Error;
 
-/// What the agent said in its handshake of what it can do with sessions. What it has not said, nothing is known of.
+/// Optional session methods that the agent announced in its handshake. Nothing is known before the handshake.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Offered {
+pub(crate) struct OptionalMethods {
     said: Option<Methods>,
 }
 
@@ -18,7 +18,7 @@ struct Methods {
     status: bool,
 }
 
-impl Offered {
+impl OptionalMethods {
     pub(crate) fn in_v1(offered: Option<&v1::SessionCapabilities<'_>>) -> Self {
         let has = |is_there: fn(&v1::SessionCapabilities<'_>) -> bool| offered.is_some_and(is_there);
         let said = Methods {
@@ -27,7 +27,7 @@ impl Offered {
             archive: has(|offered| offered.archive.is_some()),
             status: has(|offered| offered.status.is_some()),
         };
-        Offered { said: Some(said) }
+        OptionalMethods { said: Some(said) }
     }
 
     pub(crate) fn in_v2(offered: &v2::SessionCapabilities<'_>) -> Self {
@@ -37,10 +37,10 @@ impl Offered {
             archive: offered.archive.is_some(),
             status: offered.status.is_some(),
         };
-        Offered { said: Some(said) }
+        OptionalMethods { said: Some(said) }
     }
 
-    /// Refuses a method that the agent does not have, with words about what can be done instead.
+    /// Returns an error with an alternative if the agent does not have a method.
     pub(crate) fn check(&self, method: &str) -> Result<(), Error> {
         let Some(Methods { fork, title, archive, status }) = self.said else { return Ok(()) };
         let reason = match method {
