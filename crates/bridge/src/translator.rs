@@ -64,7 +64,7 @@ pub(crate) trait Translator: Turns + Eviction + fmt::Debug + Send {
     /// Runs the work that is due now.
     fn tick(&mut self);
 
-    /// Returns the time of the next [`tick`](Machine::tick).
+    /// Returns the time of the next [`tick`](Translator::tick).
     fn next_deadline(&self) -> Option<Moment>;
 
     /// Releases all output that is held back, because no more input will arrive.
