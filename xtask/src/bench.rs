@@ -36,7 +36,7 @@ pub(crate) fn log() -> Result<(), String> {
         "--ignored",
         "--nocapture",
         "--test-threads=1",
-        "measure",
+        "jetstream::bench",
     ]))?;
     let package = ["--profile", "release", "--locked", "--package", "switchboard"];
     run(Command::new("cargo").arg("bench").args(package).args(["--bench", "hub", "--", "cluster"]))

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_one_word_behind_bearer() {
+    fn a_bearer_token_is_one_word() {
         let read = |values: &[&'static str]| {
             let mut headers = HeaderMap::new();
             for value in values {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_the_same_or_not() {
+    fn secrets_are_compared() {
         assert!(constant_time_eq("", "") && constant_time_eq("sb_abc", "sb_abc"));
         for (one, other) in [("sb_abc", "sb_abd"), ("sb_abc", "sb_ab"), ("", "a"), ("a", ""), ("ab", "ba")] {
             assert!(!constant_time_eq(one, other), "{one:?} {other:?}");
@@ -184,7 +184,7 @@ mod tests {
     }
 
     /// Returns how many of these attempts are accepted.
-    fn let_through(limit: &LoginRateLimit, from: IpAddr, now: Instant, tries: usize) -> usize {
+    fn accepted(limit: &LoginRateLimit, from: IpAddr, now: Instant, tries: usize) -> usize {
         (0..tries).filter(|_| limit.record_failure(from, now).is_ok()).count()
     }
 
@@ -202,15 +202,15 @@ mod tests {
         assert_eq!(limit.record_failure(v4(1), at(60)), Ok(()));
         assert_eq!(limit.record_failure(v4(1), at(60)), Err(Duration::from_secs(5)));
         assert_eq!(limit.record_failure(v4(1), at(65)), Ok(()));
-        assert_eq!(let_through(&limit, v4(1), at(10_000), 50), 10);
+        assert_eq!(accepted(&limit, v4(1), at(10_000), 50), 10);
         // Other addresses are not affected.
         assert_eq!(limit.record_failure(v4(2), at(10_000)), Ok(()));
     }
 
     #[test]
-    fn a_clock_that_goes_back_refuses_nobody_for_longer() {
+    fn a_clock_that_goes_back_does_not_extend_the_rate_limit() {
         let (limit, now) = (LoginRateLimit::default(), Instant::now() + Duration::from_secs(1000));
-        assert_eq!(let_through(&limit, v4(1), now, 11), 10);
+        assert_eq!(accepted(&limit, v4(1), now, 11), 10);
         assert_eq!(
             limit.record_failure(v4(1), now.checked_sub(Duration::from_secs(500)).unwrap()),
             Err(WINDOW)
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_address_and_ipv4_in_it_is_ipv4() {
+    fn an_ipv6_network_counts_as_one_address_and_mapped_ipv4_as_ipv4() {
         let (limit, now) = (LoginRateLimit::default(), Instant::now());
         let v6 = |network: u16, process: u16| {
             IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, 0, network, process, 0, 0, process))
@@ -229,18 +229,18 @@ mod tests {
         assert!(limit.record_failure(v6(1, 99), now).is_err());
         assert_eq!(limit.record_failure(v6(2, 1), now), Ok(()));
         let mapped = |number: u32| IpAddr::from(Ipv4Addr::from(number).to_ipv6_mapped());
-        assert_eq!(let_through(&limit, mapped(7), now, 10), 10);
+        assert_eq!(accepted(&limit, mapped(7), now, 10), 10);
         assert!(limit.record_failure(v4(7), now).is_err());
         assert_eq!(limit.record_failure(mapped(8), now), Ok(()));
     }
 
     #[test]
-    fn many_addresses_take_bounded_memory_and_no_more_attempts() {
+    fn many_addresses_use_bounded_memory_and_get_no_extra_attempts() {
         let (limit, start) = (LoginRateLimit::default(), Instant::now());
-        assert_eq!(let_through(&limit, v4(0), start, 20), 10);
+        assert_eq!(accepted(&limit, v4(0), start, 20), 10);
         for round in 0..3_u64 {
             let now = start + WINDOW * round as u32 + Duration::from_secs(30);
-            let through: usize = (1..100_000).map(|number| let_through(&limit, v4(number), now, 1)).sum();
+            let through: usize = (1..100_000).map(|number| accepted(&limit, v4(number), now, 1)).sum();
             assert!(through <= MAX_ADDRESSES + MAX_FAILURES, "{through}");
             let inner = limit.lock();
             assert!(inner.younger.len() <= MAX_ADDRESSES && inner.older.len() <= MAX_ADDRESSES);

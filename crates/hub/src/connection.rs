@@ -383,6 +383,8 @@ impl Client {
     }
 
     fn reserve(&mut self, session: &SessionId, bytes: usize) -> Written {
+        // Counts the bytes against the send window. The returned guard acknowledges them when the transport has written
+        // the line.
         let window = self.windows.entry(Arc::clone(session)).or_insert_with(|| SessionWindow {
             // The hub waits only when the whole send window is unacknowledged, so a quarter of it is a fine enough
             // step.
@@ -402,6 +404,8 @@ impl Client {
         let mut reports = Vec::new();
         for (session, window) in &mut self.windows {
             let acked = window.sent - (window.flow.outstanding() as u64).min(window.sent);
+            // A report is useful only if the hub may be waiting, that is, if more than half of the window is
+            // unreported.
             if window.sent - window.reported > self.send_window / 2 && acked > window.reported {
                 window.reported = acked;
                 reports.push((Arc::clone(session), acked));

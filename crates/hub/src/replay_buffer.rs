@@ -32,11 +32,14 @@ pub(crate) struct ReplayBuffer {
 impl ReplayBuffer {
     /// Adds a line that is sent.
     pub(crate) fn push(&mut self, text: &SharedText, stream: Option<&Arc<str>>, cursor: Option<&Arc<str>>) {
+        // A cancellation is not an update. It removes its question from the buffer, so that a resuming client is not
+        // asked again.
         if cursor.is_none()
             && let Some(cancelled_request) = cancelled_request(text)
         {
             self.answered(&cancelled_request);
         }
+        // Lines of the connection itself cannot be resumed.
         let Some(stream) = stream else { return };
         self.bytes += text.len();
         self.lines.push_back(BufferedLine {
@@ -44,6 +47,7 @@ impl ReplayBuffer {
             stream: Arc::clone(stream),
             cursor: cursor.cloned(),
         });
+        // Dropping from the front makes old cursors unknown; such a client has to load the session again.
         while self.bytes > BYTES {
             let Some(oldest) = self.lines.pop_front() else { return };
             self.bytes -= oldest.text.len();
@@ -69,18 +73,22 @@ impl ReplayBuffer {
     pub(crate) fn after(&self, session: &str, cursor: &str) -> Option<Vec<BufferedLine>> {
         let lines = self.lines.iter().filter(|line| *line.stream == *session);
         let mut rest = lines.skip_while(|line| line.cursor.as_deref() != Some(cursor));
+        // The line with the cursor itself was received. If it is not in the buffer, neither is everything after it.
         rest.next()?;
         let mut rest: Vec<BufferedLine> = rest.cloned().collect();
         // From the last line to the first, because later values replace earlier ones.
         let mut set: HashSet<(String, &str)> = HashSet::new();
         for line in rest.iter_mut().rev() {
             let Some((params, update)) = update_of(&line.text) else { continue };
+            // The client may show the replaced text, and version 1 cannot remove it: only loading the session again
+            // can.
             if update.text("messageId").is_some_and(|id| is_replacement(&id)) {
                 return None;
             }
             let Some(call) = update.text("toolCallId") else { continue };
             let mut left = update.clone();
             for key in REPLACED.into_iter().filter(|key| update.get(key).is_some()) {
+                // A later line sets the same field, so this value would only be visible for a moment.
                 if !set.insert((call.clone(), key))
                     && let Ok(less) = Raw::parse(lines::without(&left, key))
                 {
@@ -149,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_place_is_told_again_but_no_question_that_is_closed() {
+    fn lines_after_a_cursor_are_replayed_without_closed_questions() {
         let mut buffer = ReplayBuffer::default();
         let question = |id: i64| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"q"}}"#);
         push(&mut buffer, "1", "s", Some("s.1"));
@@ -167,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_replaced_since_is_not_told_again() {
+    fn replaced_content_is_not_replayed() {
         let update = |update: &str| {
             format!(
                 r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{update}}}}}"#
@@ -197,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_grow() {
+    fn the_buffer_is_bounded() {
         let mut buffer = ReplayBuffer::default();
         for number in 0..2000 {
             push(&mut buffer, &"x".repeat(1000), "s", Some(&format!("s.{number}")));

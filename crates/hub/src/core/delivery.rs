@@ -286,14 +286,14 @@ impl Core {
         subscription.is_reading = false;
         let is_live = matches!(subscription.phase, Phase::Live);
         let mut questions = Vec::new();
-        for kept in part {
+        for record in part {
             let origin = match client.wants_native {
-                true => subscription.origins.apply(kept.channel, &kept.text),
+                true => subscription.origins.apply(record.channel, &record.text),
                 false => Origin::Original,
             };
-            let is_held = kept.sequence < subscription.held_until;
+            let is_held = record.sequence < subscription.held_until;
             // Only the translator in the hub needs the records that the client already has.
-            let is_wanted = match kept.channel {
+            let is_wanted = match record.channel {
                 Channel::ToClient => !is_held || client.is_translated,
                 _ => !is_held && origin == Origin::Native,
             };
@@ -301,22 +301,22 @@ impl Core {
                 continue;
             }
             let native = mark(&origin, is_held);
-            match Message::decode(&kept.text, WireFormat::Any) {
+            match Message::decode(&record.text, WireFormat::Any) {
                 Ok(Message::Notification(notification)) if notification.method != "$/cancel_request" => {
                     let line = match &session.state {
                         Some(state) => {
-                            let cursor = Some(lines::cursor(id, kept.sequence));
+                            let cursor = Some(lines::cursor(id, record.sequence));
                             client_line(&notification, state, id, cursor, native.as_ref())
                         }
                         None => {
-                            let cursor = lines::cursor(id, kept.sequence);
-                            update_line(kept.text.to_string().into(), id, Some(cursor))
+                            let cursor = lines::cursor(id, record.sequence);
+                            update_line(record.text.to_string().into(), id, Some(cursor))
                         }
                     };
                     subscription.sent += line.text.len() as u64;
                     self.output.push_back(Output::Send { connection, line });
                 }
-                Ok(Message::Request(_)) if is_live => questions.push(kept.sequence),
+                Ok(Message::Request(_)) if is_live => questions.push(record.sequence),
                 _ => {}
             }
         }

@@ -29,7 +29,7 @@ pub(super) struct ForwardedRequest {
     pub(super) hub: Arc<str>,
     pub(super) message: Arc<str>,
     /// The client and its line; `None` for answers to questions, which may be lost without harm.
-    pub(super) wanted: Option<(ConnectionId, Arc<str>)>,
+    pub(super) client: Option<(ConnectionId, Arc<str>)>,
     /// Whether it must be sent again.
     pub(super) is_due: bool,
     /// Whether the hub has replied that it is not the owner.
@@ -130,7 +130,7 @@ impl Core {
         hub: Arc<str>,
         session: &SessionId,
         message: &Value,
-        wanted: Option<(ConnectionId, Arc<str>)>,
+        client: Option<(ConnectionId, Arc<str>)>,
     ) {
         let message: Arc<str> = message.to_string().into();
         let output = Output::Forward { hub: Arc::clone(&hub), ticket, message: Arc::clone(&message) };
@@ -138,7 +138,7 @@ impl Core {
             session: Arc::clone(session),
             hub,
             message,
-            wanted,
+            client,
             is_due: false,
             is_refused: false,
             is_superseded: false,
@@ -179,7 +179,7 @@ impl Core {
     /// Cancels a forwarded request of a client. Returns whether there was one.
     pub(super) fn cancel_forwarded(&mut self, connection: ConnectionId, id: &RequestId<'static>) -> bool {
         let is_it = |forwarded: &ForwardedRequest| {
-            forwarded.wanted.as_ref().is_some_and(|(from, line)| {
+            forwarded.client.as_ref().is_some_and(|(from, line)| {
                 *from == connection
                     && matches!(Message::decode(line, WireFormat::Any), Ok(Message::Request(request)) if request.id == *id)
             })
@@ -214,12 +214,12 @@ impl Core {
             }
             return;
         }
-        let Some(ForwardedRequest { session, wanted, .. }) = self.cluster.forwarded.remove(&ticket) else {
+        let Some(ForwardedRequest { session, client, .. }) = self.cluster.forwarded.remove(&ticket) else {
             return;
         };
         let word = |key: &str| reply.get(key).and_then(Value::as_str).map(str::to_owned);
         let outcome = word("result").map(Outcome::Result).or(word("error").map(Outcome::Error));
-        let (Some(outcome), Some((connection, line))) = (outcome, wanted) else { return };
+        let (Some(outcome), Some((connection, line))) = (outcome, client) else { return };
         let Ok(Message::Request(request)) = Message::decode(&line, WireFormat::Any) else { return };
         // The response must not overtake the records before it. It may arrive after the end of the turn that it belongs
         // to.
@@ -238,8 +238,8 @@ impl Core {
 
     /// Returns whether the client of a forwarded request is still connected and waits for the response.
     fn is_awaited(&self, ticket: u64) -> bool {
-        let wanted = self.cluster.forwarded.get(&ticket).and_then(|forwarded| forwarded.wanted.as_ref());
-        let Some((connection, line)) = wanted else { return false };
+        let client = self.cluster.forwarded.get(&ticket).and_then(|forwarded| forwarded.client.as_ref());
+        let Some((connection, line)) = client else { return false };
         match Message::decode(line, WireFormat::Any) {
             Ok(Message::Request(request)) => {
                 let client = self.connections.get(connection);
@@ -251,7 +251,7 @@ impl Core {
 
     /// Sends a forwarded request again, as a new request.
     pub(super) fn resend_forwarded(&mut self, ticket: u64) {
-        let Some(ForwardedRequest { wanted: Some((connection, line)), .. }) =
+        let Some(ForwardedRequest { client: Some((connection, line)), .. }) =
             self.cluster.forwarded.remove(&ticket)
         else {
             return;
@@ -262,16 +262,16 @@ impl Core {
     /// Fails forwarded requests when the servers of the log have been unreachable for too long.
     pub(super) fn fail_forwarded(&mut self, problem: &str) {
         // Answers to questions remain: their clients do not wait for a response.
-        let wanted: Vec<u64> = self
+        let tickets: Vec<u64> = self
             .cluster
             .forwarded
             .iter()
-            .filter(|(_, forwarded)| forwarded.wanted.is_some())
+            .filter(|(_, forwarded)| forwarded.client.is_some())
             .map(|(ticket, _)| *ticket)
             .collect();
-        for ticket in wanted {
+        for ticket in tickets {
             let Some((connection, line)) =
-                self.cluster.forwarded.remove(&ticket).and_then(|forwarded| forwarded.wanted)
+                self.cluster.forwarded.remove(&ticket).and_then(|forwarded| forwarded.client)
             else {
                 continue;
             };
@@ -301,11 +301,11 @@ impl Core {
 
     /// Retries a forwarded request that did not reach the owner, after finding the owner again.
     pub(super) fn retry_forwarded(&mut self, ticket: u64, was_refused: bool) {
-        let Some(ForwardedRequest { session: id, wanted, .. }) = self.cluster.forwarded.remove(&ticket)
+        let Some(ForwardedRequest { session: id, client, .. }) = self.cluster.forwarded.remove(&ticket)
         else {
             return;
         };
-        let Some((connection, line)) = wanted else { return };
+        let Some((connection, line)) = client else { return };
         let request = match Message::decode(&line, WireFormat::Any) {
             Ok(Message::Request(request)) => Some((request.id.into_owned(), request.method.into_owned())),
             _ => None,

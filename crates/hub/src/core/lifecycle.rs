@@ -106,6 +106,8 @@ impl Core {
         let ticket = self.last_ticket;
         let creating =
             PendingCreation { process, folder: folder.clone(), client, starter: starter.clone(), opening };
+        // The log is created before the agent is asked: otherwise updates of the new session could arrive without a
+        // log.
         self.creating.insert(ticket, creating);
         let agent = self.options.agents.get(agent).cloned().unwrap_or_default();
         self.output.push_back(Output::Create { ticket, agent, owner, folder, starter });
@@ -150,6 +152,7 @@ impl Core {
                     self.discard_session(&id);
                     return;
                 };
+                // Appended before it is sent, so that the log contains every request that an agent may have executed.
                 let _ = self.append(&id, Channel::ToAgent, line.as_str());
                 self.output.push_back(Output::ToAgent { process, line, session: Some(id) });
             }
@@ -322,6 +325,8 @@ impl Core {
         let told = with_session(result, id);
         // The client that opened the session gets every record from the first one.
         self.attach_first(client.0, id);
+        // The response precedes the updates that the agent has already sent: before it, the client does not know the
+        // session.
         self.reply(client.0, &client.1, Outcome::Result(told), None);
         self.bind_agent_session(process, id, &agent_session);
     }
@@ -346,6 +351,7 @@ impl Core {
     /// Ensures that a session has an agent. Returns whether it has one; otherwise starting it has begun.
     pub(super) fn ensure_agent(&mut self, id: &SessionId) -> bool {
         let Some(session) = self.sessions.get_mut(id) else { return false };
+        // The first caller has started it. The others wait in the queue of the session.
         if session.is_resuming {
             return false;
         }
@@ -353,6 +359,7 @@ impl Core {
             // A process that is ending gets no more work. Waiting messages go to the next one.
             return self.processes.get(&process).is_some_and(|process| !process.is_ending);
         }
+        // A parked session is still open in its process, so it needs no `session/resume`.
         if let Some(process) = session.parked.filter(|process| self.processes.contains_key(process)) {
             if self.processes.get(&process).is_some_and(|process| process.is_ending) {
                 return false;
@@ -377,6 +384,7 @@ impl Core {
             self.resume_failed(id, &Outcome::error(codes::INVALID_PARAMS, message, Some(data)));
             return false;
         }
+        // Set before the process is started: further messages wait instead of starting a second one.
         session.is_resuming = true;
         self.summary_version += 1;
         let services = self.services_of(id);
@@ -385,6 +393,7 @@ impl Core {
             session.process = Some(process);
             session.lost = None;
         }
+        // A process that is still starting resumes its sessions when the handshake is complete.
         if self.processes.get(&process).is_some_and(|process| process.is_ready) {
             self.resume_session(process, id);
         }
@@ -405,6 +414,7 @@ impl Core {
         };
         let params =
             Raw::from(json!({"sessionId": agent_session, "cwd": session.info.folder, "mcpServers": []}));
+        // The capabilities of the new process precede everything it says in this session.
         self.record_handshake(process, id);
         // An agent that numbers its sessions from the start has given this id to another session.
         let known = self.processes.get(&process).and_then(|process| process.sessions.get(&agent_session));
@@ -421,6 +431,7 @@ impl Core {
         };
         let _ = self.append(id, Channel::ToAgent, line.as_str());
         if let Some(known) = self.processes.get_mut(&process) {
+            // Registered before the response, because some agents replay their history before it.
             known.sessions.insert(agent_session, Arc::clone(id));
         }
         self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
@@ -461,6 +472,7 @@ impl Core {
         for prompt in prompts {
             self.decline(prompt.connection, &prompt.id, error.clone());
         }
+        // The session is dormant again.
         self.output.push_back(Output::CloseLog { session: Arc::clone(id) });
     }
 
@@ -471,6 +483,7 @@ impl Core {
         if session.prompts.is_empty() || is_busy || self.ending {
             return;
         }
+        // The agent still works on an abandoned turn and must not get the prompt.
         if session.is_unresponsive {
             return self.replace_agent(id);
         }
@@ -507,6 +520,8 @@ impl Core {
         }
         let prompt = params.get("prompt");
         self.notice(id, &received(prompt.as_ref(), &by, Some(connection)), Some(connection));
+        // The idempotency key and the author precede the prompt in the log, so that readers attribute the request to
+        // them. Both are durable before the agent gets the prompt: a duplicate is recognized even after a crash.
         let record = PromptRecord::new().request(number).by(by);
         self.append_hub_record(
             id,

@@ -399,7 +399,7 @@ mod tests {
     use super::{NAMED, Rewrite, call, cursor, format_cursor, parse_cursor, truncated};
 
     #[test]
-    fn only_what_must_changes() {
+    fn only_the_session_and_metadata_change() {
         let params = Raw::parse(
             r#"{"_meta":{"a":1e2,"acp/cursor":"x"},"sessionId":"s","update":{"n":1.0,"ü":"\u00e4"}}"#,
         )
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn the_agent_does_not_see_what_is_the_hubs() {
+    fn hub_metadata_is_removed_for_the_agent() {
         let params =
             Raw::parse(r#"{"sessionId":"h","_meta":{"switchboard/operationId":"o","k":2},"prompt":[]}"#)
                 .unwrap();
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_that_is_the_hubs_alone_leaves_nothing_behind() {
+    fn metadata_with_only_hub_keys_is_removed() {
         let line = |params: &'static str| {
             let rewrite = Rewrite { drops_hub_meta: true, ..Rewrite::default() };
             call(None, "_x", Some(&Raw::parse(params).unwrap()), rewrite)
@@ -437,14 +437,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_told_again_as_far_as_names_go() {
+    fn long_names_are_truncated_in_errors() {
         assert_eq!(truncated("session"), "session");
         let long = "ä".repeat(NAMED + 1);
         assert_eq!(truncated(&long), format!("{}…", "ä".repeat(NAMED)));
     }
 
     #[test]
-    fn a_cursor_names_its_session_and_its_record() {
+    fn cursors_contain_session_and_record() {
         assert_eq!(parse_cursor("h-1", &cursor("h-1", 12)), Some(Cursor { key: 12, end: 13 }));
         let partly = Cursor { key: 3, end: 40 };
         assert_eq!(parse_cursor("h-1", &format_cursor("h-1", partly)), Some(partly));
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_tells_the_agents_id_of_it_and_no_agent_can_tell_another() {
+    fn questions_carry_the_agents_request_id_which_agents_cannot_forge() {
         let id = switchboard_acp::rpc::RequestId::Text("q".into());
         let rewrite = Rewrite { session: Some("h"), request: Some(&id), ..Rewrite::default() };
         let told =

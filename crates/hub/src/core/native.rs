@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn records_behind_a_native_update_are_made_of_it_until_the_agent_is_told_something() {
+    fn records_after_a_native_update_are_its_translation_until_the_next_request() {
         let mut origins = OriginTracker::default();
         let chunk = update(r#"{"sessionUpdate":"agent_message_chunk"}"#);
         assert_eq!(origins.apply(Channel::OtherToClient, &chunk), Origin::Native);

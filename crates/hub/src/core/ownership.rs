@@ -25,7 +25,7 @@ use super::{AgentId, ConnectionId, Core, Output, SessionId, SessionState};
 /// Recorded in a session whose owner, with the agent, has disappeared.
 const OWNER_GONE: &str = "the turn was interrupted: the hub that ran the agent has disappeared";
 /// Interval in milliseconds at which ownership is checked and forwarded requests are sent again.
-const LOOK: u64 = 500;
+const CHECK_INTERVAL: u64 = 500;
 /// Time in milliseconds without records after which the ownership of a working session is checked.
 const SILENCE: u64 = 10_000;
 
@@ -64,7 +64,7 @@ pub(super) struct Cluster {
     pub(super) last_received: u64,
     /// The last actions of clients of this hub in sessions of other hubs.
     pub(super) recent_actions: VecDeque<(SessionId, ClientAction, ConnectionId)>,
-    looked: u64,
+    checked_at: u64,
     /// Time since which the log cannot be written.
     problem_since: Option<u64>,
 }
@@ -92,6 +92,7 @@ impl Core {
     pub(super) fn acquire(&mut self, id: &SessionId) {
         let now = self.now;
         let Some(session) = self.sessions.get_mut(id) else { return };
+        // Also updated while an attempt is running, so that `check_cluster` waits before it tries again.
         session.acquire_started_at = now;
         if !std::mem::replace(&mut session.is_acquiring, true) {
             self.output.push_back(Output::Acquire { session: Arc::clone(id) });
@@ -102,15 +103,19 @@ impl Core {
     pub(crate) fn ownership_known(&mut self, id: &SessionId, owned: Result<Ownership, String>) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.is_acquiring = false;
+        // Taken before the match: messages that are dispatched below may wait again.
         let waiting = std::mem::take(&mut session.waiting);
         match owned {
             Ok(Ownership::HeldBy(hub)) => {
+                // The log knows the owner earlier than the periodic list of hubs does.
                 self.cluster.hubs.entry(Arc::clone(&hub)).or_default();
                 session.hub = Some(hub);
             }
             Ok(Ownership::Acquired(state, length)) => {
                 session.is_owned = true;
                 session.hub = None;
+                // Order matters: first the state of the log, then the record that the turn of the previous owner was
+                // interrupted, then delivery of both, and only then requests that were forwarded to the previous owner.
                 self.replace_state(id, *state, length);
                 self.interrupt(id, OWNER_GONE, None);
                 self.deliver_all(id);
@@ -160,6 +165,7 @@ impl Core {
         session.followed_length = session.followed_length.max(end);
         for (sequence, channel, text) in records {
             let Some(session) = self.sessions.get_mut(&id) else { return };
+            // A record that was already applied, for example read from the store meanwhile.
             if *sequence < session.next {
                 continue;
             }
@@ -197,10 +203,12 @@ impl Core {
         self.cluster.replies = ReplyCache::default();
         self.release_parked(id);
         let Some(session) = self.sessions.get_mut(id) else { return };
+        // From here on nothing can be appended. Everything that needs an append is refused below instead of being
+        // dropped.
         session.is_owned = false;
         session.hub = None;
         let waiting = std::mem::take(&mut session.waiting);
-        let mut wanted: Vec<_> =
+        let mut unanswered: Vec<_> =
             session.prompts.drain(..).map(|prompt| (prompt.connection, prompt.id)).collect();
         for process in self.processes.values_mut() {
             let is_its = |purpose: &PendingAgentRequest| match purpose {
@@ -216,7 +224,7 @@ impl Core {
                 if let PendingAgentRequest::Prompt { client, .. }
                 | PendingAgentRequest::Forwarded { client, .. } = request.about
                 {
-                    wanted.push(client);
+                    unanswered.push(client);
                 }
             }
         }
@@ -228,7 +236,7 @@ impl Core {
         for (connection, line) in waiting {
             self.refuse_waiting(connection, &line, &error);
         }
-        for (connection, request) in wanted {
+        for (connection, request) in unanswered {
             match self.connections.get(&connection).and_then(|client| client.forwarded_key.clone()) {
                 Some(key) => self.reject_not_owner(key, id),
                 None => self.decline(connection, &request, error.clone()),
@@ -249,10 +257,10 @@ impl Core {
     /// Releases sessions without work, sends forwarded requests again, and acquires sessions whose owner has
     /// disappeared.
     pub(super) fn check_cluster(&mut self) {
-        if self.options.name.is_none() || self.now < self.cluster.looked + LOOK {
+        if self.options.name.is_none() || self.now < self.cluster.checked_at + CHECK_INTERVAL {
             return;
         }
-        self.cluster.looked = self.now;
+        self.cluster.checked_at = self.now;
         let is_well = self.log_problem.is_none() && !self.ending;
         match self.log_problem.clone() {
             None => self.cluster.problem_since = None,
@@ -263,6 +271,8 @@ impl Core {
                 }
             }
         }
+        // Forwarded requests without a reply are sent again with the same idempotency key, so the owner executes them
+        // once.
         let due: Vec<u64> = self
             .cluster
             .forwarded
@@ -286,25 +296,26 @@ impl Core {
                 self.retry_forwarded(ticket, false);
             }
         }
-        let mut rested = Vec::new();
+        let mut unneeded = Vec::new();
         let mut orphaned = Vec::new();
         for session in self.sessions.values() {
             if session.is_owned && is_unneeded(session) {
-                rested.push(Arc::clone(session.id()));
+                unneeded.push(Arc::clone(session.id()));
             }
             let is_at_work = |state: &SessionState| state.is_busy() || !state.questions.is_empty();
             let has_hub = session.hub.as_ref().is_some_and(|hub| self.cluster.hubs.contains_key(hub));
             // A live hub may have lost the session without a client there noticing.
             let due = match has_hub {
                 true => session.acquire_started_at.max(session.last_heard_at) + SILENCE,
-                false => session.acquire_started_at + LOOK,
+                false => session.acquire_started_at + CHECK_INTERVAL,
             };
             let is_followed = !session.is_owned && session.state.as_ref().is_some_and(is_at_work);
             if is_followed && is_well && self.now >= due {
                 orphaned.push(Arc::clone(session.id()));
             }
         }
-        for id in rested {
+        // Released explicitly, so that another hub can acquire the session at once.
+        for id in unneeded {
             if let Some(session) = self.sessions.get_mut(&id) {
                 session.is_owned = false;
             }

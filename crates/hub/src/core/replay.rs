@@ -104,6 +104,8 @@ impl Replay {
     /// Creates a replay of the first `end` records, without the part that the client has. A translator must see that
     /// part, too, before it can translate the rest.
     pub(crate) fn new(ticket: u64, held: Option<Cursor>, end: u64, is_translated: bool) -> Self {
+        // Two stages for a translated client: first the part that it has, which only primes the translator, then the
+        // missing part. The first stage is folded at the end that the client saw, not at the current one.
         let known = held.filter(|_| is_translated).map(|held| Stage {
             held: Some(held),
             is_known: true,
@@ -147,8 +149,11 @@ impl Replay {
             let index = match &mut stage.index {
                 Some(index) => index,
                 None => {
+                    // First pass over the log. The index stays with the replay, so later portions read only their own
+                    // records.
                     let index = Builder::build(stage.end, records)?;
                     if !stage.is_known {
+                        // Live delivery continues exactly after the records that the index has seen.
                         self.end = index.end;
                         self.unreadable = index.unreadable;
                     }
@@ -161,6 +166,8 @@ impl Replay {
             }
         }
         let (mut lines, mut bytes) = (Vec::new(), 0);
+        // The portion is cut by size, so that one call of the main task sends a bounded amount and the send window is
+        // checked in between.
         while bytes < PORTION
             && let Some(line) = self.ready.pop_front()
         {
@@ -195,7 +202,7 @@ struct IndexItem {
     /// Size of these records in bytes.
     bytes: usize,
     session: usize,
-    what: ItemKind,
+    kind: ItemKind,
     /// Id for clients, if a later entry has the same one. An agent that has lost a session and opened a new one may
     /// reuse ids.
     alias: Option<String>,
@@ -220,11 +227,15 @@ enum ItemKind {
 impl IndexItem {
     /// Returns whether a client needs the item after this cursor.
     fn is_wanted(&self, held: Option<Cursor>, is_known: bool) -> bool {
-        let is_removed = self.what == ItemKind::Plan { is_removed: true };
+        let is_removed = self.kind == ItemKind::Plan { is_removed: true };
         match held {
-            None if self.what == ItemKind::State => false,
+            // The whole history ends with the current state, so earlier states are not sent.
+            None if self.kind == ItemKind::State => false,
+            // The translator gets what the client has: everything up to the key of the cursor.
             Some(held) if is_known => self.key <= held.key && !is_removed,
+            // A removed plan matters only to a client that has seen the plan.
             Some(held) if is_removed => self.last >= held.end && self.first <= held.key,
+            // Missing items, and items that have changed since the client saw them.
             Some(held) => self.key > held.key || self.last >= held.end,
             None => !is_removed,
         }
@@ -299,6 +310,7 @@ impl Builder {
             _ => return,
         };
         let Ok(message) = Message::decode(text, WireFormat::Any) else { return };
+        // Indexes the item that the message belongs to. The fold below only tracks the other session state.
         if side == Side::Agent {
             self.apply_agent_message(sequence, text.len(), &message);
         }
@@ -309,7 +321,7 @@ impl Builder {
         let Some(session) = self.conversation.id_at(step.session).map(ToString::to_string) else { return };
         let number = self.number(&session);
         for change in step.changes.iter() {
-            let standing = match change {
+            let state_kind = match change {
                 Change::Title | Change::Info => StateKind::Info,
                 Change::Commands => StateKind::Commands,
                 Change::ConfigOptions => StateKind::Options,
@@ -317,7 +329,7 @@ impl Builder {
                 Change::State => StateKind::State,
                 _ => continue,
             };
-            self.states_of.insert((number, standing), sequence);
+            self.states_of.insert((number, state_kind), sequence);
             if *change == Change::Title && matches!(message, Message::Response(_)) {
                 let title = self.conversation.session(Some(&session)).and_then(|session| session.title());
                 let title = title.map_or_else(|| "null".to_owned(), lines::quoted);
@@ -330,6 +342,7 @@ impl Builder {
         let Some(HubRecord::AgentSession(record)) = HubRecord::parse(text) else { return };
         let id = record.id.into_owned();
         if let Some(before) = self.own.last().filter(|before| **before != id) {
+            // The agent has lost the session and continues under a new id. For clients it is the same session.
             self.conversation.rename(before, &id);
         }
         self.own.retain(|own| *own != id);
@@ -380,14 +393,15 @@ impl Builder {
                 let id = |object: &Raw<'_>| object.text("planId");
                 let plan = update.as_ref().and_then(|update| update.get("plan").and_then(|plan| id(&plan)));
                 let plan = plan.or_else(|| update.as_ref().and_then(id)).unwrap_or_default();
-                let what = ItemKind::Plan { is_removed };
+                let kind = ItemKind::Plan { is_removed };
                 match self.plans.get(&(number, plan.clone())).and_then(|at| self.items.get_mut(*at)) {
                     Some(item) => {
-                        (item.key, item.last, item.bytes, item.what) = (sequence, sequence, bytes, what);
+                        // Only the last version of a plan is sent, at its new position.
+                        (item.key, item.last, item.bytes, item.kind) = (sequence, sequence, bytes, kind);
                     }
                     None => {
                         self.plans.insert((number, plan), self.items.len());
-                        self.push(sequence, bytes, number, what);
+                        self.push(sequence, bytes, number, kind);
                     }
                 }
             }
@@ -423,15 +437,16 @@ impl Builder {
         }
     }
 
-    fn push(&mut self, sequence: u64, bytes: usize, session: usize, what: ItemKind) {
+    fn push(&mut self, sequence: u64, bytes: usize, session: usize, kind: ItemKind) {
         let (key, first, last) = (sequence, sequence, sequence);
-        self.items.push(IndexItem { key, first, last, bytes, session, what, alias: None });
+        self.items.push(IndexItem { key, first, last, bytes, session, kind, alias: None });
     }
 
     fn touch(&mut self, sequence: u64, bytes: usize, session: usize, kind: EntryKind, id: &str) {
         let key = (session, kind, Box::from(id));
         match self.entries.get(&key).and_then(|at| self.items.get_mut(*at)) {
             Some(item) => {
+                // The key stays at the first record, so that the entry keeps its position in the transcript.
                 item.last = sequence;
                 item.bytes += bytes;
             }
@@ -446,17 +461,18 @@ impl Builder {
         if let (Some(own), Some(name)) = (self.own.last(), self.names.first_mut()) {
             name.clone_from(own);
         }
-        for ((number, standing), sequence) in std::mem::take(&mut self.states_of) {
+        for ((number, state_kind), sequence) in std::mem::take(&mut self.states_of) {
             // The state of the session itself is sent after its history.
-            if (number, standing) == (0, StateKind::State) {
+            if (number, state_kind) == (0, StateKind::State) {
                 continue;
             }
-            if let Some(update) = self.state_update_of(number, standing) {
+            if let Some(update) = self.state_update_of(number, state_kind) {
                 self.push(sequence, update.len(), number, ItemKind::CurrentState(update));
             }
         }
         self.disambiguate_ids();
         let Builder { conversation, mut items, names, unreadable, .. } = self;
+        // State updates were appended last; their keys put them between the entries.
         items.sort_by_key(|item| item.key);
         let dialect = *conversation.dialect();
         Index { items, names, dialect, end, position: 0, unreadable }
@@ -472,7 +488,7 @@ impl Builder {
             let entries = || {
                 let of_epoch =
                     self.items.iter().enumerate().filter(|(_, item)| Some(item.session) == *number);
-                of_epoch.filter_map(|(at, item)| match &item.what {
+                of_epoch.filter_map(|(at, item)| match &item.kind {
                     ItemKind::Entry(kind, id) if id_key(*kind).is_some() => Some((at, *kind, &**id)),
                     _ => None,
                 })
@@ -492,8 +508,8 @@ impl Builder {
     }
 
     /// Returns the update with one kind of session state.
-    fn state_update_of(&self, number: usize, standing: StateKind) -> Option<String> {
-        if standing == StateKind::Info {
+    fn state_update_of(&self, number: usize, state_kind: StateKind) -> Option<String> {
+        if state_kind == StateKind::Info {
             let known = self.information.get(&number)?;
             let set = known.iter().map(|(key, value)| (&**key, &**value));
             let set: Vec<(&str, &str)> =
@@ -501,7 +517,7 @@ impl Builder {
             return Some(lines::merged(None, &set));
         }
         let session: &Session = self.conversation.session(self.names.get(number).map(String::as_str))?;
-        let update = match standing {
+        let update = match state_kind {
             StateKind::Commands => {
                 let mut update = v2::AvailableCommandsUpdate::new(session.lists().1?.to_vec());
                 if let Some(attached) = session.commands_attached() {
@@ -567,6 +583,8 @@ impl Index {
         records: RecordReader<'_>,
         ready: &mut VecDeque<ReplayLine>,
     ) -> Result<(), String> {
+        // Selects items until the portion is full. At least one is selected, however large it is, so a replay always
+        // makes progress.
         let mut chosen: Vec<usize> = Vec::new();
         let mut bytes = 0;
         while bytes < PORTION
@@ -579,16 +597,17 @@ impl Index {
             }
             self.position += 1;
         }
-        let (fold, tracks, kept) = self.fold(&chosen, records)?;
+        // Second pass: reads only the range of the log that contains the selected items.
+        let (fold, histories, kept) = self.fold(&chosen, records)?;
         for at in chosen {
             let Some(item) = self.items.get(at) else { continue };
             let name = self.names.get(item.session).map_or("", String::as_str);
-            let texts: Vec<String> = match &item.what {
+            let texts: Vec<String> = match &item.kind {
                 ItemKind::Entry(kind, id) => {
                     let entry = fold.session(Some(name)).and_then(|session| session.find(*kind, id));
-                    let track = tracks.get(&at);
+                    let history = histories.get(&at);
                     let updates =
-                        entry.map(|entry| updates_of(entry, track.unwrap_or(&EntryHistory::default())));
+                        entry.map(|entry| updates_of(entry, history.unwrap_or(&EntryHistory::default())));
                     let updates = updates.unwrap_or_default();
                     let named = updates.into_iter().map(|update| match (&item.alias, id_key(*kind)) {
                         (Some(alias), Some(key)) => {
@@ -608,6 +627,8 @@ impl Index {
             let mut later = self.items.get(at + 1..).unwrap_or_default().iter();
             let more = later.find(|later| later.key != item.key || later.is_wanted(held, is_known));
             let has_more = more.is_some_and(|more| more.key == item.key);
+            // An item with an older key that has changed is sent without a cursor: it must not move the client
+            // backwards.
             let is_again = held.is_some_and(|held| item.key <= held.key);
             let count = texts.len();
             for (offset, text) in texts.into_iter().enumerate() {
@@ -627,14 +648,15 @@ impl Index {
         records: RecordReader<'_>,
     ) -> Result<(Conversation, HashMap<usize, EntryHistory>, HashMap<u64, String>), String> {
         let mut fold = Conversation::new(WireFormat::Any);
+        // The dialect was detected over the whole log; a part of it might not show it.
         fold.set_dialect(self.dialect);
-        let (mut tracks, mut kept) = (HashMap::new(), HashMap::new());
+        let (mut histories, mut kept) = (HashMap::new(), HashMap::new());
         let mut entries: HashMap<(usize, EntryKind, &str), usize> = HashMap::new();
         let mut wanted: HashSet<u64> = HashSet::new();
         let mut range: Option<Range<u64>> = None;
         for at in chosen {
             let Some(item) = self.items.get(*at) else { continue };
-            let from = match &item.what {
+            let from = match &item.kind {
                 ItemKind::CurrentState(_) => continue,
                 ItemKind::Entry(kind, id) => {
                     entries.insert((item.session, *kind, id), *at);
@@ -646,6 +668,7 @@ impl Index {
                 }
             };
             let before = range.unwrap_or(from..from);
+            // One contiguous range for all selected items, so the log is read once per portion.
             range = Some(before.start.min(from)..before.end.max(item.last + 1));
         }
         let numbers: HashMap<&str, usize> =
@@ -661,13 +684,13 @@ impl Index {
             let changes = folded.step.iter().flat_map(|step| step.changes.iter());
             for change in changes {
                 if let Change::Entry(change) = change {
-                    let track: &mut EntryHistory = tracks.entry(*at).or_default();
+                    let history: &mut EntryHistory = histories.entry(*at).or_default();
                     if let ContentChange::Replaced(count) = change.content {
-                        track.together = count;
-                        track.is_content_cleared = count == 0;
+                        history.together = count;
+                        history.is_content_cleared = count == 0;
                     }
                     let cleared = change.fields.iter().filter(|(_, change)| *change == FieldChange::Cleared);
-                    track.cleared.extend(cleared.map(|(field, _)| field));
+                    history.cleared.extend(cleared.map(|(field, _)| field));
                 }
             }
         };
@@ -698,13 +721,13 @@ impl Index {
                 }
             })?;
         }
-        Ok((fold, tracks, kept))
+        Ok((fold, histories, kept))
     }
 }
 
 /// Returns the updates that produce an entry whatever a client has of it: one, or if that is too long, one that clears
 /// it and chunks that fill it.
-fn updates_of(entry: &Entry, track: &EntryHistory) -> Vec<String> {
+fn updates_of(entry: &Entry, history: &EntryHistory) -> Vec<String> {
     let (meta, extra) = (entry.meta(), entry.extra());
     if let Some(message) = entry.as_message() {
         let whole = |content: Vec<v2::ContentBlock<'_>>| {
@@ -719,7 +742,7 @@ fn updates_of(entry: &Entry, track: &EntryHistory) -> Vec<String> {
                 EntryKind::AgentThought => v2::SessionUpdate::AgentThought(update),
                 _ => v2::SessionUpdate::AgentMessage(update),
             };
-            vec![with_cleared(&update.encode(WireFormat::Any), track, None)]
+            vec![with_cleared(&update.encode(WireFormat::Any), history, None)]
         };
         let chunk = |content: v2::ContentBlock<'_>, meta: Option<Meta<'_>>, extra: Extra<'_>| {
             let chunk = v2::ContentChunk { meta, extra, ..v2::ContentChunk::new(entry.id(), content) };
@@ -730,10 +753,10 @@ fn updates_of(entry: &Entry, track: &EntryHistory) -> Vec<String> {
             };
             update.encode(WireFormat::Any)
         };
-        return whole_or_chunks(message.content(), track, whole, chunk);
+        return whole_or_chunks(message.content(), history, whole, chunk);
     }
     if let Some(call) = entry.as_tool_call() {
-        let whole = |content: Vec<v2::ToolCallContent<'_>>| whole_call(entry, call, content, track);
+        let whole = |content: Vec<v2::ToolCallContent<'_>>| whole_call(entry, call, content, history);
         let chunk = |content: v2::ToolCallContent<'_>, meta: Option<Meta<'_>>, extra: Extra<'_>| {
             let chunk = v2::ToolCallContentChunk {
                 meta,
@@ -742,7 +765,7 @@ fn updates_of(entry: &Entry, track: &EntryHistory) -> Vec<String> {
             };
             v2::SessionUpdate::ToolCallContentChunk(chunk).encode(WireFormat::Any)
         };
-        return whole_or_chunks(call.content(), track, whole, chunk);
+        return whole_or_chunks(call.content(), history, whole, chunk);
     }
     let content = match entry.kind() {
         EntryKind::Terminal => Some(("output", "null")),
@@ -750,7 +773,7 @@ fn updates_of(entry: &Entry, track: &EntryHistory) -> Vec<String> {
         EntryKind::SessionMessage => Some(("content", "[]")),
         _ => None,
     };
-    vec![with_cleared(&entry.to_update().encode(WireFormat::Any), track, content)]
+    vec![with_cleared(&entry.to_update().encode(WireFormat::Any), history, content)]
 }
 
 /// Returns a tool call in its current state, in as many updates as keep each short enough.
@@ -758,7 +781,7 @@ fn whole_call(
     entry: &Entry,
     call: &ToolCall,
     content: Vec<v2::ToolCallContent<'_>>,
-    track: &EntryHistory,
+    history: &EntryHistory,
 ) -> Vec<String> {
     let locations = Some(call.locations()).filter(|locations| !locations.is_empty());
     let mut update = v2::ToolCallUpdate {
@@ -785,7 +808,7 @@ fn whole_call(
         let raw_input = std::mem::take(&mut update.raw_input);
         rest.push(v2::ToolCallUpdate { raw_input, ..v2::ToolCallUpdate::new(entry.id()) });
     }
-    let first = with_cleared(&v2::SessionUpdate::from(update).encode(WireFormat::Any), track, None);
+    let first = with_cleared(&v2::SessionUpdate::from(update).encode(WireFormat::Any), history, None);
     let rest = rest.into_iter().map(|update| v2::SessionUpdate::from(update).encode(WireFormat::Any));
     std::iter::once(first).chain(rest).collect()
 }
@@ -799,7 +822,7 @@ enum Piece<'c, B: Block> {
 /// Returns content as one update; as an empty one and chunks if it is too long or chunks had their own metadata.
 fn whole_or_chunks<'c, B: Block>(
     content: &'c Content<B>,
-    track: &EntryHistory,
+    history: &EntryHistory,
     whole: impl Fn(Vec<B::Wire<'_>>) -> Vec<String>,
     chunk: impl Fn(B::Wire<'_>, Option<Meta<'_>>, Extra<'_>) -> String,
 ) -> Vec<String> {
@@ -812,7 +835,7 @@ fn whole_or_chunks<'c, B: Block>(
         let text = item.text().filter(|_| item.structured().is_none() && !has_own);
         match (text, pieces.last_mut()) {
             // Text that arrived in chunks is joined; blocks that arrived together stay separate.
-            (Some(text), Some(Piece::Text(run))) if offset >= track.together => run.push_str(text),
+            (Some(text), Some(Piece::Text(run))) if offset >= history.together => run.push_str(text),
             (Some(text), _) => pieces.push(Piece::Text(text.to_owned())),
             (None, _) => pieces.push(Piece::Item(item)),
         }
@@ -848,10 +871,10 @@ fn whole_or_chunks<'c, B: Block>(
 }
 
 /// Returns an update that also clears fields without a value.
-fn with_cleared(update: &str, track: &EntryHistory, content: Option<(&str, &str)>) -> String {
+fn with_cleared(update: &str, history: &EntryHistory, content: Option<(&str, &str)>) -> String {
     let Ok(object) = Raw::parse(update) else { return update.to_owned() };
-    let content = content.filter(|_| track.is_content_cleared);
-    let cleared = track.cleared.iter().map(|field| (field.key(), "null")).chain(content);
+    let content = content.filter(|_| history.is_content_cleared);
+    let cleared = history.cleared.iter().map(|field| (field.key(), "null")).chain(content);
     let missing: Vec<(&str, &str)> =
         cleared.filter(|(key, _)| !key.is_empty() && object.get(key).is_none()).collect();
     if missing.is_empty() { update.to_owned() } else { lines::merged(Some(&object), &missing) }

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_client_offers_is_what_the_agent_is_told() {
+    fn the_agent_is_offered_the_capabilities_of_its_client() {
         let none = Raw::parse("{}").unwrap();
         assert_eq!(Services::of(&none, 1), Services::default());
         assert_eq!(Services::default().capabilities(), json!({"elicitation": {"form": {}, "url": {}}}));

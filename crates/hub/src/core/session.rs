@@ -161,12 +161,14 @@ impl Session {
         text: &Arc<str>,
         line: Option<ToClient>,
     ) {
+        // Without subscribers the tail stays empty. The next subscriber starts with a replay from the log.
         if self.subscribers.is_empty() {
             self.tail.clear();
             self.tail_bytes = 0;
             self.tail_start = sequence + 1;
             return;
         }
+        // Records that are not for clients need no entry; delivery skips their offsets.
         if !matches!(kind, RecordKind::Update | RecordKind::Native | RecordKind::Question) {
             return;
         }
@@ -178,6 +180,8 @@ impl Session {
             text: Arc::clone(text),
             line,
         });
+        // Bounds memory per session. A subscriber that falls behind `tail_start` reads the log instead. The newest
+        // record is kept even if it exceeds the limit alone.
         while self.tail.len() > TAIL_RECORDS || (self.tail_bytes > TAIL_BYTES && self.tail.len() > 1) {
             let Some(oldest) = self.tail.pop_front() else { return };
             self.tail_bytes -= oldest.text.len();
@@ -223,6 +227,7 @@ impl Session {
     pub(super) fn activity(&self) -> SessionActivity {
         // A session of another hub has the activity that it has there.
         let has_agent = self.process.is_some() || self.hub.is_some();
+        // Questions take precedence over work, because they wait for a user.
         match self.state.as_ref().filter(|_| has_agent) {
             Some(state) if !state.questions.is_empty() => SessionActivity::Waiting,
             Some(state) if state.is_busy() => SessionActivity::Working,

@@ -589,7 +589,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_that_nobody_knows_ends_no_prompt() {
+    fn an_unknown_state_does_not_end_a_prompt() {
         let mut state = SessionState::default();
         state.apply(0, Channel::Hub, r#"{"hub":"agent session","id":"a"}"#);
         let update = |state: &str| {

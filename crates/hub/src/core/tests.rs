@@ -404,7 +404,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_missing_and_nothing_comes_twice(
+    fn every_client_gets_everything_once_in_any_interleaving(
         actions in proptest::collection::vec(action(), 1..120),
         send_window in prop_oneof![Just(1_usize), Just(600), Just(100_000)],
     ) {
@@ -422,7 +422,7 @@ proptest! {
 }
 
 #[test]
-fn a_session_is_named_by_the_hub_where_the_agent_cannot() {
+fn the_hub_renames_sessions_of_agents_without_titles() {
     let mut world = world(100_000);
     let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
@@ -440,7 +440,7 @@ fn a_session_is_named_by_the_hub_where_the_agent_cannot() {
 }
 
 #[test]
-fn what_waits_for_its_turn_is_known_by_what_its_client_calls_it() {
+fn queued_prompts_are_identified_by_their_idempotency_key() {
     let mut world = world(100_000);
     let (one, other) = (world.connect(Role::Admin), world.connect(Role::Admin));
     world.request(one, "session/new", json!({"cwd": "/w/p"}));

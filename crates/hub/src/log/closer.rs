@@ -13,10 +13,10 @@ use crate::core::SessionId;
 /// Maximum number of logs that are closed at the same time. Each waits for the single writer of the store.
 const THREADS: usize = 4;
 /// The same at shutdown: the writer of the store handles many at once faster than one after the other.
-const FAREWELL_THREADS: usize = 32;
+const SHUTDOWN_THREADS: usize = 32;
 /// Maximum time for closing all logs at shutdown. Everything that is not in the store's file by then is in the
 /// journals.
-const FAREWELL: Duration = Duration::from_millis(1500);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1500);
 
 struct Job {
     session: SessionId,
@@ -87,7 +87,7 @@ impl Closer {
 
     /// Closes these logs and all queued ones, within a time limit.
     pub(super) fn finish(self, recorders: Vec<Recorder>, closing: Vec<Closing>) {
-        let deadline = Instant::now() + FAREWELL;
+        let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
         let waiting = std::mem::take(&mut locked(&self.work).waiting);
         let all: VecDeque<Recorder> =
             recorders.into_iter().chain(waiting.into_iter().map(|job| job.recorder)).collect();
@@ -100,7 +100,7 @@ impl Closer {
             true
         };
         std::thread::scope(|scope| {
-            for _ in 1..FAREWELL_THREADS {
+            for _ in 1..SHUTDOWN_THREADS {
                 // If no more threads are available, this one does the work.
                 drop(std::thread::Builder::new().spawn_scoped(scope, || while close_next() {}));
             }

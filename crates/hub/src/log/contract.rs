@@ -26,18 +26,18 @@ impl LogBackend for OneMachine {
 }
 
 #[tokio::test]
-async fn the_store_of_one_machine_is_a_log() {
+async fn the_local_store_fulfils_the_contract() {
     all(|| Box::pin(async { OneMachine(TempDir::new().unwrap()) })).await;
 }
 
 /// Runs all contract tests, each with its own storage.
 pub(super) async fn all<P: LogBackend>(backend: impl Fn() -> BoxFuture<'static, P>) {
-    records_are_read_from_any_place_in_their_order(&backend().await).await;
-    a_record_that_does_not_follow_is_refused(&backend().await).await;
-    of_two_writers_one_is_refused(&backend().await).await;
+    records_are_read_in_order_from_any_offset(&backend().await).await;
+    a_record_out_of_sequence_is_refused(&backend().await).await;
+    the_second_of_two_writers_is_refused(&backend().await).await;
     records_may_be_large(&backend().await).await;
-    a_log_goes_on_after_a_restart(&backend().await).await;
-    a_removed_log_is_gone(&backend().await).await;
+    a_log_continues_after_a_restart(&backend().await).await;
+    a_removed_log_does_not_exist(&backend().await).await;
 }
 
 async fn begin(log: &mut Box<dyn SessionLog>) -> SessionInfo {
@@ -79,8 +79,8 @@ fn texts(store: &Store, id: &str, from: u64) -> Vec<(u64, String)> {
         let (part, to) = read(store, id, offset, end).unwrap();
         texts.extend(
             part.into_iter()
-                .filter(|kept| kept.channel == Channel::ToClient)
-                .map(|kept| (kept.sequence, kept.text.to_string())),
+                .filter(|record| record.channel == Channel::ToClient)
+                .map(|record| (record.sequence, record.text.to_string())),
         );
         assert!(to > offset, "reading makes no progress at {offset} of {end}");
         offset = to;
@@ -88,7 +88,7 @@ fn texts(store: &Store, id: &str, from: u64) -> Vec<(u64, String)> {
     texts
 }
 
-async fn records_are_read_from_any_place_in_their_order(backend: &impl LogBackend) {
+async fn records_are_read_in_order_from_any_offset(backend: &impl LogBackend) {
     let (mut log, store) = backend.open().await;
     let (one, other) = (begin(&mut log).await.id, begin(&mut log).await.id);
     let written: Vec<String> = (0..50).map(|number| format!(r#"{{"number":{number}}}"#)).collect();
@@ -114,7 +114,7 @@ async fn records_are_read_from_any_place_in_their_order(backend: &impl LogBacken
     log.close().await;
 }
 
-async fn a_record_that_does_not_follow_is_refused(backend: &impl LogBackend) {
+async fn a_record_out_of_sequence_is_refused(backend: &impl LogBackend) {
     let (mut log, store) = backend.open().await;
     let id = begin(&mut log).await.id;
     append(&mut log, &id, 0, &["0", "1"]).await;
@@ -130,7 +130,7 @@ async fn a_record_that_does_not_follow_is_refused(backend: &impl LogBackend) {
     log.close().await;
 }
 
-async fn of_two_writers_one_is_refused(backend: &impl LogBackend) {
+async fn the_second_of_two_writers_is_refused(backend: &impl LogBackend) {
     let (mut first, store) = backend.open().await;
     let id = begin(&mut first).await.id;
     append(&mut first, &id, 0, &["0"]).await;
@@ -170,7 +170,7 @@ async fn records_may_be_large(backend: &impl LogBackend) {
     log.close().await;
 }
 
-async fn a_log_goes_on_after_a_restart(backend: &impl LogBackend) {
+async fn a_log_continues_after_a_restart(backend: &impl LogBackend) {
     let (mut log, _) = backend.open().await;
     let id = begin(&mut log).await.id;
     append(&mut log, &id, 0, &["0"]).await;
@@ -189,18 +189,18 @@ async fn a_log_goes_on_after_a_restart(backend: &impl LogBackend) {
     log.close().await;
 }
 
-async fn a_removed_log_is_gone(backend: &impl LogBackend) {
+async fn a_removed_log_does_not_exist(backend: &impl LogBackend) {
     let (mut log, store) = backend.open().await;
-    let (kept, removed) = (begin(&mut log).await.id, begin(&mut log).await.id);
-    for id in [&kept, &removed] {
+    let (record, removed) = (begin(&mut log).await.id, begin(&mut log).await.id);
+    for id in [&record, &removed] {
         append(&mut log, id, 0, &["0"]).await;
     }
     log.remove(&removed).await;
     let ids =
         |store: &Store| stored_sessions(store).unwrap().into_iter().map(|known| known.id).collect::<Vec<_>>();
-    assert_eq!(ids(&store), [Arc::clone(&kept)]);
+    assert_eq!(ids(&store), [Arc::clone(&record)]);
     log.close().await;
     let (log, store) = backend.open().await;
-    assert_eq!(ids(&store), [kept]);
+    assert_eq!(ids(&store), [record]);
     log.close().await;
 }

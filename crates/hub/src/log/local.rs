@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn more_sessions_are_written_than_logs_may_be_open() {
+    async fn more_sessions_than_open_logs_can_be_written() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().join("store.sqlite3")).unwrap();
         let mut log = LocalLog::new(store.clone()).with_limit(2);

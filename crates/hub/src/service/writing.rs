@@ -99,11 +99,15 @@ impl Service {
             let mut failed: Vec<Failure> = Vec::new();
             let mut waiting = PendingWrites::default();
             let mut has_records = false;
+            // Deferred outputs are older than those of the core, so they come first. Appends are handed to the log
+            // here. Everything else is collected, because it may depend on them.
             while let Some(output) = self.deferred.pop_front().or_else(|| self.core.next_output()) {
                 waiting.add(&output);
                 match output {
                     Output::Append { session, sequence, channel, text } => {
                         has_records = true;
+                        // After a failed append, later records of the session would leave a gap, so they are not
+                        // written.
                         let is_broken = failed.iter().any(|(failed, _)| *failed == session);
                         if !is_broken && let Err(reason) = log.append(&session, sequence, channel, &text) {
                             failed.push((session, reason));
@@ -114,11 +118,14 @@ impl Service {
                     output => rest.push(output),
                 }
             }
+            // One commit makes all records of this batch durable. Nothing in `rest` is performed before it has
+            // finished.
             if has_records {
                 let begun = Instant::now();
                 failed.extend(self.wait_durable(log.commit(), waiting, events.as_deref_mut()).await);
                 self.metrics.appended(begun.elapsed());
             }
+            // Watchers of the summaries are notified when everything has been performed, not in between.
             if rest.is_empty() && failed.is_empty() && self.deferred.is_empty() {
                 let version = self.core.summary_version();
                 if std::mem::replace(&mut self.summary_version, version) != version {
@@ -142,6 +149,8 @@ impl Service {
                     .and_then(|session| failed.iter().find(|(failed, _)| failed == session));
                 match (output, reason) {
                     (output, None) => self.perform_one(output, log),
+                    // The line depends on a record that does not exist. Dropping it silently would leave a gap at the
+                    // client, so its connection is closed below.
                     (Output::Send { connection, .. }, Some((session, reason))) => {
                         unanswered.push((
                             connection,
@@ -151,6 +160,7 @@ impl Service {
                     (_, Some(_)) => {}
                 }
             }
+            // Last, because the core responds with new outputs, which the next iteration performs.
             for (session, reason) in failed {
                 self.core.log_failed(&session, &reason);
             }
@@ -171,11 +181,14 @@ impl Service {
     ) -> Vec<Failure> {
         let Some(events) = events else { return commit.await };
         loop {
-            let hears = self.deferred.len() < BURST && events.next.is_none();
+            // Backpressure while the log is slow: above this limit, events stay in their bounded channel, and the tasks
+            // of clients and agents wait.
+            let accepts_events = self.deferred.len() < BURST && events.next.is_none();
             let event = tokio::select! {
+                // The commit is polled first, so that a flood of events cannot delay its end.
                 biased;
                 failed = &mut commit => return failed,
-                event = events.coming.recv(), if hears => event,
+                event = events.coming.recv(), if accepts_events => event,
             };
             match event {
                 Some(event) if waiting.blocks(&event) => events.next = Some(event),
@@ -192,6 +205,7 @@ impl Service {
     /// Performs the outputs of an event at once if all of them are independent; otherwise defers all of them.
     fn perform_or_defer(&mut self, waiting: &mut PendingWrites) {
         let outputs: Vec<Output> = std::iter::from_fn(|| self.core.next_output()).collect();
+        // All or none of them: performing only some would reorder the outputs of one event.
         let is_free = outputs.iter().all(|output| waiting.is_independent(output));
         for output in outputs {
             if is_free {

@@ -2,13 +2,13 @@
 
 use super::*;
 
-fn about_memory() -> Value {
+fn agent_sessions_meta() -> Value {
     json!({"switchboard/remembered": true})
 }
 
 fn adopt(world: &mut World, client: ConnectionId, session: &str) -> Value {
     let params = json!({
-        "sessionId": session, "cwd": "/w/a", "replayFrom": {"type": "start"}, "_meta": about_memory(),
+        "sessionId": session, "cwd": "/w/a", "replayFrom": {"type": "start"}, "_meta": agent_sessions_meta(),
     });
     let id = world.request(client, "session/resume", params);
     world.settle();
@@ -16,13 +16,13 @@ fn adopt(world: &mut World, client: ConnectionId, session: &str) -> Value {
 }
 
 #[test]
-fn what_only_the_agent_remembers_is_listed_and_taken_over_once() {
+fn sessions_of_the_agent_are_listed_and_adopted_once() {
     let mut world = world(1 << 20);
     let client = world.connect(Role::Admin);
     world.agent.remembers = vec!["old".to_owned(), "a1".to_owned()];
     world.request(client, "session/new", json!({"cwd": "/w/a"}));
     world.settle();
-    let list = world.request(client, "session/list", json!({"_meta": about_memory()}));
+    let list = world.request(client, "session/list", json!({"_meta": agent_sessions_meta()}));
     let answer = world.clients[&client].answers[&list][0].clone();
     // What the hub has is called as the hub calls it; nothing else is touched.
     assert_eq!(answer["result"]["sessions"][0], json!({"sessionId": "old", "cwd": "/w/a", "big": 1e300}));
@@ -46,11 +46,10 @@ fn what_only_the_agent_remembers_is_listed_and_taken_over_once() {
 }
 
 #[test]
-fn two_who_take_over_the_same_session_get_one() {
+fn two_clients_that_adopt_the_same_session_get_one() {
     let mut world = world(1 << 20);
     let clients = [world.connect(Role::Admin), world.connect(Role::Admin)];
-    let params =
-        json!({"sessionId": "old", "cwd": "/w/a", "replayFrom": {"type": "start"}, "_meta": about_memory()});
+    let params = json!({"sessionId": "old", "cwd": "/w/a", "replayFrom": {"type": "start"}, "_meta": agent_sessions_meta()});
     let ids = clients.map(|client| world.request(client, "session/resume", params.clone()));
     world.settle();
     let answers: Vec<&Value> =
@@ -60,18 +59,19 @@ fn two_who_take_over_the_same_session_get_one() {
 }
 
 #[test]
-fn the_memory_of_an_agent_is_its_owners() {
+fn only_admins_see_the_sessions_of_an_agent() {
     let mut world = world(1 << 20);
     let owner = world.connect(Role::Admin);
     let other = world.connect(Role::Answer);
     assert_eq!(adopt(&mut world, other, "old")["error"]["code"], -32004);
     for method in ["session/list", "session/delete"] {
-        let id = world.request(other, method, json!({"sessionId": "old", "_meta": about_memory()}));
+        let id = world.request(other, method, json!({"sessionId": "old", "_meta": agent_sessions_meta()}));
         assert_eq!(world.clients[&other].answers[&id][0]["error"]["code"], -32004);
     }
-    let id = world.request(owner, "session/delete", json!({"sessionId": "old", "_meta": about_memory()}));
+    let id =
+        world.request(owner, "session/delete", json!({"sessionId": "old", "_meta": agent_sessions_meta()}));
     assert_eq!(world.clients[&owner].answers[&id][0]["error"]["code"], -32602);
-    let params = json!({"sessionId": "old", "cwd": "/elsewhere", "_meta": about_memory()});
+    let params = json!({"sessionId": "old", "cwd": "/elsewhere", "_meta": agent_sessions_meta()});
     let id = world.request(owner, "session/resume", params);
     assert_eq!(world.clients[&owner].answers[&id][0]["error"]["data"]["roots"], json!(["/w"]));
     // One that the agent cannot go on with leaves nothing.
@@ -81,7 +81,7 @@ fn the_memory_of_an_agent_is_its_owners() {
 }
 
 #[test]
-fn an_agent_that_counts_anew_does_not_get_an_old_id() {
+fn an_agent_that_reuses_session_ids_is_asked_for_another() {
     let mut world = world(1 << 20);
     let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/a"}));
@@ -100,7 +100,7 @@ fn an_agent_that_counts_anew_does_not_get_an_old_id() {
 }
 
 #[test]
-fn noise_is_kept_and_told_within_bounds() {
+fn invalid_lines_are_recorded_and_reported_within_limits() {
     let mut world = world(1 << 20);
     let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/a"}));
@@ -131,7 +131,7 @@ fn asked() -> (World, ConnectionId) {
 }
 
 #[test]
-fn what_is_taken_back_has_an_answer_too() {
+fn a_cancelled_question_gets_a_response() {
     let (mut world, client) = asked();
     assert_eq!(world.clients[&client].questions.len(), 1);
     world.say(json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 7}}));
@@ -144,7 +144,7 @@ fn what_is_taken_back_has_an_answer_too() {
 }
 
 #[test]
-fn an_agent_is_told_to_stop_often_but_not_without_end() {
+fn the_number_of_forwarded_cancellations_is_limited() {
     let (mut world, client) = asked();
     let session = world.session_of(0).unwrap();
     for _ in 0..10_000 {
@@ -167,7 +167,7 @@ fn an_agent_is_told_to_stop_often_but_not_without_end() {
 }
 
 #[test]
-fn a_name_that_nobody_could_read_is_not_told_again() {
+fn long_names_are_truncated_in_responses() {
     let mut world = world(1 << 20);
     let client = world.connect(Role::Admin);
     let long = "x".repeat(1 << 20);
@@ -183,7 +183,7 @@ fn a_name_that_nobody_could_read_is_not_told_again() {
 }
 
 #[test]
-fn who_answered_without_a_person_is_noted_and_not_told_to_the_agent() {
+fn automatic_answers_are_recorded_and_hidden_from_the_agent() {
     let (mut world, client) = asked();
     let question = *world.clients[&client].questions.keys().next().unwrap();
     let meta = json!({"switchboard/decider": "remembered", "mine": 1});
@@ -199,7 +199,7 @@ fn who_answered_without_a_person_is_noted_and_not_told_to_the_agent() {
 }
 
 #[test]
-fn a_session_that_its_agent_has_lost_goes_on_in_one_transcript_with_a_divider() {
+fn a_session_lost_by_its_agent_continues_after_a_divider() {
     let mut world = world(1 << 20);
     let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/a"}));
@@ -248,7 +248,7 @@ fn a_session_that_its_agent_has_lost_goes_on_in_one_transcript_with_a_divider() 
 }
 
 #[test]
-fn records_of_a_log_that_cannot_be_read_are_told_when_it_is_read() {
+fn unreadable_records_are_reported_when_a_log_is_loaded() {
     let mut world = world(1 << 20);
     let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/a"}));

@@ -518,7 +518,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn hubs_agree_whatever_gets_lost_between_them(actions in proptest::collection::vec(action(), 1..150)) {
+    fn hubs_agree_despite_lost_messages(actions in proptest::collection::vec(action(), 1..150)) {
         let mut world = World::new();
         let mut count = 0;
         for action in actions {
@@ -563,7 +563,7 @@ proptest! {
 }
 
 #[test]
-fn what_could_not_be_written_is_told_to_nobody() {
+fn unwritten_records_are_not_sent_to_clients() {
     let mut world = World::new();
     let session = world.session();
     // Another hub had it for a moment, and has written nothing.
@@ -587,7 +587,7 @@ fn what_could_not_be_written_is_told_to_nobody() {
 }
 
 #[test]
-fn a_session_that_its_hub_has_lost_without_anybody_at_it_is_gone_on_with() {
+fn a_session_without_owner_is_taken_over() {
     let mut world = World::new();
     let session = world.session();
     world.prompt(0, 1, "p1");

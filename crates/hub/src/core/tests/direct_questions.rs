@@ -55,7 +55,7 @@ impl Login {
 }
 
 #[test]
-fn the_client_is_asked_about_its_own_id_and_the_agent_gets_the_answer() {
+fn a_direct_question_names_the_clients_request_and_the_agent_gets_the_answer() {
     let mut login = asked();
     let question = login.world.clients[&login.client].last_question.clone();
     assert_eq!(question["params"]["requestId"], login.request);
@@ -64,7 +64,7 @@ fn the_client_is_asked_about_its_own_id_and_the_agent_gets_the_answer() {
 }
 
 #[test]
-fn what_does_not_fit_is_asked_again_and_not_without_end() {
+fn invalid_answers_are_asked_again_a_limited_number_of_times() {
     let mut login = asked();
     for _ in 0..4 {
         assert!(login.agent_has_got().is_empty());
@@ -75,7 +75,7 @@ fn what_does_not_fit_is_asked_again_and_not_without_end() {
 }
 
 #[test]
-fn the_agent_does_not_wait_for_a_client_that_is_gone() {
+fn the_agent_gets_a_response_when_the_client_disconnects() {
     let mut login = asked();
     login.world.core.disconnected(login.client);
     login.world.perform();
@@ -83,7 +83,7 @@ fn the_agent_does_not_wait_for_a_client_that_is_gone() {
 }
 
 #[test]
-fn the_agent_does_not_wait_for_a_client_that_may_not_answer_any_more() {
+fn the_agent_gets_a_response_when_the_client_loses_the_right_to_answer() {
     for content in [json!({"name": 5}), json!({"name": "Anna"})] {
         let mut login = asked();
         login.world.core.access_changed(login.client, Some(identity("anna", Role::View)));
@@ -94,7 +94,7 @@ fn the_agent_does_not_wait_for_a_client_that_may_not_answer_any_more() {
 }
 
 #[test]
-fn what_the_agent_takes_back_is_taken_back_from_the_client_and_has_an_answer() {
+fn a_question_cancelled_by_the_agent_is_cancelled_at_the_client_and_gets_a_response() {
     let mut login = asked();
     login.world.say(json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": 50}}));
     assert_eq!(login.questions(), 0);
@@ -102,7 +102,7 @@ fn what_the_agent_takes_back_is_taken_back_from_the_client_and_has_an_answer() {
 }
 
 #[test]
-fn what_an_agent_asked_that_is_gone_is_taken_back() {
+fn questions_of_an_exited_agent_are_cancelled() {
     let mut login = asked();
     login.world.core.agent_exited(login.world.agent.process.unwrap(), "it is gone", &[]);
     login.world.perform();
@@ -110,7 +110,7 @@ fn what_an_agent_asked_that_is_gone_is_taken_back() {
 }
 
 #[test]
-fn a_client_that_was_cut_off_is_asked_again_under_the_same_id() {
+fn a_reconnected_client_is_asked_again_under_the_same_id() {
     let mut login = asked();
     let id = *login.world.clients[&login.client].questions.keys().next().unwrap();
     login.world.clients.get_mut(&login.client).unwrap().questions.clear();
@@ -120,7 +120,7 @@ fn a_client_that_was_cut_off_is_asked_again_under_the_same_id() {
 }
 
 #[test]
-fn an_agent_that_nobody_can_answer_is_told_so() {
+fn an_agent_gets_an_error_if_no_client_can_answer() {
     let unreadable = |about| {
         let mut question = ask(50, about);
         question["params"]["requestedSchema"] = 5.into();
@@ -150,7 +150,7 @@ fn an_agent_that_nobody_can_answer_is_told_so() {
 }
 
 #[test]
-fn an_agent_cannot_ask_without_end() {
+fn the_number_of_direct_questions_is_limited() {
     let mut login = asked();
     login.world.say(ask(50, login.at_agent));
     assert!(login.agent_has_got()[0].to_string().contains("already in use"));
@@ -161,7 +161,7 @@ fn an_agent_cannot_ask_without_end() {
 }
 
 #[test]
-fn what_belongs_to_a_prompt_is_asked_in_its_session() {
+fn questions_about_a_prompt_are_asked_in_its_session() {
     let mut login = login(json!({"elicitation": {"form": {}}}));
     let (world, client) = (&mut login.world, login.client);
     let prompt = json!({"sessionId": "h1", "prompt": [{"type": "text", "text": "hello"}]});

@@ -34,7 +34,7 @@ fn two_sessions() -> (World, ConnectionId) {
 }
 
 #[test]
-fn a_session_goes_dormant_by_its_own_idleness_while_its_agent_works_for_others() {
+fn an_idle_session_becomes_dormant_while_its_agent_works_for_others() {
     let (mut world, client) = two_sessions();
     assert_eq!(world.idle(5000), [""; 0], "somebody looks at it");
     world.request(client, "session/detach", json!({"sessionId": "h1"}));
@@ -55,7 +55,7 @@ fn a_session_goes_dormant_by_its_own_idleness_while_its_agent_works_for_others()
 }
 
 #[test]
-fn what_an_agent_says_of_a_dormant_session_is_kept_and_the_session_goes_dormant_again() {
+fn updates_of_a_dormant_session_are_recorded_and_it_becomes_dormant_again() {
     let (mut world, client) = two_sessions();
     world.request(client, "session/detach", json!({"sessionId": "h1"}));
     world.idle(1);
@@ -84,7 +84,7 @@ fn what_an_agent_says_of_a_dormant_session_is_kept_and_the_session_goes_dormant_
 }
 
 #[test]
-fn a_session_that_cannot_be_written_is_refused_and_leaves_nothing() {
+fn a_session_without_a_writable_log_is_refused_and_removed() {
     let mut world = world(1 << 20);
     let client = world.connect(Role::Admin);
     let line = json!({"jsonrpc": "2.0", "id": 7, "method": "session/new", "params": {"cwd": "/w/p"}});
@@ -110,7 +110,7 @@ fn a_session_that_cannot_be_written_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn a_hub_that_was_cut_off_reads_a_few_logs_at_a_time_and_what_is_asked_for_at_once() {
+fn recovery_reads_a_few_logs_at_a_time_and_requested_ones_first() {
     let mut world = world(1 << 20);
     for number in 0..50 {
         let id = format!("h{number}");

@@ -33,7 +33,7 @@ impl World {
 }
 
 #[test]
-fn an_answer_that_does_not_fit_is_asked_for_again_and_the_agent_does_not_get_it() {
+fn an_invalid_answer_is_asked_again_and_not_sent_to_the_agent() {
     let (mut world, client) = asked();
     for wrong in [json!({"age": 0}), json!({"age": "old"})] {
         world.answer_last(client, json!({"action": "accept", "content": wrong}));
@@ -50,7 +50,7 @@ fn an_answer_that_does_not_fit_is_asked_for_again_and_the_agent_does_not_get_it(
 }
 
 #[test]
-fn whoever_cannot_fill_in_a_form_is_not_asked_without_end() {
+fn invalid_answers_to_a_form_are_limited() {
     let (mut world, client) = asked();
     for times in 0..4 {
         assert_eq!(world.agent_got(7).len(), 0, "{times}");
@@ -62,14 +62,14 @@ fn whoever_cannot_fill_in_a_form_is_not_asked_without_end() {
 }
 
 #[test]
-fn whoever_declines_is_not_asked_again() {
+fn a_client_that_declines_is_not_asked_again() {
     let (mut world, client) = asked();
     world.answer_last(client, json!({"action": "decline"}));
     assert_eq!(world.agent_got(7)[0]["result"], json!({"action": "decline"}));
 }
 
 #[test]
-fn a_question_that_nobody_can_read_is_refused_with_what_is_wrong() {
+fn an_invalid_question_is_refused_with_the_reason() {
     let (mut world, client) = asked();
     let mut unreadable = form(8);
     unreadable["params"]["requestedSchema"] = 5.into();

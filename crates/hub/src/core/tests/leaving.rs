@@ -90,7 +90,7 @@ fn allow(world: &mut World, client: ConnectionId) {
 }
 
 #[test]
-fn a_question_stays_open_whoever_leaves_and_however() {
+fn a_question_stays_pending_however_a_client_leaves() {
     for role in [Role::View, Role::Answer, Role::Admin] {
         for is_translated in [false, true] {
             for how in ALL {
@@ -114,7 +114,7 @@ fn a_question_stays_open_whoever_leaves_and_however() {
 }
 
 #[test]
-fn a_question_that_the_last_client_has_left_is_asked_again_of_the_next() {
+fn a_question_without_clients_is_asked_of_the_next_client() {
     for how in ALL {
         let (mut world, owner, session) = asked();
         leave(&mut world, owner, &session, how);
@@ -130,7 +130,7 @@ fn a_question_that_the_last_client_has_left_is_asked_again_of_the_next() {
 }
 
 #[test]
-fn an_error_is_no_answer_and_is_written_down() {
+fn an_error_response_does_not_answer_a_question_and_is_recorded() {
     let (mut world, owner, session) = asked();
     leave(&mut world, owner, &session, Leaving::Error);
     let notes = world.log[&*session].iter().filter(|(_, text)| text.contains("not answered"));
@@ -196,7 +196,7 @@ fn check_end(world: &World, client: ConnectionId, session: &str) {
 }
 
 #[test]
-fn after_the_hub_was_killed_no_tool_call_is_at_work_and_no_question_is_open() {
+fn after_a_crash_no_tool_call_runs_and_no_question_is_pending() {
     let (before, owner, session) = asked_about_a_call();
     // The log is all that is left.
     let mut world = world(100_000);
@@ -243,7 +243,7 @@ fn after_the_hub_was_killed_no_tool_call_is_at_work_and_no_question_is_open() {
 }
 
 #[test]
-fn after_the_agent_died_no_tool_call_is_at_work_and_no_question_is_open() {
+fn after_an_agent_exit_no_tool_call_runs_and_no_question_is_pending() {
     let (mut world, owner, session) = asked_about_a_call();
     let late = world.connect(Role::Admin);
     world.begin_at(late, &session, 0);

@@ -25,7 +25,7 @@ fn page(world: &mut World, client: ConnectionId, cursor: Option<&str>) -> (Vec<S
 }
 
 #[test]
-fn pages_go_on_where_the_last_one_ended_whatever_becomes_of_its_last_session() {
+fn pages_continue_even_if_the_last_session_moved_or_was_deleted() {
     let mut world = world(100_000);
     let client = world.connect(Role::Admin);
     for number in 0..250 {
@@ -55,7 +55,7 @@ fn listed(world: &mut World, client: ConnectionId) -> Vec<Value> {
 }
 
 #[test]
-fn a_session_is_listed_by_its_first_prompt_as_soon_as_it_has_one_and_never_before() {
+fn a_session_is_listed_from_its_first_prompt_on() {
     let mut world = world(100_000);
     let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
@@ -87,7 +87,7 @@ fn a_session_is_listed_by_its_first_prompt_as_soon_as_it_has_one_and_never_befor
 }
 
 #[test]
-fn a_session_is_listed_by_what_it_is_called_now() {
+fn a_session_is_listed_with_its_current_title() {
     let mut world = world(100_000);
     let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));

@@ -37,7 +37,7 @@ fn told(world: &mut World, session: &str, message: &str) -> (Vec<u64>, Value) {
 }
 
 #[test]
-fn who_names_a_message_gets_what_stands_behind_its_last_part() {
+fn attaching_after_a_message_starts_after_its_last_record() {
     let (mut world, _, session) = spoken();
     let (numbers, answer) = told(&mut world, &session, "one");
     assert_eq!(answer["result"]["historyPolicy"], "after_message", "{answer}");
@@ -50,7 +50,7 @@ fn who_names_a_message_gets_what_stands_behind_its_last_part() {
 }
 
 #[test]
-fn a_message_that_is_not_there_is_refused_with_what_to_do() {
+fn an_unknown_message_is_refused_with_a_remedy() {
     let (mut world, client, session) = spoken();
     for message in ["three", "", "one~rx", "one~"] {
         let (_, answer) = told(&mut world, &session, message);
@@ -70,7 +70,7 @@ fn a_message_that_is_not_there_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn one_log_is_gone_through_at_a_time_for_a_client() {
+fn one_lookup_runs_at_a_time_per_client() {
     let (mut world, _, session) = spoken();
     let client = world.connect(Role::Admin);
     let ids: Vec<i64> =
@@ -89,7 +89,7 @@ fn one_log_is_gone_through_at_a_time_for_a_client() {
 }
 
 #[test]
-fn who_may_not_see_a_session_any_more_gets_nothing_of_it() {
+fn a_lookup_ends_when_the_session_becomes_invisible() {
     let (mut world, _, session) = spoken();
     let client = world.connect(Role::View);
     let id = world.request(client, "session/attach", after(&session, "one"));
@@ -102,7 +102,7 @@ fn who_may_not_see_a_session_any_more_gets_nothing_of_it() {
 }
 
 #[test]
-fn a_log_that_cannot_be_read_is_told() {
+fn an_unreadable_log_is_reported() {
     let (mut world, _, session) = spoken();
     let client = world.connect(Role::Admin);
     let id = world.request(client, "session/attach", after(&session, "one"));
@@ -117,7 +117,7 @@ fn a_log_that_cannot_be_read_is_told() {
 }
 
 #[test]
-fn whoever_stops_looking_while_it_catches_up_is_answered() {
+fn detaching_during_catch_up_answers_the_request() {
     let (mut world, _, session) = spoken();
     let client = world.connect(Role::View);
     let resume = json!({"sessionId": session, "cwd": "/w/p", "replayFrom": {"type": "start"}});

@@ -49,7 +49,7 @@ fn told(world: &World, client: ConnectionId, session: &str) -> Vec<(u64, bool, S
 }
 
 #[test]
-fn the_agents_own_lines_are_told_once_wherever_a_client_continues() {
+fn native_lines_are_sent_once_from_any_cursor() {
     for send_window in [1, 100_000] {
         let (mut world, [first, other], session, agent) = opened(send_window);
         for number in 0..3 {
@@ -108,7 +108,7 @@ fn the_agents_own_lines_are_told_once_wherever_a_client_continues() {
 }
 
 #[test]
-fn a_question_has_the_agents_own_words_for_a_client_of_its_version() {
+fn a_question_includes_the_native_request_for_version_1_clients() {
     let (mut world, [first, other], _, agent) = opened(100_000);
     let options = json!([{"optionId": "y", "name": "Yes", "kind": "allow_once"}]);
     let own = json!({"jsonrpc": "2.0", "id": 5, "method": "session/request_permission", "params": {

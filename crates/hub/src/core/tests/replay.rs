@@ -85,7 +85,7 @@ fn text_that_was_replaced_or_cleared_is_never_sent_again() {
 }
 
 #[test]
-fn a_client_that_keeps_its_state_does_not_double_it() {
+fn replaying_to_a_client_with_state_duplicates_nothing() {
     let (mut world, client, session) = redacted(100_000);
     let before = shown(&world.held_by(client, &session));
     assert_eq!(before, shown(&world.fold_log(&session, usize::MAX)));
@@ -112,7 +112,7 @@ fn a_client_that_keeps_its_state_does_not_double_it() {
 }
 
 #[test]
-fn a_client_that_was_cut_off_in_the_history_goes_on_where_it_was() {
+fn a_client_resumes_in_the_middle_of_a_replay() {
     for is_translated in [false, true] {
         let (mut world, _, session) = redacted(1);
         let client = world.connect_translated(Role::View, is_translated);
@@ -146,7 +146,7 @@ fn a_client_that_was_cut_off_in_the_history_goes_on_where_it_was() {
 }
 
 #[test]
-fn what_belongs_to_entries_survives_and_long_ones_come_in_pieces() {
+fn replayed_entries_are_complete_and_long_ones_are_chunked() {
     let mut world = world(100_000);
     let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
@@ -226,7 +226,7 @@ fn what_belongs_to_entries_survives_and_long_ones_come_in_pieces() {
 }
 
 #[test]
-fn entries_of_an_agent_that_counts_anew_stay_apart() {
+fn entries_with_reused_ids_stay_separate() {
     let mut world = world(100_000);
     let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));

@@ -58,7 +58,7 @@ fn code(answer: &Value) -> Option<i64> {
 }
 
 #[test]
-fn use_controls_what_it_started_or_was_shared_and_sees_nothing_else() {
+fn the_role_use_controls_its_own_and_shared_sessions_only() {
     let mut world = world(100_000);
     let admin = world.connect_as(token("root", Role::Admin, 1));
     let anna = world.connect_as(token("anna", Role::Use, 2));
@@ -84,7 +84,7 @@ fn use_controls_what_it_started_or_was_shared_and_sees_nothing_else() {
 }
 
 #[test]
-fn each_role_may_do_what_is_listed_for_it_and_no_more() {
+fn each_role_allows_exactly_its_listed_methods() {
     let forbidden = |role: Role, method: &str, params: Value| {
         let mut world = world(100_000);
         let admin = world.connect_as(token("root", Role::Admin, 1));
@@ -129,7 +129,7 @@ fn each_role_may_do_what_is_listed_for_it_and_no_more() {
 }
 
 #[test]
-fn a_later_token_of_a_name_sees_nothing_of_the_one_before() {
+fn a_reused_token_name_inherits_nothing() {
     let mut world = world(100_000);
     let before = world.connect_as(token("anna", Role::Use, 1));
     let session = world.start(before);
@@ -154,7 +154,7 @@ fn a_later_token_of_a_name_sees_nothing_of_the_one_before() {
 }
 
 #[test]
-fn only_those_whom_the_setting_names_pass_servers_and_options_to_the_agent() {
+fn agent_options_need_the_configured_role() {
     let server = json!([{"type": "stdio", "name": "s", "command": "/bin/sh", "args": [], "env": []}]);
     let options = json!({"claudeCode": {"options": {"permissionMode": "bypassPermissions"}}});
     let dangerous = [
@@ -206,7 +206,7 @@ fn only_those_whom_the_setting_names_pass_servers_and_options_to_the_agent() {
 }
 
 #[test]
-fn additional_folders_are_a_list_of_folders_below_the_roots_and_no_key_is_there_twice() {
+fn additional_folders_must_be_below_the_roots_and_keys_unique() {
     let mut world = world(100_000);
     let client = world.connect_as(token("root", Role::Admin, 1));
     let invalid = Some(i64::from(codes::INVALID_PARAMS));
@@ -247,7 +247,7 @@ fn additional_folders_are_a_list_of_folders_below_the_roots_and_no_key_is_there_
 }
 
 #[test]
-fn a_notification_named_like_a_request_gets_nowhere() {
+fn a_notification_with_the_name_of_a_request_is_dropped() {
     let mut world = world(100_000);
     let client = world.connect_as(token("root", Role::Admin, 1));
     let session = world.start(client);
@@ -280,7 +280,7 @@ fn a_notification_named_like_a_request_gets_nowhere() {
 }
 
 #[test]
-fn what_the_hub_does_not_know_is_passed_on_in_both_directions() {
+fn unknown_methods_are_forwarded_in_both_directions() {
     let mut world = world(100_000);
     let first = world.connect_as(token("root", Role::Admin, 1));
     let session = world.start(first);

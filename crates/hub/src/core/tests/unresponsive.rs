@@ -49,7 +49,7 @@ impl World {
 }
 
 #[test]
-fn a_turn_that_the_agent_does_not_cancel_is_cancelled_by_the_hub_in_time_and_marked() {
+fn the_hub_ends_a_turn_that_the_agent_does_not_cancel() {
     let mut world = world(1 << 20);
     let (client, prompt) = cancelled_in_vain(&mut world);
     world.wait(29_999);
@@ -73,7 +73,7 @@ fn a_turn_that_the_agent_does_not_cancel_is_cancelled_by_the_hub_in_time_and_mar
 }
 
 #[test]
-fn a_prompt_that_the_agent_never_answered_is_answered_when_the_turn_is_cancelled_by_the_hub() {
+fn a_prompt_without_response_is_answered_when_the_hub_ends_the_turn() {
     for by_request in [false, true] {
         let mut world = world(1 << 20);
         let client = world.connect(Role::Admin);
@@ -99,7 +99,7 @@ fn a_prompt_that_the_agent_never_answered_is_answered_when_the_turn_is_cancelled
 }
 
 #[test]
-fn the_next_prompt_ends_an_agent_that_did_not_stop_and_goes_to_the_next_one() {
+fn the_next_prompt_replaces_an_unresponsive_agent() {
     let mut world = world(1 << 20);
     let (client, _) = cancelled_in_vain(&mut world);
     let process = world.agent.process;
@@ -145,7 +145,7 @@ fn an_agent_that_stops_late_keeps_its_session() {
 }
 
 #[test]
-fn a_client_ends_the_agent_of_a_session_and_the_next_prompt_starts_it_again() {
+fn a_client_ends_an_agent_and_the_next_prompt_restarts_it() {
     let mut world = world(1 << 20);
     let (client, _) = cancelled_in_vain(&mut world);
     let other = world.connect(Role::Answer);
@@ -165,7 +165,7 @@ fn a_client_ends_the_agent_of_a_session_and_the_next_prompt_starts_it_again() {
 }
 
 #[test]
-fn the_work_of_other_sessions_is_not_interrupted_by_the_prompt_of_one_whose_agent_did_not_stop() {
+fn replacing_an_unresponsive_agent_does_not_interrupt_other_sessions() {
     let mut world = world(1 << 20);
     let (client, _) = cancelled_in_vain(&mut world);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
@@ -218,7 +218,7 @@ fn an_agent_that_is_being_ended_gets_no_prompt() {
 }
 
 #[test]
-fn a_prompt_that_never_reached_its_agent_goes_to_the_next_one_and_is_answered_once() {
+fn an_undelivered_prompt_goes_to_the_next_process_and_is_answered_once() {
     let mut world = world(1 << 20);
     let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
@@ -239,7 +239,7 @@ fn a_prompt_that_never_reached_its_agent_goes_to_the_next_one_and_is_answered_on
 }
 
 #[test]
-fn a_prompt_is_not_delivered_for_ever() {
+fn redeliveries_of_a_prompt_are_limited() {
     let mut world = world(1 << 20);
     let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
@@ -257,7 +257,7 @@ fn a_prompt_is_not_delivered_for_ever() {
 }
 
 #[test]
-fn a_prompt_that_is_still_to_be_sent_when_its_agent_ends_goes_to_the_next_one() {
+fn an_unsent_prompt_goes_to_the_next_process() {
     let mut world = world(1 << 20);
     let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
@@ -278,7 +278,7 @@ fn a_prompt_that_is_still_to_be_sent_when_its_agent_ends_goes_to_the_next_one() 
 }
 
 #[test]
-fn a_prompt_for_an_agent_that_cannot_start_fails_instead_of_starting_it_for_ever() {
+fn a_prompt_fails_if_the_agent_cannot_start() {
     let mut world = world(1 << 20);
     let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
@@ -309,7 +309,7 @@ fn a_prompt_for_an_agent_that_cannot_start_fails_instead_of_starting_it_for_ever
 }
 
 #[test]
-fn an_agent_that_does_not_stop_its_work_in_a_session_that_is_closed_is_ended() {
+fn an_unresponsive_agent_of_a_closed_session_is_ended() {
     let mut world = world(1 << 20);
     let (client, _) = cancelled_in_vain(&mut world);
     world.wait(30_000);

@@ -168,11 +168,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_those_of_nats_servers() {
+    fn server_addresses_are_parsed() {
         assert_eq!(addresses("nats://127.0.0.1:4222").unwrap().len(), 1);
         assert_eq!(addresses("tls://one:1, nats://[::1]:2,nats://three").unwrap().len(), 3);
         for wrong in ["", "127.0.0.1:4222", "http://127.0.0.1:4222", "nats://a:1,", "nats://", "nats://a:x"] {
-            assert!(addresses(wrong).unwrap_err().problem.contains("no address"), "{wrong}");
+            assert!(addresses(wrong).unwrap_err().problem.contains("invalid NATS server address"), "{wrong}");
         }
         let refused = addresses("nats://me:secret@127.0.0.1:4222").unwrap_err();
         assert!(!refused.problem.contains("secret") && refused.hint.contains("--log-credentials"));

@@ -82,7 +82,7 @@ async fn appends_against_publishes_and_the_store() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "prints figures: cargo xtask bench-log"]
-async fn what_records_and_sessions_take_at_the_server() {
+async fn server_cost_of_records_and_sessions() {
     const SESSIONS: u64 = 1000;
     let Some(servers) = Servers::start(&["--jetstream"]) else { return };
     let (store, _folder) = new_store();

@@ -25,7 +25,7 @@ const RENEW: Duration = Duration::from_secs(1);
 /// Pause before a failed renewal is retried.
 const RETRY: Duration = Duration::from_millis(250);
 /// Interval at which the live hubs are listed, and timeout of one renewal.
-const LOOK: Duration = Duration::from_secs(1);
+const REFRESH: Duration = Duration::from_secs(1);
 
 /// Result of acquiring a session.
 pub(super) enum LeaseOutcome {
@@ -95,7 +95,7 @@ impl Lease {
         let mut pause = Duration::ZERO;
         while let Some(lease) = Lease::upgrade_after(&this, pause).await {
             let renewed = locked(&lease.state).renewed;
-            pause = LOOK;
+            pause = REFRESH;
             // Retried soon, because agents end with the lease.
             if renewed.is_none_or(|at| at.elapsed() >= RENEW) && lease.renew().await.is_err() {
                 pause = RETRY;
@@ -104,7 +104,7 @@ impl Lease {
     }
 
     async fn run_refresh(this: Weak<Self>) {
-        while let Some(lease) = Lease::upgrade_after(&this, LOOK).await {
+        while let Some(lease) = Lease::upgrade_after(&this, REFRESH).await {
             // Retried at the next interval.
             let _ = lease.refresh_hubs().await;
             lease.flush_releases().await;
@@ -128,14 +128,14 @@ impl Lease {
     pub(super) async fn wait_valid(&self) -> Result<(), String> {
         let begun = Instant::now();
         // Waits once per outage: while the servers are known to be unreachable, it fails at once.
-        let patience = if self.server.problem().is_some() { Duration::ZERO } else { DURABLE_TIMEOUT };
+        let timeout = if self.server.problem().is_some() { Duration::ZERO } else { DURABLE_TIMEOUT };
         loop {
             if locked(&self.state).until.is_some_and(|until| Instant::now() < until) {
                 return Ok(());
             }
             match self.renew().await {
                 Ok(()) => return Ok(()),
-                Err(reason) if begun.elapsed() >= patience => {
+                Err(reason) if begun.elapsed() >= timeout => {
                     return Err(self.server.record_failure(&reason));
                 }
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -147,17 +147,20 @@ impl Lease {
     /// acquired. If the whole hub was suspended meanwhile, it keeps none, because its agents and clients were not.
     async fn renew(&self) -> Result<(), String> {
         let begun = Instant::now();
-        let (text, stood_still) = {
+        let (text, was_suspended) = {
             let mut state = locked(&self.state);
-            let stood_still = state.until.is_some() && begun - state.attempted > LEASE_DURATION;
+            // The renewal task itself did not run, so the whole process was suspended. Its clock jumped, and other hubs
+            // may own its sessions.
+            let was_suspended = state.until.is_some() && begun - state.attempted > LEASE_DURATION;
             state.attempted = begun;
             let HubInfo { address, roots } = &state.info;
-            (json!({"address": address, "roots": roots}).to_string(), stood_still)
+            (json!({"address": address, "roots": roots}).to_string(), was_suspended)
         };
-        if stood_still {
+        if was_suspended {
             self.lose_all("this hub was suspended for longer than its lease");
         }
-        let put = tokio::time::timeout(LOOK, self.server.hubs.put(&*self.name, text.into())).await;
+        // The time limit keeps a slow server from delaying the next attempt beyond the lease.
+        let put = tokio::time::timeout(REFRESH, self.server.hubs.put(&*self.name, text.into())).await;
         let failure = match put {
             Ok(Ok(_)) => None,
             Ok(Err(error)) => Some(error_text(&error)),
@@ -169,12 +172,15 @@ impl Lease {
                 state.failed = Some(Instant::now());
                 return Err(reason);
             }
+            // Counted from before the request was sent: the servers cannot have started the expiry earlier. The margin
+            // covers clock drift.
             let granted = begun + LEASE_DURATION - MARGIN;
             self.granted.send_replace(Some(granted));
             let until = state.until.replace(granted);
             state.renewed = Some(begun);
             until.is_some_and(|until| until < Instant::now())
         };
+        // Between expiry and renewal another hub may have acquired sessions.
         if has_lapsed {
             self.check_owned().await;
         }
@@ -220,6 +226,8 @@ impl Lease {
             })
             .await?;
         let mut state = locked(&self.state);
+        // After an outage, leases of live hubs may be missing because they could not renew them either. Keeping the old
+        // list avoids a false takeover.
         if state.is_steady() {
             state.hubs = hubs.into_iter().collect();
         }
@@ -247,9 +255,11 @@ impl Lease {
     async fn try_acquire(&self, session: &SessionId) -> Result<LeaseOutcome, String> {
         let owners = &self.server.owners;
         for _ in 0..TRIES {
+            // Without a valid lease of its own, other hubs would consider the new owner dead at once.
             self.wait_valid().await?;
             {
                 let mut state = locked(&self.state);
+                // A pending release would give the session away right after it was acquired.
                 state.released.remove(session);
                 state.uncertain.remove(session);
             }
@@ -258,12 +268,12 @@ impl Lease {
                 .await
                 .map_err(|error| self.server.record_failure(&error_text(&error)))?;
             let name = || self.name.to_string().into();
-            let (taken, was_overtaken) = match entry.filter(|entry| entry.operation == Operation::Put) {
+            let (taken, is_conflict) = match entry.filter(|entry| entry.operation == Operation::Put) {
                 None => match owners.create(&**session, name()).await {
                     Ok(fence) => (Ok(fence), false),
                     Err(error) => {
-                        let was_overtaken = error.kind() == CreateErrorKind::AlreadyExists;
-                        (Err(error_text(&error)), was_overtaken)
+                        let is_conflict = error.kind() == CreateErrorKind::AlreadyExists;
+                        (Err(error_text(&error)), is_conflict)
                     }
                 },
                 Some(Entry { value, revision, .. }) => {
@@ -271,18 +281,21 @@ impl Lease {
                     if *hub != *self.name && self.is_alive(&hub).await? {
                         return Ok(LeaseOutcome::HeldBy(Arc::from(&*hub)));
                     }
+                    // Compare-and-set: of two hubs that take over at the same moment, one fails. The new revision is
+                    // the fencing token.
                     match owners.update(&**session, name(), revision).await {
                         Ok(fence) => (Ok(fence), false),
                         Err(error) => {
-                            let was_overtaken = error.kind() == UpdateErrorKind::WrongLastRevision;
-                            (Err(error_text(&error)), was_overtaken)
+                            let is_conflict = error.kind() == UpdateErrorKind::WrongLastRevision;
+                            (Err(error_text(&error)), is_conflict)
                         }
                     }
                 }
             };
             match taken {
                 Ok(fence) => return Ok(LeaseOutcome::Acquired(fence)),
-                Err(_) if was_overtaken => {}
+                // Another hub was faster: look again who owns it now.
+                Err(_) if is_conflict => {}
                 Err(reason) => return Err(self.server.record_failure(&reason)),
             }
         }
@@ -302,6 +315,7 @@ impl Lease {
             .map(|(session, fence)| (Arc::clone(session), *fence))
             .collect();
         for (session, fence) in released {
+            // Deleted only at the revision of this hub, so that the key of a later owner stays.
             let deleted = self.server.owners.delete_expect_revision(&*session, Some(fence)).await;
             // If another hub owns it by now, nothing needs to be done.
             let is_done = match &deleted {
@@ -333,9 +347,9 @@ impl Lease {
                 |entry: &Entry| entry.operation == Operation::Put && entry.value == self.name.as_bytes();
             // Acquiring it again meanwhile has removed it from this set.
             let is_owned = locked(&self.writers).sessions.contains_key(&session);
-            let is_doubtful = locked(&self.state).uncertain.contains(&session) && !is_owned;
+            let is_uncertain = locked(&self.state).uncertain.contains(&session) && !is_owned;
             if let Some(entry) = entry.filter(is_mine)
-                && is_doubtful
+                && is_uncertain
                 && self.server.owners.delete_expect_revision(&*session, Some(entry.revision)).await.is_err()
             {
                 continue;
@@ -352,15 +366,16 @@ impl Lease {
         };
         {
             let mut state = locked(&self.state);
+            // Stops the renewal first, so that no task renews the key that is deleted below.
             state.released.extend(all);
             state.is_ended = true;
         }
-        let farewell = async {
+        let release = async {
             self.flush_releases().await;
             // If this fails, the lease expires by itself.
             let _ = self.server.hubs.delete(&*self.name).await;
         };
-        let _ = tokio::time::timeout(LOOK, farewell).await;
+        let _ = tokio::time::timeout(REFRESH, release).await;
     }
 }
 

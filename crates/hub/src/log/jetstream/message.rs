@@ -215,7 +215,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_cut_is_put_together_again(
+        fn split_records_are_reassembled(
             texts in prop::collection::vec("[a\n ]{0,90}", 0..20), first in 0..3_u64, limit in 1..200_usize,
             at_hand in 0..30_usize,
         ) {
@@ -243,7 +243,7 @@ mod tests {
         }
 
         #[test]
-        fn anything_else_is_no_record(payload in prop::collection::vec(any::<u8>(), 0..100), cut in 0..100_usize) {
+        fn arbitrary_payloads_are_not_records(payload in prop::collection::vec(any::<u8>(), 0..100), cut in 0..100_usize) {
             let mut headers = HeaderMap::new();
             let mut assembler = Assembler::default();
             prop_assert_eq!(assembler.take(&headers, &payload), None);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_was_not_written_to_its_end_is_none() {
+    fn an_incomplete_record_does_not_exist() {
         let cut = messages(3, &[record(&"x".repeat(50), 3)], 20);
         let (last, begun) = cut.split_last().unwrap();
         let mut assembler = Assembler::default();

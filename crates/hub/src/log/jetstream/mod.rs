@@ -211,6 +211,7 @@ impl SessionLog for JetStreamLog {
                 let begun = locked(&local).create(new.clone());
                 let begun = begun.await?;
                 let id = Arc::clone(&begun.known.id);
+                // The metadata key reserves the id across all hubs, before the session is acquired.
                 let made = server.sessions.create(&*id, description(begun.known.changed).into()).await;
                 let taken = match &made {
                     Ok(_) => lease.acquire(&id).await,
@@ -250,6 +251,7 @@ impl SessionLog for JetStreamLog {
         let unwritten = self.unwritten.get(session).map_or(0, |records| records.len() as u64);
         let refused = match writer {
             None => Some(self.not_owned_reason(session)),
+            // A gap or an overlap means that the state of the core differs from the log, so the session is given up.
             Some(writer) if writer.next + unwritten != sequence => {
                 Some(format!("record {sequence} is out of sequence: the log has {}", writer.next + unwritten))
             }
@@ -268,6 +270,7 @@ impl SessionLog for JetStreamLog {
         let unwritten = std::mem::take(&mut self.unwritten);
         let (server, name) = (Arc::clone(&self.server), Arc::clone(&self.lease.name));
         Box::pin(async move {
+            // Without a valid lease nothing is published: another hub may own the sessions.
             if let Err(reason) = self.lease.wait_valid().await {
                 let failed: Vec<_> = unwritten.into_keys().map(|session| (session, reason.clone())).collect();
                 for (session, _) in &failed {
@@ -276,6 +279,8 @@ impl SessionLog for JetStreamLog {
                 return failed;
             }
             let limit = server.limit();
+            // Sessions are published concurrently, the messages of one session one after the other: each names its
+            // predecessor.
             let written = unwritten.into_iter().map(|(session, records)| {
                 let writer = locked(&self.writers).sessions.get(&session).copied();
                 let not_owned_reason = writer.is_none().then(|| self.not_owned_reason(&session));
@@ -299,6 +304,7 @@ impl SessionLog for JetStreamLog {
                             Err(PublishFailure::Unknown(reason)) => return (session, records, Err(reason)),
                         }
                     }
+                    // An acknowledgement is not sufficient in a cluster; see `read_back`.
                     if server.is_replicated()
                         && let Err(reason) = read_back.wait_for(server, &session, &written).await
                     {
@@ -318,6 +324,8 @@ impl SessionLog for JetStreamLog {
                     let first = writer.next - records.len() as u64;
                     let mut local = locked(&self.local);
                     for (sequence, record) in (first..).zip(records) {
+                        // The store gets only records that are durable on the servers, so the copy is never ahead of
+                        // the stream.
                         local.put(&session, sequence, record)?;
                     }
                     Ok(writer)
@@ -333,6 +341,8 @@ impl SessionLog for JetStreamLog {
                     }
                     Err(reason) => {
                         self.give_up(&session);
+                        // The message may have been stored without an acknowledgement, so the copy must be compared
+                        // with the stream.
                         locked(&self.writers).uncertain.insert(Arc::clone(&session));
                         failed.push((session, reason));
                     }
@@ -362,6 +372,8 @@ impl SessionLog for JetStreamLog {
                 LeaseOutcome::HeldBy(hub) => return Ok(Prepared::OwnedBy(hub)),
                 LeaseOutcome::Acquired(fence) => fence,
             };
+            // The lease alone is not sufficient: the previous owner may still have messages in transit, which the
+            // takeover message fences off.
             let taken = take_over(&server, &local, &session, (&lease.name, fence)).await;
             match taken {
                 Ok(writer) => {
@@ -456,6 +468,7 @@ impl SessionLog for JetStreamLog {
             for task in &self.tasks {
                 task.abort();
             }
+            // First the lease, so that other hubs can take over while the logs are closed.
             self.lease.end().await;
             let closed = {
                 let mut local = locked(&self.local);

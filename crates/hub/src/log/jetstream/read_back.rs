@@ -24,7 +24,7 @@ use super::stream_reader::StreamReader;
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Time after which messages that were not delivered back are requested.
-const TOLD: Duration = Duration::from_millis(100);
+const DELIVERY_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Position up to which this hub has read the stream back.
 pub(super) struct ReadBack {
@@ -43,6 +43,7 @@ impl ReadBack {
         let (reached, receiver) = watch::channel(from);
         let task = tokio::spawn(async move {
             loop {
+                // A single server decides the order itself, so there is nothing to read back.
                 if !server.is_replicated() {
                     tokio::time::sleep(PAUSE).await;
                     continue;
@@ -56,6 +57,7 @@ impl ReadBack {
                         if let (Some(session), Some(headers)) = (session, &message.headers) {
                             locked(&writers).observe(&name, session, sequence, headers);
                         }
+                        // After `observe`, so that a waiter that sees this sequence also sees a lost ownership.
                         reached.send_replace(sequence);
                     }
                 }
@@ -78,9 +80,10 @@ impl ReadBack {
         loop {
             let mut reached = self.reached.clone();
             let seen = reached.wait_for(|reached| *reached >= last);
-            if matches!(tokio::time::timeout(TOLD, seen).await, Ok(Ok(_))) {
+            if matches!(tokio::time::timeout(DELIVERY_TIMEOUT, seen).await, Ok(Ok(_))) {
                 return Ok(());
             }
+            // The reader may be connected to a server that is down or behind.
             match server.are_consecutive(session, written).await {
                 Ok(true) => return Ok(()),
                 Ok(false) => return Err("another hub has taken over the session".to_owned()),
@@ -110,6 +113,8 @@ impl Writers {
         if hub(headers) == Some(name) {
             return true;
         }
+        // Messages of an earlier owner that were published before the takeover are expected. Later ones with records
+        // mean that this hub was overtaken.
         let is_after = sequence > writer.taken && count(headers).is_some_and(|count| count > 0);
         if fence(headers).unwrap_or_default() < writer.fence && !is_after {
             return true;

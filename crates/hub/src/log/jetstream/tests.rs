@@ -80,14 +80,14 @@ async fn append(log: &mut Box<dyn SessionLog>, id: &SessionId, sequence: u64, te
 }
 
 #[tokio::test]
-async fn a_stream_is_a_log() {
+async fn a_stream_fulfils_the_contract() {
     if Servers::start(&["--jetstream"]).is_some() {
         contract::all(|| Box::pin(async { Servers::start(&["--jetstream"]).unwrap() })).await;
     }
 }
 
 #[tokio::test]
-async fn a_copy_is_continued_and_made_anew() {
+async fn a_copy_is_updated_and_rebuilt() {
     let Some(servers) = Servers::start(&["--jetstream"]) else { return };
     let (mine, _mine) = new_store();
     let (other, _other) = new_store();
@@ -123,7 +123,7 @@ async fn a_copy_is_continued_and_made_anew() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_no_copy_is_left_alone() {
+async fn a_store_with_its_own_sessions_is_refused() {
     let Some(servers) = Servers::start(&["--jetstream"]) else { return };
     let (store, _folder) = new_store();
     let mut log: Box<dyn SessionLog> = Box::new(crate::log::LocalLog::new(store.clone()));
@@ -146,7 +146,7 @@ async fn a_store_that_is_no_copy_is_left_alone() {
 }
 
 #[tokio::test]
-async fn servers_that_cannot_keep_logs_are_refused_in_words() {
+async fn unusable_servers_are_refused_with_a_hint() {
     let Some(plain) = Servers::start(&[]) else { return };
     let refused = plain.connect().await.unwrap_err();
     assert_eq!(refused.problem, "JetStream is not enabled on the NATS server");
@@ -236,7 +236,7 @@ fn numbers(store: &Store, id: &SessionId) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_has_everything_and_takes_more() {
+async fn a_restarted_server_has_everything_and_accepts_writes() {
     let Some(mut servers) = Servers::start(&["--jetstream"]) else { return };
     let (store, _folder) = new_store();
     let mut log = servers.open_with(&store).await;
@@ -253,7 +253,7 @@ async fn a_server_that_comes_back_has_everything_and_takes_more() {
 }
 
 #[tokio::test]
-async fn a_server_without_room_is_told_of_and_goes_on_with_more() {
+async fn a_full_server_is_reported_and_recovers() {
     let folder = TempDir::new().unwrap();
     let configuration = folder.path().join("small.conf");
     std::fs::write(&configuration, "jetstream { max_file: 4MB }").unwrap();
@@ -302,7 +302,7 @@ async fn connect_to_cluster(options: &JetStreamOptions) -> JetStream {
 }
 
 #[tokio::test]
-async fn one_server_of_three_may_be_gone() {
+async fn one_of_three_servers_may_fail() {
     let folder = TempDir::new().unwrap();
     let Some(mut three) = NatsServer::start_three(folder.path()) else { return };
     let servers = three.each_ref().map(NatsServer::address).join(",");
@@ -345,7 +345,7 @@ async fn fences(servers: &Servers, id: &SessionId) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn a_session_has_one_writer_and_another_one_when_that_lets_go() {
+async fn a_session_has_one_owner_until_it_is_released() {
     let Some(servers) = Servers::start(&["--jetstream"]) else { return };
     let ((mine, _mine), (other, _other)) = (new_store(), new_store());
     let (mut first, mut second) = (servers.open_with(&mine).await, servers.open_with(&other).await);
@@ -373,7 +373,7 @@ async fn a_session_has_one_writer_and_another_one_when_that_lets_go() {
 }
 
 #[tokio::test]
-async fn a_hub_that_was_slow_to_take_a_session_does_not_write_behind_who_came_after_it() {
+async fn a_slow_hub_does_not_write_after_a_later_owner() {
     let Some(servers) = Servers::start(&["--jetstream"]) else { return };
     let ((mine, _mine), (other, _other)) = (new_store(), new_store());
     let mut first = servers.open_with(&mine).await;
@@ -394,7 +394,7 @@ async fn a_hub_that_was_slow_to_take_a_session_does_not_write_behind_who_came_af
 }
 
 #[tokio::test]
-async fn what_was_written_at_the_same_moment_is_seen_by_who_takes_a_session() {
+async fn a_takeover_sees_concurrent_writes() {
     let Some(servers) = Servers::start(&["--jetstream"]) else { return };
     let (mine, _mine) = new_store();
     let mut log = servers.open_with(&mine).await;
@@ -413,7 +413,7 @@ async fn what_was_written_at_the_same_moment_is_seen_by_who_takes_a_session() {
 }
 
 #[tokio::test]
-async fn a_start_comes_to_its_end_while_others_write() {
+async fn catching_up_ends_while_others_write() {
     let Some(servers) = Servers::start(&["--jetstream"]) else { return };
     let ((mine, _mine), (other, _other)) = (new_store(), new_store());
     let mut log = servers.open_with(&mine).await;
@@ -437,7 +437,7 @@ async fn a_start_comes_to_its_end_while_others_write() {
 }
 
 #[tokio::test]
-async fn a_key_that_a_hub_got_without_hearing_so_is_let_go() {
+async fn an_unacknowledged_acquisition_is_released() {
     let Some(servers) = Servers::start(&["--jetstream"]) else { return };
     let server = servers.connect().await.unwrap().server;
     let lease = super::Lease::start(Arc::clone(&server), "mine".into(), Arc::default());
@@ -456,7 +456,7 @@ async fn a_key_that_a_hub_got_without_hearing_so_is_let_go() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_to_be_let_go_of_goes_though_it_could_not_be_taken_again() {
+async fn a_pending_release_survives_a_failed_acquisition() {
     let Some(mut servers) = Servers::start(&["--jetstream"]) else { return };
     let server = servers.connect().await.unwrap().server;
     let lease = super::Lease::start(Arc::clone(&server), "mine".into(), Arc::default());
@@ -478,7 +478,7 @@ async fn a_key_that_is_to_be_let_go_of_goes_though_it_could_not_be_taken_again()
 }
 
 #[tokio::test]
-async fn a_message_that_the_servers_know_and_have_not_kept_is_not_written() {
+async fn a_deduplicated_but_unstored_message_is_not_written() {
     let Some(servers) = Servers::start(&["--jetstream"]) else { return };
     let server = servers.connect().await.unwrap().server;
     let message = super::Outgoing::takeover(0);
@@ -491,7 +491,7 @@ async fn a_message_that_the_servers_know_and_have_not_kept_is_not_written() {
 }
 
 #[tokio::test]
-async fn a_message_that_is_sent_again_after_others_wrote_is_found_or_refused() {
+async fn a_repeated_message_after_other_writes_is_found_or_refused() {
     let Some(servers) = Servers::start(&["--jetstream"]) else { return };
     let server = servers.connect().await.unwrap().server;
     let message = super::Outgoing::takeover(0);
@@ -504,7 +504,7 @@ async fn a_message_that_is_sent_again_after_others_wrote_is_found_or_refused() {
 }
 
 #[test]
-fn a_hub_sees_who_else_writes_its_session() {
+fn a_hub_detects_other_writers_of_its_session() {
     let id: SessionId = "s".into();
     let mine = super::Writer { next: 3, last: 20, taken: 10, fence: 5 };
     let sees = |hub: &str, fence: u64, sequence: u64, records: &[Record]| {
@@ -527,7 +527,7 @@ fn a_hub_sees_who_else_writes_its_session() {
 }
 
 #[tokio::test]
-async fn of_two_who_wrote_at_the_same_moment_the_first_counts() {
+async fn the_first_of_two_concurrent_writes_counts() {
     let Some(servers) = Servers::start(&["--jetstream"]) else { return };
     let ((mine, _mine), (other, _other)) = (new_store(), new_store());
     let mut first = servers.open_with(&mine).await;
