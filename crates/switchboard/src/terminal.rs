@@ -1,4 +1,4 @@
-//! What a person sees in a terminal. All that an agent sends goes through [`text::visible`] first.
+//! Terminal output for people. All text of agents passes through [`text::visible`] first.
 
 pub(crate) mod diff;
 pub(crate) mod markdown;

@@ -1,10 +1,10 @@
-//! Text of others, made harmless and honest.
+//! Sanitizing of foreign text.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// The text with everything visible that a terminal would act upon or that would make it read otherwise than it is:
-/// control characters, terminal escapes, and characters that reorder or hide text. Line breaks and tabs stay.
+/// Makes characters visible that a terminal would execute or that would change how text reads: control
+/// characters, terminal escapes, and characters that reorder or hide text. Line breaks and tabs are kept.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_hidden) {
         return Cow::Borrowed(text);
@@ -15,7 +15,7 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
         match character {
             '\r' if characters.peek() == Some(&'\n') => {}
             '\0'..='\u{1F}' if is_hidden(character) => {
-                // The block of control pictures has one for each.
+                // The Unicode block of control pictures has one for each.
                 shown.push(char::from_u32(0x2400 + u32::from(character)).unwrap_or('\u{FFFD}'));
             }
             '\u{7F}' => shown.push('\u{2421}'),
@@ -28,7 +28,7 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether a character would act upon a terminal, or reorder or hide text.
+/// Returns whether a character would control a terminal, or reorder or hide text.
 pub(crate) fn is_hidden(character: char) -> bool {
     match character {
         '\n' | '\t' => false,
@@ -43,18 +43,18 @@ pub(crate) fn is_hidden(character: char) -> bool {
         | '\u{FEFF}'
         | '\u{FFF9}'..='\u{FFFB}'
         | '\u{E0000}'..='\u{E007F}' => true,
-        // Codes that are for no character.
+        // Noncharacters.
         '\u{FDD0}'..='\u{FDEF}' => true,
         other => other.is_control() || u32::from(other) & 0xFFFE == 0xFFFE,
     }
 }
 
-/// As [`visible`], on one line: for titles and the like.
+/// Returns [`visible`] text on one line, for titles and similar texts.
 pub(crate) fn visible_line(text: &str) -> String {
     visible(text).replace('\n', "␊").replace('\t', " ")
 }
 
-/// What a program wrote to its terminal, without the escapes for colours and the like, which are common there. The
+/// Returns terminal output of a program without escapes for colors and similar, which are common there. The
 /// rest is made visible.
 pub(crate) fn terminal_output(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
@@ -75,7 +75,7 @@ pub(crate) fn terminal_output(bytes: &[u8]) -> String {
     visible(&plain).into_owned()
 }
 
-/// The length of a complete control sequence at the start; 0 where there is none.
+/// Returns the length of a complete control sequence at the start; 0 if there is none.
 fn sequence_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     if bytes.get(1) != Some(&b'[') {

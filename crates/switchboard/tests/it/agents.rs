@@ -96,7 +96,7 @@ fn what_cannot_be_read_is_told() {
     assert_eq!(run.code, 1);
     assert!(run.stderr.contains("config.json is no file"), "{}", run.stderr);
     assert!(run.stdout.starts_with("+ b  sh\n"), "{}", run.stdout);
-    assert!(run.stderr.contains("the agent \"a\" has a command that is no text"), "{}", run.stderr);
+    assert!(run.stderr.contains("the agent \"a\" has a command that is not a string"), "{}", run.stderr);
     assert!(run.stderr.contains("acp.json is no JSON"), "{}", run.stderr);
 }
 
@@ -139,8 +139,8 @@ fn a_configuration_that_cannot_be_changed_with_care_is_left_alone() {
     let path = "home/.config/switchboard/config.json";
     let file = place.home().join(".config/switchboard/config.json");
     for (text, problem) in [
-        ("{", "is no JSON"),
-        ("[]", "no object"),
+        ("{", "is not valid JSON"),
+        ("[]", "not an object"),
         (r#"{"agent_servers": 7}"#, "\"agent_servers\" that is no object"),
         (r#"{"agent_servers": {}, "agent_servers": {}}"#, "twice"),
     ] {

@@ -79,7 +79,7 @@ fn signals_end_it_and_what_the_client_has_got_is_recorded() {
             heard.extend(rest(&mut client));
             // Whoever waits for the end of the turn is told why it ended.
             let last = &heard.last().unwrap()["params"]["update"];
-            let reason = format!("the bridge was told to end (SIG{name})");
+            let reason = format!("the bridge was stopped (SIG{name})");
             assert_eq!(
                 (&last["state"], &last["error"]["message"]),
                 (&json!("idle"), &json!(reason)),
@@ -182,7 +182,7 @@ fn a_file_takes_one_recording_behind_the_other_and_readers_tell_them_apart() {
         // While one writes it, no other can.
         let other = switchboard(&["bridge", &argument, "--", "cat"], b"");
         assert_eq!(other.code, 2);
-        assert!(other.stderr.contains("is being recorded into by another process"), "{}", other.stderr);
+        assert!(other.stderr.contains("another process is recording into"), "{}", other.stderr);
         client.prompt("hi");
         while client.hear()["params"]["update"]["state"] != "idle" {}
         assert_eq!(client.end().0, 0);

@@ -170,5 +170,5 @@ fn an_agent_on_a_server_cannot_be_logged_in_to_from_here() {
     let command = place.command(&["bridge", "--", url]);
     let (code, shown) = typed_to(command, &[]);
     assert_eq!(code, 2, "{shown}");
-    assert!(shown.contains("is on a server"), "{shown}");
+    assert!(shown.contains("runs on a server"), "{shown}");
 }

@@ -169,7 +169,7 @@ fn batches_are_judged_entry_by_entry() {
 fn an_unknown_type_is_met_with_similar_names() {
     let run = check(&["--type", "toolcall"], "");
     assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("there is no wire type \"toolcall\""), "{}", run.stderr);
+    assert!(run.stderr.contains("unknown wire type \"toolcall\""), "{}", run.stderr);
     assert!(run.stderr.contains("ToolCallUpdate"), "{}", run.stderr);
 }
 

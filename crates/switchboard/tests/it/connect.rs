@@ -137,7 +137,7 @@ fn a_first_connection_is_waited_for_and_a_wrong_token_is_the_end() {
     let url = hub.url("ws");
     hub.kill_for_good();
     let mut editor = Editor::start_unanswered(&place, &url, 2);
-    editor.wait_for_error("trying again");
+    editor.wait_for_error("retrying");
     let mut hub = Hub::start(&place, port);
     assert!(editor.answer_to(1)["result"].is_object());
     // The token of the next launch is another one, and in another file.

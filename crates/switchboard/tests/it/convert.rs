@@ -110,5 +110,5 @@ fn lines_that_are_no_messages_are_counted_and_not_all_listed() {
     // What comes after it is converted as if it were not there.
     assert_eq!(run.json_lines().len(), 2, "{}", run.stdout);
     assert_eq!(run.stderr.lines().count(), 11, "{}", run.stderr);
-    assert!(run.stderr.contains("5000 lines were no messages, of which 10 are listed"), "{}", run.stderr);
+    assert!(run.stderr.contains("5000 lines were invalid; the first 10 are listed"), "{}", run.stderr);
 }

@@ -106,15 +106,15 @@ fn each_of_fourteen_faults_is_named_with_what_to_do() {
     assert_eq!(code, 1, "{findings:#?}");
     for (about, words) in [
         ("configuration", "acp.json is no JSON"),
-        ("configuration", "the agent \"odd\" has a command that is no text"),
+        ("configuration", "the agent \"odd\" has a command that is not a string"),
         ("configuration", "hub.idel: there is no such setting"),
         ("configuration", "the root /no/such/folder cannot be used"),
         ("rules", "switchboard-policy.toml"),
-        ("registry", "was changed since it was read"),
-        ("store", "others can read"),
+        ("registry", "was changed since it was downloaded"),
+        ("store", "other users can read"),
         ("store", "sessions.sqlite3"),
         ("disk (store)", "only "),
-        ("hub", "something else than a hub"),
+        ("hub", "another program than a hub"),
         ("agent silent", "did not answer the handshake within 2s"),
         ("agent dies", "no key is set"),
         (
@@ -143,7 +143,7 @@ fn a_token_that_the_hub_does_not_know_is_told() {
     command.env("SWITCHBOARD_TOKEN", "wrong");
     let run = home.place.run_command(command);
     assert_eq!(run.code, 1);
-    assert!(find(&run.json_lines(), "hub", "does not know the token").is_some(), "{}", run.stdout);
+    assert!(find(&run.json_lines(), "hub", "rejects the token").is_some(), "{}", run.stdout);
     let (code, findings) = doctor(&home, "http://127.0.0.1:9", &["--no-agents", "--min-free", "1B"]);
     assert_eq!(code, 1, "one that was named must be there");
     assert!(find(&findings, "hub", "cannot reach").is_some(), "{findings:#?}");

@@ -103,7 +103,7 @@ fn why_a_hub_cannot_be_seen_is_told() {
     for text in ["", "process_cpu_seconds 1\n", "<html>hello</html>"] {
         let other = Served::start(text).status("http", "", "sb_right");
         assert_eq!(other.code, 1);
-        assert!(other.stderr.contains("says nothing about a hub"), "{}", other.stderr);
+        assert!(other.stderr.contains("is not a hub"), "{}", other.stderr);
     }
     let place = Place::new();
     let nobody = place.run(&["hub", "status", "http://127.0.0.1:9"]);

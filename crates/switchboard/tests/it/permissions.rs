@@ -241,7 +241,7 @@ fn a_named_file_of_rules_that_cannot_be_used_is_an_error_in_every_command() {
         ("missing/missing.toml", 2, "cannot read missing/missing.toml"),
         ("folder", 2, "cannot read folder"),
         ("wrong.toml", 1, "wrong.toml:2: "),
-        ("open.toml", 1, "everybody can write to it"),
+        ("open.toml", 1, "all users can write to it"),
     ] {
         for command in [
             &["run", "cargo test"][..],
@@ -317,7 +317,7 @@ fn rules_answer_for_the_user_of_run() {
     let audit = place.run(&["policy", "audit", "--store", "observed"]).json_lines();
     let [row] = &audit[..] else { panic!("{audit:?}") };
     let told = ["decision", "by", "rule", "judged", "mode", "reason"].map(|key| row[key].as_str().unwrap());
-    assert_eq!(told, ["deny", "policy", "tests", "allow", "observe", "there is nobody to ask"]);
+    assert_eq!(told, ["deny", "policy", "tests", "allow", "observe", "there is no user to ask"]);
     let both = ["run", "x", "--approve-all", "--permissions", "rules.toml", "--", "sh", "-c", OLD_AGENT];
     assert_eq!(place.run(&both).code, 2);
 }

@@ -161,8 +161,8 @@ fn rules_that_cannot_be_used_are_said_and_everything_is_asked() {
     assert_eq!((run.code, run.stdout.contains("3 rules")), (0, true), "{}", run.stderr);
     for (rules, mode, code, told) in [
         ("[[rule]]\ndecision = \"allow\"\nkinds = \"read\"\n", 0o644, 1, ":3: unknown key \"kinds\""),
-        (RULES, 0o666, 1, "everybody can write to it"),
-        (RULES, 0o646, 1, "everybody can write to it"),
+        (RULES, 0o666, 1, "all users can write to it"),
+        (RULES, 0o646, 1, "all users can write to it"),
     ] {
         place.write("policy.toml", rules, mode);
         let run = check(&place);
@@ -331,7 +331,7 @@ fn what_rules_answered_then_is_no_answer_of_a_person() {
     assert_eq!(by[..3], expected);
     let run = switchboard(&["policy", "test", text(&policy), text(&file)], b"");
     assert!(
-        run.stdout.contains("0 differ from what was answered then by people; 2 from what rules answered"),
+        run.stdout.contains("0 differ from the recorded answers of people; 2 differ from the"),
         "{}",
         run.stdout
     );
@@ -439,5 +439,5 @@ fn a_link_to_what_everybody_can_replace_is_refused() {
     symlink(open.join("rules.toml"), place.path("link.toml")).unwrap();
     let run = switchboard(&["policy", "check", text(&place.path("link.toml"))], b"");
     assert_eq!(run.code, 1, "{}", run.stdout);
-    assert!(run.stderr.contains("everybody can replace it"), "{}", run.stderr);
+    assert!(run.stderr.contains("all users can replace it"), "{}", run.stderr);
 }

@@ -112,8 +112,8 @@ fn why_a_server_cannot_be_used_is_told() {
             assert!(run.stderr.contains(word), "{url}: {word:?} is not in {}", run.stderr);
         }
     };
-    said(&server.url("ws", "/nothing"), 4, &["404", "another path"]);
-    said(&server.url("http", "/nothing"), 4, &["404", "another path"]);
+    said(&server.url("ws", "/nothing"), 4, &["404", "the path of the URL"]);
+    said(&server.url("http", "/nothing"), 4, &["404", "the path of the URL"]);
     said(&server.url("ws", "/closing"), 4, &["1008 too many of you"]);
     said("ws://127.0.0.1:9/acp", 4, &["cannot reach ws://127.0.0.1:9/acp", "refused"]);
     said("http://127.0.0.1:9/acp", 4, &["cannot reach http://127.0.0.1:9/acp", "refused"]);

@@ -121,7 +121,7 @@ fn a_timeout_ends_an_agent_that_ignores_it() {
         let place = Place::new();
         let run = place.run(&["run", "stubborn", "--timeout", "1s", "--", "sh", "-c", &script(agent)]);
         assert_eq!(run.code, 3, "version {version}: {}", run.stderr);
-        assert!(run.stderr.contains("the time is over; cancelling"), "{}", run.stderr);
+        assert!(run.stderr.contains("timeout; cancelling"), "{}", run.stderr);
     }
 }
 
@@ -245,7 +245,7 @@ fn signals_and_a_timeout_end_it_when_nobody_reads_what_it_writes() {
             assert_eq!(child.wait().unwrap().code(), Some(code), "SIG{name}, version {version}");
             drop(unread);
             let last = place.recorded().pop().unwrap();
-            let reason = "the process was killed: the program was told to end, and was stuck";
+            let reason = "the process was killed: the program did not stop after a signal";
             assert_eq!(last["process"], reason, "SIG{name}, version {version}");
         }
     }
@@ -287,7 +287,10 @@ fn what_is_odd_is_told_in_the_same_words_whatever_the_agent_speaks() {
             "a response to \"x\" without a request",
         ),
         (br#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "a second response to 1"),
-        (br#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"lost"}}"#, "an error without a request: "),
+        (
+            br#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"lost"}}"#,
+            "an error without a request: ",
+        ),
         (br#"{"jsonrpc":"2.0","id":9,"method":"no/such"}"#, "the unknown method no/such"),
         (batch.as_bytes(), ""),
     ];
@@ -329,9 +332,9 @@ fn agents_that_go_are_told_with_the_reason_whatever_they_speak() {
     for (prompt, words) in [
         (
             "close-input",
-            "the agent is gone: the peer closed its input; sh still runs; the last lines of its standard error:",
+            "the agent disconnected: the peer closed its input; sh still runs; the last lines of its standard error:",
         ),
-        ("half", "the agent is gone: the peer closed its output; sh ended with exit code 3"),
+        ("half", "the agent disconnected: the peer closed its output; sh ended with exit code 3"),
     ] {
         let mut told = Vec::new();
         for (_, agent) in AGENTS {

@@ -290,7 +290,7 @@ fn what_the_configuration_says_about_old_sessions_is_done() {
         1
     );
     let run = place.demo("hello", &["--record"]);
-    assert!(run.stderr.contains("1 old sessions were deleted, as the configuration says"), "{}", run.stderr);
+    assert!(run.stderr.contains("deleted 1 old sessions according to the store settings"), "{}", run.stderr);
     assert_eq!(count(), 1);
     place.write("home/.config/switchboard/config.json", r#"{"store": {"max_size": "1kB", "keep": "long"}}"#);
     let run = place.demo("hello", &["--record"]);

@@ -260,11 +260,14 @@ fn a_file_that_cannot_be_changed_with_care_is_left_alone() {
     let editors = Editors::new();
     let file = editors.file("zed");
     for (text, problem) in [
-        ("{ \"agent_servers\": ", "is no JSON"),
-        ("[]", "is no object"),
-        ("{\"agent_servers\": []}", "no object"),
-        ("{\"agent_servers\": {\"demo\": {\"command\": \"x\", \"args\": \"--acp\"}}}", "no list of texts"),
-        ("{\"agent_servers\": {\"demo\": {\"command\": \"x\", \"args\": [1]}}}", "no list of texts"),
+        ("{ \"agent_servers\": ", "is not valid JSON"),
+        ("[]", "is not an object"),
+        ("{\"agent_servers\": []}", "not an object"),
+        (
+            "{\"agent_servers\": {\"demo\": {\"command\": \"x\", \"args\": \"--acp\"}}}",
+            "not a list of strings",
+        ),
+        ("{\"agent_servers\": {\"demo\": {\"command\": \"x\", \"args\": [1]}}}", "not a list of strings"),
         ("{\"agent_servers\": {\"demo\": {\"command\": \"x\", \"command\": \"y\"}}}", "twice"),
         (
             "{\"agent_servers\": {\"Demo\": {\"command\": \"x\"}, \"DEMO\": {\"command\": \"y\"}}}",
@@ -313,7 +316,8 @@ fn for_editors_that_are_configured_by_code_the_code_is_printed() {
     assert!(!run.stdout.contains("codecompanion"));
     let run = home.run(&["setup", "codecompanion", "claude"]);
     assert!(
-        run.stdout.contains("extend(\"claude_code\", {") && run.stderr.contains("is not found here"),
+        run.stdout.contains("extend(\"claude_code\", {")
+            && run.stderr.contains("was not found on this machine"),
         "{}",
         run.stdout
     );

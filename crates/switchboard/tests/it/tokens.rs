@@ -115,7 +115,7 @@ fn a_revoked_token_is_worthless() {
 fn what_is_wrong_about_a_token_is_told_with_what_to_do() {
     let scratch = Scratch::new();
     let none = scratch.refused(&["tokens", "revoke", "anna"]);
-    assert!(none.contains("there is no store") && none.contains("--store"), "{none}");
+    assert!(none.contains("does not exist") && none.contains("--store"), "{none}");
     assert!(!std::path::Path::new(&scratch.path()).exists(), "nothing was made only to find nothing in it");
     let listed = scratch.run(&["tokens", "list"]);
     assert_eq!((listed.code, listed.stdout.as_str()), (0, ""));
@@ -128,7 +128,7 @@ fn what_is_wrong_about_a_token_is_told_with_what_to_do() {
     let name = scratch.refused(&["tokens", "add", "a b", "--role", "own"]);
     assert!(name.contains("letters, digits"), "{name}");
     let launch = scratch.refused(&["tokens", "add", "launch", "--role", "own"]);
-    assert!(launch.contains("each start of a hub") && launch.contains("another name"), "{launch}");
+    assert!(launch.contains("reserved for the launch token") && launch.contains("another name"), "{launch}");
     let role = scratch.refused(&["tokens", "add", "ben", "--role", "root"]);
     assert!(role.contains("expected view, answer, use or admin"), "{role}");
     scratch.refused(&["tokens", "add", "ben"]);

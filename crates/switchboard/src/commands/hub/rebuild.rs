@@ -6,17 +6,17 @@ use crate::commands::log_place::{LogArguments, log_error};
 use crate::outcome::{CommandError, Outcome};
 use crate::{stdio, store_file};
 
-/// Make a hub's copy of its sessions anew
+/// Rebuild a hub's copy of its sessions
 ///
-/// A hub that keeps its logs at NATS servers (`serve --log`) has a copy of the sessions in its store, to read and search
-/// them. This throws the copy away and makes it anew from the log. Tokens and what is shared stay. The hub must not run
-/// meanwhile.
+/// A hub with its logs on NATS servers (`serve --log`) has a copy of the sessions in its store, for reading
+/// and searching. This deletes the copy and rebuilds it from the log. Tokens and shares are kept. The hub
+/// must not run meanwhile.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     log: LogArguments,
 
-    /// The store's file, instead of the usual one
+    /// Path of the store, instead of the default one
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }
@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         })?;
         let store = store_file::open(place)?;
         let style = ProgressStyle::with_template("{bar:40} {pos} of {len} messages, {elapsed}");
-        // Nothing is drawn where standard error is no terminal.
+        // Nothing is drawn if standard error is not a terminal.
         let bar = ProgressBar::new(0);
         if let Ok(style) = style {
             bar.set_style(style);
@@ -44,7 +44,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         rebuilt.await.map_err(log_error)?;
         bar.finish_and_clear();
         let sessions = store.all_hosted().map_err(store_file::store_error)?.len();
-        eprintln!("{sessions} sessions were made anew from {read} messages");
+        eprintln!("rebuilt {sessions} sessions from {read} messages");
         Ok(Outcome::Fine)
     })
 }

@@ -1,4 +1,4 @@
-//! What was asked in the past, from the store or from recordings.
+//! Past permission requests, from the store or from recordings.
 
 use std::collections::VecDeque;
 use std::io::IsTerminal;
@@ -18,36 +18,36 @@ use crate::lines::Lines;
 use crate::outcome::{CommandError, Outcome};
 use crate::store_file::{self, store_error};
 
-/// Where the past is read from.
+/// Source of past requests.
 #[derive(Debug, clap::Args)]
 pub(super) struct PastArguments {
-    /// Recordings to read, as `sessions export` writes them; the store when missing
+    /// Recordings as written by `sessions export`; default: the store
     recordings: Vec<PathBuf>,
 
-    /// The store's file
+    /// Path of the store
     #[arg(long, value_name = "FILE", conflicts_with = "recordings")]
     store: Option<PathBuf>,
 
-    /// What $root stands for; else the directory of each session
+    /// Value of $root; default: the directory of each session
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 
-    /// The agent's name, where the recordings do not tell it, or tell another one
+    /// Name of the agent, overriding the one in the recordings
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
 }
 
-/// How many questions may wait for an answer at a time; of older ones none is found.
+/// Maximum number of pending questions; older ones count as unanswered.
 const MAX_WAITING: usize = 1000;
 
-/// What became of a question then.
+/// Recorded answer to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Answered {
     Allowed,
     Rejected,
-    /// Taken back, dismissed, or answered with something that is no choice.
+    /// Cancelled, dismissed, or answered without a valid choice.
     Cancelled,
-    /// The recording has no answer.
+    /// No answer in the recording.
     Open,
 }
 
@@ -62,29 +62,29 @@ impl Answered {
     }
 }
 
-/// Something that happened.
+/// A past event.
 pub(super) enum Event {
-    /// A question, with what was answered, and whether that was by rules.
+    /// A question with its answer, and whether rules answered it.
     Asked { question: Box<Question>, answered: Answered, by_rule: bool },
-    /// A tool call that ran, about which nobody was asked.
+    /// A tool call that ran without a question.
     Unasked(Box<Subject>),
 }
 
-/// Where it happened: a session, or a recording's file, and the number of the message there.
+/// Position of an event: a session or a recording's file, and the message number.
 pub(super) struct Place {
     pub(super) session: String,
     pub(super) message: u64,
 }
 
-/// What was read.
+/// Amount of data read.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Extent {
     pub(super) sessions: u64,
     pub(super) messages: u64,
 }
 
-/// Reads the past, and tells each thing of it, session by session and in order. Several sessions, or several recordings, are
-/// read at a time.
+/// Reads past events and passes each to a callback, session by session and in order. Several sessions or
+/// recordings are read in parallel.
 pub(super) fn read(
     arguments: &PastArguments,
     mut tell: impl FnMut(Place, Event) -> Result<(), CommandError>,
@@ -116,27 +116,27 @@ pub(super) fn read(
     Ok((extent, if problems.is_empty() { Outcome::Fine } else { Outcome::Problems }))
 }
 
-/// How many things may have been found in one session and not been told.
+/// Maximum number of queued events per session.
 const MAX_AHEAD: usize = 1024;
 
-/// What comes of reading one session or recording.
+/// Result of reading one session or recording.
 enum Told {
     Found(Place, Event),
     Ended(Result<Ended, CommandError>),
 }
 
-/// What was read, and what was wrong with it.
+/// Amount of data and problems of one source.
 #[derive(Default)]
 struct Ended {
     extent: Extent,
     problems: Vec<String>,
 }
 
-/// Tells what was found to whoever waits for it.
+/// Sender of results.
 type Teller = SyncSender<Told>;
 
-/// Works on some items at a time, and tells what comes of them in their order. Those behind the first can be ahead of it
-/// only so far, so that what they have found does not pile up.
+/// Processes items in parallel and passes the results on in order. Later items are only read ahead up to a
+/// limit, so that memory is bounded.
 fn side_by_side<T: Sync>(
     items: &[T],
     work: &(dyn Fn(&T, Teller) -> Result<Ended, CommandError> + Sync),
@@ -152,7 +152,7 @@ fn side_by_side<T: Sync>(
                 let (teller, told) = sync_channel(MAX_AHEAD);
                 scope.spawn(move || {
                     let ended = work(item, teller.clone());
-                    // Nobody may want to know it any more.
+                    // The receiver may be gone.
                     let _ = teller.send(Told::Ended(ended));
                 });
                 underway.push_back(told);
@@ -185,7 +185,7 @@ fn progress() -> ProgressBar {
     bar
 }
 
-/// A session or a recording that is being read.
+/// A session or recording that is being read.
 struct Past {
     extent: Extent,
     problems: Vec<String>,
@@ -194,7 +194,7 @@ struct Past {
     tell: Teller,
 }
 
-/// Of how many problems one recording tells.
+/// Maximum number of reported problems per recording.
 const MAX_PROBLEMS: usize = 1000;
 
 impl Past {
@@ -280,18 +280,18 @@ impl Past {
     }
 }
 
-/// A question, and what became of it.
+/// A question and its answer.
 pub(super) struct PastQuestion {
     /// The number of its message.
     pub(super) number: u64,
     pub(super) question: Question,
     pub(super) answered: Answered,
     by_rule: bool,
-    /// How many were asked before it.
+    /// Number of earlier questions.
     place: usize,
 }
 
-/// A session that is followed, with its questions that have no answer yet.
+/// A tracked session with its pending questions.
 pub(super) struct Followed {
     reader: QuestionReader,
     open: VecDeque<PastQuestion>,
@@ -303,7 +303,7 @@ impl Followed {
         Followed { reader, open: VecDeque::new(), asked: 0 }
     }
 
-    /// Takes a record of the store, and gives the questions that it settles.
+    /// Applies a record of the store, and returns the questions that it settles.
     pub(super) fn record(&mut self, record: &Record, relevance: &Relevance) -> Vec<PastQuestion> {
         let text = || String::from_utf8_lossy(&record.bytes);
         match record.channel.message() {
@@ -316,10 +316,10 @@ impl Followed {
         Vec::new()
     }
 
-    /// Takes a message, and gives the questions that it settles, or of which no answer will be found any more.
+    /// Applies a message, and returns the questions that it settles or evicts.
     fn take(&mut self, message: &str, from: Option<Side>, number: u64) -> Vec<PastQuestion> {
         let asked = self.reader.read(message, from, Moment(0));
-        // A question is settled before another one can take its id.
+        // A question is settled before another one can reuse its id.
         let mut settled = self.settle();
         for question in asked {
             if self.open.len() >= MAX_WAITING {
@@ -333,7 +333,7 @@ impl Followed {
         settled
     }
 
-    /// Takes a note about who answers.
+    /// Applies a note about the decider.
     fn note(&mut self, note: &str) {
         apply_hub_note(self.reader.conversation_mut(), note, Moment(0));
     }
@@ -353,7 +353,7 @@ impl Followed {
         settled
     }
 
-    /// The questions that nobody has answered.
+    /// Returns the unanswered questions.
     pub(super) fn end(&mut self) -> impl Iterator<Item = PastQuestion> {
         self.open.drain(..)
     }
@@ -388,7 +388,7 @@ impl Reading {
         self.begun.extend(begun.map(|(session, call)| (number, session, call)));
     }
 
-    /// Tells what was found, as long as somebody wants to know.
+    /// Sends the results, as long as they are wanted.
     fn end(self, tell: &Teller) {
         let Reading { name, mut session, mut questions, begun } = self;
         questions.extend(session.end());
@@ -426,13 +426,13 @@ fn has_run(reader: &QuestionReader, session: Option<&str>, call: &str) -> bool {
     outline.is_some_and(|outline| *outline.call().status() != v2::ToolCallStatus::Pending)
 }
 
-/// What was answered to a question, once it is settled, and whether that was by rules.
+/// Returns the answer to a settled question, and whether rules answered it.
 fn answer(reader: &QuestionReader, question: &Question) -> Option<(Answered, bool)> {
     let session = reader.conversation().session(question.session.as_deref())?;
     let permission = session.permission(question.id.as_ref()?)?;
     let is_rule = |by: &Decider| match by {
         Decider::Rule(_) => true,
-        // Rules decided, and none of them by itself: the default, or nobody to ask.
+        // Rules decided without a matching rule: the default, or no user to ask.
         Decider::Other(by) => **by == *"policy",
         _ => false,
     };
