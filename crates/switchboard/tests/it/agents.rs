@@ -1,10 +1,10 @@
-//! Which agents are configured.
+//! `switchboard agents`: the configured agents.
 
 use serde_json::{Value, json};
 
 use crate::agent_program::Place;
 
-/// The configured ones.
+/// Returns the configured agents.
 fn listed(place: &Place) -> Vec<Value> {
     let mut agents = place.run(&["agents", "--json"]).json_lines();
     agents.retain(|agent| agent["state"] == "configured");
@@ -89,7 +89,7 @@ fn what_cannot_be_read_is_told() {
         r#"{"agent_servers": {"a": {"command": 7}, "b": {"command": "sh"}}}"#,
     );
     place.write("home/.jetbrains/acp.json", "{");
-    // Whoever read it would wait.
+    // Reading it would block.
     std::fs::create_dir_all(place.home().join(".acpx")).unwrap();
     std::fs::rename(place.fifo("pipe"), place.home().join(".acpx/config.json")).unwrap();
     let run = place.run(&["agents"]);

@@ -6,7 +6,7 @@ fn check(arguments: &[&str], input: &str) -> Run {
     switchboard(&[&["check"], arguments].concat(), input.as_bytes())
 }
 
-/// Whether each line is valid.
+/// Returns, for each line, whether it is valid.
 fn verdicts(run: &Run) -> Vec<bool> {
     run.json_lines().iter().map(|line| line["valid"].as_bool().unwrap()).collect()
 }
@@ -173,7 +173,7 @@ fn an_unknown_type_is_met_with_similar_names() {
     assert!(run.stderr.contains("ToolCallUpdate"), "{}", run.stderr);
 }
 
-/// The same verdicts through the program as through the library.
+/// The program and the library have the same results.
 #[test]
 fn every_vector_gets_its_verdict() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/vectors");

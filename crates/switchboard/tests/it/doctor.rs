@@ -1,4 +1,4 @@
-//! `switchboard doctor`, with everything in order and with everything out of order.
+//! `switchboard doctor`, without problems and with every kind of problem.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::known_agents::EmptyHome;
 
-/// An agent that answers the handshake and wants a login.
+/// An agent that answers the handshake and needs a login.
 const WANTS_LOGIN: &str = r#"
 while read -r line; do
   id=${line#*\"id\":}; id=${id%%[,\}]*}
@@ -24,7 +24,7 @@ fn doctor(home: &EmptyHome, hub: &str, more: &[&str]) -> (i32, Vec<Value>) {
     (run.code, run.json_lines())
 }
 
-/// An address at which something answers every request with this.
+/// Returns the URL of a server that sends this response to every request.
 fn listener(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

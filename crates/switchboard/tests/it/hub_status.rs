@@ -1,4 +1,4 @@
-//! `hub status`, with a hub's metrics and with servers that have none.
+//! `hub status`, with the metrics of a hub and with servers that have none.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ switchboard_append_seconds_sum 0.002
 switchboard_append_seconds_count 4
 ";
 
-/// A server with metrics for who has the token, ended with the test.
+/// A server with metrics that requires a token. It is stopped on drop.
 struct Served {
     address: SocketAddr,
     _runtime: tokio::runtime::Runtime,

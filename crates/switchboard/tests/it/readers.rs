@@ -1,5 +1,5 @@
-//! The same bytes are the same conversation to every command, as a user runs them. That their functions agree about ten
-//! thousand conversations is tried in `tests/readers`; here it is shown that the commands do what those functions do.
+//! All commands show the same conversation for the same bytes, run as processes. `tests/readers` compares
+//! their functions with ten thousand conversations; this module shows that the commands use those functions.
 
 use serde_json::Value;
 use switchboard_browser::Browser;
@@ -15,14 +15,14 @@ use crate::web::opened::Opened;
 
 #[path = "../readers/conversations.rs"]
 mod conversations;
-// The rest of it is used by the tests of the functions.
+// The rest is used by the tests of the functions.
 #[allow(dead_code)]
 #[path = "../readers/transcript.rs"]
 mod transcript;
 
 const SWITCHBOARD: &str = env!("CARGO_BIN_EXE_switchboard");
 
-/// Conversations as recorded lines, in a store too.
+/// Conversations as recorded lines, and in a store.
 struct Recorded {
     place: Place,
     lines: String,
@@ -53,7 +53,7 @@ impl Recorded {
     }
 }
 
-/// Without times, which count from different beginnings.
+/// Removes times, which have different origins.
 fn without_times(run: &Run) -> Vec<Value> {
     let mut sessions = run.json_lines();
     for session in &mut sessions {
@@ -124,7 +124,7 @@ fn the_page_shows_what_is_folded() {
             page.eval("[...document.querySelectorAll('article')].map(it => [it.className, it.innerHTML])");
         let mut shown = articles.as_array().unwrap().iter().filter_map(|article| {
             let (class, html) = (article[0].as_str().unwrap(), article[1].as_str().unwrap());
-            // A terminal that is shown with its tool call has nothing of its own.
+            // A terminal that is shown in its tool call has no entry.
             let is_hidden = kind_of_class(class) == "terminal" && !html.contains("data-part=\"screen\"");
             (!is_hidden).then_some((class, html))
         });

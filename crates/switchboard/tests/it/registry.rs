@@ -1,4 +1,4 @@
-//! The public registry of agents, from files and servers that are ours.
+//! The public registry of agents, with local files and servers.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -19,7 +19,7 @@ fn document() -> String {
     .to_string()
 }
 
-/// A server that answers one request with this.
+/// Returns the URL of a server that answers one request.
 fn serve_once(answer: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -55,7 +55,7 @@ fn agents_of_the_registry_are_known_and_run_only_after_a_question() {
     assert!(run.stderr.contains("-- npx --yes -- @example/new-one@1.2.3 --acp"), "{}", run.stderr);
     let run = home.run(&["run", "packed", "hi"]);
     assert!(run.stderr.contains("https://example.org/a.tar.gz (SHA-256 abab"), "{}", run.stderr);
-    // It cannot take a name that this program knows.
+    // An entry cannot replace an agent that this program knows.
     let run = home.run(&["run", "gemini", "hi"]);
     assert!(run.stderr.contains("@google/gemini-cli") && !run.stderr.contains("evil"), "{}", run.stderr);
     assert_eq!(home.started(), "");
@@ -95,7 +95,7 @@ fn a_registry_that_lies_or_makes_no_sense_is_refused_and_the_last_one_stays() {
     let run = home.run(&["agents", "update", &serve_once(" ".repeat(3_000_000))]);
     assert!(run.code == 1 && run.stderr.contains("larger than"), "{}", run.stderr);
     assert!(home.run(&["agents"]).stdout.contains("new-one"), "what was read before stays");
-    // The copy is what was read, or nothing.
+    // The cached copy is complete or missing.
     let cache = home.place.home().join(".cache/switchboard/registry.json");
     let kept = std::fs::read_to_string(&cache).unwrap();
     std::fs::write(&cache, kept.replace("@example/new-one", "@evil/new-one")).unwrap();

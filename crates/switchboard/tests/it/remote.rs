@@ -10,7 +10,8 @@ use crate::agent_program::Place;
 use crate::interop::{python, rust, typescript};
 use servers::{Official, Served};
 
-/// A whole conversation with a question, by WebSocket and by HTTP, with agents of both versions.
+/// Runs a whole conversation with a permission request, over WebSocket and HTTP, with agents of both
+/// versions.
 fn drive_server(program: &[String], versions: &[&str]) {
     for version in versions {
         let server = Official::start(program, version);

@@ -1,4 +1,4 @@
-//! `switchboard run` with sub-agents: those of the demo agent, and some that no good agent has.
+//! `switchboard run` with sub-agents: those of the demo agent, and misbehaving ones.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::agent_program::Place;
 use crate::interop::SWITCHBOARD;
 use crate::program::Run;
 
-/// What is printed, without how long things took.
+/// Removes durations from the output.
 fn without_times(text: &str) -> String {
     let line = |line: &str| match line
         .rfind(", ")
@@ -99,7 +99,7 @@ fn json_has_every_update_of_every_session_with_its_id() {
     let expected = ["demo-1", "demo-1.subagent-3", "demo-1.subagent-5", "demo-1.subagent-5.subagent-4"]
         .map(str::to_owned);
     assert_eq!(ids, BTreeSet::from(expected));
-    // All of them have come to their ends.
+    // All of them have finished.
     let idle = run.updates().iter().filter(|update| update["stopReason"] == "end_turn").count();
     assert_eq!(idle, 4, "{}", run.stdout);
 }
@@ -118,10 +118,10 @@ fn background_sub_agents_are_waited_for() {
     }
 }
 
-// ----- agents of a few lines of shell
+// ----- agents in a few lines of shell
 
-/// An agent that answers the handshake and `session/new`, and to the prompt says what is in a file; `after` is what it
-/// does then.
+/// Returns an agent that answers the handshake and `session/new`, and answers the prompt with the content of
+/// a file, followed by the command `after`.
 fn agent(place: &Place, lines: &[Value], after: &str) -> Vec<String> {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     place.write("work/lines", &text);
@@ -204,7 +204,7 @@ fn circles_second_parents_and_ids_used_twice_are_told_and_nothing_is_lost() {
         subagent("a", "b", json!({"title": "B"})),
         subagent("root", "b", json!({"title": "Another B"})),
         say("b", "Still of A."),
-        // The id of the root is used by a sub-agent of itself.
+        // A sub-agent of the root has the id of the root.
         subagent("root", "root", json!({"title": "Twice"})),
         say("a", "I am A."),
         subagent("root", "a", json!({"state": {"state": "idle"}})),
@@ -260,9 +260,9 @@ fn a_sub_agent_whose_end_is_never_told_is_ended_by_the_time_limit_or_with_the_ag
         sent.iter()
             .any(|message| message["method"] == "session/cancel" && message["params"]["sessionId"] == session)
     };
-    // The other does not let a client cancel it.
+    // The other one does not support cancellation by a client.
     assert!(cancelled("root") && cancelled("a") && !cancelled("b"));
-    // The prompt was answered: that the agent is gone then is not its failure.
+    // The prompt was answered, so the exit of the agent is not a failure.
     let gone = run(&Place::new(), &[], &lines, "exit 0");
     assert_eq!(gone.code, 0, "{}", gone.stderr);
 }

@@ -1,6 +1,6 @@
-//! The same bytes are the same conversation, whoever reads them: `fold`, `sessions show`, the page, and `run` before
-//! an agent that plays them again. All readers are the program's own functions here, without its processes; that the
-//! processes do the same is tried in `tests/it/readers.rs`.
+//! All readers show the same conversation for the same bytes: `fold`, `sessions show`, the page, and `run`
+//! with an agent that replays them. The readers are called as functions here; `tests/it/readers.rs` compares
+//! the processes.
 
 mod conversations;
 mod transcript;
@@ -29,11 +29,11 @@ use crate::web::desk::Desk;
 use crate::web::live_recording::LiveRecording;
 use crate::web::view::View;
 
-/// How many conversations are made up, and how many of them talk on one connection.
+/// Number of generated conversations, and of those on one connection.
 const CONVERSATIONS: usize = 10_000;
 const TOGETHER: usize = 20;
 
-/// A session as a reader shows it, as JSON and as text.
+/// A session as shown by a reader, as JSON and as text.
 struct Session {
     id: Option<String>,
     json: Value,
@@ -50,7 +50,7 @@ fn sessions_of(conversation: &Conversation) -> Vec<Session> {
     conversation.sessions().map(session).collect()
 }
 
-/// Without what is different each time: times, which count from different beginnings, and ids that have a time in them.
+/// Removes values that differ in each run: times, which have different origins, and ids that contain a time.
 fn comparable(sessions: impl IntoIterator<Item = Value>) -> Vec<Value> {
     let without_times = |mut session: Value| {
         for entry in session["entries"].as_array_mut().unwrap() {
@@ -78,7 +78,7 @@ fn fold(lines: &str) -> Vec<Session> {
     sessions_of(&fold.conversation)
 }
 
-/// Puts recorded lines into a store, as `sessions import` does, and gives the id of the recording.
+/// Imports recorded lines into a store, as `sessions import` does, and returns the id of the recording.
 fn import(store: &Store, lines: &str) -> String {
     let mut recorder = store.begin_at(&About::default(), Moment(0)).unwrap();
     for line in lines.lines() {
@@ -91,14 +91,14 @@ fn import(store: &Store, lines: &str) -> String {
     id
 }
 
-/// What `sessions show` prints.
+/// Returns the output of `sessions show`.
 fn show(store: &Store, id: &str, json: bool) -> String {
     let mut output = Vec::new();
     show::write(store, &show::Arguments::whole(id, json), &mut output).ok().unwrap();
     String::from_utf8(output).unwrap()
 }
 
-/// What the server hands to a tab that looks at sessions of a recording.
+/// Returns the frames that the server sends to a tab for sessions of a recording.
 fn frames(desk: &Desk, room: &std::sync::Arc<LiveRecording>, ids: &[Option<String>]) -> Vec<Value> {
     let frame = |id: &Option<String>| {
         let mut view = View::new();
@@ -109,12 +109,12 @@ fn frames(desk: &Desk, room: &std::sync::Arc<LiveRecording>, ids: &[Option<Strin
     ids.iter().map(frame).collect()
 }
 
-/// A page before a store, without an agent.
+/// Returns a page with a store, without an agent.
 fn page(store: &Store) -> std::sync::Arc<Desk> {
     desk_for_tests(store)
 }
 
-/// The page of a recording in the store.
+/// Returns the frames of a recording in the store.
 fn stored_page(desk: &Desk, store: &Store, id: &str, ids: &[Option<String>]) -> Vec<Value> {
     let room = LiveRecording::folding(id, store, store.session(id).unwrap().protocol);
     for item in store.read(id, 0).unwrap() {
@@ -123,7 +123,7 @@ fn stored_page(desk: &Desk, store: &Store, id: &str, ids: &[Option<String>]) -> 
     frames(desk, &room, ids)
 }
 
-/// What comes of a recording that an agent plays again to `run`.
+/// The result of a recording that an agent replays to `run`.
 struct Replayed {
     printed: String,
     sessions: Vec<Value>,
@@ -169,14 +169,14 @@ fn replay(lines: &str, live: bool) -> Replayed {
     })
 }
 
-/// A store in a folder that goes with it.
+/// Returns a store in a temporary directory.
 fn store() -> (tempfile::TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path().join("store.sqlite3")).unwrap();
     (folder, store)
 }
 
-/// All readers show what `fold` shows, of a generated recording.
+/// Checks that all readers show the same as `fold` for a generated recording.
 fn check_generated(seed: u64, desk: &Desk, store: &Store) -> usize {
     let lines = Generator::new(seed).recording(TOGETHER);
     let folded = fold(&lines);
@@ -207,7 +207,7 @@ fn check_generated(seed: u64, desk: &Desk, store: &Store) -> usize {
     folded.len()
 }
 
-/// `sessions show` prints what `fold` prints.
+/// Asserts that `sessions show` prints the same as `fold`.
 fn assert_shown(folded: &[Session], store: &Store, id: &str, what: &str) {
     let shown = show(store, id, true);
     let shown = comparable(shown.lines().map(|line| serde_json::from_str(line).unwrap()));
@@ -217,7 +217,7 @@ fn assert_shown(folded: &[Session], store: &Store, id: &str, what: &str) {
     assert_eq!(sessions_of_text(&show(store, id, false)), texts, "{what}");
 }
 
-/// The sessions of a transcript, those of sub-agents moved out to the margin, in the order of their text.
+/// Returns the sessions of a transcript, with those of sub-agents unindented, in the order of their text.
 fn sessions_of_text(text: &str) -> Vec<String> {
     let mut sessions: Vec<String> = Vec::new();
     let mut indent = 0;
@@ -234,8 +234,8 @@ fn sessions_of_text(text: &str) -> Vec<String> {
     sessions
 }
 
-/// A recording that is played again is the same conversation, except for what became of questions: whoever plays the
-/// client may choose only what is offered, and gives no data.
+/// Asserts that a replayed recording is the same conversation, except for the outcome of requests: the
+/// replaying client can only select offered options, and sends no data.
 fn assert_replayed(folded: &[Session], replayed: &Replayed, what: &str) {
     let asked = |session: &mut Value| -> Vec<(Value, Value, bool)> {
         let questions = ["permissions", "elicitations"].map(|key| session[key].take());
@@ -252,7 +252,7 @@ fn assert_replayed(folded: &[Session], replayed: &Replayed, what: &str) {
     };
     let mut expected = comparable(folded.iter().map(|session| session.json.clone()));
     let mut sessions = comparable(replayed.sessions.iter().cloned());
-    // Sessions that took turns are opened one after the other.
+    // Interleaved sessions are opened one after the other.
     expected.sort_by_key(|session| session["sessionId"].to_string());
     sessions.sort_by_key(|session| session["sessionId"].to_string());
     for (session, played) in expected.iter_mut().zip(&mut sessions) {
@@ -262,7 +262,8 @@ fn assert_replayed(folded: &[Session], replayed: &Replayed, what: &str) {
     assert_eq!(expected.len(), sessions.len(), "{what}");
 }
 
-/// `run` printed what a session amounts to. Thoughts are for people who watch, and what the user said they know.
+/// Asserts that `run` printed the session. Thoughts are shown on a terminal only, and user messages not at
+/// all.
 fn assert_printed(session: &Value, printed: &str, live: bool, what: &str) {
     let all: Vec<&str> = all_words(printed).collect();
     let calls = told(printed);
@@ -318,7 +319,7 @@ fn ten_thousand_conversations_are_the_same_to_every_reader() {
     assert!(count > CONVERSATIONS, "some conversations have two sessions: {count}");
 }
 
-/// The words of Markdown that are there to be read.
+/// Returns the visible words of Markdown.
 fn markdown_words(text: &str) -> Vec<String> {
     use pulldown_cmark::{Event, Options, Parser};
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
@@ -359,12 +360,12 @@ fn recordings_are_the_same_to_every_reader() {
     assert!(entries > 100, "{entries} entries");
 }
 
-/// The page has each entry of a session, with its words. Gives how many there are.
+/// Asserts that the page has each entry of a session, with its words. Returns the number of entries.
 fn assert_on_page(frame: &Value, session: &Value, what: &str) -> usize {
     let none = Vec::new();
     let on_page = frame["entries"].as_array().unwrap_or(&none);
     let entries = session["entries"].as_array().unwrap();
-    // A tab sees two hundred of them at most.
+    // A tab gets at most two hundred of them.
     assert_eq!(on_page.len(), entries.len().min(200), "{what}: {frame}");
     for (shown, entry) in on_page.iter().zip(entries) {
         let html = |wanted: &dyn Fn(&str) -> bool| -> String {
@@ -401,7 +402,7 @@ fn assert_on_page(frame: &Value, session: &Value, what: &str) -> usize {
     entries.len()
 }
 
-/// Those of our own agent. Others were made by clients that do what ours does not: they cancel, log in, resume.
+/// Recordings of our own agent. Others were made by clients that also cancel, log in and resume.
 #[test]
 fn recordings_that_are_played_again_are_the_same_conversation() {
     let mut count = 0;
