@@ -7,13 +7,13 @@ use switchboard_acp::v2::ToolKind;
 
 use crate::{Host, Operation, Policy, Program, Subject, Verdict};
 
-/// What only looks, or works in the project's own folder for what it makes, whatever follows.
+/// Commands that only read, or only write to the project's build folder, with any arguments.
 const HARMLESS: [(&str, &[&str]); 2] = [
     ("cargo", &["bench", "build", "check", "clippy", "doc", "fmt", "metadata", "test", "tree"]),
     ("git", &["blame", "describe", "diff", "log", "ls-files", "rev-parse", "shortlog", "show", "status"]),
 ];
 
-/// Words of commands that change more than the project, or cannot be taken back.
+/// Words of commands that change more than the project, or cannot be undone.
 const GRAVE: [&str; 40] = [
     "add",
     "apply",
@@ -59,20 +59,20 @@ const GRAVE: [&str; 40] = [
 
 /// Programs that show what is in any file that they are given.
 const SHOWING: [&str; 8] = ["cat", "cmp", "cut", "diff", "grep", "head", "tail", "wc"];
-/// How many commands of one line rules are made for.
+/// Maximum number of commands of one line for which rules are drafted.
 const MAX_PARTS: usize = 4;
-/// How many files are told one by one.
+/// Maximum number of files listed individually.
 const MAX_FILES: usize = 8;
-/// The longest rules.
+/// Maximum length of the drafted rules.
 const MAX_TEXT: usize = 4000;
 
-/// Whether no beginning of a command of this program is harmless.
+/// Returns whether no prefix of this program's commands is harmless.
 fn is_powerful(program: &str) -> bool {
     use Program::{Powerful, Shell, Wrapper};
     program.contains('/') || matches!(Program::named(program), Some(Powerful | Shell | Wrapper))
 }
 
-/// Whether somebody who was not asked can be told that a rule for this beginning of a command is safe.
+/// Returns whether a rule for this prefix of a command can be suggested as safe without a user's decision.
 fn is_safe(words: &[&str]) -> bool {
     let Some((first, rest)) = words.split_first() else { return false };
     let is_grave = |word: &&str| {
@@ -84,7 +84,7 @@ fn is_safe(words: &[&str]) -> bool {
     match Program::named(first) {
         _ if is_powerful(first) => false,
         Some(Program::Teller) => true,
-        // They run what they are told: by its name in the project, and nothing else.
+        // They only run tasks of the project by name.
         Some(Program::Runner) => {
             let task = match rest {
                 ["run", task, ..] if matches!(*first, "bun" | "npm" | "pnpm" | "yarn") => task,
@@ -101,13 +101,13 @@ fn runs_code(words: &[&str]) -> bool {
     words.iter().any(|word| matches!(*word, "-c" | "-e" | "--eval" | "-m" | "--exec" | "-exec"))
 }
 
-/// A word that says what is to be done, such as `status`.
+/// Returns whether a word is a subcommand name, such as `status`.
 fn is_name(word: &str) -> bool {
     word.starts_with(|first: char| first.is_ascii_alphabetic())
         && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_:".contains(&byte))
 }
 
-/// How many of the first words of a command a rule for its like goes by; none where no beginning of it is harmless.
+/// Returns the number of leading words that identify a command for a rule; `None` if no prefix is harmless.
 fn telling_words(words: &[&str]) -> Option<usize> {
     let (first, rest) = words.split_first()?;
     let is_harmless =
@@ -120,7 +120,7 @@ fn telling_words(words: &[&str]) -> Option<usize> {
     }
 }
 
-/// A text as TOML has it, on one line, with everything written out that could not be seen.
+/// Formats a text as a TOML string on one line, with invisible characters escaped.
 fn toml_string(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -139,11 +139,11 @@ fn toml_string(text: &str) -> String {
 
 fn push_code(out: &mut String, character: char) {
     let code = u32::from(character);
-    // A string takes whatever is written into it.
+    // Writing to a string cannot fail.
     let _ = if code > 0xFFFF { write!(out, "\\U{code:08X}") } else { write!(out, "\\u{code:04X}") };
 }
 
-/// A list of texts as TOML has it.
+/// Formats a list of texts as TOML.
 fn toml_list<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
     let texts: Vec<String> = texts.into_iter().map(toml_string).collect();
     format!("[{}]", texts.join(", "))
@@ -176,7 +176,7 @@ impl Draft {
     /// in words that follow "because".
     pub fn of(subject: &Subject, decision: Verdict, host: &dyn Host) -> Result<Draft, String> {
         if let Some(doubt) = subject.unsure() {
-            return Err(format!("nobody can be sure what would be done: {doubt}"));
+            return Err(format!("its effect is unknown: {doubt}"));
         }
         let folder = Folder::of(subject.root(), host)?;
         let choices = match &*subject.commands() {
@@ -201,7 +201,7 @@ impl Draft {
         for Keys { name, keys } in rules {
             let keys = format!("decision = \"{decision}\"\n{keys}");
             let mut id = format!("{decision}-{name}");
-            // Another rule gets another name, and the same one the same.
+            // Different rules get different names, equal rules the same.
             let hash =
                 Policy::parse(&format!("[[rule]]\n{keys}"), host).map_err(|error| cannot_say(&error))?;
             id.extend(["-", hash.hash().get(..6).unwrap_or_default()]);
@@ -212,7 +212,7 @@ impl Draft {
             }
         }
         if text.len() > MAX_TEXT {
-            return Err("it is too long for a rule that somebody would read".to_owned());
+            return Err("it is too long for a readable rule".to_owned());
         }
         let policy = Policy::parse(&text, host).map_err(|error| cannot_say(&error))?;
         Ok(Draft { text, policy })
@@ -223,14 +223,14 @@ fn cannot_say(error: &dyn std::fmt::Display) -> String {
     format!("rules cannot say it: {error}")
 }
 
-/// What a rule says beside its decision, and a name for it.
+/// The conditions of a rule, and a name for it.
 #[derive(Debug, Clone)]
 struct Keys {
     name: String,
     keys: String,
 }
 
-/// The folder that rules are for.
+/// The folder of the rules.
 struct Folder<'f> {
     path: &'f str,
 }
@@ -244,33 +244,30 @@ impl<'f> Folder<'f> {
         let is_around =
             |home: &str| format!("{}/", home.trim_end_matches('/')).starts_with(&format!("{path}/"));
         if path.is_empty() || host.home().is_some_and(is_around) {
-            return Err("the session's folder is no project, but everything".to_owned());
+            return Err("the session's folder is the root of the file system".to_owned());
         }
         Ok(Folder { path })
     }
 
-    /// Everything in it, as a pattern.
+    /// Returns the pattern for everything in it.
     fn everything(&self) -> String {
         format!("{}/**", self.path)
     }
 
-    /// Ways to say rules for commands, the narrowest first.
+    /// Returns alternative rules for commands, narrowest first.
     fn commands(&self, commands: &[Vec<&str>], decision: Verdict) -> Result<Vec<Vec<Keys>>, String> {
         if commands.len() > 1 && decision == Verdict::Deny {
-            return Err("it runs several commands, and it is not known which of them is meant".to_owned());
+            return Err("it runs several commands, and it is unknown which one is meant".to_owned());
         }
         if commands.len() > MAX_PARTS {
-            return Err(format!(
-                "it runs {} commands, which is more than can be judged at a glance",
-                commands.len()
-            ));
+            return Err(format!("it runs {} commands, which is too many to review", commands.len()));
         }
         let mut choices: Vec<Vec<Keys>> = vec![Vec::new()];
         for words in commands.iter().filter(|words| !words.is_empty()) {
             let first = words.first().copied().unwrap_or_default();
             if decision == Verdict::Allow && is_powerful(first) {
                 return Err(format!(
-                    "{first:?} does whatever its arguments say, so that no beginning of it is harmless"
+                    "{first:?} does whatever its arguments say, so no prefix of it is harmless"
                 ));
             }
             let count = match telling_words(words) {
@@ -283,7 +280,7 @@ impl<'f> Folder<'f> {
             let keys = format!("command = {}\ncwd = {}\n", toml_list(words), toml_string(&self.everything()));
             let with_files = format!("{keys}path = {}\n", toml_list([&*self.everything()]));
             let ways = [with_files, keys].map(|keys| Keys { name: name.clone(), keys });
-            // A rule that denies goes by the command alone.
+            // A deny rule only has the command.
             let ways = if decision == Verdict::Deny { &ways[1..] } else { &ways[..] };
             let longer = |rules: &Vec<Keys>| {
                 let rules = rules.clone();
@@ -295,7 +292,7 @@ impl<'f> Folder<'f> {
         Ok(choices)
     }
 
-    /// A rule for the files of a request that has no command.
+    /// Returns a rule for the files of a request without a command.
     fn files(&self, subject: &Subject, decision: Verdict) -> Result<Keys, String> {
         let kind = match subject.kind() {
             Some(ToolKind::Read | ToolKind::Search) => "[\"read\", \"search\"]",
@@ -336,14 +333,14 @@ impl<'f> Folder<'f> {
             }
         }
         if patterns.len() > MAX_FILES {
-            return Err("it is about many files in many places".to_owned());
+            return Err("it concerns many files in many folders".to_owned());
         }
         let known = [Operation::Add, Operation::Modify];
         if decision == Verdict::Allow
             && is_edit
             && !operations.iter().all(|operation| known.contains(operation))
         {
-            return Err("it does more to files than to add or to change them".to_owned());
+            return Err("it does more than add or modify files".to_owned());
         }
         let mut keys = format!("kind = {kind}\npath = {}\n", toml_list(patterns.iter().map(String::as_str)));
         if decision == Verdict::Allow && is_edit && !operations.is_empty() {
@@ -363,7 +360,7 @@ impl<'f> Folder<'f> {
     }
 }
 
-/// A short name made of words, with nothing but letters, digits and hyphens in it.
+/// Returns a short name of letters, digits and hyphens.
 fn slug<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     const MAX: usize = 32;
     let mut slug = String::new();
@@ -482,7 +479,7 @@ mod tests {
             .map(|draft| draft.text)
     }
 
-    /// Whatever was asked, the text is these rules and nothing else.
+    /// The text contains these rules and nothing else, for any request.
     fn is_nothing_else(subject: &Subject, decision: Verdict) -> Result<(), TestCaseError> {
         let host = NoFiles::default();
         let Ok(draft) = Draft::of(subject, decision, &host) else { return Ok(()) };
@@ -513,7 +510,7 @@ mod tests {
             prop_assert!(texts("path").iter().all(|path| path.starts_with("/project/it/")));
             prop_assert!(rule.get("cwd").is_none_or(|cwd| cwd.as_str() == Some("/project/it/**")));
         }
-        // And nothing in it hides from who reads it.
+        // No part of it is invisible to a reader.
         prop_assert!(
             !draft.text.chars().any(|letter| letter != '\n' && (letter.is_control() || is_hidden(letter)))
         );

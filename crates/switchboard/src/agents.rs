@@ -1,5 +1,6 @@
-//! Agents that are known without any configuration: those in the table of this program, and those of the registry that was
-//! read last. A known agent that is installed runs by its name; one that is not is never fetched without asking.
+//! Agents that are known without configuration: those in the table of this program, and those of the last
+//! downloaded registry. An installed known agent runs by its name; one that is not installed is never
+//! downloaded without asking.
 
 mod asking;
 mod registry;
@@ -15,31 +16,31 @@ pub(crate) use registry::{MAX_REGISTRY, REGISTRY, RegisteredPackage, Registry, R
 
 use crate::outcome::CommandError;
 
-/// What is known of an agent.
+/// A known agent.
 #[derive(Debug)]
 pub(crate) struct KnownAgent {
     pub(crate) name: &'static str,
-    /// Other names that it goes by.
+    /// Alternative names.
     pub(crate) aliases: &'static [&'static str],
     pub(crate) title: &'static str,
-    /// The command lines by which an installed one speaks the protocol; the first that is there is taken.
+    /// Command lines of an installed agent in protocol mode; the first that exists is used.
     pub(crate) commands: &'static [&'static [&'static str]],
-    /// Programs that it needs beside its own.
+    /// Programs that it needs besides its own.
     pub(crate) needs: &'static [&'static str],
-    /// How to run it without installing it.
+    /// Package to run it without installing it.
     pub(crate) package: Option<Package>,
-    /// How to install it, in words or as a command.
+    /// Installation instructions, as text or as a command.
     pub(crate) install: &'static str,
     pub(crate) login: &'static str,
-    /// The versions of the protocol that it was seen to speak.
+    /// Protocol versions that were observed.
     pub(crate) versions: &'static [u16],
-    /// The version of the agent that was seen.
+    /// The observed version of the agent.
     pub(crate) seen: &'static str,
-    /// What else was seen.
+    /// Other observations.
     pub(crate) notes: &'static [&'static str],
 }
 
-/// What runs a package from the network.
+/// Program that runs a package from the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Runner {
     /// npm.
@@ -56,10 +57,10 @@ impl Runner {
         }
     }
 
-    /// The command line that runs a package.
+    /// Returns the command line that runs a package.
     pub(crate) fn command_line(self, package: &str, arguments: &[impl AsRef<str>]) -> Vec<String> {
         let begin: &[&str] = match self {
-            // Whoever is asked is asked by us.
+            // Switchboard itself asks the user.
             Runner::Npx => &["npx", "--yes", "--"],
             Runner::Uvx => &["uvx"],
         };
@@ -82,16 +83,16 @@ impl Package {
     }
 }
 
-/// An agent that is there.
+/// An installed agent.
 #[derive(Debug)]
 pub(crate) struct Installed {
     pub(crate) command: &'static [&'static str],
-    /// The file of the program.
+    /// Path of the program.
     pub(crate) path: PathBuf,
 }
 
 impl KnownAgent {
-    /// The command line that is there, if one is, with everything that it needs.
+    /// Returns the installed command line, if all programs it needs exist.
     pub(crate) fn installed(&self) -> Option<Installed> {
         let locate = |program: &str| Program::new(program).locate().ok();
         if !self.needs.iter().all(|program| locate(program).is_some()) {
@@ -104,17 +105,17 @@ impl KnownAgent {
     }
 }
 
-/// All known agents, by name.
+/// Returns all known agents by name.
 pub(crate) fn known() -> &'static [KnownAgent] {
     table::KNOWN
 }
 
-/// The known agent that goes by a name.
+/// Returns the known agent with a name or alias.
 pub(crate) fn find(name: &str) -> Option<&'static KnownAgent> {
     known().iter().find(|agent| agent.name == name || agent.aliases.contains(&name))
 }
 
-/// The program of a known agent: of the table, or of the registry. `None` where nobody knows the name.
+/// Returns the program of a known agent, from the table or the registry. `None` if the name is unknown.
 pub(crate) fn program(name: &str) -> Option<Result<Program, CommandError>> {
     if let Some(agent) = find(name) {
         return Some(program_of(agent));
@@ -139,7 +140,7 @@ fn program_of(agent: &KnownAgent) -> Result<Program, CommandError> {
     ))
     .hint(format!("to install it: {}", agent.install))
     .hint(format!("to log in: {}", agent.login));
-    // A package brings its own program, and not what that needs beside it.
+    // A package contains its own program, but not the other programs it needs.
     match &agent.package {
         Some(package) if agent.needs.iter().all(|program| Program::new(*program).locate().is_ok()) => {
             asking::from_network(agent.title, package.runner, &package.command_line(), error)
@@ -175,8 +176,8 @@ fn program_of_registered(agent: &RegistryAgent) -> Result<Program, CommandError>
     }
 }
 
-/// The version of an installed program, as far as that can be told without running it: by the `package.json` of an npm
-/// package.
+/// Returns the version of an installed program if it can be determined without running it: from the
+/// `package.json` of an npm package.
 pub(crate) fn version_of(program: &Path) -> Option<String> {
     let file = program.canonicalize().ok()?;
     for folder in file.ancestors().skip(1).take(5) {
@@ -190,7 +191,7 @@ pub(crate) fn version_of(program: &Path) -> Option<String> {
     None
 }
 
-/// No description of a package is larger.
+/// Maximum size of a package description in bytes.
 const MAX_PACKAGE: u64 = 256 * 1024;
 
 fn npm_version(file: &Path) -> Option<String> {

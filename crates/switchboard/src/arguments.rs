@@ -24,7 +24,7 @@ pub(crate) enum Dialect {
     Spec,
     /// The newest draft: `patch.text`, `_meta` merged.
     Newest,
-    /// Either of them.
+    /// Either dialect.
     Any,
 }
 
@@ -38,14 +38,14 @@ impl Dialect {
     }
 }
 
-/// The version and, for version 2, the dialect that the input is in.
+/// The version and, for version 2, the dialect of the input.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RevisionArguments {
-    /// Version of the protocol
+    /// Protocol version of the input
     #[arg(long, value_enum, default_value = "v2")]
     pub(crate) protocol: Protocol,
 
-    /// Dialect of version 2
+    /// Dialect of version 2 of the input
     #[arg(long, value_enum, default_value = "any")]
     pub(crate) dialect: Dialect,
 }
@@ -62,7 +62,7 @@ impl RevisionArguments {
 /// The input of a filter.
 #[derive(Debug, clap::Args)]
 pub(crate) struct InputArgument {
-    /// JSON lines to read; standard input when missing or `-`
+    /// JSON lines to read; standard input if missing or `-`
     pub(crate) file: Option<PathBuf>,
 }
 
@@ -79,7 +79,7 @@ impl InputArgument {
         }
     }
 
-    /// What to call the input in a message.
+    /// Returns the name of the input for messages.
     pub(crate) fn name(&self) -> String {
         match &self.file {
             Some(path) if path.as_os_str() != "-" => path.display().to_string(),

@@ -17,7 +17,7 @@ mod open;
 pub(crate) mod policy;
 #[cfg(test)]
 #[path = "../tests/readers/mod.rs"]
-// Tests hand `json!` values to small functions; a reference there would only be noise.
+// Tests pass `json!` values to small functions; a reference would only be noise.
 #[allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 mod readers;
 mod run;

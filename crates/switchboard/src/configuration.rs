@@ -1,4 +1,4 @@
-//! Which agents the user has, by the files that we and the editors keep.
+//! The user's agents, from our configuration files and those of editors.
 
 pub(crate) mod edited_file;
 pub(crate) mod edited_json;
@@ -16,10 +16,10 @@ use serde_json::Value;
 use switchboard_acp::display::visible_line;
 use switchboard_transport::{Program, Remote};
 
-/// The agents that were found, and what could not be read.
+/// The configured agents, and problems of the files.
 #[derive(Debug, Default)]
 pub(crate) struct Configuration {
-    /// In the order in which they count: of two with one name, the first is the one that is meant.
+    /// In order of precedence: of two with the same name, the first is used.
     pub(crate) agents: Vec<ConfiguredAgent>,
     pub(crate) problems: Vec<String>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Configuration {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConfiguredAgent {
     pub(crate) name: String,
-    /// A program, or the address of a server.
+    /// A program, or the URL of a server.
     pub(crate) command: String,
     pub(crate) args: Vec<String>,
     pub(crate) env: BTreeMap<String, String>,
@@ -36,7 +36,7 @@ pub(crate) struct ConfiguredAgent {
     pub(crate) file: PathBuf,
 }
 
-/// Whose file it is.
+/// Owner of a configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     Ours,
@@ -59,13 +59,13 @@ impl Source {
 }
 
 impl ConfiguredAgent {
-    /// Its command and arguments, for people.
+    /// Returns its command and arguments, for people.
     pub(crate) fn command_line(&self) -> String {
         [&[&*self.command], &*self.arguments()].concat().join(" ")
     }
 
-    /// The agent itself, where an editor reaches it through this program (see `switchboard setup`). An entry that leads
-    /// back to us by a name is no agent: whoever took it for one would start us again and again.
+    /// Returns the agent itself if an editor reaches it through this program (see `switchboard setup`). An
+    /// entry that leads back to us by a name is skipped: it would start us in an endless recursion.
     fn behind_the_bridge(mut self) -> Option<Self> {
         let is_ours = Path::new(&self.command).file_name().is_some_and(|file| file == "switchboard");
         let is_of_editor = !matches!(self.source, Source::Ours | Source::Project);
@@ -84,7 +84,7 @@ impl ConfiguredAgent {
         }
     }
 
-    /// What is known by its name and is something else.
+    /// Returns the title of the known agent that it replaces.
     fn displaced(&self) -> Option<&'static str> {
         if self.name == "demo" {
             return Some("built-in demo agent");
@@ -94,7 +94,7 @@ impl ConfiguredAgent {
             .commands
             .iter()
             .any(|line| line.split_first() == Some((&&*self.command, &self.arguments())));
-        // Variables make another program of the same one, where somebody else sets them.
+        // Environment variables in a project's file can change the program.
         let is_changed = self.source == Source::Project && !self.env.is_empty();
         (!is_the_same || is_changed).then_some(known.title)
     }
@@ -103,7 +103,7 @@ impl ConfiguredAgent {
         self.args.iter().map(String::as_str).collect()
     }
 
-    /// How to start it.
+    /// Returns the program to start.
     pub(crate) fn program(&self) -> Result<Program, CommandError> {
         let mut program = if Remote::is_address(&self.command) {
             remote_agent::program(&self.command)?
@@ -117,10 +117,10 @@ impl ConfiguredAgent {
     }
 }
 
-/// A file that is no larger than any configuration file.
+/// Maximum size of a configuration file in bytes.
 const MAX_FILE: u64 = 4 * 1024 * 1024;
 
-/// The agent that somebody chose: by its name, which is looked up from a folder, or by the command line that starts it.
+/// Returns the chosen agent: by its name, which is looked up from a folder, or by its command line.
 pub(crate) fn chosen_program(
     folder: &Path,
     name: Option<&str>,
@@ -136,7 +136,7 @@ pub(crate) fn chosen_program(
             remote_agent::program(&url.as_ref().to_string_lossy())
         }
         (None, [program, rest @ ..]) => {
-            // A relative path is meant from where the user is, not from the session's folder.
+            // A relative path is resolved in the user's folder, not in the session's.
             let program = program.as_ref();
             let has_folder = program.as_encoded_bytes().contains(&b'/');
             let path = if has_folder { std::path::absolute(program).ok() } else { None };
@@ -144,9 +144,9 @@ pub(crate) fn chosen_program(
         }
         (Some(url), []) if Remote::is_address(url) => remote_agent::program(url),
         (Some(name), []) => Configuration::read(folder).chosen_program(name),
-        (Some(_), _) => Err(CommandError::usage("either an agent's name or a command line, not both")),
+        (Some(_), _) => Err(CommandError::usage("give either an agent's name or a command line, not both")),
         (None, []) => Err(CommandError::usage("which agent?")
-            .hint("name one that `switchboard agents` lists, or give a command line behind `--`")
+            .hint("choose one from `switchboard agents`, or give a command line after `--`")
             .hint("`switchboard run demo help` shows what the built-in demo agent can do")),
     }
 }
@@ -160,7 +160,7 @@ fn foreign_scheme(word: &str) -> Option<&str> {
 }
 
 impl Configuration {
-    /// Reads all files that there are. The user's own come before those of the project, so that a foreign project
+    /// Reads all configuration files. The user's own precede those of the project, so that a foreign project
     /// cannot put another program under a name that the user knows.
     pub(crate) fn read(project: &Path) -> Self {
         let mut configuration = Configuration::default();
@@ -170,13 +170,13 @@ impl Configuration {
         configuration
     }
 
-    /// The agent that a name means.
+    /// Returns the agent with a name.
     pub(crate) fn find(&self, name: &str) -> Option<&ConfiguredAgent> {
         self.agents.iter().find(|agent| agent.name == name)
     }
 
-    /// The program of the agent of a name that somebody chose. Where something else than an agent that is known by this name is
-    /// configured, it is said which one runs; and where only a project's file says so, it is asked: that may be anybody's.
+    /// Returns the program of the chosen agent. If the configuration replaces a known agent, the command line
+    /// is shown; if only a project's file does so, the user is asked, because it may be anyone's.
     pub(crate) fn chosen_program(&self, name: &str) -> Result<Program, CommandError> {
         if let Some(agent) = self.find(name)
             && let Some(title) = agent.displaced()
@@ -197,12 +197,12 @@ impl Configuration {
         self.named_program(name)
     }
 
-    /// Whether a project's file, and not the user, puts something else under the name of a known agent.
+    /// Returns whether a project's file, and not the user, replaces a known agent.
     pub(crate) fn is_foreign(&self, name: &str) -> bool {
         self.find(name).is_some_and(|agent| agent.source == Source::Project && agent.displaced().is_some())
     }
 
-    /// The program of the agent of a name: a configured one, the demo agent, or a known one.
+    /// Returns the program of the agent with a name: a configured one, the demo agent, or a known one.
     pub(crate) fn named_program(&self, name: &str) -> Result<Program, CommandError> {
         if let Some(agent) = self.find(name) {
             return agent.program();
@@ -215,17 +215,17 @@ impl Configuration {
         }
         let mut error = CommandError::usage(format!("no agent is called \"{name}\""));
         error = match self.names()[..] {
-            [] => error.hint("no agents are configured; a command line goes behind `--`"),
-            ref names => error.hint(format!("configured are: {}", names.join(", "))),
+            [] => error.hint("no agents are configured; give a command line after `--`"),
+            ref names => error.hint(format!("configured agents: {}", names.join(", "))),
         };
-        error = error.hint("`switchboard agents` lists those that are known, too");
+        error = error.hint("`switchboard agents` also lists the known ones");
         for problem in &self.problems {
             error = error.hint(problem);
         }
         Err(error)
     }
 
-    /// All names, each once.
+    /// Returns all names, each once.
     pub(crate) fn names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.agents.iter().map(|agent| &*agent.name).collect();
         names.sort_unstable();
@@ -244,7 +244,7 @@ impl Configuration {
     fn take(&mut self, source: Source, file: &Path, value: &Value) {
         let key = if source == Source::Acpx { "agents" } else { "agent_servers" };
         let Some(servers) = value.get(key).and_then(Value::as_object) else { return };
-        // By name, whichever way the JSON library was built to keep the keys of an object.
+        // Sorted by name, independent of the JSON library's key order.
         let servers: BTreeMap<_, _> = servers.iter().collect();
         for (name, server) in servers {
             match agent(name, server, source, file) {
@@ -265,11 +265,12 @@ fn agent(
     source: Source,
     file: &Path,
 ) -> Result<Option<ConfiguredAgent>, &'static str> {
-    let server = server.as_object().ok_or("is no object")?;
+    let server = server.as_object().ok_or("is not an object")?;
     if let Some(url) = server.get("url") {
         let command = url.as_str().filter(|url| Remote::new(url).is_ok());
-        let command = command.ok_or("has a url that is no address of a server")?.to_owned();
-        let env = remote_agent::environment(&texts(server.get("headers"), "has a header that is no text")?);
+        let command = command.ok_or("has an invalid url")?.to_owned();
+        let env =
+            remote_agent::environment(&texts(server.get("headers"), "has a header that is not a string")?);
         let (name, file) = (name.to_owned(), file.to_owned());
         return Ok(Some(ConfiguredAgent { name, command, args: Vec::new(), env, source, file }));
     }
@@ -280,7 +281,7 @@ fn agent(
             let path = command.get("path").and_then(Value::as_str).ok_or("has a command without a path")?;
             (path, Some(command))
         }
-        Some(_) => return Err("has a command that is no text"),
+        Some(_) => return Err("has a command that is not a string"),
         None => return Ok(None),
     };
     let listed = server.get("args").or_else(|| nested?.get("args"));
@@ -288,14 +289,14 @@ fn agent(
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(args)) => {
             let texts = args.iter().map(|arg| arg.as_str().map(str::to_owned));
-            texts.collect::<Option<Vec<_>>>().ok_or("has an argument that is no text")?
+            texts.collect::<Option<Vec<_>>>().ok_or("has an argument that is not a string")?
         }
-        Some(_) => return Err("has arguments that are no list"),
+        Some(_) => return Err("has arguments that are not a list"),
     };
-    let env = texts(server.get("env").or_else(|| nested?.get("env")), "has a variable that is no text")?;
+    let env = texts(server.get("env").or_else(|| nested?.get("env")), "has a variable that is not a string")?;
     let mut words = if source == Source::Acpx && args.is_empty() {
-        // There the command is a whole command line.
-        split_words(command).ok_or("has a command with an open quote")?
+        // The command is a complete command line here.
+        split_words(command).ok_or("has a command with an unclosed quote")?
     } else {
         vec![command.to_owned()]
     };
@@ -303,7 +304,7 @@ fn agent(
         return Err("has an empty command");
     }
     let mut command = with_home(&words.remove(0));
-    // A path in a project's file is meant from there.
+    // A path in a project's file is relative to that file.
     if command.contains('/')
         && let Some(folder) = file.parent()
         && source == Source::Project
@@ -315,13 +316,13 @@ fn agent(
     Ok(Some(ConfiguredAgent { name, command, args: words, env, source, file }))
 }
 
-/// An object of texts.
+/// Returns an object of strings.
 fn texts(object: Option<&Value>, problem: &'static str) -> Result<BTreeMap<String, String>, &'static str> {
     let entries = object.and_then(Value::as_object).into_iter().flatten();
     entries.map(|(name, value)| Ok((name.clone(), value.as_str().ok_or(problem)?.to_owned()))).collect()
 }
 
-/// The words of a command line, as a shell would cut it, without anything else that a shell does.
+/// Splits a command line into words like a shell, without other shell features.
 pub(crate) fn split_words(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -358,13 +359,13 @@ fn with_home(command: &str) -> String {
     }
 }
 
-/// The folder for configuration files, by the XDG rules.
+/// Returns the folder for configuration files, by the XDG rules.
 pub(crate) fn configuration_folder() -> Option<PathBuf> {
     let set = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
     set.or_else(|| Some(home()?.join(".config")))
 }
 
-/// A part of the user's own configuration. A file that cannot be read is complained of where agents are looked for.
+/// Returns a part of the user's configuration. An unreadable file is reported where agents are read.
 pub(crate) fn own_settings(key: &str) -> Option<Value> {
     own_configuration().ok()??.get(key).cloned()
 }
@@ -392,43 +393,43 @@ fn probably_meant(key: &str) -> Option<&'static str> {
     })
 }
 
-/// The user's own configuration, if there is one, or why it cannot be read.
+/// Returns the user's configuration if it exists. Fails if it cannot be read.
 fn own_configuration() -> Result<Option<Value>, String> {
     own_file().map_or(Ok(None), |file| read_json(&file))
 }
 
-/// The user's own configuration file.
+/// Returns the path of the user's configuration file.
 pub(crate) fn own_file() -> Option<PathBuf> {
     Some(configuration_folder()?.join("switchboard").join("config.json"))
 }
 
-/// Whether nothing is at a path. Any other error says only that it cannot be looked at.
+/// Returns whether a path does not exist. Any other error only means that it cannot be read.
 pub(crate) fn is_missing(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{NotADirectory, NotFound};
     matches!(error.kind(), NotFound | NotADirectory)
 }
 
-/// The JSON in a file; nothing where there is no file.
+/// Parses the JSON in a file; `None` if it does not exist.
 pub(crate) fn read_json(file: &Path) -> Result<Option<Value>, String> {
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", file.display());
     let metadata = match file.metadata() {
         Err(error) if is_missing(&error) => return Ok(None),
         metadata => metadata.map_err(failed)?,
     };
-    // A pipe would keep us waiting, and a device never end.
+    // A pipe could block, and a device never end.
     if !metadata.is_file() {
-        return Err(format!("{} is no file", file.display()));
+        return Err(format!("{} is not a regular file", file.display()));
     }
     if metadata.len() > MAX_FILE {
         return Err(format!("{} is too large", file.display()));
     }
     let text = std::fs::read_to_string(file).map_err(failed)?;
-    let value =
-        edited_json::parse(&text).map_err(|error| format!("{} is no JSON: {error}", file.display()))?;
+    let value = edited_json::parse(&text)
+        .map_err(|error| format!("{} is not valid JSON: {error}", file.display()))?;
     Ok(Some(value))
 }
 
-/// The files that may hold agents, the most important first.
+/// Returns the files that may contain agents, in order of precedence.
 pub(crate) fn files(project: &Path) -> Vec<(Source, PathBuf)> {
     let mut files = Vec::new();
     let folder = configuration_folder();
@@ -472,7 +473,7 @@ mod tests {
         let file = folder.path().join("config.json");
         assert_eq!(read_json(&file), Ok(None));
         assert_eq!(read_json(&file.join("below")), Ok(None));
-        // A link to itself keeps even root from looking.
+        // A link to itself is unreadable even for root.
         std::os::unix::fs::symlink(&file, &file).unwrap();
         let problem = read_json(&file).unwrap_err();
         assert!(problem.starts_with(&format!("cannot read {}: ", file.display())), "{problem}");

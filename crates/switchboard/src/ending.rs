@@ -1,8 +1,8 @@
-//! How the program ends when it is told to: within two seconds, whatever there is still to do.
+//! Shutdown of the program after a stop signal: within two seconds, whatever is pending.
 //!
-//! One clock runs from the moment at which it is told, and everything that has to be done then has its end on that
-//! clock, so that waits which follow each other do not add up. A thread of its own looks at it: should all others be
-//! stuck, for instance because nobody reads what is written, that thread ends the agent, the recording and the process.
+//! One clock starts with the signal, and every step has a deadline on that clock, so that consecutive waits
+//! do not add up. A separate thread watches it: if all other threads are stuck, for example because output is
+//! not read, it ends the agent, the recording and the process.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,28 +18,30 @@ use crate::outcome::CommandError;
 use crate::recording::Recording;
 use crate::stdio;
 
-/// Takes care that a write beyond the limit of a file's size (`ulimit -f`) fails, as on a full disk, instead of ending the
-/// process: the recording then ends with a message, and the conversation goes on. Programs that are started have the usual
-/// behaviour.
+/// Makes a write above the file size limit (`ulimit -f`) fail, as on a full disk, instead of ending the
+/// process: the recording then ends with a message, and the conversation continues. Child processes have the
+/// default behaviour.
 pub(crate) fn outlive_file_size_limit() {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else { return };
     let _inside = runtime.enter();
-    // The handler stays when its receiver and its runtime are gone. Without one the signal ends the process, as before.
+    // The handler stays when its receiver and its runtime are gone. Without one the signal ends the process,
+    // as before.
     drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())));
 }
 
-/// Why the program is to end.
+/// Reason for the shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stop {
     Interrupt,
     Terminate,
     HangUp,
-    /// The time that it had is over.
+    /// The timeout is over.
     Timeout,
 }
 
 impl Stop {
-    /// The exit code: 128 and the signal's number, as shells have it. The numbers are the same on all systems.
+    /// Returns the exit code: 128 plus the signal's number, as in shells. The numbers are the same on all
+    /// systems.
     pub(crate) const fn exit_code(self) -> u8 {
         match self {
             Stop::Timeout => 3,
@@ -61,18 +63,18 @@ impl fmt::Display for Stop {
     }
 }
 
-/// What has to be over when, after the program was told to end.
+/// Phases of the shutdown with a deadline.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Phase {
-    /// What the agent was doing.
+    /// The agent's work.
     Work,
-    /// The agent.
+    /// The agent's process.
     Agent,
-    /// The recording of it.
+    /// The recording.
     Recording,
-    /// What is said about it.
+    /// Messages to the user.
     Words,
-    /// What must be done when all that is stuck.
+    /// Emergency actions if all else is stuck.
     LastActs,
 }
 
@@ -88,80 +90,82 @@ impl Phase {
     }
 }
 
-/// The most that an agent gets for each step of its end, so that one which does not listen does not take all the time.
+/// Maximum grace period for each step of the agent's end, so that an unresponsive agent does not use up the
+/// time.
 const HURRY: Grace =
     Grace { input_closed: Duration::from_millis(250), terminate: Duration::from_millis(350) };
 
-/// Since when the program is to end, and why.
+/// Time and reason of the shutdown.
 static TOLD: OnceLock<(Instant, Stop)> = OnceLock::new();
 
-/// What is done when everything else is stuck.
+/// Emergency actions.
 static LAST_ACTS: Mutex<Vec<Box<dyn FnOnce() + Send>>> = Mutex::new(Vec::new());
 
-/// The program is to end from now on. The first time counts.
+/// Starts the shutdown. Only the first call counts.
 pub(crate) fn begin(stop: Stop) {
     TOLD.get_or_init(|| (Instant::now(), stop));
 }
 
-/// Why the program is to end, if it is.
+/// Returns the reason for the shutdown, if it has started.
 pub(crate) fn told() -> Option<Stop> {
     TOLD.get().map(|(_, stop)| *stop)
 }
 
-/// How much of a time is left that began when the program was told to end.
+/// Returns the rest of a period that started with the shutdown.
 fn left(time: Duration) -> Option<Duration> {
     TOLD.get().map(|(told, _)| time.saturating_sub(told.elapsed()))
 }
 
-/// How long something may take: its usual time, or less when the program is to end.
+/// Returns a timeout: the usual one, or less during the shutdown.
 pub(crate) fn at_most(usual: Duration, phase: Phase) -> Duration {
     left(phase.end()).map_or(usual, |left| usual.min(left))
 }
 
-/// How long the agent is given to end in a hurry.
+/// Returns the agent's grace period during the shutdown.
 pub(crate) fn grace() -> Grace {
     let left = at_most(HURRY.input_closed + HURRY.terminate, Phase::Agent);
     let input_closed = HURRY.input_closed.min(left / 2);
     Grace { input_closed, terminate: HURRY.terminate.min(left - input_closed) }
 }
 
-/// What a stuck program does not leave behind: an agent that runs, and a recording without an end.
+/// Registers an agent and a recording, so that a stuck program leaves neither a running process nor an
+/// incomplete recording.
 pub(crate) fn takes_along(child: &Child, recording: Option<&Recording>) {
     let (child, recording) = (child.clone(), recording.cloned());
     let act = move || {
         child.kill();
         if let Some(recording) = recording {
-            recording.cut_off("the process was killed: the program was told to end, and was stuck");
+            recording.cut_off("the process was killed: the program did not stop after a signal");
         }
     };
     LAST_ACTS.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(act));
 }
 
-/// Listens for what ends the program. From then on signals do not end the process by themselves.
+/// Listens for stop signals. From then on they do not end the process by themselves.
 #[derive(Debug)]
 pub(crate) struct Stops {
     stops: mpsc::Receiver<Stop>,
     shared: Arc<EndingFlags>,
 }
 
-/// What the thread that looks at the clock has to know.
+/// State shared with the watching thread.
 #[derive(Debug, Default)]
 struct EndingFlags {
     has_time_limit: AtomicBool,
-    /// Somebody has taken notice that the program is to end.
+    /// Set if the program has noticed the shutdown.
     is_heard: AtomicBool,
 }
 
 impl Stops {
-    /// Listens, and sets the time after which the program is to end, too.
+    /// Starts to listen, and sets the timeout of the program.
     pub(crate) fn listen(timeout: Option<Duration>) -> Result<Self, CommandError> {
-        let failed = |error| CommandError::failed(format!("cannot listen for signals: {error}"));
+        let failed = |error| CommandError::failed(format!("cannot handle signals: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let signals = {
             let _inside = runtime.enter();
             Signals::listen().map_err(failed)?
         };
-        // Nobody needs to know how often more than one was sent.
+        // A few queued signals are enough.
         let (told, stops) = mpsc::channel(4);
         let limit = timeout.and_then(|timeout| tokio::time::Instant::now().checked_add(timeout));
         let shared = Arc::new(EndingFlags::default());
@@ -172,31 +176,31 @@ impl Stops {
         Ok(Stops { stops, shared })
     }
 
-    /// Nothing ends it before its time.
+    /// Returns a listener without any signals.
     #[cfg(test)]
     pub(crate) fn never() -> Self {
         Stops { stops: mpsc::channel(1).1, shared: Arc::default() }
     }
 
-    /// The next reason to end.
+    /// Returns the next reason to end.
     pub(crate) async fn next(&mut self) -> Stop {
         match self.stops.recv().await {
             Some(stop) => {
                 self.shared.is_heard.store(true, Ordering::Release);
                 stop
             }
-            // The thread is there as long as the process.
+            // The thread lives as long as the process.
             None => std::future::pending().await,
         }
     }
 
-    /// The work was done in time.
+    /// Removes the timeout, because the work was done in time.
     pub(crate) fn lift_time_limit(&self) {
         self.shared.has_time_limit.store(false, Ordering::Release);
     }
 }
 
-/// Passes on what ends the program, and sees to it that it does.
+/// Forwards stop signals and enforces the deadlines.
 fn watch(
     runtime: &Runtime,
     mut signals: Signals,
@@ -207,7 +211,7 @@ fn watch(
     runtime.block_on(async {
         loop {
             let is_heard = shared.is_heard.load(Ordering::Acquire);
-            // Who has not even taken notice by the time at which the work was to be over is stuck.
+            // A program that has not even noticed the signal by the deadline of its work is stuck.
             let patience = if is_heard { Phase::Words } else { Phase::Work };
             if left(patience.end()).is_some_and(|left| left.is_zero()) {
                 give_up();
@@ -225,13 +229,13 @@ fn watch(
                 () = stdio::sleep_until(deadline), if deadline.is_some() => continue,
             };
             begin(stop);
-            // Who has not yet taken those before knows enough.
+            // A full queue means that earlier signals are still unread.
             let _ = told.try_send(stop);
         }
     });
 }
 
-/// Everything else is stuck: does what must be done, as far as that can be, and ends the process.
+/// Runs the emergency actions, bounded in time, and ends the process.
 fn give_up() -> ! {
     let (done, all_done) = std::sync::mpsc::sync_channel(1);
     let act = move || {
@@ -239,18 +243,18 @@ fn give_up() -> ! {
         acts.into_iter().for_each(|act| act());
         done.send(())
     };
-    // Even these may be stuck; then the agent has its watchdog, and the recording is repaired by who opens it next.
+    // Even these may be stuck; then the agent's watchdog ends it, and the next reader repairs the recording.
     if std::thread::Builder::new().spawn(act).is_ok() {
         let _ = all_done.recv_timeout(left(Phase::LastActs.end()).unwrap_or_default());
     }
     std::process::exit(told().map_or(1, |stop| stop.exit_code().into()));
 }
 
-/// The signals that ask the program to end.
+/// The stop signals.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// None under `nohup`: who asked that it be ignored means it.
+    /// `None` under `nohup`: an ignored signal stays ignored.
     hang_up: Option<Signal>,
 }
 
@@ -276,7 +280,7 @@ impl Signals {
     }
 }
 
-/// Whether this process was started with the signal ignored, where the system tells.
+/// Returns whether this process was started with the signal ignored, if the system reports it.
 pub(crate) fn ignores_hang_up() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask =

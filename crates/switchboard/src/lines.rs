@@ -1,11 +1,11 @@
-//! JSON lines in, with a limit, so that no input can fill the memory.
+//! JSON lines input with a length limit, so that memory is bounded.
 
 use std::io::{self, BufRead};
 
 use crate::arguments::InputArgument;
 use crate::outcome::CommandError;
 
-/// The longest line that is looked at: the same limit as for a message on a connection.
+/// Maximum length of a line, as for a message on a connection.
 pub(crate) const MAX_LINE: usize = 32 * 1024 * 1024;
 
 /// One line of the input.
@@ -13,9 +13,9 @@ pub(crate) const MAX_LINE: usize = 32 * 1024 * 1024;
 pub(crate) enum Line<'b> {
     /// The line without its end.
     Text(&'b [u8]),
-    /// A line over the limit; it was passed over without being kept.
+    /// A line above the limit, which was skipped.
     TooLong {
-        /// How long it was.
+        /// Its length in bytes.
         length: u64,
     },
 }
@@ -28,16 +28,16 @@ pub(crate) struct Lines<R> {
     number: u64,
 }
 
-/// A line with its number. For one that is no text of a bearable length, what was expected.
+/// A line with its number. The error names the problem of a line that is not UTF-8 or too long.
 type Numbered<'b> = (u64, Result<&'b str, String>);
 
 impl Lines<Box<dyn BufRead>> {
-    /// The lines of what a filter reads.
+    /// Returns the lines of a filter's input.
     pub(crate) fn of(input: &InputArgument) -> Result<Self, CommandError> {
         input.open().map(Lines::new)
     }
 
-    /// The next line of it that is not empty.
+    /// Returns the next line that is not empty.
     pub(crate) fn next_text(&mut self, input: &InputArgument) -> Result<Option<Numbered<'_>>, CommandError> {
         loop {
             let found = self
@@ -68,19 +68,19 @@ impl<R: BufRead> Lines<R> {
         Lines { input, buffer: Vec::new(), limit, number: 0 }
     }
 
-    /// The number of the line read last, counted from 1.
+    /// Returns the 1-based number of the last line.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The next line; `None` at the end of the input.
+    /// Returns the next line; `None` at the end of the input.
     pub(crate) fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         Ok(self.read()?.map(|length| {
             if length > self.limit as u64 { Line::TooLong { length } } else { Line::Text(&self.buffer) }
         }))
     }
 
-    /// Reads a line into the buffer, and gives its length. One that is too long is not kept.
+    /// Reads a line into the buffer, and returns its length. A line above the limit is not kept.
     fn read(&mut self) -> io::Result<Option<u64>> {
         self.buffer.clear();
         let mut length: u64 = 0;

@@ -4,12 +4,12 @@ use switchboard_bridge::{LossReport, Severity};
 
 use crate::standard_error;
 
-/// Prints how many things could not be carried over, by kind and with a reason each. Prints nothing where all could.
+/// Prints the number of losses by kind, each with a reason. Prints nothing without losses.
 pub(crate) fn report(losses: &LossReport) {
     if losses.total() == 0 {
         return;
     }
-    standard_error::say(format!("switchboard: {} things could not be carried over:", losses.total()));
+    standard_error::say(format!("switchboard: {} losses:", losses.total()));
     for (message, element, count) in losses.counts() {
         let why =
             losses.entries().iter().find(|loss| loss.message == message && loss.severity != Severity::Guess);

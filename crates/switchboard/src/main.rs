@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 
-/// How long whoever reads standard error may take for the last lines.
+/// Timeout for the last lines on standard error.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
 /// Any ACP agent with any ACP client, every session seen, kept and replayed.

@@ -1,33 +1,33 @@
-//! The lines on their way to a peer that may be slow.
+//! Outgoing lines to a peer that may be slow.
 
 use std::collections::VecDeque;
 
 use switchboard_transport::{ChildInput, Outbox, OutboxOptions, SharedText};
 use tokio::io::AsyncWrite;
 
-/// How many bytes may wait for one side before no more is read for it: what a processor's cache holds, for they are soon
-/// read again.
+/// Send window in bytes: above it, no more input is read for this side. It fits the processor's cache,
+/// because the lines are read again soon.
 const QUEUE: usize = 256 * 1024;
 
-/// How many lines may wait for a side that asks and does not read, before it may ask no more.
+/// Maximum number of unread responses to a side before its requests are no longer read (backpressure).
 const UNREAD: usize = 1024;
 
-/// The lines on their way to one side.
+/// The outgoing lines of one side.
 pub(crate) struct OutboundQueue {
-    /// `None` once the side is to be told nothing more.
+    /// `None` after it was closed.
     outbox: Option<Outbox>,
-    /// Lines are held until they may go: see [`OutboundQueue::holding`].
+    /// Set if lines are held until they are released: see [`OutboundQueue::holding`].
     holds: bool,
     waiting: VecDeque<OutboundLine>,
     waiting_bytes: usize,
     closed: bool,
 }
 
-/// A line that one side gets.
+/// An outgoing line.
 pub(crate) enum OutboundLine {
-    /// It was made here, or is several lines that wait together.
+    /// Created here, or several lines that wait together.
     Made(String),
-    /// It came so.
+    /// Forwarded unchanged.
     Forwarded(SharedText),
 }
 
@@ -41,39 +41,39 @@ impl OutboundLine {
 }
 
 impl OutboundQueue {
-    /// Lines to the client.
+    /// Creates a queue to the client.
     pub(crate) fn to_client(writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
         Self::over(Outbox::new(writer, options()))
     }
 
-    /// Lines to the agent.
+    /// Creates a queue to the agent.
     pub(crate) fn to_agent(input: ChildInput) -> Self {
         Self::over(Outbox::to_child(input, options()))
     }
 
-    /// Lines by an outbox.
+    /// Creates a queue over an outbox.
     pub(crate) fn over(outbox: Outbox) -> Self {
         let (waiting, waiting_bytes) = (VecDeque::new(), 0);
         OutboundQueue { outbox: Some(outbox), holds: false, waiting, waiting_bytes, closed: false }
     }
 
-    /// Lets no line go before [`OutboundQueue::send_ready`] is called: what is recorded must be safe first.
+    /// Holds all lines until [`OutboundQueue::send_ready`] is called: recorded lines must be durable first.
     pub(crate) fn holding(mut self, holds: bool) -> Self {
         self.holds = holds;
         self
     }
 
-    /// Whether more may be read for this side: not while more waits than the outbox takes.
+    /// Returns whether the send window is open, so that more input may be read for this side.
     pub(crate) fn has_room(&self) -> bool {
         self.waiting.is_empty() || (self.holds && self.room() > 0)
     }
 
-    /// Whether the side reads what it is told, or has not been told much that it has not read.
+    /// Returns whether the side reads its responses fast enough.
     pub(crate) fn keeps_up(&self) -> bool {
         self.waiting.len() < UNREAD
     }
 
-    /// Sends a line behind all that came before it, at once where that can be.
+    /// Sends a line after all earlier ones, at once if possible.
     pub(crate) fn push(&mut self, line: OutboundLine) {
         if self.holds || !self.waiting.is_empty() || !self.takes(line.text()) {
             self.waiting_bytes += line.text().len();
@@ -81,8 +81,8 @@ impl OutboundQueue {
         }
     }
 
-    /// Sends lines behind all that came before them, with their ends between them. Where they are recorded, they are
-    /// safe already.
+    /// Sends lines with line ends between them after all earlier ones. If they are recorded, they are already
+    /// durable.
     pub(crate) fn push_run(&mut self, lines: &str) {
         if !self.waiting.is_empty() || !self.takes(lines) {
             self.waiting_bytes += lines.len();
@@ -90,7 +90,7 @@ impl OutboundQueue {
         }
     }
 
-    /// Whether the outbox took this. One that is closed takes everything, and nobody gets it.
+    /// Returns whether the outbox accepted a text. A closed one accepts and drops everything.
     fn takes(&mut self, text: &str) -> bool {
         let taken = self.outbox.as_ref().map(|outbox| outbox.try_send(text));
         match taken {
@@ -102,7 +102,7 @@ impl OutboundQueue {
         }
     }
 
-    /// Sends what can be sent at once.
+    /// Sends all lines that fit now.
     pub(crate) fn send_ready(&mut self) {
         while let Some(line) = self.waiting.pop_front() {
             if !self.takes(line.text()) {
@@ -113,7 +113,7 @@ impl OutboundQueue {
         }
     }
 
-    /// Waits until the first line is sent, or, when there is none, until the side takes nothing more.
+    /// Waits until the first line is sent, or, without any, until the side is closed.
     pub(crate) async fn send_first(&mut self) {
         match (self.waiting.front(), &self.outbox) {
             (Some(line), Some(outbox)) => {
@@ -131,17 +131,17 @@ impl OutboundQueue {
         }
     }
 
-    /// How many bytes can be sent at once.
+    /// Returns the bytes that can be sent at once.
     pub(crate) fn room(&self) -> usize {
         self.outbox.as_ref().map_or(0, Outbox::room).saturating_sub(self.waiting_bytes)
     }
 
-    /// Whether the side takes nothing more.
+    /// Returns whether the side is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Waits until all is sent and written.
+    /// Waits until everything is sent and written.
     pub(crate) async fn flush(&mut self) {
         self.send_ready();
         while !self.waiting.is_empty() && !self.closed {
@@ -149,12 +149,12 @@ impl OutboundQueue {
             self.send_ready();
         }
         if let Some(outbox) = &self.outbox {
-            // One that is closed has nothing left to wait for.
+            // A closed outbox has nothing left to flush.
             let _ = outbox.flush().await;
         }
     }
 
-    /// Tells the side nothing more. What was sent is written behind this.
+    /// Closes the side after everything that was sent.
     pub(crate) fn close(&mut self) {
         self.send_ready();
         self.outbox = None;

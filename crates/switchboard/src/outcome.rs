@@ -1,4 +1,4 @@
-//! How a command ends: an exit code, or an error for a person with hints on what to do next.
+//! Results of commands: an exit code, or an error for people with hints.
 
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -6,18 +6,18 @@ use std::process::ExitCode;
 use crate::ending::Stop;
 use crate::standard_error;
 
-/// The way a command that ran to its end came out.
+/// Result of a command that ran to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Everything is fine: exit code 0.
+    /// Success: exit code 0.
     Fine,
-    /// It ran and found problems in its input: exit code 1.
+    /// Problems in the input: exit code 1.
     Problems,
-    /// There was nothing to judge by: exit code 4.
+    /// Nothing could be judged: exit code 4.
     NotJudged,
     /// The agent asked for a permission that was denied: exit code 5.
     PermissionDenied,
-    /// It was told to end, or its time was over: see [`Stop::exit_code`].
+    /// A stop signal or timeout: see [`Stop::exit_code`].
     Stopped(Stop),
 }
 
@@ -33,8 +33,8 @@ impl From<Outcome> for ExitCode {
     }
 }
 
-/// Standard output cannot be written. A reader that has seen enough is no reason to complain.
-// Taken by value because that is how `map_err` hands it over.
+/// Returns the error of standard output. A closed pipe is not reported.
+// Taken by value for use with `map_err`.
 #[allow(clippy::needless_pass_by_value)]
 pub(crate) fn write_error(error: std::io::Error) -> CommandError {
     if error.kind() == std::io::ErrorKind::BrokenPipe {
@@ -43,7 +43,7 @@ pub(crate) fn write_error(error: std::io::Error) -> CommandError {
     CommandError::failed(format!("cannot write the output: {error}"))
 }
 
-/// Why a command could not do its work.
+/// An error of a command.
 #[derive(Debug)]
 pub(crate) struct CommandError {
     exit_code: u8,
@@ -58,33 +58,33 @@ impl Display for CommandError {
 }
 
 impl CommandError {
-    /// The command ran and met a problem that ends it: exit code 1.
+    /// Returns a failure of the command: exit code 1.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         CommandError { exit_code: 1, message: message.into(), hints: Vec::new() }
     }
 
-    /// The command line or what it names does not make sense: exit code 2.
+    /// Returns a usage error: exit code 2.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         CommandError { exit_code: 2, message: message.into(), hints: Vec::new() }
     }
 
-    /// There is no session to work in: exit code 4.
+    /// Returns the error for a missing session: exit code 4.
     pub(crate) fn no_session(message: impl Into<String>) -> Self {
         CommandError { exit_code: 4, message: message.into(), hints: Vec::new() }
     }
 
-    /// Somebody else does not allow it: exit code 5.
+    /// Returns the error for a denied operation: exit code 5.
     pub(crate) fn denied(message: impl Into<String>) -> Self {
         CommandError { exit_code: 5, message: message.into(), hints: Vec::new() }
     }
 
-    /// Adds a line that says what the user can do about it.
+    /// Adds a hint for the user.
     pub(crate) fn hint(mut self, hint: impl Display) -> Self {
         self.hints.push(hint.to_string());
         self
     }
 
-    /// Prints the error on standard error and gives the exit code.
+    /// Prints the error on standard error and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         standard_error::say(format!("switchboard: {}", self.message));
         for hint in &self.hints {

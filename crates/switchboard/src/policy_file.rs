@@ -1,4 +1,4 @@
-//! Files of rules: where they are, who may have written them, and what they can see of the machine.
+//! Policy files: location, file permissions, and access to the file system.
 
 use std::fmt;
 use std::io::Read;
@@ -9,16 +9,16 @@ use switchboard_policy::{Host, Node, Policy, PolicyError};
 use crate::configuration;
 use crate::outcome::CommandError;
 
-/// The name of a file of rules, the user's and a project's.
+/// Name of a policy file, the user's and a project's.
 pub(crate) const NAME: &str = "switchboard-policy.toml";
 
-/// The largest file of rules.
+/// Maximum size of a policy file in bytes.
 const MAX_FILE: u64 = 4 * 1024 * 1024;
 
-/// How many names of a folder are looked at to find what a wildcard stands for.
+/// Maximum number of names in a folder considered for a wildcard.
 const MAX_NAMES: usize = 20_000;
 
-/// This machine.
+/// The file system of this machine.
 #[derive(Debug, Clone)]
 pub(crate) struct SystemFiles {
     home: Option<String>,
@@ -38,7 +38,7 @@ impl Host for SystemFiles {
         }
         match std::fs::symlink_metadata(path) {
             Ok(metadata) if metadata.file_type().is_symlink() => match std::fs::read_link(path) {
-                // One that is no text cannot be compared with anything.
+                // A target that is not UTF-8 cannot be compared.
                 Ok(target) => target.into_os_string().into_string().map_or(Node::Unreadable, Node::Link),
                 Err(_) => Node::Unreadable,
             },
@@ -66,7 +66,7 @@ impl Host for SystemFiles {
         };
         let mut names = Vec::new();
         for entry in entries {
-            // One more that is not seen could be any file, and so could one whose name is no text.
+            // An unseen name could be any file, and so could one that is not UTF-8.
             if names.len() >= MAX_NAMES {
                 return None;
             }
@@ -86,14 +86,14 @@ fn links(_: &std::fs::Metadata) -> u64 {
     1
 }
 
-/// Why a file of rules is not used.
+/// Reason why a policy file is not used.
 #[derive(Debug)]
 pub(crate) enum Refused {
     /// It cannot be read.
     Unreadable(String),
     /// Others may have written it.
     Exposed(String),
-    /// It is not what it should be.
+    /// It is invalid.
     Invalid(PathBuf, PolicyError),
 }
 
@@ -114,13 +114,13 @@ impl From<Refused> for CommandError {
         match &refused {
             Refused::Unreadable(problem) => CommandError::usage(problem.clone()),
             Refused::Exposed(_) => CommandError::failed(refused.to_string())
-                .hint("rules count only if nobody else can change them: chmod go-w FILE"),
+                .hint("rules only apply if no other user can change them; run chmod go-w FILE"),
             Refused::Invalid(..) => CommandError::failed(refused.to_string()),
         }
     }
 }
 
-/// Reads a file of rules.
+/// Reads a policy file. Fails if it is unreadable, writable by others, or invalid.
 pub(crate) fn load(path: &Path, host: &dyn Host) -> Result<Policy, Refused> {
     let text = read(path)?;
     Policy::parse(&text, host).map_err(|error| Refused::Invalid(path.to_owned(), error))
@@ -130,7 +130,7 @@ fn read(path: &Path) -> Result<String, Refused> {
     let problem =
         |error: &dyn fmt::Display| Refused::Unreadable(format!("cannot read {}: {error}", path.display()));
     let file = std::fs::File::open(path).map_err(|error| problem(&error))?;
-    // Of the file that is open, because its name may point elsewhere by now.
+    // Of the open file, because its name may lead elsewhere by now.
     let metadata = file.metadata().map_err(|error| problem(&error))?;
     if metadata.is_dir() {
         return Err(problem(&"it is a folder"));
@@ -144,28 +144,28 @@ fn read(path: &Path) -> Result<String, Refused> {
         return Err(problem(&"it is too large"));
     }
     String::from_utf8(bytes)
-        .map_err(|_| Refused::Invalid(path.to_owned(), PolicyError::new("the file is no UTF-8")))
+        .map_err(|_| Refused::Invalid(path.to_owned(), PolicyError::new("the file is not UTF-8")))
 }
 
-/// Why somebody else may have written a file.
+/// Returns why other users may have written a file.
 #[cfg(unix)]
 fn exposed(path: &Path, metadata: &std::fs::Metadata) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
     let (mode, owner) = (metadata.mode(), metadata.uid());
     let me = rustix::process::geteuid().as_raw();
-    // Many systems give each user a group of the same number, with nobody else in it.
+    // Many systems give each user a private group of the same number.
     let is_private_group = metadata.gid() == owner && owner != 0;
     if !metadata.is_file() {
         return None;
     }
     if mode & 0o002 != 0 {
-        return Some(format!("everybody can write to it (its permissions are {:03o})", mode & 0o777));
+        return Some(format!("all users can write to it (permissions {:03o})", mode & 0o777));
     }
     if mode & 0o020 != 0 && !is_private_group {
-        return Some(format!("a group can write to it (its permissions are {:03o})", mode & 0o777));
+        return Some(format!("a group can write to it (permissions {:03o})", mode & 0o777));
     }
     if me != 0 && owner != me && owner != 0 {
-        return Some("it belongs to somebody else".to_owned());
+        return Some("it belongs to another user".to_owned());
     }
     replaceable(path)
 }
@@ -175,7 +175,7 @@ fn exposed(_: &Path, _: &std::fs::Metadata) -> Option<String> {
     None
 }
 
-/// Why somebody else may put another file in the place of one.
+/// Returns why other users may replace a file.
 #[cfg(unix)]
 fn replaceable(path: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt;
@@ -184,13 +184,13 @@ fn replaceable(path: &Path) -> Option<String> {
         let folder = path.parent().and_then(|folder| folder.metadata().ok());
         folder.is_some_and(|folder| folder.mode() & 0o002 != 0 && folder.mode() & 0o1000 == 0)
     };
-    // Where it is a link, that and what it leads to.
+    // For a link, both the link and its target.
     let places = [std::path::absolute(path).ok(), path.canonicalize().ok()];
     places
         .into_iter()
         .flatten()
         .any(is_open)
-        .then(|| "everybody can replace it, because its folder can be written to".to_owned())
+        .then(|| "all users can replace it, because its folder is writable for them".to_owned())
 }
 
 #[cfg(not(unix))]
@@ -198,36 +198,36 @@ fn replaceable(_: &Path) -> Option<String> {
     None
 }
 
-/// The user's own rules; where there are none, everything is asked.
+/// Reads the user's policy; without one, everything is asked.
 pub(crate) fn of_user(host: &dyn Host) -> Result<Policy, Refused> {
     let policy = user_file().map_or(Ok(None), |file| load_if_there(&file, host))?;
     Ok(policy.unwrap_or_else(Policy::ask))
 }
 
-/// The file of the user's own rules, which need not be there.
+/// Returns the path of the user's policy file, which may not exist.
 fn user_file() -> Option<PathBuf> {
     Some(configuration::configuration_folder()?.join("switchboard").join(NAME))
 }
 
-/// The user's own rules with more of them.
+/// The user's policy with additional rules.
 #[derive(Debug)]
 pub(crate) struct Extended {
-    /// The file, and where it really is.
+    /// The file, and its resolved path.
     file: PathBuf,
     target: PathBuf,
     before: Option<String>,
     text: String,
-    /// All of them.
+    /// All rules.
     pub(crate) policy: Policy,
 }
 
 impl Extended {
-    /// The user's rules as they are now, with the text of more behind them. Everything that is there stays as it is.
+    /// Returns the user's current policy with additional rules at the end. The existing text is unchanged.
     pub(crate) fn with(more: &str, host: &dyn Host) -> Result<Self, Refused> {
         let file = user_file().ok_or_else(|| {
-            Refused::Unreadable("cannot tell where your rules are: HOME is not set".to_owned())
+            Refused::Unreadable("cannot locate the policy file: HOME is not set".to_owned())
         })?;
-        // What is managed elsewhere and linked stays a link.
+        // A link to a file elsewhere stays a link.
         let is_there = is_there(&file);
         let target =
             if is_there { file.canonicalize().unwrap_or_else(|_| file.clone()) } else { file.clone() };
@@ -244,8 +244,8 @@ impl Extended {
         Ok(Extended { file, target, before, text, policy })
     }
 
-    /// Puts them into the file, all at once, unless it has changed meanwhile or somebody else could change it. Gives its
-    /// name.
+    /// Writes the file atomically, unless it has changed meanwhile or others could change it. Returns its
+    /// path.
     pub(crate) fn save(self) -> Result<PathBuf, String> {
         let Extended { file, target, before, text, policy: _ } = self;
         let failed = |error: &dyn fmt::Display| format!("cannot write {}: {error}", file.display());
@@ -254,7 +254,7 @@ impl Extended {
         if let Some(reason) = replaceable(&target) {
             return Err(failed(&reason));
         }
-        // For its owner alone, as long as there is no other wish.
+        // Only readable by its owner, unless it had other permissions.
         let mut new = tempfile::NamedTempFile::new_in(folder).map_err(|error| failed(&error))?;
         std::io::Write::write_all(&mut new, text.as_bytes()).map_err(|error| failed(&error))?;
         if let Ok(metadata) = target.metadata() {
@@ -264,19 +264,19 @@ impl Extended {
         let now =
             if is_there(&file) { Some(read(&target).map_err(|refused| refused.to_string())?) } else { None };
         if now != before {
-            return Err(format!("{} has just changed; look at the rule again", file.display()));
+            return Err(format!("{} has changed meanwhile; check the rule again", file.display()));
         }
         new.persist(&target).map_err(|error| failed(&error.error))?;
         Ok(file)
     }
 }
 
-/// The rules for a project: the user's, with those in the project's folder on top. These can only make things stricter,
-/// unless the user trusts them.
+/// Returns the policy of a project: the user's, extended by the project's file, which can only make it
+/// stricter unless the user trusts it.
 pub(crate) fn for_project(user: Policy, root: &Path, host: &dyn Host) -> Result<Policy, Refused> {
     let place = root.join(NAME);
     Ok(match load_if_there(&place, host)? {
-        // The file that the user named is that of the project.
+        // The user's file is the project's file.
         Some(project) if project.hash() == user.hash() => user,
         Some(project) => {
             let is_trusted = is_trusted(&place, project.hash());
@@ -286,33 +286,35 @@ pub(crate) fn for_project(user: Policy, root: &Path, host: &dyn Host) -> Result<
     })
 }
 
-/// Whether something is at a path or may be: what cannot be looked at counts, so that reading it tells why.
+/// Returns whether a path exists or may exist: an unreadable path counts, so that reading it reports the
+/// reason.
 fn is_there(path: &Path) -> bool {
     !path.symlink_metadata().is_err_and(|error| configuration::is_missing(&error))
 }
 
-/// A file that nobody named: it is no file only if there is nothing, and what is no file cannot keep others waiting.
+/// Reads an optional policy file; `None` only if the path does not exist. Special files are refused, because
+/// they could block.
 fn load_if_there(path: &Path, host: &dyn Host) -> Result<Option<Policy>, Refused> {
     if !is_there(path) {
         return Ok(None);
     }
     match path.metadata() {
         Ok(metadata) if !metadata.is_file() => {
-            Err(Refused::Unreadable(format!("cannot read {}: it is no file", path.display())))
+            Err(Refused::Unreadable(format!("cannot read {}: it is not a regular file", path.display())))
         }
         _ => load(path, host).map(Some),
     }
 }
 
-/// The file that lists the projects' rules which the user trusts: a hash and a path a line.
+/// Returns the path of the file with the trusted project policies: a hash and a path per line.
 fn trust_file() -> Option<PathBuf> {
     Some(configuration::configuration_folder()?.join("switchboard").join("trusted-policies"))
 }
 
-/// A project's file, by the name that it is trusted under.
+/// Returns the name under which a project's file is trusted.
 fn trusted_name(path: &Path) -> String {
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    // A name with an end of line in it must not look like two lines.
+    // A name with a line break must not look like two lines.
     path.display().to_string().replace(['\n', '\r'], "\u{fffd}")
 }
 
@@ -322,10 +324,9 @@ fn is_trusted(path: &Path, hash: &str) -> bool {
     text.lines().any(|line| line == wanted)
 }
 
-/// Trusts a project's file as it is now. When it changes, it is not trusted any more.
+/// Trusts a project's file in its current state. The trust ends when it changes.
 pub(crate) fn trust(path: &Path, policy: &Policy) -> Result<(), CommandError> {
-    let file = trust_file()
-        .ok_or_else(|| CommandError::usage("cannot tell where to remember that: HOME is not set"))?;
+    let file = trust_file().ok_or_else(|| CommandError::usage("cannot store the trust: HOME is not set"))?;
     let failed =
         |error: std::io::Error| CommandError::failed(format!("cannot write {}: {error}", file.display()));
     if let Some(folder) = file.parent() {

@@ -1,4 +1,4 @@
-//! A conversation written down while it goes on, into the store or a file.
+//! Recording of a running conversation into the store or a file.
 
 mod file;
 mod observed;
@@ -21,27 +21,27 @@ use crate::outcome::CommandError;
 use crate::telemetry::{self, Telemetry};
 use crate::{standard_error, store_file};
 
-/// How long the last lines of standard error may take once the process is gone.
+/// Timeout for the last standard error lines of an exited process.
 const LAST_LINES: Duration = Duration::from_millis(300);
 
-/// How long the end of a recording may take.
+/// Timeout for the end of a recording.
 const CLOSE: Duration = Duration::from_millis(1500);
 
-/// Whether and where a conversation is recorded.
+/// Recording options.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RecordArguments {
-    /// Keep the conversation in the store (see `switchboard sessions`), or as recorded lines in a file
+    /// Record the conversation in the store (see `switchboard sessions`), or as recorded lines in a file
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     record: Option<Option<PathBuf>>,
 
-    /// The store's file, instead of the usual one
+    /// Path of the store, instead of the default one
     #[arg(long, value_name = "FILE", requires = "record")]
     store: Option<PathBuf>,
 }
 
 impl RecordArguments {
-    /// Begins what was asked for. A store that cannot be opened is reported, and the conversation goes on without.
-    /// Telemetry is made of what would be recorded, whether it is or not.
+    /// Starts the requested recording. A store that cannot be opened is reported, and the conversation
+    /// continues without. Telemetry is derived from the same events, recorded or not.
     pub(crate) fn begin(
         &self,
         about: &About,
@@ -69,35 +69,35 @@ impl RecordArguments {
         }
     }
 
-    /// Whether a file gets the messages, and not the store.
+    /// Returns whether a file gets the messages, and not the store.
     pub(crate) fn is_file(&self) -> bool {
         matches!(&self.record, Some(Some(_)))
     }
 }
 
-/// Records one conversation. It is never in the conversation's way: a failure is reported once, and ends the
-/// recording. Clones write into the same one.
+/// Records one conversation. It never blocks the conversation: a failure is reported once and ends the
+/// recording. Clones share the recording.
 ///
-/// What was recorded survives the end of this process, however that comes. So that this is also true of what the other
-/// side has got, a message is recorded before it is passed on.
+/// Recorded data survives any exit of this process. Messages are recorded before they are forwarded, so
+/// everything that the other side has received is recorded.
 #[derive(Clone)]
 pub(crate) struct Recording {
     sink: Arc<Mutex<Option<Sink>>>,
-    /// Where it goes, unless that is a file.
+    /// The store, unless it records into a file.
     store: Option<Store>,
     telemetry: Option<Telemetry>,
 }
 
-/// An agent's process whose standard error is recorded.
+/// An agent process whose standard error is recorded.
 pub(crate) struct Watch(Child);
 
 struct Sink {
     target: Target,
     /// The versions of the messages and of those on the other side, once they are known.
     versions: (u16, u16),
-    /// On which side of a translation a client sees what it sees.
+    /// Sides of a translation, for an own client.
     sides: Sides,
-    /// What came of the client and of the agent and is no message.
+    /// Invalid lines of the client and of the agent.
     of_client: Oddities,
     of_agent: Oddities,
     telemetry: Option<telemetry::Connection>,
@@ -108,25 +108,25 @@ enum Target {
     Store(Box<Recorder>),
     /// Only the messages.
     File(RecordedFile),
-    /// Nobody asked for it.
+    /// Not recording.
     Nothing,
-    /// Nothing more can be kept.
+    /// Recording has failed.
     Failed,
 }
 
 impl Recording {
-    /// Records into the store.
+    /// Starts a recording into the store.
     pub(crate) fn into_store(store: &Store, about: &About) -> Result<Self, CommandError> {
         let recorder = store.begin(about).map_err(store_file::store_error)?;
         Ok(Recording { store: Some(store.clone()), ..Recording::new(Target::Store(Box::new(recorder))) })
     }
 
-    /// The store that it goes into.
+    /// Returns its store.
     pub(crate) fn store(&self) -> Option<&Store> {
         self.store.as_ref()
     }
 
-    /// Records the messages into a file, as recorded lines.
+    /// Starts a recording of the messages into a file, as recorded lines.
     pub(crate) fn into_file(path: &Path) -> Result<Self, CommandError> {
         RecordedFile::open(path).map(|file| Recording::new(Target::File(file)))
     }
@@ -143,7 +143,7 @@ impl Recording {
         Recording { sink: Arc::new(Mutex::new(Some(sink))), store: None, telemetry: None }
     }
 
-    /// The same, of which telemetry is made.
+    /// Adds telemetry.
     fn with_telemetry(self, telemetry: Telemetry, agent: Option<&str>) -> Self {
         self.with_sink(|sink| {
             let connection = telemetry.connection();
@@ -156,13 +156,13 @@ impl Recording {
         Recording { telemetry: Some(telemetry), ..self }
     }
 
-    /// A prompt of the client's with the span that it begins, for the agent; `None` where it stays as it is.
+    /// Returns a client's prompt with the span that it starts, for the agent; `None` if it stays unchanged.
     pub(crate) fn mark_prompt(&self, line: &str) -> Option<String> {
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
         sink.as_mut()?.telemetry.as_mut()?.mark_prompt(line)
     }
 
-    /// What a prompt that is about to be sent says of the span that it begins.
+    /// Returns the metadata with the span of a prompt that is about to be sent.
     pub(crate) fn meta_of_prompt(&self, session: &str) -> Option<Meta<'static>> {
         let mut sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner);
         let parent = sink.as_mut()?.telemetry.as_mut()?.prepare(session)?;
@@ -170,7 +170,7 @@ impl Recording {
         meta.as_object().cloned().map(Meta::from)
     }
 
-    /// Records what a client sees.
+    /// Returns an observer that records everything a client sees.
     pub(crate) fn observer(&self) -> Observer {
         let recording = self.clone();
         Observer::new(move |observed| {
@@ -181,7 +181,7 @@ impl Recording {
         })
     }
 
-    /// Says which versions the messages have, and those on the other side of a translation.
+    /// Sets the versions of the messages and of those on the other side of a translation.
     pub(crate) fn versions(&self, messages: u16, other_side: u16) {
         self.with_sink(|sink| {
             sink.versions = (messages, other_side);
@@ -189,7 +189,7 @@ impl Recording {
         });
     }
 
-    /// Records something as it is now.
+    /// Records an entry with the current time.
     pub(crate) fn record(&self, channel: Channel, text: &str) {
         self.with_sink(|sink| {
             sink.append(Record::new(channel, text))?;
@@ -197,24 +197,24 @@ impl Recording {
         });
     }
 
-    /// Takes a message that is safe after the next [`commit`](Recording::commit), before which nobody may get it: to
-    /// record many at once costs less.
+    /// Appends a message that becomes durable with the next [`commit`](Recording::commit) and must not be
+    /// sent before: recording many at once is cheaper.
     pub(crate) fn put(&self, channel: Channel, text: &str) {
         self.with_sink(|sink| sink.append(Record::new(channel, text)));
     }
 
-    /// Records messages that came together, with a line's end between two of them. They are safe when this returns, and
-    /// so is all that was put.
+    /// Records messages with line ends between them. They and all earlier entries are durable when this
+    /// returns.
     pub(crate) fn lines(&self, channel: Channel, lines: &str) {
         self.with_sink(|sink| sink.lines(channel, lines));
     }
 
-    /// Makes everything safe that was put.
+    /// Makes all appended entries durable.
     pub(crate) fn commit(&self) {
         self.with_sink(Sink::commit);
     }
 
-    /// Makes everything safe, and waits until the store's list of sessions knows what it says.
+    /// Makes all entries durable, and waits until the store's session index includes them.
     pub(crate) fn settle(&self) {
         self.with_sink(|sink| match &mut sink.target {
             Target::Store(recorder) => recorder.settle().map_err(|error| error.to_string()),
@@ -222,7 +222,7 @@ impl Recording {
         });
     }
 
-    /// Records something that came and is no message.
+    /// Records an invalid line.
     pub(crate) fn set_aside(&self, from: Side, what: &str) {
         self.with_sink(|sink| {
             sink.set_aside(from, what)?;
@@ -239,7 +239,7 @@ impl Recording {
         }
     }
 
-    /// Records the beginning of the agent's process, and its standard error until that ends.
+    /// Records the start of the agent's process, and its standard error until that ends.
     pub(crate) fn watch(&self, child: &Child) -> Watch {
         self.record(
             Channel::Process,
@@ -250,21 +250,21 @@ impl Recording {
         Watch(child.clone())
     }
 
-    /// Ends the recording of an agent of which there is nothing more to know than this.
+    /// Ends the recording of an agent with a final reason.
     pub(crate) fn cut_off(&self, reason: &str) {
         self.end(reason, Phase::LastActs);
     }
 
-    /// Ends the recording after the agent's process has ended.
+    /// Ends the recording after the agent's process has exited.
     pub(crate) async fn finish(&self, watch: Watch, exit: Option<Exit>) {
-        // A grandchild may hold standard error open; what it says later is nobody's.
+        // A grandchild may hold standard error open; its later output is ignored.
         let patience = ending::at_most(LAST_LINES, Phase::Recording);
         let _ = tokio::time::timeout(patience, watch.0.standard_error_ended()).await;
         let end = exit.map_or_else(|| "did not end".to_owned(), |exit| exit.to_string());
         self.end(&format!("the process {end}"), Phase::Recording);
     }
 
-    /// Ends the recording; everything is on the disk afterwards, or a problem is reported.
+    /// Ends the recording; everything is on disk afterwards, or a problem is reported.
     fn end(&self, reason: &str, phase: Phase) {
         self.with_sink(|sink| {
             sink.count_oddities()?;
@@ -292,7 +292,7 @@ impl Recording {
 }
 
 impl Sink {
-    /// Makes telemetry of what is said.
+    /// Derives telemetry from a message.
     fn observe(&mut self, channel: Channel, protocol: u16, text: &str) {
         let Some(connection) = &mut self.telemetry else { return };
         match (channel, channel.message()) {
@@ -302,7 +302,7 @@ impl Sink {
         }
     }
 
-    /// Keeps something that came and is no message; of very many only how many they are.
+    /// Records an invalid line; above a limit they are only counted.
     fn set_aside(&mut self, from: Side, what: &str) -> Result<(), String> {
         let oddities = match from {
             Side::Client => &mut self.of_client,
@@ -362,12 +362,12 @@ impl Sink {
     }
 }
 
-/// Something that came and is no message, as a diagnostic.
+/// Returns the diagnostic record of an invalid line.
 fn noise(from: Side, what: &str) -> Record {
     Record::new(Channel::Diagnostic, serde_json::json!({"from": from, "noise": what}).to_string())
 }
 
-/// What was started; or why it was not, which the recording then ends with.
+/// Returns a started process, or ends the recording with the reason of the failure.
 pub(crate) fn started<T>(
     recording: Option<&Recording>,
     started: Result<T, switchboard_transport::Error>,
@@ -381,7 +381,7 @@ pub(crate) fn started<T>(
     })
 }
 
-/// What to call an agent: as it is configured, or by the file of its program.
+/// Returns the name of an agent: as configured, or the file name of its program.
 pub(crate) fn agent_name(configured: Option<&str>, program: Option<&OsStr>) -> String {
     let remote = || {
         let address = program?.to_str().filter(|address| Remote::is_address(address))?;

@@ -1,4 +1,4 @@
-//! Rules at work: what they decide over something that an agent asks, and the note of it in the log.
+//! Evaluation of policy rules for agents' questions, and the notes of it in the log.
 
 use std::path::{Path, PathBuf};
 
@@ -14,67 +14,67 @@ use crate::outcome::CommandError;
 use crate::policy_file::{self, Extended, SystemFiles};
 use crate::standard_error;
 
-/// How messages of version 1 are read for the rules, which judge version 2.
+/// Decoders of version 1 messages for the rules, which use version 2.
 pub(crate) const VERSION_1: Version1 = Version1 {
     update: switchboard_bridge::read_v1_update,
     permission: switchboard_bridge::read_v1_permission,
 };
 
-/// The rules file of a command.
+/// The policy file of a command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PermissionsArgument {
-    /// Let the rules of this file answer what the agent asks for (see `switchboard policy`); a project's own
+    /// Answer permission requests with the rules of this file (see `switchboard policy`); a project's own
     /// switchboard-policy.toml makes them stricter
     #[arg(long, value_name = "FILE")]
     pub(crate) permissions: Option<PathBuf>,
 }
 
 impl PermissionsArgument {
-    /// Reads the rules. A file that was named but cannot be used is an error: whoever named it counts on it.
+    /// Reads the rules. A given file that is invalid is an error: the user relies on it.
     pub(crate) fn rules(&self) -> Result<Rules, CommandError> {
         Rules::of_file(self.permissions.as_deref())
     }
 }
 
-/// Whose rules count.
+/// Source of the rules.
 #[derive(Debug, Clone)]
 enum Source {
-    /// What somebody said on the command line, and nothing else.
+    /// Only the policy given on the command line.
     Said(Policy),
-    /// A file that was named on the command line, as it was at the start. That of a project is on top of it.
+    /// A file given on the command line, as of the start, extended by that of a project.
     File(Policy),
-    /// The user's own file, as it is when something is asked, with that of a project on top.
+    /// The user's own file at the time of each question, extended by that of a project.
     User,
 }
 
-/// The rules that a command has.
+/// The rules of a command.
 #[derive(Debug, Clone)]
 pub(crate) struct Rules {
     source: Source,
     files: SystemFiles,
-    /// What was said to be wrong with a file.
+    /// The last reported problem of a file.
     said: Option<String>,
 }
 
 impl Rules {
-    /// These and no others.
+    /// Creates rules from a policy only.
     pub(crate) fn of(policy: Policy) -> Self {
         Rules::new(Source::Said(policy))
     }
 
-    /// Those of a file, or the user's own where none is named.
+    /// Creates rules from a file, or the user's own without one.
     fn of_file(file: Option<&Path>) -> Result<Self, CommandError> {
         let mut rules = Rules::of_user();
         if let Some(file) = file {
             let policy = policy_file::load(file, &rules.files).map_err(|refused| {
-                CommandError::from(refused).hint("--permissions FILE: name a file of rules that can be read")
+                CommandError::from(refused).hint("--permissions needs a readable policy file")
             })?;
             rules.source = Source::File(policy);
         }
         Ok(rules)
     }
 
-    /// The user's own, as they are when something is asked.
+    /// Creates rules from the user's own file, read at the time of each question.
     pub(crate) fn of_user() -> Self {
         Rules::new(Source::User)
     }
@@ -83,12 +83,12 @@ impl Rules {
         Rules { source, files: SystemFiles::new(), said: None }
     }
 
-    /// Whether there is nothing else that could decide.
+    /// Returns whether nothing else can decide.
     pub(crate) fn are_said(&self) -> bool {
         matches!(self.source, Source::Said(_))
     }
 
-    /// The rules for a project. Where a file of them cannot be used, everything is asked.
+    /// Returns the rules of a project. If a file of them is invalid, everything is asked.
     fn for_project(&mut self, root: &str) -> Policy {
         let user = match &self.source {
             Source::Said(policy) => return policy.clone(),
@@ -102,7 +102,7 @@ impl Rules {
         })
     }
 
-    /// Says what is wrong with a file, once.
+    /// Reports a problem of a file, once.
     fn complain(&mut self, problem: String) {
         if self.said.as_ref() != Some(&problem) {
             standard_error::say(format!("switchboard: everything is asked: {problem}"));
@@ -110,7 +110,7 @@ impl Rules {
         }
     }
 
-    /// Decides over a question in a project.
+    /// Evaluates a question in a project.
     pub(crate) fn judge(
         &mut self,
         subject: &Subject,
@@ -119,7 +119,7 @@ impl Rules {
     ) -> Judged {
         let policy = self.for_project(root);
         let decision = policy.judge(subject, &self.files).offered(options);
-        // A malformed subject is no JSON of ours, and then nothing is told of it.
+        // A malformed subject is not our JSON; it is omitted then.
         let about = serde_json::from_str(subject.to_json(&self.files).as_str()).unwrap_or_default();
         Judged {
             decision,
@@ -158,7 +158,7 @@ impl RuleFile for Rules {
     }
 }
 
-/// What was decided, with all that an audit has to know.
+/// A decision with everything that an audit needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Judged {
     pub(crate) decision: Decision,
@@ -170,7 +170,7 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
-    /// What is answered; where rules are only watched, somebody is asked.
+    /// Returns the answer; in observe mode, the user is asked.
     pub(crate) fn answer(&self, options: &[v2::PermissionOption<'_>]) -> Answer {
         match self.mode {
             Mode::Enforce => self.decision.answer(options),
@@ -178,27 +178,27 @@ impl Judged {
         }
     }
 
-    /// The same where there is nobody to ask.
+    /// Returns the decision for a situation without a user to ask.
     pub(crate) fn nobody_to_ask(mut self) -> Self {
         let Decision { verdict, rule, reason, .. } = &mut self.decision;
         if *verdict != Verdict::Deny {
-            (*verdict, *rule, *reason) = (Verdict::Deny, None, "there is nobody to ask".to_owned());
+            (*verdict, *rule, *reason) = (Verdict::Deny, None, "there is no user to ask".to_owned());
         }
         self.mode = Mode::Enforce;
         self
     }
 
-    /// Whether nobody has said anything about what is asked, so that there is nothing to tell.
+    /// Returns whether there are no rules, so that nothing is reported.
     pub(crate) fn has_no_rules(&self) -> bool {
         self.has_no_rules
     }
 
-    /// Whether it is only told what would have been done.
+    /// Returns whether the mode only observes.
     pub(crate) fn is_only_watched(&self) -> bool {
         self.mode == Mode::Observe
     }
 
-    /// Who answers.
+    /// Returns the decider.
     pub(crate) fn decider(&self) -> Decider {
         match &self.decision.rule {
             Some(rule) => Decider::Rule(rule.as_str().into()),
@@ -206,7 +206,7 @@ impl Judged {
         }
     }
 
-    /// What was decided and by what, in words: `allowed by the rule "tests"`.
+    /// Describes the decision and its rule: `allowed by the rule "tests"`.
     pub(crate) fn in_words(&self) -> String {
         let did = match (self.decision.verdict, self.is_only_watched()) {
             (Verdict::Allow, false) => "allowed",
@@ -222,7 +222,7 @@ impl Judged {
         }
     }
 
-    /// The note for the log, before the answer: what was decided, and whether that is the answer.
+    /// Returns the note for the log, written before the answer: the decision, and whether it is the answer.
     pub(crate) fn note(&self, request: &RequestId<'_>, answer: &Answer) -> String {
         let option = match answer {
             Answer::Select(option) => Some(option.as_str()),
@@ -234,7 +234,7 @@ impl Judged {
         record.to_json()
     }
 
-    /// What was decided, for the log and for clients.
+    /// Returns the decision for the log and for clients.
     pub(crate) fn to_json(&self, option: Option<&str>) -> Value {
         json!({
             "policy": self.decision.rule,
@@ -249,7 +249,7 @@ impl Judged {
     }
 }
 
-/// The result of a request that is answered so.
+/// Returns the response to a request with an answer.
 pub(crate) fn result(answer: &Answer) -> Option<v2::RequestPermissionResponse<'static>> {
     let outcome = match answer {
         Answer::Select(option) => {
@@ -261,7 +261,7 @@ pub(crate) fn result(answer: &Answer) -> Option<v2::RequestPermissionResponse<'s
     Some(v2::RequestPermissionResponse::new(outcome))
 }
 
-/// The note that somebody at this machine answers.
+/// Returns the note that a local user answers.
 pub(crate) fn note_of_person(request: &RequestId<'_>, name: &str) -> String {
     HubRecord::Answered(record(request, &Author::new().person(name))).to_json()
 }

@@ -1,4 +1,4 @@
-//! A recording taken apart into what its agent would do again, session by session.
+//! A recording as a script of its agent's actions, by session.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -13,15 +13,15 @@ use switchboard_store::{Channel, Moment, Record};
 /// The result of a request, or its error.
 pub(crate) type RecordedAnswer = Result<Raw<'static>, RpcError<'static>>;
 
-/// What a recorded agent said, and what it waited for.
+/// The recorded agent's messages and the events it waits for.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
-    /// Its answer to `initialize`, if there was one.
+    /// Its response to `initialize`, if there was one.
     pub(crate) introduction: Option<RecordedAnswer>,
-    /// What it said before there was any session.
+    /// Its notifications before the first session.
     pub(crate) greetings: Vec<Notification<'static>>,
     pub(crate) sessions: Vec<SessionScript>,
-    /// Its answers to requests that neither open a session nor are prompts, by their methods.
+    /// Its responses to requests that neither open a session nor prompt, by method.
     pub(crate) answers: HashMap<String, VecDeque<RecordedAnswer>>,
 }
 
@@ -34,52 +34,52 @@ pub(crate) struct SessionScript {
 
 #[derive(Debug)]
 pub(crate) struct ScriptStep {
-    /// How long after the step before.
+    /// Pause after the step before.
     pub(crate) pause: Duration,
     pub(crate) action: Action,
 }
 
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// Wait until the client opens the session, perhaps with its history.
+    /// Wait until the client opens the session, possibly with its history.
     AwaitOpening { request: usize, with_history: bool },
     /// Wait for a prompt.
     AwaitPrompt { request: usize, prompt: Option<Raw<'static>> },
-    /// Answer a request that was waited for.
+    /// Answer an awaited request.
     Answer { request: usize, outcome: RecordedAnswer },
-    /// Say something.
+    /// Send a notification.
     Notify(Notification<'static>),
-    /// Ask the client something.
+    /// Send a request to the client.
     Ask { question: usize, request: Request<'static> },
-    /// Wait for its answer, which was this.
+    /// Wait for its response, which was this.
     AwaitAnswer { question: usize, outcome: RecordedAnswer },
-    /// Take a question back.
+    /// Cancel a question.
     Withdraw { question: usize },
 }
 
 impl Action {
-    /// Whether it is the client's turn.
+    /// Returns whether it waits for a request of the client.
     pub(crate) fn is_gate(&self) -> bool {
         matches!(self, Action::AwaitOpening { .. } | Action::AwaitPrompt { .. })
     }
 }
 
 impl SessionScript {
-    /// Whether it is about the session itself, and not about that of a sub-agent.
+    /// Returns whether it concerns the session itself, and not a sub-agent's.
     pub(crate) fn is_own(&self, notification: &Notification<'_>) -> bool {
         notification.params.as_ref().and_then(|it| it.text("sessionId")).is_none_or(|id| id == self.id)
     }
 
-    /// All updates of the session, as its agent would give its history. Agents of version 1 do not repeat what the
-    /// user says while it is new, so it is put where it belongs. `with_children`: also those of its sub-agents.
+    /// Returns all updates of the session as its agent would replay them. Version 1 agents do not repeat new
+    /// user messages, so they are inserted. `with_children`: include the sub-agents.
     pub(crate) fn history(&self, version: u16, with_children: bool) -> Vec<String> {
         self.history_until(self.steps.len(), version, with_children)
     }
 
-    /// The same of its first steps.
+    /// Returns the same for its first steps.
     pub(crate) fn history_until(&self, end: usize, version: u16, with_children: bool) -> Vec<String> {
         let steps = self.steps.get(..end).unwrap_or(&self.steps);
-        // What was given as history once has in it what was before.
+        // A replayed history contains everything before it.
         let start = steps.iter().rposition(|step| match &step.action {
             Action::AwaitOpening { request, with_history: true } => steps.iter().any(|step| {
                 matches!(&step.action, Action::Answer { request: answered, outcome: Ok(_) } if answered == request)
@@ -120,7 +120,8 @@ impl SessionScript {
     }
 }
 
-/// The empty message that chunks of a message begin with in a history, so that whoever shows it from before does not show it twice.
+/// Returns the empty message that precedes a message's chunks in a history, so that a client does not show it
+/// twice.
 fn beginning(
     notification: &Notification<'_>,
     begun: &mut HashSet<(String, String, String)>,
@@ -138,7 +139,7 @@ fn beginning(
     (is_first && kind != whole).then(|| update_line(&session, &empty))
 }
 
-/// Whether it is an update that stays true.
+/// Returns whether an update is part of the history.
 fn is_history(notification: &Notification<'_>) -> bool {
     let update = notification.params.as_ref().and_then(|params| params.get("update"));
     let kind = update.as_ref().and_then(|update| update.text("sessionUpdate"));
@@ -147,53 +148,53 @@ fn is_history(notification: &Notification<'_>) -> bool {
         && !update.is_some_and(|update| MOMENTARY.is_set(&update))
 }
 
-/// Whether a request to open a session wants its history: `session/load` of version 1 always.
+/// Returns whether a request to open a session wants its history: `session/load` of version 1 always does.
 pub(crate) fn wants_history(request: &Request<'_>) -> bool {
     let replay = request.params.as_ref().and_then(|params| params.get("replayFrom"));
     request.method == "session/load" || replay.is_some_and(|from| from.is_object())
 }
 
-/// An update of a session.
+/// Encodes an update of a session.
 pub(crate) fn update_line(session: &str, update: &Value) -> String {
     let params = json!({"sessionId": session, "update": update});
     Message::notification("session/update", params.into()).encode(WireFormat::Any)
 }
 
-/// A request of the recording whose answer has not come yet.
+/// A pending request of the recording.
 enum Open {
     Introduction,
-    /// `session/new`, whose session is known by its answer.
+    /// `session/new`, whose session is known from its response.
     New {
         at: Moment,
         cwd: Option<String>,
         request: usize,
     },
-    /// One that is waited for in a session.
+    /// An awaited request of the client in a session.
     Gate {
         session: usize,
         request: usize,
     },
     Other(String),
-    /// One of the agent, in a session.
+    /// A request of the agent in a session.
     Question {
         session: usize,
         question: usize,
     },
 }
 
-/// How many requests of a recording may wait for their answers; for more, the oldest are forgotten.
+/// Maximum number of pending requests; above it, the oldest are dropped.
 const MAX_OPEN: usize = 10_000;
 
-/// Reads records into a script.
+/// Converts records to a script.
 pub(crate) struct Reader {
     script: Script,
-    /// When the last step of each session was.
+    /// Time of the last step of each session.
     times: Vec<Moment>,
-    /// Sessions that have shown before an answer opened them, and when.
+    /// Sessions that appeared before a response opened them, with the time.
     unopened: BTreeMap<usize, Moment>,
-    /// Sessions of sub-agents, which are played with the one that started them.
+    /// Sessions of sub-agents, which are played with their parent.
     children: HashMap<String, usize>,
-    /// The session that spoke last.
+    /// The session of the last message.
     current: Option<usize>,
     open: Correlator<Open>,
     numbers: usize,
@@ -214,7 +215,7 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// Takes the next record; what is no message of the session is passed over.
+    /// Handles the next record; records that are not messages of the session are skipped.
     pub(crate) fn take(&mut self, record: &Record) {
         let Ok(line) = std::str::from_utf8(&record.bytes) else { return };
         messages(line).into_iter().for_each(|message| self.take_message(message, record));
@@ -260,7 +261,7 @@ impl Reader {
         self.script
     }
 
-    /// A session that has shown already was opened by a request from before.
+    /// Handles the opening of a session. One that has appeared already was opened by an earlier request.
     fn opened(
         &mut self,
         session: usize,
@@ -300,7 +301,7 @@ impl Reader {
         self.script.sessions.iter().position(|session| session.id == id)
     }
 
-    /// The session that a message of the agent belongs to; one without belongs to whichever spoke last.
+    /// Returns the session of an agent's message; without an id, the last session.
     fn session(&mut self, params: Option<&Raw<'_>>, at: Moment) -> Option<usize> {
         let Some(id) = params.and_then(|it| it.text("sessionId")) else { return self.current };
         if let Some(session) = self.children.get(&id) {
@@ -341,7 +342,7 @@ impl Reader {
     fn agent_answers(&mut self, response: Response<'static>, at: Moment) {
         let outcome = response.outcome;
         match self.open.answered(Side::Agent, &response.id) {
-            // After a refusal another version was tried.
+            // Another version was tried after a refusal.
             Some(Open::Introduction) if outcome.is_ok() || self.script.introduction.is_none() => {
                 self.script.introduction = Some(outcome);
             }
@@ -389,9 +390,9 @@ impl Reader {
         match self.session(notification.params.as_ref(), at) {
             Some(session) => {
                 let update = notification.params.as_ref().and_then(|params| params.get("update"));
-                // Version 1 tells of them alike.
+                // Version 1 announces them the same way.
                 for child in update.map(|update| sessions_started_in(update.as_str())).unwrap_or_default() {
-                    // One that the client has opened, or that has shown before, stays by itself.
+                    // A session that the client has opened, or that has appeared before, stays separate.
                     if self.find(&child).is_none() && self.children.len() < MAX_OPEN {
                         self.children.entry(child).or_insert(session);
                     }

@@ -1,4 +1,4 @@
-//! Editors: where they are, which agents they have, and how Switchboard comes between.
+//! Editors: their locations, agents, and configuration for Switchboard.
 
 mod entries;
 mod records;
@@ -15,7 +15,7 @@ pub(crate) use snippets::{Snippet, snippet};
 use crate::configuration::{configuration_folder, home, read_json};
 use crate::outcome::CommandError;
 
-/// An editor, or the part of one that talks to agents.
+/// An editor, or its plugin that talks to agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Editor {
     Zed,
@@ -38,7 +38,7 @@ impl Editor {
         Editor::AgentShell,
     ];
 
-    /// What it is called on the command line.
+    /// Returns its name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Editor::Zed => "zed",
@@ -63,7 +63,7 @@ impl Editor {
         }
     }
 
-    /// The editors that a word means.
+    /// Returns the editors that a word selects.
     pub(crate) fn named(word: &str) -> Result<Vec<Editor>, CommandError> {
         let meant: Vec<Editor> = match word {
             "neovim" | "nvim" => vec![Editor::CodeCompanion, Editor::Avante, Editor::Agentic],
@@ -78,7 +78,7 @@ impl Editor {
         Ok(meant)
     }
 
-    /// Where its agents are written down, and how; nothing for editors that are configured by code.
+    /// Returns the files of its agents and their format; empty for editors that are configured by code.
     pub(crate) fn files(self) -> Vec<(PathBuf, Shape)> {
         let files = match self {
             Editor::Zed => {
@@ -98,12 +98,12 @@ impl Editor {
         files.into_iter().map(|file| (file, shape)).collect()
     }
 
-    /// Whether its agents are written down in a file that can be edited with care.
+    /// Returns whether its agents are in a file that can be edited.
     pub(crate) fn has_file(self) -> bool {
         matches!(self, Editor::Zed | Editor::JetBrains | Editor::Obsidian)
     }
 
-    /// By what it was found on this machine.
+    /// Returns the path by which it was found on this machine.
     pub(crate) fn found(self) -> Option<PathBuf> {
         let below_home = |paths: &[&str]| {
             let home = home()?;
@@ -133,13 +133,13 @@ impl Editor {
     }
 }
 
-/// Where the plugin of Obsidian is in a vault.
+/// Path of the Obsidian plugin in a vault.
 const PLUGIN: &str = ".obsidian/plugins/agent-client";
 
-/// No list of vaults or packages is looked through further.
+/// Maximum number of vaults or packages considered.
 const MANY: usize = 1000;
 
-/// The vaults of Obsidian that have the plugin.
+/// Returns the Obsidian vaults with the plugin.
 fn vaults() -> Vec<PathBuf> {
     let lists = [
         configuration_folder().map(|folder| folder.join("obsidian/obsidian.json")),
@@ -158,7 +158,7 @@ fn vaults() -> Vec<PathBuf> {
     vaults
 }
 
-/// A plugin of Neovim, wherever one of the usual managers has put it.
+/// Returns the path of a Neovim plugin in the folders of the usual managers.
 fn neovim_plugin(name: &str) -> Option<PathBuf> {
     let set = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
     let data = set.or_else(|| Some(home()?.join(".local/share")))?.join("nvim");
@@ -173,7 +173,7 @@ fn neovim_plugin(name: &str) -> Option<PathBuf> {
     places.into_iter().find(|folder| folder.is_dir())
 }
 
-/// A package of Emacs.
+/// Returns the path of an Emacs package.
 fn emacs_package(name: &str) -> Option<PathBuf> {
     let mut folders = Vec::new();
     if let Some(home) = home() {
@@ -201,9 +201,9 @@ fn emacs_package(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Returns whether a folder of `package-user-dir` holds a package: `NAME-VERSION`, or `NAME` for a package from version
-/// control. MELPA's versions are dates (`20260101.1712`), those of MELPA Stable and ELPA are numbers (`0.79.2`,
-/// `1.0pre2`).
+/// Returns whether a folder of `package-user-dir` is a package: `NAME-VERSION`, or `NAME` for a package from
+/// version control. MELPA's versions are dates (`20260101.1712`), those of MELPA Stable and ELPA are numbers
+/// (`0.79.2`, `1.0pre2`).
 fn is_emacs_package(folder: &str, name: &str) -> bool {
     match folder.strip_prefix(name) {
         Some("") => true,
@@ -215,7 +215,7 @@ fn is_emacs_package(folder: &str, name: &str) -> bool {
     }
 }
 
-/// How editors start this program: by the place that the user knows it by, where that is the same program.
+/// Returns the path of this program for editors: the one in the user's search path if it is the same program.
 pub(crate) fn our_program() -> Result<String, CommandError> {
     let ourselves = std::env::current_exe()
         .map_err(|error| CommandError::failed(format!("cannot find this program: {error}")))?;

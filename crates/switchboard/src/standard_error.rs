@@ -1,5 +1,5 @@
-//! Standard error, for programs that must not wait for whoever reads it: a client that never looks at the bridge's
-//! standard error must not stop the conversation, and a terminal that is gone must not stop the clean end.
+//! Non-blocking standard error: a client that never reads it must not stop the conversation, and a closed
+//! terminal must not stop a clean shutdown.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-/// How many lines may wait for the reader.
+/// Maximum number of queued lines.
 const WAITING: usize = 1024;
 
 enum Entry {
@@ -40,18 +40,18 @@ fn print_all(mut entries: mpsc::Receiver<Entry>) {
         }
         match entry {
             Entry::Line(line) => print(&line),
-            // It fails when nobody waits any more.
+            // Fails if the waiter is gone.
             Entry::Mark(written) => drop(written.try_send(())),
         }
     }
 }
 
 fn print(line: &str) {
-    // One write a line, so that lines of several processes do not mix; a reader that is gone is nobody to tell.
+    // One write per line, so that lines of several processes do not mix; a closed standard error is ignored.
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Writes a line, without waiting. One that has no room is counted as missed.
+/// Writes a line without blocking. If the queue is full, it is counted as dropped.
 pub(crate) fn say(line: impl Into<String>) {
     let printer = printer();
     if printer.entries.try_send(Entry::Line(line.into())).is_err() {
@@ -59,19 +59,19 @@ pub(crate) fn say(line: impl Into<String>) {
     }
 }
 
-/// Writes a line when there is room for it.
+/// Writes a line, waiting for space in the queue.
 pub(crate) async fn say_patiently(line: impl Into<String>) {
     // The other end is there as long as the process.
     let _ = printer().entries.send(Entry::Line(line.into())).await;
 }
 
-/// Writes a text in its place among what is written elsewhere, for commands that talk with a person. Whoever does not
-/// read it is waited for; one that is gone is nobody to tell.
+/// Writes a text synchronously, for interactive commands. Blocks on a slow reader; a closed standard error is
+/// ignored.
 pub(crate) fn tell(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Waits until everything has been written, but not for long.
+/// Waits until everything has been written, with a timeout.
 pub(crate) fn flush(time: Duration) {
     let Some(printer) = PRINTER.get() else { return };
     let (written, mark) = blocking::sync_channel(1);

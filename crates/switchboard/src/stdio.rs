@@ -1,4 +1,4 @@
-//! Standard input and output, for who speaks the protocol on them, and the runtime for that.
+//! Standard input and output for the protocol, and the async runtime.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -9,14 +9,14 @@ use tokio::runtime::Builder;
 
 use crate::outcome::CommandError;
 
-/// Runs a command to its end on a runtime of one thread.
+/// Runs a command on a single-threaded runtime.
 pub(crate) fn run_alone<T>(
     command: impl Future<Output = Result<T, CommandError>>,
 ) -> Result<T, CommandError> {
     run_on(&mut Builder::new_current_thread(), command)
 }
 
-/// Runs a command to its end. A read of standard input that is still open then holds nobody up.
+/// Runs a command. A pending read of standard input does not delay its end.
 pub(crate) fn run_on<T>(
     runtime: &mut Builder,
     command: impl Future<Output = Result<T, CommandError>>,
@@ -28,7 +28,7 @@ pub(crate) fn run_on<T>(
     outcome
 }
 
-/// Standard input, without a thread of its own where it is a pipe.
+/// Returns standard input, without a thread of its own if it is a pipe.
 pub(crate) fn input() -> Box<dyn AsyncRead + Send + Unpin> {
     let pipe =
         std::io::stdin().as_fd().try_clone_to_owned().map(File::from).and_then(pipe::Receiver::from_file);
@@ -38,7 +38,7 @@ pub(crate) fn input() -> Box<dyn AsyncRead + Send + Unpin> {
     }
 }
 
-/// Standard output, in the same way.
+/// Returns standard output, without a thread of its own if it is a pipe.
 pub(crate) fn output() -> Box<dyn AsyncWrite + Send + Unpin> {
     let pipe =
         std::io::stdout().as_fd().try_clone_to_owned().map(File::from).and_then(pipe::Sender::from_file);
@@ -48,7 +48,7 @@ pub(crate) fn output() -> Box<dyn AsyncWrite + Send + Unpin> {
     }
 }
 
-/// Waits until a time; forever when there is none.
+/// Waits until a time; forever without one.
 pub(crate) async fn sleep_until(deadline: Option<tokio::time::Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,

@@ -1,4 +1,4 @@
-//! Which file the store is, and how it is opened.
+//! Location and opening of the store.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +8,12 @@ use crate::configuration;
 use crate::outcome::{CommandError, Outcome};
 use crate::units;
 
-/// The environment variable that names the store.
+/// The environment variable with the path of the store.
 const STORE: &str = "SWITCHBOARD_STORE";
-/// Of more sessions that were cut off only the number is told.
+/// Maximum number of repaired sessions that are listed.
 const MOST_TOLD: usize = 8;
 
-/// Where the store is: as named, else by the environment variable, else in the folder for data.
+/// Returns the path of the store: as given, else from the environment variable, else in the data folder.
 pub(crate) fn place(named: Option<&PathBuf>) -> Result<PathBuf, CommandError> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(path) = named.cloned().or_else(|| variable(STORE)) {
@@ -29,12 +29,12 @@ pub(crate) fn place(named: Option<&PathBuf>) -> Result<PathBuf, CommandError> {
         .or_else(|| variable("HOME").map(|home| home.join(".local/share")));
     match folder {
         Some(folder) => Ok(folder.join("switchboard").join("sessions.sqlite3")),
-        None => Err(CommandError::usage("cannot tell where the store is: HOME is not set")
+        None => Err(CommandError::usage("cannot locate the store: HOME is not set")
             .hint(format!("name it with --store FILE or in {STORE}"))),
     }
 }
 
-/// Whether there is a store. One that nobody can look at may be there: that is an error.
+/// Returns whether the store exists. An unreadable path is an error, not a missing store.
 pub(crate) fn is_there(place: &Path) -> Result<bool, CommandError> {
     place
         .try_exists()
@@ -54,7 +54,7 @@ pub(crate) fn nothing_recorded(named: Option<&PathBuf>, place: &Path) -> Result<
     Ok(Outcome::Fine)
 }
 
-/// A folder for a store that is not kept, which nobody else can look into.
+/// Creates a private folder for a temporary store.
 pub(crate) fn temporary_folder() -> std::io::Result<tempfile::TempDir> {
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
@@ -62,17 +62,17 @@ pub(crate) fn temporary_folder() -> std::io::Result<tempfile::TempDir> {
     builder.tempdir()
 }
 
-/// How much is kept.
+/// Limits of the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Sessions that have not changed since then go.
+    /// Sessions without changes since then are deleted.
     pub(crate) older_than: Option<Moment>,
-    /// The oldest sessions go when there is more than this, and no more than this is written.
+    /// Maximum size in bytes: the oldest sessions are deleted above it, and writes above it fail.
     pub(crate) max_bytes: Option<u64>,
 }
 
-/// What the user's configuration says about the store: `{"store": {"keep": "90d", "max_size": "2GB"}}`. What makes no
-/// sense is reported.
+/// Reads the store settings of the user's configuration: `{"store": {"keep": "90d", "max_size": "2GB"}}`.
+/// Invalid settings are reported.
 pub(crate) fn limits() -> Limits {
     let (limits, problems) = read_limits();
     for problem in problems {
@@ -107,8 +107,8 @@ fn read_limits() -> (Limits, Vec<String>) {
     (limits, problems)
 }
 
-/// Deletes what is beyond the limits, the oldest first, unless it is only to be said what that would be. Each session is
-/// told when it is gone. Sessions that are being written are kept.
+/// Deletes sessions above the limits, oldest first, or only lists them. Each deleted session is passed to the
+/// callback. Sessions that are being recorded are kept.
 pub(crate) fn prune(
     store: &Store,
     limits: &Limits,
@@ -118,8 +118,8 @@ pub(crate) fn prune(
     prune_by(store, limits, tell, |id| if is_dry { Ok(true) } else { delete(store, id) })
 }
 
-/// Deletes what is beyond the limits of the configuration, in one way or another, with room for what is to come. Gives how
-/// many sessions these were. Who deletes says whether the session is gone: somebody else may be writing it.
+/// Deletes sessions above the limits of the configuration with a given function, with space for new data.
+/// Returns their number. The function returns whether the session was deleted: it may be in use.
 pub(crate) fn prune_for_more(
     store: &Store,
     delete: impl FnMut(&str) -> Result<bool, CommandError>,
@@ -146,7 +146,7 @@ fn prune_by(
     for session in sessions {
         let is_old = limits.older_than.is_some_and(|limit| session.changed < limit);
         let is_too_much = match limits.max_bytes.filter(|_| !is_old) {
-            // What deleted sessions have left in the index must not cost another session.
+            // Index data of deleted sessions must not cause the deletion of another session.
             Some(limit) if is_over(limit)? => {
                 store.clean_index().map_err(store_error)?;
                 is_over(limit)?
@@ -163,7 +163,7 @@ fn prune_by(
         if !is_recording && delete(&session.id)? {
             tell(&session.id);
         } else {
-            eprintln!("session {} is being written, and is kept", session.id);
+            eprintln!("session {} is being recorded and was kept", session.id);
         }
     }
     Ok(())
@@ -183,20 +183,20 @@ fn delete(store: &Store, id: &str) -> Result<bool, CommandError> {
     }
 }
 
-/// Opens the store of a hub: what is beyond the limits of the configuration is deleted first, and the oldest sessions that
-/// nobody records make room while it runs.
+/// Opens the store of a hub: sessions above the limits are deleted first, and the oldest inactive sessions
+/// are deleted for space while it runs.
 pub(crate) fn open_for_hub(place: PathBuf) -> Result<Store, CommandError> {
     let store = open_within(place, &limits(), true)?;
     prune_old(&store)?;
     Ok(store)
 }
 
-/// Opens the store to delete sessions. No limit applies, so that a store that is full can be made smaller.
+/// Opens the store for deleting sessions. No limit applies, so that a full store can be made smaller.
 pub(crate) fn open_to_delete(place: PathBuf) -> Result<Store, CommandError> {
     open_within(place, &Limits::default(), false)
 }
 
-/// Opens the store for recording: what is beyond the limits of the configuration is deleted first.
+/// Opens the store for recording: sessions above the limits are deleted first.
 pub(crate) fn open_to_record(place: PathBuf) -> Result<Store, CommandError> {
     let store = open(place)?;
     prune_old(&store)?;
@@ -206,12 +206,12 @@ pub(crate) fn open_to_record(place: PathBuf) -> Result<Store, CommandError> {
 fn prune_old(store: &Store) -> Result<(), CommandError> {
     let deleted = prune_for_more(store, |id| delete(store, id))?;
     if deleted > 0 {
-        eprintln!("switchboard: {deleted} old sessions were deleted, as the configuration says");
+        eprintln!("switchboard: deleted {deleted} old sessions according to the store settings");
     }
     Ok(())
 }
 
-/// Says on standard error that the store's log is damaged, if it is.
+/// Reports damage of the store's log on standard error.
 pub(crate) fn report_log_damage(store: &Store) -> Outcome {
     match store.log_damage() {
         Some(damage) => {
@@ -232,7 +232,7 @@ pub(crate) fn gap_in_words(from: u64, to: u64, reason: &str) -> String {
     format!("records {} to {}: {reason}", message_number(from), to.max(message_number(from)))
 }
 
-/// Says on standard error which records of a session, or of all sessions, cannot be read.
+/// Reports unreadable records of a session, or of all sessions, on standard error.
 pub(crate) fn report_gaps(store: &Store, id: Option<&str>) -> Result<Outcome, CommandError> {
     let mut outcome = Outcome::Fine;
     for gap in store.gaps(id).map_err(store_error)? {
@@ -242,12 +242,12 @@ pub(crate) fn report_gaps(store: &Store, id: Option<&str>) -> Result<Outcome, Co
     Ok(outcome)
 }
 
-/// Says on standard error which damaged files are kept.
+/// Reports kept damaged files on standard error.
 pub(crate) fn report_kept_files(store: &Store) -> Result<(), CommandError> {
     let kept = store.kept_files().map_err(store_error)?;
     if let Some(folder) = kept.first().and_then(|file| file.parent()) {
         eprintln!(
-            "switchboard: {} damaged files of the store are kept in {}; remove them when you do not need them any more",
+            "switchboard: {} damaged files of the store are kept in {}; remove them if you no longer need them",
             kept.len(),
             folder.display()
         );
@@ -255,13 +255,13 @@ pub(crate) fn report_kept_files(store: &Store) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Opens the store for writing, and says what that put in order.
+/// Opens the store for writing, and reports repairs.
 pub(crate) fn open(place: PathBuf) -> Result<Store, CommandError> {
     open_within(place, &limits(), false)
 }
 
 fn open_within(place: PathBuf, limits: &Limits, makes_room: bool) -> Result<Store, CommandError> {
-    // Only a folder of our own name is ours: the store may be in one that others use, too.
+    // Only a folder with our name is ours: the store may be in a shared one.
     let owns_folder = place.parent().and_then(Path::file_name).is_some_and(|name| name == "switchboard");
     let settings = Settings { max_bytes: limits.max_bytes, makes_room, owns_folder };
     let store = Store::open_with(place, &settings).map_err(store_error)?;
@@ -270,10 +270,10 @@ fn open_within(place: PathBuf, limits: &Limits, makes_room: bool) -> Result<Stor
         let path = path.display();
         match problem {
             None => eprintln!(
-                "switchboard: others could read {path} (its permissions were {mode:03o}); now only you can"
+                "switchboard: other users could read {path} (permissions {mode:03o}); now only you can"
             ),
             Some(problem) => eprintln!(
-                "switchboard: others can read {path} (its permissions are {mode:03o}), and that cannot be changed: {problem}"
+                "switchboard: other users can read {path} (permissions {mode:03o}), and changing that failed: {problem}"
             ),
         }
     }
@@ -302,7 +302,7 @@ fn open_within(place: PathBuf, limits: &Limits, makes_room: bool) -> Result<Stor
     Ok(store)
 }
 
-// Taken by value because that is how `map_err` hands it over.
+// Taken by value for use with `map_err`.
 #[allow(clippy::needless_pass_by_value)]
 pub(crate) fn store_error(error: StoreError) -> CommandError {
     match &error {

@@ -1,5 +1,5 @@
-//! Telemetry, for who asks for it. Only a program that was built with the feature `otlp` can send any; where it is missing,
-//! there is the same to call, and never anything to call it on.
+//! Optional telemetry. Only a program built with the feature `otlp` can export; without it the same interface
+//! exists with uninhabited types.
 
 #[cfg(feature = "otlp")]
 mod hub;
@@ -24,24 +24,25 @@ use std::time::Duration;
 
 use crate::outcome::CommandError;
 
-/// How long a collector may take for what is left at the end.
+/// Timeout for the remaining data at the end.
 pub(crate) const LAST_SENDING: Duration = Duration::from_secs(3);
 
-/// Whether and where telemetry is sent.
+/// Telemetry options.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TelemetryArguments {
-    /// Send spans and metrics of what agents do to the OpenTelemetry collector at this address, as in http://127.0.0.1:4318
+    /// Send spans and metrics of agents to the OpenTelemetry collector at this URL, such as
+    /// http://127.0.0.1:4318
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
 }
 
 impl TelemetryArguments {
-    /// Begins to send what was asked for, here or by the variables of OpenTelemetry.
+    /// Starts the requested telemetry, by option or by the environment variables of OpenTelemetry.
     pub(crate) fn begin(&self) -> Result<Option<Telemetry>, CommandError> {
         start(self.otlp.as_deref(), None)
     }
 
-    /// The same for a program that somebody else's work has started: what happens belongs to that, where `TRACEPARENT` says so.
+    /// Starts telemetry below the span in `TRACEPARENT`, for a program started by other traced work.
     pub(crate) fn begin_below(&self) -> Result<Option<Telemetry>, CommandError> {
         start(self.otlp.as_deref(), std::env::var("TRACEPARENT").ok())
     }

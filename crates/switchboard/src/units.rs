@@ -5,12 +5,13 @@ use std::time::{Duration, UNIX_EPOCH};
 use bytesize::ByteSize;
 use switchboard_store::Moment;
 
-/// So many of something, whose plural is made by an s.
+/// Formats a count with a noun, whose plural ends in s.
 pub(crate) fn counted(count: u64, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Parses a moment on the command line: a date, perhaps with a time of day, in UTC, or how long ago.
+/// Parses a time on the command line: a date, optionally with a time of day, in UTC, or a duration before
+/// now.
 pub(crate) fn moment(text: &str) -> Result<Moment, String> {
     if let Ok(ago) = duration(text) {
         return Ok(Moment(Moment::now().0.saturating_sub(Moment::from(ago).0)));
@@ -21,21 +22,21 @@ pub(crate) fn moment(text: &str) -> Result<Moment, String> {
         _ => "",
     };
     let time = humantime::parse_rfc3339_weak(&format!("{text}{missing}")).map_err(|_| {
-        "expected a date such as 2026-11-15, or a length of time such as 90m, 12h, 30d or 4w".to_owned()
+        "expected a date such as 2026-11-15, or a duration such as 90m, 12h, 30d or 4w".to_owned()
     })?;
     Ok(time.duration_since(UNIX_EPOCH).unwrap_or_default().into())
 }
 
-/// Parses a length of time with its unit.
+/// Parses a duration with its unit.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    // It stands for months, which is hardly meant by `--timeout 5M`.
+    // The library treats it as months, which is hardly meant by `--timeout 5M`.
     if text.contains('M') {
         return Err("M is ambiguous; write m for minutes, or months".to_owned());
     }
     humantime::parse_duration(text).map_err(|error| error.to_string())
 }
 
-/// Parses a length of time on the command line: seconds, or with a unit.
+/// Parses a duration on the command line: seconds, or with a unit.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string()),
@@ -68,7 +69,7 @@ pub(crate) fn size(bytes: u64) -> String {
 /// Parses a number of bytes on the command line.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let size = text.parse().ok().map(|ByteSize(bytes)| bytes);
-    // What is too large becomes the largest.
+    // A value that is too large becomes the maximum.
     size.filter(|size| *size < u64::MAX)
         .ok_or_else(|| "expected a number of bytes such as 500MB or 2GB".to_owned())
 }

@@ -1,11 +1,12 @@
-//! Conversations of every kind, the same for the same seed, with the faults that a good client tolerates.
+//! Generated conversations of every kind, deterministic for a seed, with the faults that a robust client
+//! tolerates.
 //!
-//! Every text in them is made of words that are used once (`zq17`), so that whoever shows a conversation can be asked
-//! which of them it shows, and where. What is malformed and must be left out has words of its own (`zx17`).
+//! Every text in them consists of unique words (`zq17`), so that tests can check which of them a reader
+//! shows, and where. Malformed content that must be dropped has its own words (`zx17`).
 
 use serde_json::{Value, json};
 
-/// Numbers that look like chance, the same on every machine.
+/// A pseudorandom number generator, the same on every machine.
 #[derive(Debug)]
 pub struct Numbers(u64);
 
@@ -23,7 +24,7 @@ impl Numbers {
         ((self.0 >> 16) % limit as u64) as usize
     }
 
-    /// True once in so many times.
+    /// Returns true with a probability of one in this number.
     fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
@@ -33,7 +34,7 @@ impl Numbers {
     }
 }
 
-/// A message and who sent it.
+/// A message, and whether the agent sent it.
 type Said = (bool, Value);
 
 /// Several conversations on one connection.
@@ -51,7 +52,8 @@ impl Generator {
         Generator { numbers: Numbers::new(seed), words: 0, sessions: 0, requests: 1 }
     }
 
-    /// Recorded lines of so many conversations after one handshake. Some have two sessions that take turns.
+    /// Returns recorded lines of this number of conversations after one handshake. Some have two interleaved
+    /// sessions.
     pub fn recording(&mut self, conversations: usize) -> String {
         let info = json!({"name": "x", "version": "1"});
         let params = json!({"protocolVersion": 2, "info": info, "capabilities": {}});
@@ -70,7 +72,7 @@ impl Generator {
         self.lines(said)
     }
 
-    /// Messages of several sessions, each in its order.
+    /// Interleaves the messages of several sessions, each in its order.
     fn interleaved(&mut self, mut sessions: Vec<Vec<Said>>) -> Vec<Said> {
         sessions.iter_mut().for_each(|session| session.reverse());
         let mut said = Vec::new();
@@ -81,7 +83,7 @@ impl Generator {
         said
     }
 
-    /// The lines of a recording, some of the agent's messages together in one.
+    /// Returns the lines of a recording, with some messages of the agent in batches.
     fn lines(&mut self, said: Vec<Said>) -> String {
         let mut lines = String::new();
         let mut batch: Vec<Value> = Vec::new();
@@ -94,7 +96,7 @@ impl Generator {
                 lines.push_str(&json!({"t": time, "dir": direction, "msg": message}).to_string());
                 lines.push('\n');
             };
-            // Not the handshake, and nothing that a request of the client stands in the middle of.
+            // Not the handshake, and not across a request of the client.
             if from_agent && place > 1 && batch.len() < 4 && place + 1 < count && self.numbers.one_in(6) {
                 batch.push(message);
                 continue;
@@ -134,7 +136,7 @@ impl Generator {
         json!({"type": "text", "text": format!(" {} ", self.text())})
     }
 
-    /// Content of a message. What is malformed in it is dropped.
+    /// Returns content of a message. Malformed parts are dropped.
     fn block(&mut self) -> Value {
         match self.numbers.below(10) {
             0 => json!({"type": "resource_link", "name": self.word(), "uri": "file:///w/a"}),
@@ -170,7 +172,7 @@ impl Generator {
         let new = json!({"id": request, "method": "session/new", "params": {"cwd": "/w", "mcpServers": []}});
         session.said.push((false, new));
         if self.numbers.one_in(6) {
-            // The agent talks of the session before the client knows it.
+            // The agent sends updates before the client knows the session.
             self.update(&mut session);
         }
         let opened = json!({"id": request, "result": {"sessionId": session.id}});
@@ -194,7 +196,7 @@ impl Generator {
         let prompt = json!({"sessionId": session.id, "prompt": [{"type": "text", "text": "Go"}]});
         session.said.push((false, json!({"id": request, "method": "session/prompt", "params": prompt})));
         let message = format!("u{}", session.said.len());
-        // An answer without the id is one of another dialect, in which metadata means something else.
+        // A response without the id belongs to another dialect, with other semantics of metadata.
         let answers = [json!({"messageId": message}), json!({"messageId": message, "_meta": 1})];
         let answer = (true, json!({"id": request, "result": self.numbers.pick(&answers)}));
         let running = json!({"sessionUpdate": "state_update", "state": "running"});
@@ -227,7 +229,7 @@ impl Generator {
         }
     }
 
-    /// An update, perhaps with a fault, and perhaps twice.
+    /// Sends an update, possibly with a fault, and possibly twice.
     fn update(&mut self, session: &mut Session) {
         let mut update = match self.numbers.below(22) {
             0..4 => self.chunk(session),
@@ -243,7 +245,7 @@ impl Generator {
             18 => json!({"sessionUpdate": "usage_update", "used": 1, "size": 9, "cost": 7}),
             19 => json!({"sessionUpdate": "notice", "severity": "info", "title": self.word()}),
             20 => self.compaction(session),
-            // Nobody can read these, and nobody shows them.
+            // Unknown or unreadable updates, which no reader shows.
             _ => {
                 let word = self.lost();
                 self.numbers.pick(&[
@@ -272,7 +274,7 @@ impl Generator {
     }
 
     fn message_id(&mut self, session: &mut Session) -> String {
-        // Mostly the last one goes on, sometimes an earlier one, sometimes a new one begins.
+        // Usually the last message continues, sometimes an earlier one, sometimes a new one begins.
         if session.messages == 0 || self.numbers.one_in(3) {
             session.messages += 1;
             return format!("m{}", session.messages);
@@ -306,7 +308,7 @@ impl Generator {
         format!("c{}", session.calls - back)
     }
 
-    /// The fields of a tool call, some of them malformed, cleared or left away.
+    /// Returns the fields of a tool call, some of them malformed, cleared or missing.
     fn call_fields(&mut self, session: &mut Session) -> Value {
         let mut call = json!({"toolCallId": self.call_id(session)});
         if !self.numbers.one_in(4) {
@@ -399,7 +401,7 @@ impl Generator {
         call
     }
 
-    /// Also for calls that have not been told of yet.
+    /// Also for calls that have not been announced yet.
     fn tool_chunk(&mut self, session: &mut Session) -> Value {
         let (id, content) = (self.call_id(session), self.call_content(session));
         json!({"sessionUpdate": "tool_call_content_chunk", "toolCallId": id, "content": content})
@@ -447,7 +449,7 @@ impl Generator {
         json!({"sessionUpdate": "compaction_update", "compactionId": id, "status": status, "error": 7})
     }
 
-    // ----- questions
+    // ----- requests
 
     fn permission(&mut self, session: &mut Session) {
         let id = self.request();
@@ -526,7 +528,7 @@ impl Generator {
     }
 }
 
-/// A session that is being made up.
+/// A session that is being generated.
 struct Session {
     id: String,
     said: Vec<Said>,

@@ -1,28 +1,28 @@
-//! What a reader shows of a session, taken from the form in which it shows it.
+//! The content of a session, extracted from the output of a reader.
 
 use serde_json::Value;
 
-/// Something that is shown: an entry of the transcript, a question.
+/// An entry of the transcript, or a request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shown {
     /// The kind of entry or question.
     pub kind: String,
-    /// How it stands, in the protocol's words.
+    /// Its status, in the terms of the protocol.
     pub state: String,
-    /// The words in it that mean something, each where it comes up first.
+    /// Its generated words, in the order of their first occurrence.
     pub words: Vec<String>,
 }
 
-/// What is shown of one session.
+/// The shown content of one session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transcript {
     /// The entries in their order.
     pub entries: Vec<Shown>,
-    /// In the order of their words: readers put them in different places.
+    /// Sorted by their words, because readers show them in different places.
     pub questions: Vec<Shown>,
     /// All plans together.
     pub plans: Shown,
-    /// Notices, and kinds of updates that nobody knows.
+    /// Notices, and unknown kinds of updates.
     pub beside: Vec<String>,
 }
 
@@ -35,17 +35,17 @@ impl Transcript {
     }
 }
 
-/// Whether a word is one of a generated conversation's own.
+/// Returns whether a word belongs to a generated conversation.
 fn is_own(word: &str) -> bool {
     word.starts_with("zq") || word.starts_with("zx")
 }
 
-/// All words of a text.
+/// Returns all words of a text.
 pub fn all_words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|character: char| !character.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
-/// The words of a generated conversation in a text, each where it comes up first.
+/// Returns the generated words in a text, in the order of their first occurrence.
 pub fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in all_words(text).filter(|word| is_own(word)) {
@@ -56,7 +56,7 @@ pub fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Whether all of some words come up among others, in their order.
+/// Returns whether words occur among others in the same order.
 pub fn is_within<A: AsRef<str>, B: AsRef<str>>(some: &[A], others: &[B]) -> bool {
     let mut others = others.iter();
     some.iter().all(|word| others.any(|other| other.as_ref() == word.as_ref()))
@@ -76,7 +76,7 @@ fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
 
 // ----- as JSON
 
-/// A session that `fold` prints.
+/// Returns the content of a session that `fold` printed.
 pub fn of_json(session: &Value) -> Transcript {
     let all = list(session, "entries");
     let anchored = |id: &str| {
@@ -116,7 +116,7 @@ pub fn of_json(session: &Value) -> Transcript {
     Transcript::new(entries, questions, plans_of_json(session), words(&beside.join(" ")))
 }
 
-/// What there is to read in an entry, in its order.
+/// Returns the readable text of an entry, in its order.
 pub fn entry_text(session: &Value, entry: &Value) -> String {
     let mut texts: Vec<String> = Vec::new();
     texts.push(entry["title"].as_str().unwrap_or(string(entry, "name")).to_owned());
@@ -127,7 +127,7 @@ pub fn entry_text(session: &Value, entry: &Value) -> String {
     texts.join("\n")
 }
 
-/// What a tool call or a message has in it.
+/// Returns the text in the content of a tool call or a message.
 pub fn content_text(session: &Value, entry: &Value) -> String {
     let mut texts: Vec<String> = Vec::new();
     for item in list(entry, "content") {
@@ -183,7 +183,7 @@ fn plans_of_json(session: &Value) -> Shown {
 
 // ----- as text
 
-/// A session of the transcript that `fold --text` and `sessions show` print.
+/// Returns the content of a session in the transcript of `fold --text` and `sessions show`.
 pub fn of_text(text: &str) -> Transcript {
     let mut blocks: Vec<Vec<&str>> = Vec::new();
     for line in text.lines().skip(1).filter(|line| !line.is_empty()) {
@@ -235,7 +235,7 @@ fn question_of_text(head: &str, lines: &[&str]) -> Shown {
 
 // ----- as HTML
 
-/// The text of HTML that we wrote.
+/// Returns the text of our own HTML.
 pub fn text_of_html(html: &str) -> String {
     // Elements that may begin and end within a word.
     const INLINE: [&str; 8] = ["em", "strong", "code", "a", "mark", "del", "s", "wbr"];
@@ -258,7 +258,7 @@ pub fn text_of_html(html: &str) -> String {
         .replace("&amp;", "&")
 }
 
-/// The kind of an entry, by the class of its element.
+/// Returns the kind of an entry, from the class of its element.
 pub fn kind_of_class(class: &str) -> &'static str {
     match class.split(' ').find_map(|class| class.strip_prefix("e-")) {
         Some("user") => "user_message",
@@ -273,7 +273,7 @@ pub fn kind_of_class(class: &str) -> &'static str {
     }
 }
 
-/// What the server hands to a tab that sees all of a session.
+/// Returns the content of the frame of a tab that sees all of a session.
 pub fn of_frame(frame: &Value) -> Transcript {
     let (mut entries, mut questions) = (Vec::new(), Vec::new());
     for entry in list(frame, "entries") {
@@ -308,7 +308,7 @@ pub fn of_frame(frame: &Value) -> Transcript {
     Transcript::new(entries, questions, plans, words(&text_of_html(&beside)))
 }
 
-/// The status in the heading of a tool call, in the protocol's words.
+/// Returns the status in the heading of a tool call, in the terms of the protocol.
 pub fn status_of_html(html: &str) -> String {
     let status = html.split_once("class=\"st ").map_or("", |(_, rest)| rest);
     let status =
@@ -347,7 +347,7 @@ fn question_of_html(key: &str, html: &str) -> Option<Shown> {
 
 // ----- as `run` prints it
 
-/// What `run` told of a tool call.
+/// The output of `run` about a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
     /// Its title.
@@ -358,7 +358,7 @@ pub struct Told {
     pub content: String,
 }
 
-/// The tool calls that `run` printed, as it told them last.
+/// Returns the tool calls that `run` printed, with their last state.
 pub fn told(printed: &str) -> Vec<Told> {
     let mut calls: Vec<Told> = Vec::new();
     let mut lines = printed.lines().peekable();

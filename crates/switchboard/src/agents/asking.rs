@@ -1,4 +1,4 @@
-//! Nothing is fetched from the network and run unless somebody at a terminal says so, nor what only a project's file names.
+//! Confirmation before a package is downloaded and run, or a program that only a project's file names.
 
 use std::io::{BufRead, IsTerminal, Write};
 
@@ -8,7 +8,7 @@ use switchboard_transport::Program;
 use super::Runner;
 use crate::outcome::CommandError;
 
-/// A question, answered by somebody at a terminal: `None` where there is no terminal to ask on.
+/// Asks a question on the terminal: `None` without a terminal.
 pub(crate) fn confirmed(question: &str) -> Option<bool> {
     let input = std::io::stdin();
     if !input.is_terminal() || !std::io::stderr().is_terminal() {
@@ -17,12 +17,13 @@ pub(crate) fn confirmed(question: &str) -> Option<bool> {
     eprint!("{question} [y/N] ");
     let _ = std::io::stderr().flush();
     let mut answer = String::new();
-    // One that cannot be read is no.
+    // An unreadable answer counts as no.
     let _ = input.lock().read_line(&mut answer);
     Some(matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
 }
 
-/// A package that is run from the network, if somebody wants that. `otherwise` is the error with what else can be done.
+/// Returns a package that is run from the network, if the user confirms. `otherwise` is the error with
+/// alternatives.
 pub(super) fn from_network(
     title: &str,
     runner: Runner,

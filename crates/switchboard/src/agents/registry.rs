@@ -1,5 +1,5 @@
-//! The public registry of agents: a JSON document that lists agents and the packages that they are published as. It is
-//! read when somebody asks for that, and kept with its checksum. It only names what could be run.
+//! The public registry of agents: a JSON document that lists agents and their packages. It is downloaded on
+//! request and kept with its checksum. It only names programs that could be run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -10,23 +10,23 @@ use sha2::{Digest, Sha256};
 use super::Runner;
 use crate::configuration;
 
-/// Where the registry is published.
+/// URL of the public registry.
 pub(crate) const REGISTRY: &str = "https://cdn.agentclientprotocol.com/registry/v1/latest/registry.json";
 
-/// No registry is larger.
+/// Maximum size of a registry in bytes.
 pub(crate) const MAX_REGISTRY: u64 = 2_000_000;
 
-/// No registry has more agents.
+/// Maximum number of agents in a registry.
 const MAX_AGENTS: usize = 2000;
 
-/// No text in it is longer.
+/// Maximum length of a text in it.
 const MAX_TEXT: usize = 2000;
 
-/// What the registry says.
+/// A parsed registry.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     pub(crate) agents: Vec<RegistryAgent>,
-    /// Why some of its agents are not taken.
+    /// Reasons why some of its agents were rejected.
     pub(crate) refused: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct RegistryAgent {
     pub(crate) title: String,
     pub(crate) version: String,
     pub(crate) package: Option<RegisteredPackage>,
-    /// What is published for a machine like this one.
+    /// The archive for this platform.
     pub(crate) archive: Option<Archive>,
 }
 
@@ -64,25 +64,25 @@ pub(crate) struct Archive {
     pub(crate) command_line: Vec<String>,
 }
 
-/// The checksum of a text, as the registry writes it.
+/// Returns the SHA-256 checksum of a text in hexadecimal.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Registry {
-    /// Reads the document. An agent that makes no sense is left out and told; a document that is none is an error.
+    /// Parses the document. An invalid agent is left out and reported; an invalid document is an error.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.len() as u64 > MAX_REGISTRY {
             return Err(format!("it is larger than {MAX_REGISTRY} bytes"));
         }
         let document: Value =
-            serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
-        let version =
-            document.get("version").and_then(Value::as_str).ok_or("it does not tell its version")?;
+            serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+        let version = document.get("version").and_then(Value::as_str).ok_or("its version is missing")?;
         if version.split('.').next() != Some("1") {
-            return Err(format!("its format has version {version:?}; only 1 is known"));
+            return Err(format!("its format version is {version:?}; only 1 is supported"));
         }
-        let agents = document.get("agents").and_then(Value::as_array).ok_or("it has no list of agents")?;
+        let agents =
+            document.get("agents").and_then(Value::as_array).ok_or("its list of agents is missing")?;
         if agents.len() > MAX_AGENTS {
             return Err(format!("it lists more than {MAX_AGENTS} agents"));
         }
@@ -92,7 +92,7 @@ impl Registry {
             match agent(entry) {
                 Ok(agent) if ids.insert(agent.id.clone()) => registry.agents.push(agent),
                 Ok(agent) => {
-                    registry.refused.push(format!("agents[{place}]: {:?} stands there twice", agent.id));
+                    registry.refused.push(format!("agents[{place}]: {:?} is listed twice", agent.id));
                 }
                 Err(reason) => registry.refused.push(format!("agents[{place}] ({id}): {reason}")),
             }
@@ -100,28 +100,27 @@ impl Registry {
         Ok(registry)
     }
 
-    /// The registry that was read last. A copy that is not what was read is an error.
+    /// Returns the last downloaded registry. Fails if the copy does not match its checksum.
     pub(crate) fn cached() -> Result<Option<Self>, String> {
         let Some(file) = cache_file() else { return Ok(None) };
-        let damaged =
-            |what: &str| format!("{} {what}: switchboard agents update reads it anew", file.display());
+        let damaged = |what: &str| format!("{} {what}; run `switchboard agents update`", file.display());
         let Some(kept) = configuration::read_json(&file)? else { return Ok(None) };
         let text = |key: &str| {
-            kept.get(key).and_then(Value::as_str).ok_or_else(|| damaged("is no copy of a registry"))
+            kept.get(key).and_then(Value::as_str).ok_or_else(|| damaged("is not a copy of a registry"))
         };
         let document = text("document")?;
         if sha256(document.as_bytes()) != text("sha256")? {
-            return Err(damaged("was changed since it was read"));
+            return Err(damaged("was changed since it was downloaded"));
         }
         Registry::parse(document).map(Some).map_err(|problem| damaged(&format!("cannot be used ({problem})")))
     }
 
-    /// Keeps a document that could be read. Gives where.
+    /// Stores a valid document. Returns its path.
     pub(crate) fn keep(document: &str, source: &str) -> Result<PathBuf, String> {
-        let file = cache_file().ok_or("there is no folder for it: HOME is not set")?;
+        let file = cache_file().ok_or("the cache folder is unknown: HOME is not set")?;
         let failed = |error: std::io::Error| format!("cannot write {}: {error}", file.display());
         let kept = json!({"source": source, "sha256": sha256(document.as_bytes()), "document": document});
-        let folder = file.parent().ok_or("there is no folder for it")?;
+        let folder = file.parent().ok_or("the cache folder is unknown")?;
         std::fs::create_dir_all(folder).map_err(failed)?;
         let mut temporary = tempfile::NamedTempFile::new_in(folder).map_err(failed)?;
         std::io::Write::write_all(&mut temporary, kept.to_string().as_bytes()).map_err(failed)?;
@@ -147,13 +146,13 @@ fn agent(entry: &Value) -> Result<RegistryAgent, String> {
     let id = short_text(entry, "id")?;
     let is_id = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if !id.bytes().all(is_id) || !id.starts_with(|first: char| first.is_ascii_lowercase()) || id.len() > 64 {
-        return Err("its id is none: small letters, digits and hyphens, at most 64".to_owned());
+        return Err(
+            "its id is invalid; expected at most 64 lower-case letters, digits and hyphens".to_owned()
+        );
     }
     let (title, version) = (short_text(entry, "name")?, short_text(entry, "version")?);
-    let distribution = entry
-        .get("distribution")
-        .and_then(Value::as_object)
-        .ok_or("it does not tell how it is distributed")?;
+    let distribution =
+        entry.get("distribution").and_then(Value::as_object).ok_or("its distribution is missing")?;
     let package = match (distribution.get("npx"), distribution.get("uvx")) {
         (Some(npx), _) => Some(package(npx, Runner::Npx)?),
         (None, Some(uvx)) => Some(package(uvx, Runner::Uvx)?),
@@ -161,11 +160,11 @@ fn agent(entry: &Value) -> Result<RegistryAgent, String> {
     };
     let archive = match distribution.get("binary") {
         Some(Value::Object(platforms)) => platforms.get(&platform()).map(archive).transpose()?,
-        Some(_) => return Err("its binaries are no object".to_owned()),
+        Some(_) => return Err("its binaries must be an object".to_owned()),
         None => None,
     };
     if package.is_none() && !distribution.contains_key("binary") {
-        return Err("it is distributed in no way that is known".to_owned());
+        return Err("its distribution is of an unknown kind".to_owned());
     }
     Ok(RegistryAgent { id, title, version, package, archive })
 }
@@ -175,7 +174,7 @@ fn package(entry: &Value, runner: Runner) -> Result<RegisteredPackage, String> {
     // It becomes a word of a command line.
     let is_fine = |character: char| character.is_ascii_alphanumeric() || "@/._-=<>~^+[],".contains(character);
     if name.starts_with('-') || !name.chars().all(is_fine) || name.contains("..") {
-        return Err(format!("{name:?} is no name of a package"));
+        return Err(format!("{name:?} is not a valid package name"));
     }
     Ok(RegisteredPackage { runner, name, arguments: arguments(entry)?, env: environment(entry)? })
 }
@@ -183,7 +182,7 @@ fn package(entry: &Value, runner: Runner) -> Result<RegisteredPackage, String> {
 fn archive(entry: &Value) -> Result<Archive, String> {
     let url = short_text(entry, "archive")?;
     if !url.starts_with("https://") {
-        return Err(format!("its archive {url:?} is not behind https"));
+        return Err(format!("its archive {url:?} does not use https"));
     }
     let sha256 = match entry.get("sha256") {
         None | Some(Value::Null) => None,
@@ -191,7 +190,7 @@ fn archive(entry: &Value) -> Result<Archive, String> {
             let hash = hash
                 .as_str()
                 .filter(|hash| hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()));
-            Some(hash.ok_or("the checksum of its archive is none")?.to_owned())
+            Some(hash.ok_or("the checksum of its archive is invalid")?.to_owned())
         }
     };
     let mut command_line = vec![short_text(entry, "cmd")?];
@@ -201,7 +200,7 @@ fn archive(entry: &Value) -> Result<Archive, String> {
 
 fn short_text(entry: &Value, key: &str) -> Result<String, String> {
     let text = entry.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let text = text.ok_or_else(|| format!("its {key} is missing or no text"))?;
+    let text = text.ok_or_else(|| format!("its {key} is missing or not a string"))?;
     checked(text, key)
 }
 
@@ -217,9 +216,9 @@ fn arguments(entry: &Value) -> Result<Vec<String>, String> {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(list)) if list.len() <= 100 => list
             .iter()
-            .map(|item| checked(item.as_str().ok_or("it has an argument that is no text")?, "argument"))
+            .map(|item| checked(item.as_str().ok_or("an argument is not a string")?, "argument"))
             .collect(),
-        Some(_) => Err("its arguments are no list, or too many".to_owned()),
+        Some(_) => Err("its arguments are not a list, or too many".to_owned()),
     }
 }
 
@@ -228,19 +227,19 @@ fn environment(entry: &Value) -> Result<BTreeMap<String, String>, String> {
         None | Some(Value::Null) => Ok(BTreeMap::new()),
         Some(Value::Object(variables)) if variables.len() <= 100 => {
             let variable = |(name, value): (&String, &Value)| {
-                let value = value.as_str().ok_or("it has a variable that is no text")?;
+                let value = value.as_str().ok_or("a variable is not a string")?;
                 if name.is_empty() || name.contains('=') {
-                    return Err(format!("{name:?} is no name of a variable"));
+                    return Err(format!("{name:?} is not a valid variable name"));
                 }
                 Ok((checked(name, "variable")?, checked(value, "variable")?))
             };
             variables.iter().map(variable).collect()
         }
-        Some(_) => Err("its variables are no object, or too many".to_owned()),
+        Some(_) => Err("its variables are not an object, or too many".to_owned()),
     }
 }
 
-/// What the registry calls a machine like this one.
+/// Returns the registry's name of this platform.
 fn platform() -> String {
     let system = if cfg!(target_os = "macos") { "darwin" } else { std::env::consts::OS };
     format!("{system}-{}", std::env::consts::ARCH)
@@ -250,7 +249,7 @@ fn platform() -> String {
 mod tests {
     use super::*;
 
-    // Tests hand `json!` values to small functions; a reference there would only be noise.
+    // Tests pass `json!` values to small functions; a reference would only be noise.
     #[allow(clippy::needless_pass_by_value)]
     fn entry(id: &str, distribution: Value) -> Value {
         json!({"id": id, "name": "An agent", "version": "1.2.3", "description": "d", "distribution": distribution})

@@ -1,11 +1,11 @@
-//! The agents that are known without any configuration: facts as data, one entry an agent.
+//! The known agents as data, one entry per agent.
 //!
-//! Names and command lines are those that published clients use; what is said about versions and peculiarities was seen by
-//! running the agent, and stands only where it was.
+//! Names and command lines are those of published clients. Versions and peculiarities were observed by
+//! running the agent, and are only stated if they were.
 
 use super::{KnownAgent, Package, Runner};
 
-/// What is not said of an agent.
+/// Defaults of an entry.
 const UNSAID: KnownAgent = KnownAgent {
     name: "",
     aliases: &[],
@@ -28,7 +28,7 @@ const fn uvx(name: &'static str, arguments: &'static [&'static str]) -> Option<P
     Some(Package { runner: Runner::Uvx, name, arguments })
 }
 
-/// By name.
+/// All known agents by name.
 pub(super) const KNOWN: &[KnownAgent] = &[
     KnownAgent {
         name: "antigravity",

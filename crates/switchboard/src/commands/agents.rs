@@ -6,12 +6,12 @@ mod update;
 
 use crate::outcome::{CommandError, Outcome};
 
-/// List the agents that are configured, installed and known; add and remove them
+/// List the configured, installed and known agents; add and remove agents
 ///
-/// Configured are those in switchboard/config.json in the configuration folder, in .switchboard.json in the project and
-/// the folders above it, in Zed's settings, ~/.jetbrains/acp.json and acpx's configuration. Of two agents with one name the
-/// first is used. Known are those in the table of this program and in the registry that `agents update` read; an
-/// installed one runs by its name.
+/// Configured agents are in switchboard/config.json in the configuration folder, in .switchboard.json in the
+/// project and the folders above it, in Zed's settings, ~/.jetbrains/acp.json and acpx's configuration. If
+/// two agents have the same name, the first is used. Known agents are in the built-in table and in the
+/// registry that `agents update` downloads; an installed one runs by its name.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     switchboard agents                          # what there is\n  \
@@ -20,7 +20,7 @@ use crate::outcome::{CommandError, Outcome};
     switchboard agents remove mine\n  \
     switchboard agents update                   # read the public registry")]
 pub(crate) struct Arguments {
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 

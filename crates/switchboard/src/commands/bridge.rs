@@ -1,4 +1,4 @@
-//! `switchboard bridge`: an agent for any client, whatever the agent behind it speaks.
+//! `switchboard bridge`: an agent over stdio that translates between protocol versions.
 
 mod history;
 mod host;
@@ -31,13 +31,13 @@ use crate::rules::{PermissionsArgument, Rules};
 use crate::telemetry::TelemetryArguments;
 use crate::{standard_error, stdio};
 
-/// Be an agent on standard input and output, in front of another agent of any version
+/// Run an ACP agent over stdio that translates between protocol versions
 ///
-/// Speaks to the client the version that it asks for, to the agent the one that it can, and translates where they
-/// differ. What cannot be carried over is reported.
+/// Uses the version that the client requests and the version that the agent supports, and translates if they
+/// differ. Information that cannot be carried over is reported as a loss.
 ///
-/// Started in a terminal, it runs the agent's program there instead, with the arguments behind its name or command: that is
-/// how clients start a login.
+/// Started in a terminal, it runs the agent's program there instead, with the arguments after its name or
+/// command: clients start logins that way.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example, in the configuration of an editor:\n  \
     \"command\": \"switchboard\", \"args\": [\"bridge\", \"--\", \"my-agent\", \"--acp\"]")]
@@ -45,23 +45,23 @@ pub(crate) struct Arguments {
     /// Name of a configured or known agent (see `switchboard agents`), or `demo`
     agent: Option<String>,
 
-    /// Arguments with which the agent's program logs somebody in: a client appends them in a terminal
+    /// Arguments with which the agent's program logs in; clients append them in a terminal
     #[arg(value_name = "LOGIN", allow_hyphen_values = true)]
     login: Vec<OsString>,
 
-    /// The agent's command line
+    /// Command line that starts the agent
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 
-    /// Read and write files for agents of version 1, inside the session's directories
+    /// Read and write files for version 1 agents, inside the session's directories
     #[arg(long)]
     serve_files: bool,
 
-    /// Run commands for agents of version 1, in the session's directories
+    /// Run commands for version 1 agents, in the session's directories
     #[arg(long)]
     serve_terminals: bool,
 
-    /// Write losses to this file as they happen, one JSON object a line
+    /// Write losses to this file as they happen, one JSON object per line
     #[arg(long, value_name = "FILE")]
     losses: Option<PathBuf>,
 
@@ -71,8 +71,8 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     telemetry: TelemetryArguments,
 
-    /// Show messages of a version 2 agent to a version 1 client only when the agent rests, so that what it takes back
-    /// is never shown
+    /// Hold messages of a version 2 agent for a version 1 client until the agent is idle, so that retracted
+    /// text is never shown
     #[arg(long)]
     hold_messages: bool,
 
@@ -82,15 +82,15 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     handshake: HandshakeArgument,
 
-    /// What to do about losses in the session itself
+    /// Treatment of losses in the session itself
     #[arg(long, value_enum, default_value = "visible", value_name = "ACTION", alias = "policy")]
     on_loss: LossAction,
 
-    /// Dialect of a version 2 client, if it is not to be learned from what it says
+    /// Dialect of a version 2 client, instead of detecting it
     #[arg(long, value_enum)]
     client_dialect: Option<DialectArgument>,
 
-    /// Dialect of a version 2 agent, if it is not to be learned from what it says
+    /// Dialect of a version 2 agent, instead of detecting it
     #[arg(long, value_enum)]
     agent_dialect: Option<DialectArgument>,
 }
@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         return Err(CommandError::failed(login.replace_process().to_string()));
     }
     let program = chosen_program(Path::new("."), arguments.agent.as_deref(), &arguments.command)?;
-    // Before the agent runs: without its rules, it must not.
+    // Before the agent starts: it must not run without its rules.
     let has_rules = arguments.permissions.permissions.is_some();
     let rules = if has_rules { Some(arguments.permissions.rules()?) } else { None };
     stdio::run_alone(serve(arguments, &program, rules))
@@ -138,7 +138,7 @@ async fn serve(
     let recording = arguments.record.begin(&about, arguments.telemetry.begin_below()?)?;
     let history =
         recording.as_ref().and_then(|recording| History::new(recording.clone(), arguments.agent.clone()));
-    // Not before: until the agent runs there is nothing to end with care.
+    // Not before: until the agent runs there is nothing to shut down.
     let stops = Stops::listen(None)?;
     let spawned = recording::started(recording.as_ref(), program.spawn()).map_err(CommandError::failed)?;
     ending::takes_along(&spawned.child, recording.as_ref());
@@ -157,7 +157,7 @@ async fn serve(
             arguments.agent.as_deref(),
             arguments.command.first().map(OsString::as_os_str),
         ),
-        // The client may continue a session of an earlier bridge, and keep what it showed of it.
+        // The client may continue a session of an earlier bridge, with the ids of its messages.
         id_salt: unique_salt(),
         ..BridgeOptions::default()
     };
@@ -180,7 +180,7 @@ async fn pass_on_standard_error(child: Child) {
     while let Some(line) = lines.next().await {
         let line = match line {
             StandardErrorLine::Line(line) => line.to_string(),
-            StandardErrorLine::Missed(count) => format!("switchboard: {count} lines of the agent missed"),
+            StandardErrorLine::Missed(count) => format!("switchboard: dropped {count} lines of the agent"),
         };
         standard_error::say_patiently(line).await;
     }

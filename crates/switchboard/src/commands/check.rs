@@ -11,11 +11,11 @@ use crate::arguments::{InputArgument, RevisionArguments};
 use crate::lines::{Line, Lines, MAX_LINE};
 use crate::outcome::{CommandError, Outcome, write_error};
 
-/// Judge protocol messages, one verdict a line
+/// Validate protocol messages, one verdict per line
 ///
-/// Reads JSON lines: whole messages, recorded lines ({"dir":"client->agent","msg":{...}}), or with --type
-/// bare values of one type. Writes {"line","valid","errors","warnings"} for each. An answer is judged by the
-/// request it belongs to, when that was in the input. Exit code 1 when a line is not valid.
+/// Reads JSON lines: complete messages, recorded lines ({"dir":"client->agent","msg":{...}}), or with --type
+/// bare values of one type. Writes {"line","valid","errors","warnings"} for each. A response is validated by
+/// its request if that was in the input. Exit code 1 if a line is not valid.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  \
     echo '{\"sessionUpdate\":\"tool_call_update\",\"title\":\"Read\"}' | switchboard check --type SessionUpdate")]
@@ -26,20 +26,20 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     revision: RevisionArguments,
 
-    /// Each line is a bare value of this wire type, such as SessionUpdate or DiffChange
+    /// Treat each line as a bare value of this wire type, such as SessionUpdate or DiffChange
     #[arg(long = "type", value_name = "NAME")]
     type_name: Option<String>,
 
-    /// Let malformed optional fields and list items pass with a warning
+    /// Accept malformed optional fields and list items with a warning
     #[arg(long)]
     tolerant: bool,
 
-    /// Write each valid value again, in the chosen dialect, as "value"
+    /// Print each valid value again as "value", encoded in the chosen dialect
     #[arg(long)]
     roundtrip: bool,
 }
 
-/// What is printed about a line.
+/// The printed verdict on a line.
 #[derive(Serialize)]
 struct Report<'v> {
     line: u64,
@@ -112,7 +112,7 @@ fn find_type(name: &str, revision: WireFormat) -> Result<&'static WireType, Comm
         .map(|wire_type| wire_type.name)
         .filter(|known| known.to_lowercase().contains(&wanted) || wanted.contains(&known.to_lowercase()))
         .collect();
-    let error = CommandError::usage(format!("there is no wire type \"{name}\" in this version"));
+    let error = CommandError::usage(format!("unknown wire type \"{name}\" in this version"));
     Err(if similar.is_empty() {
         error.hint("`switchboard schema` lists all types under \"$defs\"")
     } else {

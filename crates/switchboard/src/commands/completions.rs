@@ -1,4 +1,4 @@
-//! `switchboard completions` and `switchboard man`: both from the definition of the command line itself.
+//! `switchboard completions` and `switchboard man`, generated from the command line definition.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use clap::CommandFactory;
 
 use crate::outcome::{CommandError, Outcome, write_error};
 
-/// Print what a shell needs to complete command lines
+/// Print a shell completion script
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     switchboard completions bash > ~/.local/share/bash-completion/completions/switchboard\n  \
@@ -26,7 +26,8 @@ enum Shell {
 
 /// Write the manual pages into a folder
 ///
-/// One page a command: switchboard.1, switchboard-run.1 and so on. The folder is made if it is not there.
+/// One page per command: switchboard.1, switchboard-run.1 and so on. The folder is created if it does not
+/// exist.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManArguments {
     #[arg(value_name = "DIR")]

@@ -1,4 +1,4 @@
-//! `switchboard conform`: do agents, clients and recordings keep the protocol?
+//! `switchboard conform`: conformance tests of agents, clients and recordings.
 
 mod agent;
 mod client;
@@ -13,10 +13,10 @@ use switchboard_conform::{Baseline, RULES, Report, RuleId, Verdict};
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::standard_error;
 
-/// Judge whether agents, clients and recordings keep the protocol, rule by rule
+/// Test whether agents, clients and recordings follow the protocol, rule by rule
 ///
-/// Exit code 0: they do. 1: they do not. 2: the command line makes no sense. 4: it could not be judged, because of a login or
-/// a version, or because there was nothing to judge.
+/// Exit codes: 0 conformant, 1 not conformant, 2 invalid usage, 4 not judged because of a login, a version,
+/// or missing input.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  switchboard conform recording session.jsonl --format markdown")]
 pub(crate) struct Arguments {
@@ -36,47 +36,48 @@ enum Subject {
     Recording(recording::Arguments),
 }
 
-/// How it is reported.
+/// Report options.
 #[derive(Debug, clap::Args)]
 struct Reporting {
-    /// Form of the report
+    /// Format of the report
     #[arg(long, value_enum, default_value = "text", global = true)]
     format: Format,
 
-    /// Failures that are known: they pass, new ones fail, and so do entries that fail no more
+    /// File of known failures: they pass, new failures fail, and so do stale entries
     ///
-    /// One rule a line, or `SUBJECT: RULE`; or a report that --format json wrote.
+    /// One rule per line, or `SUBJECT: RULE`; or a report written with --format json.
     #[arg(long, value_name = "FILE", global = true)]
     baseline: Option<PathBuf>,
 
-    /// In the text, also the rules that were kept, skipped or not tested
+    /// In text format, also list the rules that were kept, skipped or not tested
     #[arg(long, global = true)]
     all: bool,
 
-    /// List all rules, and judge nothing
+    /// List all rules and test nothing
     #[arg(long, global = true)]
     list: bool,
 
-    /// Say everything about a rule, and judge nothing
+    /// Explain one rule and test nothing
     #[arg(long, value_name = "ID", global = true)]
     explain: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
-    /// A table for people
+    /// Table for people
     Text,
-    /// {"subject","verdict","rules":[{"id","strength","status","messages","reason"}]}; a list of them for several subjects
+    /// {"subject","verdict","rules":[{"id","strength","status","messages","reason"}]}; a list of them for
+    /// several subjects
     Json,
     /// JUnit XML, which most CI systems read
     Junit,
-    /// For a pull request
+    /// Markdown for a pull request
     Markdown,
-    /// One page with a matrix, and what was said around each violation
+    /// One HTML page with a matrix and the messages around each violation
     Html,
 }
 
-/// A subject that was judged, with what was said around its violations.
+/// A tested subject, with the messages around its violations.
 struct Judged {
     report: Report,
     transcript: std::collections::BTreeMap<u64, String>,
@@ -108,8 +109,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         Some(Subject::Peer(arguments)) => return client::play(arguments),
         Some(Subject::Recording(arguments)) => recording::judge(arguments, needs_transcript)?,
         None => {
-            return Err(CommandError::usage("what is to be judged?")
-                .hint("switchboard conform agent -- CMD judges an agent, conform client -- CMD {agent} a client, conform recording FILE a recording")
+            return Err(CommandError::usage("nothing to test was specified")
+                .hint("use `switchboard conform agent -- CMD`, `conform client -- CMD {agent}` or `conform recording FILE`")
                 .hint("switchboard conform --list lists the rules"));
         }
     };
@@ -144,7 +145,7 @@ fn report(
         }
     }
     for entry in &stale {
-        standard_error::say(format!("switchboard: the baseline is stale: {entry} does not fail any more"));
+        standard_error::say(format!("switchboard: the baseline is stale: {entry} no longer fails"));
     }
     let is = |verdict| reports.iter().any(|report| report.verdict == verdict);
     Ok(if is(Verdict::NotConformant) || !stale.is_empty() {
@@ -168,7 +169,7 @@ fn read_baseline(path: &Path) -> Result<Baseline, CommandError> {
     })?;
     Baseline::parse(&text).map_err(|error| {
         CommandError::usage(format!("the baseline {}: {error}", path.display()))
-            .hint("one rule a line, or what --format json wrote; --list lists the rules")
+            .hint("expected one rule per line, or a report of --format json; --list shows the rules")
     })
 }
 
@@ -181,7 +182,7 @@ fn unknown_rule(name: &str) -> CommandError {
         .filter(|id| id.contains(&wanted) || words.iter().any(|word| id.contains(word)))
         .take(8)
         .collect();
-    let error = CommandError::usage(format!("there is no rule \"{name}\""));
+    let error = CommandError::usage(format!("unknown rule \"{name}\""));
     if similar.is_empty() {
         error.hint("switchboard conform --list lists all of them")
     } else {

@@ -18,29 +18,29 @@ use crate::outcome::{CommandError, Outcome};
 use crate::remote_agent::{HEADERS, TOKEN};
 use crate::{standard_error, stdio};
 
-/// Use an agent on another machine as if it ran here.
+/// Connect to an agent on another machine as if it ran locally
 ///
-/// Connects standard input and output with a server of ACP: ws:// and wss:// by WebSocket, http:// and https:// by
-/// streamable HTTP. Editors start it in the place of an agent. The other commands take such an address in the place of
-/// a command line, and need no `connect`.
+/// Connects standard input and output with an ACP server: ws:// and wss:// use WebSocket, http:// and
+/// https:// use streamable HTTP. Editors start it in place of an agent. Other commands accept such a URL in
+/// place of a command line and do not need `connect`.
 ///
-/// With a hub (`switchboard serve`) it goes on whatever breaks: it connects again for as long as it takes, and the
-/// editor sees nothing of that. Each update comes once and each prompt runs once, also when the hub was started anew
-/// meanwhile. With other servers the end of the connection is the end.
+/// With a hub (`switchboard serve`) the session survives interruptions: it reconnects for as long as it
+/// takes, unnoticed by the editor. Each update arrives once and each prompt runs once, even if the hub was
+/// restarted meanwhile. With other servers, the end of the connection ends the command.
 ///
-/// A token is read from --token-file or from the variable SWITCHBOARD_TOKEN and sent as `Authorization: Bearer`. It
-/// never belongs on a command line, which others can see. The file is read again for each connection. Certificates are
-/// checked by those of this machine, or by the file that SSL_CERT_FILE names.
+/// A token is read from --token-file or from the variable SWITCHBOARD_TOKEN and sent as `Authorization:
+/// Bearer`. Never put it on a command line, which others can see. The file is read again for each connection.
+/// Certificates are verified with those of this machine, or with the file in SSL_CERT_FILE.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Where the agent is, for example wss://example.com/acp
+    /// URL of the agent, for example wss://example.com/acp
     url: String,
 
-    /// A file with the token in it
+    /// File that contains the token
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// End with an error where the server cannot be reached at the beginning, instead of trying on
+    /// Exit with an error if the server is unreachable at the start, instead of retrying
     #[arg(long)]
     no_wait: bool,
 }
@@ -67,13 +67,14 @@ async fn pass_on(pipe: &mut Pipe, attempts: &mut Attempts<'_>) -> Result<Outcome
     }
 }
 
-/// The server, with everything that it wants to see, and the token that is among it.
+/// Returns the server with its headers and token.
 fn server(arguments: &Arguments, warns: bool) -> Result<Server, CommandError> {
     let mut remote = Remote::new(&arguments.url).map_err(|error| CommandError::usage(error.to_string()))?;
     let headers = std::env::var(HEADERS).unwrap_or_default();
     if !headers.is_empty() {
-        let headers: BTreeMap<String, String> = serde_json::from_str(&headers)
-            .map_err(|error| CommandError::usage(format!("{HEADERS} is no object of texts: {error}")))?;
+        let headers: BTreeMap<String, String> = serde_json::from_str(&headers).map_err(|error| {
+            CommandError::usage(format!("{HEADERS} must be a JSON object of strings: {error}"))
+        })?;
         for (name, value) in &headers {
             remote = remote.header(name, value).map_err(|error| CommandError::usage(error.to_string()))?;
         }
@@ -84,7 +85,7 @@ fn server(arguments: &Arguments, warns: bool) -> Result<Server, CommandError> {
     Ok(Server { remote, token })
 }
 
-/// The server with the token, where there is one: from the file, else from the variable.
+/// Returns the server with the token, if there is one: from the file, else from the variable.
 pub(super) fn with_token(remote: Remote, file: Option<&Path>) -> Result<Remote, CommandError> {
     authorized(remote, token(file)?.as_deref(), true)
 }
@@ -93,14 +94,14 @@ fn authorized(remote: Remote, token: Option<&str>, warns: bool) -> Result<Remote
     let Some(token) = token else { return Ok(remote) };
     if let Some(host) = remote.exposes_secrets_to().filter(|_| warns) {
         standard_error::say(format!(
-            "switchboard: the token goes to {host} unencrypted; wss:// or https:// would hide it"
+            "switchboard: the token is sent to {host} unencrypted; use wss:// or https://"
         ));
     }
     let value = format!("Bearer {token}");
     remote.header("authorization", &value).map_err(|error| CommandError::usage(error.to_string()))
 }
 
-/// The token, where there is one: from the file, else from the variable.
+/// Returns the token, if there is one: from the file, else from the variable.
 fn token(file: Option<&Path>) -> Result<Option<String>, CommandError> {
     let text = match file {
         Some(file) => std::fs::read_to_string(file).map_err(|error| {
@@ -123,9 +124,8 @@ pub(super) fn failed(error: &RemoteError) -> CommandError {
         RemoteError::BadAddress { .. } | RemoteError::BadHeader { .. } => CommandError::usage(told),
         RemoteError::Refused { wants_token: true, .. } => CommandError::denied(told)
             .hint(format!("give the server's token with --token-file FILE, or in {TOKEN}")),
-        RemoteError::Refused { status, .. } if status.as_u16() == 404 => {
-            CommandError::failed(told).hint("does the server have ACP at another path, such as /acp?")
-        }
+        RemoteError::Refused { status, .. } if status.as_u16() == 404 => CommandError::failed(told)
+            .hint("check the path of the URL; the server may serve ACP at another one, such as /acp"),
         _ => CommandError::failed(told),
     }
 }

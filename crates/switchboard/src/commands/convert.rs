@@ -1,4 +1,4 @@
-//! `switchboard convert`: a recording in the other version.
+//! `switchboard convert`: translates a recording.
 
 use std::io::{BufWriter, Write};
 
@@ -12,26 +12,26 @@ use crate::arguments::{InputArgument, Protocol};
 use crate::lines::Lines;
 use crate::outcome::{CommandError, Outcome, write_error};
 
-/// Translate a recorded conversation into the other version
+/// Translate a recorded conversation into the other protocol version
 ///
-/// Reads JSON lines as `check` does: whole messages, or recorded lines ({"dir":"client->agent","msg":{...}}), and
-/// writes them in the wanted version, in the same form. What cannot be carried over is listed on standard error,
-/// one JSON object a line. Exit code 1 when anything was lost.
+/// Reads JSON lines like `check`: complete messages, or recorded lines ({"dir":"client->agent","msg":{...}}),
+/// and writes them in the other version, in the same format. Losses are listed on standard error, one JSON
+/// object per line. Exit code 1 if anything was lost.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  switchboard convert --to v1 session.jsonl >session-v1.jsonl")]
 pub(crate) struct Arguments {
-    /// The version to translate into
+    /// Protocol version to translate into
     #[arg(long, value_enum)]
     to: Protocol,
 
     #[command(flatten)]
     input: InputArgument,
 
-    /// Translate each message by itself, and fail where that cannot be done
+    /// Translate each message on its own, and fail if that is not possible
     #[arg(long)]
     stateless: bool,
 
-    /// What to do about losses in the session itself
+    /// Treatment of losses in the session itself
     #[arg(
         long,
         value_enum,
@@ -43,14 +43,14 @@ pub(crate) struct Arguments {
     on_loss: LossAction,
 }
 
-/// What to do about losses.
+/// Treatment of losses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LossAction {
     /// End the turn with an error
     Strict,
-    /// Say so in the session where a person would notice
+    /// Show a notice in the session if a user would notice the loss
     Visible,
-    /// Say nothing in the session
+    /// Show nothing in the session
     Quiet,
 }
 
@@ -73,7 +73,7 @@ impl From<Protocol> for Version {
     }
 }
 
-/// What is printed about a loss.
+/// The printed report of a loss.
 #[derive(Serialize)]
 struct Report<'l> {
     line: u64,
@@ -81,7 +81,7 @@ struct Report<'l> {
     session: Option<&'l str>,
     message: &'l str,
     element: &'l str,
-    /// Where it stood in the line's message.
+    /// JSON pointer into the line's message.
     pointer: &'l str,
     reason: &'l str,
     severity: Severity,
@@ -90,13 +90,13 @@ struct Report<'l> {
 struct Writer<W> {
     output: W,
     lost: bool,
-    /// How many lines were no messages.
+    /// Number of invalid lines.
     noise: u64,
-    /// When the recording began, for its first line.
+    /// Start time of the recording, for its first line.
     began: Option<i64>,
 }
 
-/// How many lines that are no messages are listed one by one.
+/// Maximum number of invalid lines that are listed individually.
 const LISTED_NOISE: u64 = 10;
 
 impl<W: Write> Writer<W> {
@@ -110,7 +110,7 @@ impl<W: Write> Writer<W> {
             };
             write!(self.output, "{line}")?;
         } else {
-            // A line that goes over as it is says so itself.
+            // An unchanged line contains it already.
             self.began = None;
             self.output.write_all(text.as_bytes())?;
         }
@@ -119,17 +119,17 @@ impl<W: Write> Writer<W> {
 
     fn report(&mut self, report: &Report<'_>) {
         self.lost = true;
-        // Standard error that cannot be written to is no reason to stop.
+        // A closed standard error is not a reason to stop.
         let _ = serde_json::to_writer(std::io::stderr(), report);
         let _ = writeln!(std::io::stderr());
     }
 
     fn loss(&mut self, line: u64, loss: &Loss) {
-        // What was inferred is not lost.
+        // A guess is not a loss.
         if loss.severity == Severity::Guess {
             return;
         }
-        // So the translation calls what is no message at all.
+        // The translation's name for an invalid line.
         if loss.message == "line" {
             return self.noise(line, &loss.reason);
         }
@@ -144,7 +144,7 @@ impl<W: Write> Writer<W> {
         });
     }
 
-    /// A line that is no message. So many there may be that not all are listed.
+    /// Reports an invalid line, up to the limit.
     fn noise(&mut self, line: u64, reason: &str) {
         self.noise += 1;
         if self.noise <= LISTED_NOISE {
@@ -152,11 +152,11 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Tells how many lines were no messages, where not all were listed.
+    /// Reports the number of invalid lines if not all were listed.
     fn total_noise(&mut self, last: u64) {
         if self.noise > LISTED_NOISE {
             let count = self.noise;
-            self.fault(last, &format!("{count} lines were no messages, of which {LISTED_NOISE} are listed"));
+            self.fault(last, &format!("{count} lines were invalid; the first {LISTED_NOISE} are listed"));
         }
     }
 
@@ -174,7 +174,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// The form in which a line came.
+/// The format of an input line.
 #[derive(Clone, Copy, Default)]
 struct Form<'l> {
     wrapped: bool,
@@ -199,7 +199,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
             text.and_then(|text| Ok((text, RecordedLine::parse(text).map_err(|error| error.to_string())?)));
         match parsed {
             Ok((text, line)) => {
-                // A file may have several recordings, one behind the other.
+                // A file may contain several recordings, one after the other.
                 if line.began.is_some() {
                     converter.finish(&mut writer).map_err(write_error)?;
                     converter = new();
@@ -231,7 +231,7 @@ impl Converter {
     ) -> std::io::Result<()> {
         let form = Form { wrapped: line.form != LineForm::Bare, time: line.time.as_deref() };
         let Recorded::Message { from, other_side: false, text: message } = &line.recorded else {
-            // What was recorded beside the messages is the same in each version.
+            // Other recorded events are the same in both versions.
             return writer.line(None, text, &form);
         };
         let from = *from;
@@ -261,7 +261,7 @@ impl Converter {
                         session: None,
                         message: "message",
                         element: &element,
-                        // For its sake all of the message is left out.
+                        // The whole message is left out because of it.
                         pointer: "",
                         reason: &reason,
                         severity,

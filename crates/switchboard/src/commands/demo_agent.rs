@@ -1,4 +1,4 @@
-//! `switchboard demo-agent`: an agent without a model, for trying out clients.
+//! `switchboard demo-agent`: an agent without a model, for testing clients.
 
 mod edits;
 mod faults;
@@ -25,21 +25,22 @@ use crate::stdio;
 use store::Store;
 use subagents::Team;
 
-/// Be an agent on standard input and output that plays scenarios, without a model.
+/// Run an agent over stdio that plays scenarios, without a model
 ///
-/// What it does is named by the first word of the prompt; `help` lists all of it. The same prompt always leads to
-/// the same messages. Scenarios that edit do so in the folder `switchboard-demo` of the session's working directory.
+/// The first word of the prompt names the scenario; `help` lists all of them. The same prompt always leads to
+/// the same messages. Scenarios that edit files use the folder `switchboard-demo` in the session's working
+/// directory.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Version of the protocol that it speaks
+    /// Protocol version of the agent
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
     protocol: u8,
 
-    /// Time between two pieces of streamed text, in milliseconds
+    /// Delay between two chunks of streamed text, in milliseconds
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 0)]
     pace: u64,
 
-    /// Folder to keep sessions in, so that a later run can resume them
+    /// Folder for sessions, so that a later run can resume them
     #[arg(long, value_name = "FOLDER")]
     store: Option<PathBuf>,
 }
@@ -60,18 +61,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 }
 
 struct Demo {
-    /// For what no well-behaved agent would send.
+    /// For messages that a well-behaved agent would not send.
     caller: Caller,
     pace: Duration,
     store: Option<Store>,
-    /// Sub-agents that go on when the turn of their session is over.
+    /// Sub-agents that continue after the turn of their session.
     later: Mutex<Vec<(String, Team)>>,
 }
 
-/// The agent, which what goes on in the background has too.
+/// The agent, shared with background work.
 struct Playing(Arc<Demo>);
 
-/// Why a scenario could not be played.
+/// Reason why a scenario failed.
 #[derive(Debug)]
 struct Failure(String);
 
@@ -115,7 +116,7 @@ impl Agent for Playing {
         for team in self.0.take_later(session) {
             let (demo, session) = (Arc::clone(&self.0), session.clone());
             tokio::spawn(async move {
-                // A client that is gone needs no more.
+                // A disconnected client is not an error.
                 let _ = team.work(&demo).await;
                 demo.keep(&session).await;
             });
@@ -146,7 +147,7 @@ impl Agent for Playing {
 
 const END: v2::StopReason = v2::StopReason::EndTurn;
 
-/// What every session offers.
+/// Returns the options and commands of every session.
 fn lists() -> SessionLists {
     SessionLists {
         config_options: Some(messages::options("calm", false)),
@@ -156,7 +157,7 @@ fn lists() -> SessionLists {
 }
 
 impl Demo {
-    /// Writes a session down, with those of its sub-agents.
+    /// Stores a session with its sub-agents.
     async fn keep(&self, session: &AgentSession) {
         let Some(store) = &self.store else { return };
         let mut subagents = Vec::new();
@@ -168,7 +169,7 @@ impl Demo {
         }
     }
 
-    /// Lets sub-agents go on when the turn is over.
+    /// Lets sub-agents continue after the turn.
     fn go_on_later(&self, session: &AgentSession, team: Team) {
         self.later.lock().unwrap_or_else(PoisonError::into_inner).push((session.id().to_owned(), team));
     }
@@ -181,7 +182,7 @@ impl Demo {
         now.into_iter().map(|(_, team)| team).collect()
     }
 
-    /// The time between two pieces; a cancel ends it early.
+    /// Waits between two chunks; a cancellation ends it early.
     async fn pause(&self, turn: &Turn) {
         if !self.pace.is_zero() {
             tokio::select! {

@@ -1,4 +1,4 @@
-//! `switchboard diff`: structured diff content out, checked or applied.
+//! `switchboard diff`: creates, checks and applies structured diff content.
 
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal as _, Read, Write};
@@ -16,18 +16,18 @@ use switchboard_diff::{
 use crate::arguments::Dialect;
 use crate::outcome::{CommandError, Outcome, write_error};
 
-/// Diff content longer than this is not read.
+/// Maximum length of diff content in bytes.
 const LONGEST_INPUT: u64 = 256 * 1024 * 1024;
 
-/// A patch for Git must have everything in it, so larger files are read for it than for a person.
+/// A patch for Git must be complete, so larger files are read for it than for a person.
 const LARGEST_PATCHED: u64 = 1024 * 1024 * 1024;
 
-/// Make structured diff content, check it, or apply it
+/// Create, check or apply structured diff content
 ///
 /// OLD and NEW are two files or two directories; --git compares inside a repository: the work tree with the
-/// last commit, or what RANGE says. Prints one line of JSON: {"type":"diff","changes":[...],"patch":{...}}.
-/// A diff tells how OLD becomes NEW, so its paths are those of OLD; --at gives them another directory.
-/// Exit code 1 when a file had to be left out, when --check finds a disagreement, when --apply fails.
+/// last commit, or RANGE. Prints one line of JSON: {"type":"diff","changes":[...],"patch":{...}}. A diff
+/// describes how OLD becomes NEW, so its paths are those of OLD; --at replaces the directory. Exit code 1 if
+/// a file was left out, --check finds a contradiction, or --apply fails.
 #[derive(Debug, clap::Args)]
 #[command(
     group = clap::ArgGroup::new("action").args(["old", "git", "check", "apply"]).required(true),
@@ -38,26 +38,26 @@ const LARGEST_PATCHED: u64 = 1024 * 1024 * 1024;
         switchboard diff old/ new/ > d.json && switchboard diff --apply d.json --root copy-of-old/"
 )]
 pub(crate) struct Arguments {
-    /// The file or directory before
+    /// File or directory before the change
     #[arg(requires = "new")]
     old: Option<PathBuf>,
 
-    /// The file or directory after
+    /// File or directory after the change
     new: Option<PathBuf>,
 
-    /// Compare in a Git repository: the work tree with the last commit, or RANGE as `git diff` takes it
+    /// Compare in a Git repository: the work tree with the last commit, or RANGE as for `git diff`
     #[arg(long, value_name = "RANGE", num_args = 0..=1, default_missing_value = "")]
     git: Option<String>,
 
-    /// The repository of --git [default: the current directory]
+    /// Repository for --git [default: the current directory]
     #[arg(long, value_name = "DIR", requires = "git")]
     repository: Option<PathBuf>,
 
-    /// With --git: compare what is staged with the last commit
+    /// With --git: compare staged changes with the last commit
     #[arg(long, requires = "git")]
     staged: bool,
 
-    /// With --git: count files that Git does not track as new
+    /// With --git: include untracked files as new
     #[arg(long, requires = "git", conflicts_with = "staged")]
     untracked: bool,
 
@@ -69,30 +69,30 @@ pub(crate) struct Arguments {
     #[arg(long)]
     stat: bool,
 
-    /// Colour of the summary
+    /// Color of the summary
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", requires = "stat")]
     color: Color,
 
-    /// Read diff content and name every disagreement between its changes and its patch; `-` is standard input
+    /// Check diff content for contradictions between its changes and its patch; `-` is standard input
     ///
-    /// Prints one line of JSON for each diff. What the protocol allows and is good to know (changes that the patch
-    /// does not show, operations that are not known) is under "notes", and does not count as a disagreement.
+    /// Prints one line of JSON for each diff. Valid but noteworthy points (changes that the patch does not
+    /// show, unknown operations) are listed under "notes" and do not count as contradictions.
     #[arg(long, value_name = "FILE", conflicts_with = "form")]
     check: Option<PathBuf>,
 
-    /// Read diff content and apply it below --root, all of it or nothing; `-` is standard input
+    /// Apply diff content below --root, all or nothing; `-` is standard input
     #[arg(long, value_name = "FILE", requires = "root", conflicts_with = "form")]
     apply: Option<PathBuf>,
 
-    /// The directory that --apply changes; nothing outside it is touched
+    /// Directory that --apply changes; nothing outside of it is touched
     #[arg(long, value_name = "DIR", requires = "apply")]
     root: Option<PathBuf>,
 
-    /// With --apply: go back from the new state to the old one
+    /// With --apply: revert the change
     #[arg(long, requires = "apply")]
     reverse: bool,
 
-    /// With --apply: the directory that the paths in the diff are below [default: what the diff says]
+    /// With --apply: directory of the paths in the diff [default: derived from the diff]
     #[arg(long, value_name = "DIR", requires = "apply")]
     base: Option<PathBuf>,
 
@@ -100,11 +100,11 @@ pub(crate) struct Arguments {
     building: BuildArguments,
 }
 
-/// How a diff is built.
+/// Options for creating a diff.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Building")]
 struct BuildArguments {
-    /// Name paths as if the old tree, or the old file, were in this directory
+    /// Show paths as if the old tree or file were in this directory
     #[arg(long, value_name = "DIR")]
     at: Option<PathBuf>,
 
@@ -112,27 +112,27 @@ struct BuildArguments {
     #[arg(long, short = 'U', value_name = "LINES", default_value_t = 3)]
     context: u32,
 
-    /// How alike a moved or copied file must be
+    /// Minimum similarity of a moved or copied file
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
     similarity: u8,
 
-    /// Do not look for moved files
+    /// Do not detect moved files
     #[arg(long, conflicts_with_all = ["copies", "all_copies"])]
     no_renames: bool,
 
-    /// Look for copies of changed files too
+    /// Also detect copies of changed files
     #[arg(long)]
     copies: bool,
 
-    /// Look for copies of unchanged files too
+    /// Also detect copies of unchanged files
     #[arg(long)]
     all_copies: bool,
 
-    /// Put the content of binary files into the patch, so that --apply can rebuild them
+    /// Include binary content in the patch, so that --apply can rebuild the files
     #[arg(long)]
     binary: bool,
 
-    /// Leave the patch out of the JSON when it is longer
+    /// Omit the patch from the JSON if it is longer
     #[arg(long, value_name = "BYTES")]
     max_patch: Option<usize>,
 
@@ -143,7 +143,7 @@ struct BuildArguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Color {
-    /// When standard output is a terminal and NO_COLOR is not set
+    /// If standard output is a terminal and NO_COLOR is not set
     Auto,
     /// Always
     Always,
@@ -223,7 +223,7 @@ fn build(arguments: &Arguments) -> Result<Built, Error> {
     }
 }
 
-/// What is printed about one checked diff.
+/// The printed result for one checked diff.
 #[derive(Serialize)]
 struct CheckReport<'a> {
     agrees: bool,
@@ -269,8 +269,8 @@ fn run_check(file: &Path) -> Result<Outcome, CommandError> {
     Ok(outcome)
 }
 
-/// Reads diff content, with or without its `type`. What is malformed and left out is said; a path that is
-/// not absolute is left to the check.
+/// Decodes diff content, with or without its `type`, and reports malformed parts that were left out. The
+/// check handles relative paths.
 fn decode_tolerant(text: &str) -> Result<(Diff, Vec<String>), String> {
     let (diff, remarks) = match v2::ToolCallContent::decode_tolerant(text, WireFormat::Any) {
         Ok((v2::ToolCallContent::Diff(diff), remarks)) => (*diff, remarks),
@@ -302,7 +302,7 @@ fn has_type(text: &str) -> bool {
     switchboard_acp::Raw::parse(text).is_ok_and(|raw| raw.get("type").is_some())
 }
 
-/// What is printed about an applied diff.
+/// The printed result for an applied diff.
 #[derive(Serialize)]
 struct ApplyReport<'a> {
     written: &'a [PathBuf],
@@ -359,7 +359,7 @@ fn read_input(file: &Path) -> Result<String, CommandError> {
     Ok(text)
 }
 
-/// An error of the library, for a person.
+/// Formats an error of the library for people.
 fn failed(error: &Error) -> CommandError {
     let message = with_causes(error);
     match error {
@@ -367,7 +367,7 @@ fn failed(error: &Error) -> CommandError {
             CommandError::usage(message)
         }
         Error::RefusedPath { reason: switchboard_diff::PathReason::OutsideRoot, .. } => {
-            CommandError::failed(message).hint("--base says which directory the paths in the diff are below")
+            CommandError::failed(message).hint("use --base for the directory of the paths in the diff")
         }
         Error::NotApplicable { reason: switchboard_diff::NotApplicable::NoPatch, .. }
         | Error::NotApplicable { reason: switchboard_diff::NotApplicable::NoBinaryContent, .. } => {
@@ -386,7 +386,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
         message.push_str(&error.to_string());
         cause = error.source();
     }
-    // Names come from anywhere, and a terminal obeys what it is shown.
+    // File names may contain control characters, which a terminal would execute.
     printable(&message)
 }
 
@@ -401,7 +401,7 @@ fn use_color(color: Color) -> bool {
     }
 }
 
-/// Text without control characters.
+/// Removes control characters.
 fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -414,7 +414,7 @@ fn printable(text: &str) -> String {
     shown
 }
 
-/// One line a change, and a line with the sums.
+/// Writes one line per change, and a line with the totals.
 fn write_stat(output: &mut impl Write, diff: &Diff, color: bool) -> std::io::Result<()> {
     let paint = |code: &str, text: &str| {
         if color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }

@@ -1,4 +1,4 @@
-//! `switchboard doctor`: what is there, what answers, what is wrong, and what to do about it.
+//! `switchboard doctor`: checks the installation and gives advice.
 
 mod agents;
 mod hub;
@@ -17,31 +17,31 @@ use crate::stdio;
 use crate::terminal::style::{Role, Style};
 use crate::units::{parse_size, parse_time};
 
-/// Look at everything that Switchboard works with, and say what is wrong
+/// Check the installation and print problems with advice
 ///
-/// Looks at the configuration, the rules, the store and the room for it, the hub of this machine and its token, and at each
-/// agent that is configured or installed: whether it answers, in which version, and whether it wants a login. For that
-/// each is started, opens a session in an empty folder, and is ended; nothing is prompted. Nothing is changed. Exit
-/// codes: 0 nothing is wrong, 1 something is.
+/// Checks the configuration, the rules, the store and its disk space, the local hub and its token, and each
+/// configured or installed agent: whether it answers, in which version, and whether it needs a login. For
+/// that, each agent is started, opens a session in an empty folder, and is ended; no prompt is sent. Nothing
+/// is changed. Exit codes: 0 no problems, 1 problems.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// One JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 
-    /// Start no agents
+    /// Do not start agents
     #[arg(long)]
     no_agents: bool,
 
-    /// How long each agent may take: seconds, or with a unit
+    /// Timeout for each agent: seconds, or with a unit
     #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "20s")]
     timeout: Duration,
 
-    /// Less room than this on the disk is a problem
+    /// Report less free disk space than this as a problem
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1GB")]
     min_free: u64,
 
-    /// Where the hub is, instead of http://127.0.0.1:4173
+    /// URL of the hub, instead of http://127.0.0.1:4173
     #[arg(long, value_name = "URL")]
     hub: Option<String>,
 }
@@ -50,21 +50,21 @@ pub(crate) struct Arguments {
 const ABOUT_WIDTH: usize = 22;
 const LEVEL_WIDTH: usize = 7;
 
-/// Something that was looked at.
+/// The result of one check.
 #[derive(Debug)]
 pub(super) struct Finding {
-    /// What it is about, such as `store` or `agent codex`.
+    /// The checked object, such as `store` or `agent codex`.
     about: String,
     level: Level,
     what: String,
-    /// What to do about it.
+    /// Advice for the user.
     advice: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
     Fine,
-    /// Worth to know, and nothing that must be mended.
+    /// Information that needs no action.
     Note,
     Problem,
 }

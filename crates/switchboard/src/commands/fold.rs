@@ -1,4 +1,4 @@
-//! `switchboard fold`: the sessions that a stream of updates amounts to.
+//! `switchboard fold`: folds a stream of updates into sessions.
 
 mod changes;
 pub(crate) mod text;
@@ -16,15 +16,14 @@ use crate::arguments::{Dialect, InputArgument};
 use crate::lines::Lines;
 use crate::outcome::{CommandError, Outcome, write_error};
 
-/// Fold session updates into the sessions that result
+/// Fold session updates into the resulting sessions
 ///
-/// Reads JSON lines: bare updates of version 2, session/update messages or recorded lines
-/// ({"dir":"agent->client","msg":{...}}), several sessions mixed. Writes one JSON object a session, in the order
-/// in which they first appear; updates that name no session make one whose "sessionId" is null. Permission
-/// requests, their answers, cancellations and replays are followed too. A recording whose handshake is of version 1
-/// is translated first. Lines that are not updates are passed over. What is malformed and optional is left out, as a
-/// good client does, and what cannot be read changes nothing; both are reported on standard error, and make the exit
-/// code 1.
+/// Reads JSON lines: bare version 2 updates, session/update messages or recorded lines
+/// ({"dir":"agent->client","msg":{...}}), possibly of several sessions. Writes one JSON object per session,
+/// in order of first appearance; updates without a session id form one whose "sessionId" is null. Permission
+/// requests, their answers, cancellations and replays are applied too. A recording with a version 1 handshake
+/// is translated first. Other lines are ignored. Malformed optional parts are left out, and unreadable
+/// updates change nothing; both are reported on standard error and lead to exit code 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  \
     echo '{\"sessionUpdate\":\"tool_call_update\",\"toolCallId\":\"c\",\"title\":\"Read\"}' | switchboard fold --text")]
@@ -32,7 +31,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     input: InputArgument,
 
-    /// Dialect of version 2
+    /// Dialect of version 2 of the input
     #[arg(long, value_enum, default_value = "any")]
     dialect: Dialect,
 
@@ -40,11 +39,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "LINE")]
     at: Option<u64>,
 
-    /// Refuse messages that are malformed in any part, instead of leaving that part out
+    /// Refuse messages with any malformed part, instead of leaving that part out
     #[arg(long)]
     strict: bool,
 
-    /// Print what each update changes, a line each, instead of the result
+    /// Print the changes of each update, one line each, instead of the result
     #[arg(long, conflicts_with = "text")]
     changes: bool,
 
@@ -64,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         let line = text.and_then(|text| RecordedLine::parse(text).map_err(|error| error.to_string()));
         let outcomes = match line {
             Ok(line) => {
-                // A file may have several recordings, one behind the other.
+                // A file may contain several recordings, one after the other.
                 if line.began.is_some() {
                     let mut before = std::mem::replace(&mut fold, new());
                     writer.end(&mut before, number - 1).map_err(write_error)?;
@@ -80,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     Ok(writer.outcome)
 }
 
-/// Says what comes of the lines.
+/// Prints the results of the lines.
 struct Writer<'a, W> {
     output: W,
     arguments: &'a Arguments,
@@ -101,7 +100,7 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    /// A recording is over, with this line.
+    /// Ends a recording at this line.
     fn end(&mut self, fold: &mut Fold, line: u64) -> std::io::Result<()> {
         let outcomes = fold.finish();
         self.write(fold, &outcomes, line)?;
@@ -130,13 +129,13 @@ pub(crate) struct Fold {
     pub(crate) conversation: Conversation,
     format: WireFormat,
     is_strict: bool,
-    /// A handshake whose answer is not there yet.
+    /// A handshake without a response yet.
     introduction: Option<(Option<Side>, String, Moment)>,
-    /// Makes version 2 of what is said after a handshake of version 1.
+    /// Translates messages after a version 1 handshake to version 2.
     translation: Option<Box<RecordingBridge>>,
 }
 
-/// What came of a line.
+/// Results of a line.
 #[derive(Default)]
 pub(crate) struct Outcomes {
     steps: Vec<Step>,
@@ -159,7 +158,7 @@ impl Outcomes {
     }
 }
 
-/// What was done about something malformed.
+/// Describes the treatment of a malformed part.
 fn tolerated(diagnostic: &Diagnostic) -> String {
     format!("{} {diagnostic}", if diagnostic.kept { "kept" } else { "left out" })
 }
@@ -215,7 +214,7 @@ impl Fold {
         outcomes
     }
 
-    /// A value that stands alone on its line.
+    /// Decodes a bare value on its line.
     fn decode<'t, T: Wire<'t>>(&self, text: &'t str, outcomes: &mut Outcomes) -> Result<T, DecodeError> {
         if self.is_strict {
             return T::decode(text, self.format);
@@ -241,7 +240,7 @@ impl Fold {
         }
     }
 
-    /// Where the agent introduces itself as one of version 1, what is said from its handshake on is translated.
+    /// Starts a translation if the agent's handshake is of version 1.
     fn watch_handshake(&mut self, raw: &Raw<'_>, from: Option<Side>, message: &str, at: Moment) {
         if self.translation.is_some() {
             return;
@@ -264,7 +263,7 @@ impl Fold {
         }
     }
 
-    /// Folds what was held back.
+    /// Folds the held messages.
     pub(crate) fn finish(&mut self) -> Outcomes {
         let mut outcomes = Outcomes::default();
         if let Some(translation) = &mut self.translation {
@@ -275,7 +274,7 @@ impl Fold {
     }
 }
 
-/// What a line holds.
+/// Kind of a line.
 enum Shape {
     /// A JSON-RPC message.
     Message,

@@ -1,4 +1,4 @@
-//! `switchboard hub`: what concerns a hub that runs.
+//! `switchboard hub`: operations on a running hub.
 
 mod rebuild;
 mod share;
@@ -6,9 +6,9 @@ pub(super) mod status;
 
 use crate::outcome::{CommandError, Outcome};
 
-/// Share sessions of a hub, and see how it is
+/// Share sessions of a hub and show its status
 ///
-/// The hub itself is `switchboard serve`; who may use it is said by `switchboard tokens`.
+/// `switchboard serve` runs the hub; `switchboard tokens` manages access to it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     switchboard hub share 20261115-041843-0a1b2c phone   # the token \"phone\" sees that session\n  \

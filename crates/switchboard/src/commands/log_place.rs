@@ -1,4 +1,4 @@
-//! Where a hub keeps its logs: in its store alone, or at NATS servers.
+//! Location of a hub's logs: only its store, or NATS servers.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,30 +10,31 @@ use tokio::runtime::Handle;
 use crate::outcome::CommandError;
 use crate::store_file;
 
-/// The environment variable with what lets in at the NATS servers.
+/// The environment variable with the credentials for the NATS servers.
 pub(crate) const CREDENTIALS: &str = "SWITCHBOARD_LOG_CREDENTIALS";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct LogArguments {
-    /// Keep the logs of the sessions at NATS servers with JetStream, where other hubs can go on with them; several
-    /// addresses with commas between them. The store then has a copy
+    /// Keep session logs on NATS servers with JetStream, where other hubs can continue them; separate several
+    /// addresses with commas. The store then has a copy
     #[arg(long, value_name = "nats://HOST:PORT", alias = "log")]
     session_log: Option<String>,
 
-    /// A file that lets in there: NATS credentials, USER:PASSWORD, or a token; else what SWITCHBOARD_LOG_CREDENTIALS says
+    /// File with NATS credentials, USER:PASSWORD, or a token; default: the variable
+    /// SWITCHBOARD_LOG_CREDENTIALS
     #[arg(long, value_name = "FILE", alias = "log-credentials", requires = "session_log")]
     session_log_credentials: Option<PathBuf>,
 
-    /// Certificates in PEM of who signed those of the NATS servers
+    /// CA certificates of the NATS servers in PEM
     #[arg(long, value_name = "FILE", alias = "log-ca", requires = "session_log")]
     session_log_ca: Option<PathBuf>,
 }
 
-/// How often it is told how far the store is.
+/// Interval of progress messages.
 const PROGRESS: Duration = Duration::from_secs(2);
 
 impl LogArguments {
-    /// Where the logs are to be.
+    /// Returns the location of the logs.
     pub(crate) fn place(&self) -> Result<LogPlace, CommandError> {
         let Some(servers) = self.session_log.clone() else { return Ok(LogPlace(None)) };
         let unreadable = |file: &Path, error: std::io::Error| {
@@ -61,7 +62,7 @@ impl LogArguments {
 pub(crate) struct LogPlace(Option<JetStreamOptions>);
 
 impl LogPlace {
-    /// Opens the store. What is beyond the limits of the configuration is deleted where the logs are.
+    /// Opens the store. Sessions above the limits of the configuration are deleted where the logs are.
     pub(crate) fn open_store(&self, place: PathBuf) -> Result<Store, CommandError> {
         match &self.0 {
             Some(_) => store_file::open(place),
@@ -69,13 +70,13 @@ impl LogPlace {
         }
     }
 
-    /// The servers, where there are any.
+    /// Connects to the servers, if any.
     pub(crate) async fn connect(&self) -> Result<Option<JetStream>, CommandError> {
         let Some(options) = &self.0 else { return Ok(None) };
         JetStream::connect(options).await.map(Some).map_err(log_error)
     }
 
-    /// The logs, if they are not in the store alone.
+    /// Opens the logs, unless they are only in the store.
     pub(crate) async fn open(
         self,
         store: &Store,
@@ -86,24 +87,24 @@ impl LogPlace {
         let progress = |done: u64, all: u64| {
             if told.elapsed() >= PROGRESS {
                 told = Instant::now();
-                say(&format!("the store is brought up to the log: {done} of {all} messages"));
+                say(&format!("catching up with the log: {done} of {all} messages"));
             }
         };
         servers.catch_up(store, progress).await.map_err(log_error)?;
-        // It waits for the store and for the servers by turns.
+        // It waits for the store and the servers alternately.
         let deleted = tokio::task::block_in_place(|| {
             store_file::prune_for_more(store, |id| {
                 Handle::current().block_on(servers.delete_unwritten(store, id)).map_err(log_error)
             })
         })?;
         if deleted > 0 {
-            say(&format!("{deleted} old sessions were deleted, as the configuration says"));
+            say(&format!("deleted {deleted} old sessions according to the store settings"));
         }
         Ok(Some(servers.open(store.clone())))
     }
 }
 
-// Taken by value because that is how `map_err` hands it over.
+// Taken by value for use with `map_err`.
 #[allow(clippy::needless_pass_by_value)]
 pub(crate) fn log_error(error: LogError) -> CommandError {
     CommandError::failed(error.problem).hint(error.hint)

@@ -30,10 +30,11 @@ use crate::recording::agent_name;
 use crate::rules::{PermissionsArgument, Rules};
 use crate::{ending, standard_error, stdio, store_file};
 
-/// Talk to an agent in a browser, and see everything that is said.
+/// Open a web client and inspector for an agent
 ///
-/// Starts the agent and a server on this machine, and prints a link that lets one browser in, once and within a minute.
-/// Without an agent it is the built-in demo agent. Everything is recorded into the store, where `switchboard sessions` finds it too.
+/// Starts the agent and a local server, and prints a link that lets one browser in, once and within a minute.
+/// Without an agent it uses the built-in demo agent. Everything is recorded in the store, where `switchboard
+/// sessions` finds it too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Name of a configured or known agent (see `switchboard agents`)
@@ -47,16 +48,16 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
 
-    /// Look at this recording first: one of the store (see `switchboard sessions list`), or a file, which goes into the
-    /// store
+    /// Show this recording first: an id in the store (see `switchboard sessions list`), or a file, which is
+    /// imported
     #[arg(long, value_name = "ID|FILE")]
     recording: Option<String>,
 
-    /// The store's file, instead of the usual one
+    /// Path of the store, instead of the default one
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 
-    /// Keep nothing: what is recorded is gone at the end
+    /// Keep nothing: the recording is deleted at the end
     #[arg(long, conflicts_with = "store")]
     no_record: bool,
 
@@ -66,11 +67,11 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     handshake: HandshakeArgument,
 
-    /// Port to listen on, instead of any that is free
+    /// Port to listen on, instead of any free one
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     port: u16,
 
-    /// Only print the link, and open no browser
+    /// Print the link without opening a browser
     #[arg(long)]
     no_browser: bool,
 }
@@ -113,19 +114,19 @@ fn mention_old_file(store: &Path) {
     }
 }
 
-/// What is opened.
+/// Options of the web client.
 struct Opening {
     store: Store,
-    /// By their names in the configuration, or their programs. The first is the one that was asked for.
+    /// Agents by configured name or program. The first is the requested one.
     agents: Vec<(String, Program)>,
     folder: PathBuf,
-    /// The recording to look at first.
+    /// The recording to show first.
     recording: Option<String>,
     rules: Rules,
 }
 
-/// The agents beside one that was chosen: those that are configured, and the known ones that are installed. A new session may be
-/// with any of them; one that cannot be started as it is configured is no reason to refuse the one that can, and one that only a
+/// Returns the agents besides the chosen one: the configured ones, and the installed known ones. A new
+/// session may use any of them. An agent that cannot be started as configured is skipped, and one that only a
 /// project's file puts under a known name is not offered.
 fn others(
     configuration: &Configuration,
@@ -141,13 +142,13 @@ fn others(
     names.filter_map(|name| Some((name.to_owned(), configuration.named_program(name).ok()?))).collect()
 }
 
-/// The id of a recording of the store, or of the last one in a file.
+/// Returns the id of a recording in the store, or of the last one in a file.
 fn recording(store: &Store, name: &str) -> Result<String, CommandError> {
     match store.session(name) {
         Ok(summary) => Ok(summary.id),
         Err(StoreError::UnknownSession { .. }) if Path::new(name).is_file() => {
             let (input, mut last) = (InputArgument { file: Some(name.into()) }, String::new());
-            // Lines that cannot be read are told; the rest is shown.
+            // Unreadable lines are reported; the rest is shown.
             read_in(store, &input, &About::default(), |id| id.clone_into(&mut last))?;
             Ok(last)
         }
@@ -166,12 +167,12 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
             "cannot listen on port {} of this machine: {error}",
             arguments.port
         ));
-        refused.hint("leave --port away to take any that is free")
+        refused.hint("omit --port to use any free port")
     })?;
     let port = listener.local_addr().map_err(cannot)?.port();
     let who = local_user();
     let hub = Hub::start(HubOptions {
-        // It is there as long as this is.
+        // Runs as long as this command.
         idle: Duration::MAX,
         cancel_timeout: HubSettings::read_cancel_timeout(),
         handshake_timeout: arguments.handshake.handshake_timeout,
@@ -188,7 +189,7 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
         ..PageOptions::new(store, hub.clone(), folder, port)
     });
     let links = page.links(path, who.clone());
-    // It is there whether somebody looks or not.
+    // It exists even without an open page.
     let viewer = page.viewer(who).await;
     let mut stops = Stops::listen(None)?;
     println!("{}", links.fresh().map_err(cannot)?);
@@ -197,15 +198,15 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
         "This link lets one browser in, once and within a minute. {more}Ctrl-C ends Switchboard and the agent."
     );
     if !arguments.no_browser && has_desktop() {
-        // Arguments can be seen by everybody on this machine, so this link is worth nothing once the browser is there.
+        // Command lines are visible to other users, so this link expires once the browser has used it.
         show(&links.fresh().map_err(cannot)?);
     }
     tokio::spawn(async move {
-        // The page shows it too, with a way to try again.
+        // The page shows it too, with a retry button.
         if let Err(reason) = viewer.start().await {
             standard_error::say(format!("switchboard: {reason}"));
         }
-        // Choices for always hold as long as everything does.
+        // Choices for "always" stay valid as long as this command runs.
         std::future::pending::<()>().await;
     });
     let router = page.router();
@@ -217,7 +218,7 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
     Ok(Outcome::Stopped(end))
 }
 
-/// Where a folder really is. Whoever opens a page of their own may work anywhere.
+/// Resolves a folder. The user of this command may work anywhere.
 fn usable_folder(folder: &Path) -> Result<String, FolderRefusal> {
     let refused = |reason: String| FolderRefusal { reason, roots: Vec::new() };
     match folder.canonicalize() {
@@ -229,13 +230,13 @@ fn usable_folder(folder: &Path) -> Result<String, FolderRefusal> {
     }
 }
 
-/// Whether there is a screen that a browser could come up on.
+/// Returns whether a graphical desktop is available.
 fn has_desktop() -> bool {
     cfg!(target_os = "macos")
         || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some())
 }
 
-/// Opens the link with what the desktop has for it. Where there is nothing, the printed link is enough.
+/// Opens the link with the desktop's opener. If that fails, the printed link is enough.
 fn show(link: &str) {
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = tokio::process::Command::new(opener);
@@ -252,7 +253,7 @@ mod tests {
     #[test]
     fn no_agent_is_offered_twice_nor_one_that_a_project_hides() {
         let project = tempfile::tempdir().unwrap();
-        // Under the other name of one that is known.
+        // With an alias of a known agent.
         let configured = r#"{"agent_servers": {"codex-acp": {"command": "codex-acp"}, "mine": {"command": "sh"},
             "gemini": {"command": "sh"}}}"#;
         std::fs::write(project.path().join(".switchboard.json"), configured).unwrap();

@@ -1,4 +1,4 @@
-//! `switchboard policy`: rules for what agents ask.
+//! `switchboard policy`: rules for permission requests.
 
 mod audit;
 mod explain;
@@ -16,10 +16,10 @@ use switchboard_policy::Mode;
 use crate::outcome::{CommandError, Outcome};
 use crate::policy_file::{self, SystemFiles};
 
-/// Check, explain and try rules that answer what agents ask
+/// Check, explain and test rules that answer permission requests
 ///
-/// Rules stand in switchboard-policy.toml: the user's own in the folder for configuration (~/.config/switchboard), and
-/// one in a project's folder, which can only make things stricter unless the user trusts it.
+/// Rules are in switchboard-policy.toml: the user's own in the configuration folder (~/.config/switchboard),
+/// and one in a project's folder, which can only make them stricter unless the user trusts it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -36,21 +36,21 @@ enum PolicyCommand {
     Trust(TrustArguments),
 }
 
-/// Check a file of rules, with the examples in it
+/// Check a policy file and the examples in it
 ///
-/// Exit code 0 when it can be used, 1 when it cannot, with the line; 2 when it cannot be read.
+/// Exit code 0 if it is valid, 1 if it is not, with the line; 2 if it cannot be read.
 #[derive(Debug, clap::Args)]
 struct CheckArguments {
-    /// The file of rules
+    /// Policy file
     file: PathBuf,
 }
 
-/// Trust a project's file of rules as it is now, so that what it allows counts
+/// Trust a project's policy file in its current state, so that its allow rules apply
 ///
-/// Once it changes, it is not trusted any more.
+/// The trust ends when the file changes.
 #[derive(Debug, clap::Args)]
 struct TrustArguments {
-    /// The file of rules
+    /// Policy file
     file: PathBuf,
 }
 
@@ -82,6 +82,6 @@ fn check(arguments: &CheckArguments) -> Result<Outcome, CommandError> {
 fn trust(arguments: &TrustArguments) -> Result<Outcome, CommandError> {
     let policy = policy_file::load(&arguments.file, &SystemFiles::new())?;
     policy_file::trust(&arguments.file, &policy)?;
-    println!("{} is trusted as it is now", arguments.file.display());
+    println!("{} is trusted in its current state", arguments.file.display());
     Ok(Outcome::Fine)
 }

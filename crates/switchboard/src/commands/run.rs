@@ -29,19 +29,19 @@ use crate::rules::{PermissionsArgument, Rules};
 use crate::telemetry::TelemetryArguments;
 use crate::units::parse_time;
 
-/// Send one prompt to an agent and show what it does.
+/// Send one prompt to an agent and show its work
 ///
-/// The prompt comes before the `--` of a command line: `switchboard run "Fix the build" -- my-agent --acp`. Without a
-/// prompt, standard input or --file has it. The agent `demo` is built in. Exit codes: 0 the agent finished, 1 it failed,
-/// 2 wrong usage, 3 timeout, 4 no session, 5 a permission was denied, 130 interrupted, or 128 and another signal's
-/// number.
+/// Put the prompt before the `--` of a command line: `switchboard run "Fix the build" -- my-agent --acp`.
+/// Without a prompt, it is read from standard input or --file. The agent `demo` is built in. Exit codes: 0
+/// the agent finished, 1 it failed, 2 invalid usage, 3 timeout, 4 no session, 5 a permission was denied, 130
+/// interrupted, or 128 plus another signal's number.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Name of a configured or known agent (see `switchboard agents`), unless a command line is given; then the prompt
+    /// Name of a configured or known agent (see `switchboard agents`); the prompt if a command line is given
     #[arg(value_name = "AGENT")]
     first: Option<String>,
 
-    /// What to tell the agent
+    /// Prompt for the agent
     #[arg(value_name = "PROMPT")]
     second: Option<String>,
 
@@ -57,7 +57,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
 
-    /// What to print: text for people, json for every update of every session on a line, quiet for the last message alone
+    /// Output format: text for people, json for every update of every session on a line, quiet for the last
+    /// message only
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
 
@@ -65,33 +66,33 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with_all = ["approve_reads", "deny_all", "permissions"])]
     approve_all: bool,
 
-    /// Allow tool calls that say that they only read or search
+    /// Allow tool calls that declare to only read or search
     #[arg(long, conflicts_with_all = ["deny_all", "permissions"])]
     approve_reads: bool,
 
-    /// Deny everything that the agent asks for; so it is with what would be asked, without a terminal to ask on
+    /// Deny everything that the agent asks for; also the default for questions without a terminal
     #[arg(long, conflicts_with = "permissions")]
     deny_all: bool,
 
     #[command(flatten)]
     permissions: PermissionsArgument,
 
-    /// Give up after this time: seconds, or with a unit as in 90s, 5m, 1h
+    /// Timeout: seconds, or with a unit as in 90s, 5m, 1h
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     timeout: Option<Duration>,
 
     #[command(flatten)]
     handshake: HandshakeArgument,
 
-    /// Go on with a session instead of opening one
+    /// Continue a session instead of opening a new one
     #[arg(long, value_name = "ID")]
     session: Option<String>,
 
-    /// Go on in a copy of a session, which stays as it is
+    /// Continue in a copy of a session, which stays unchanged
     #[arg(long, value_name = "ID", conflicts_with = "session")]
     fork: Option<String>,
 
-    /// Log in first, by one of the agent's methods; where a login is missing, they are listed
+    /// Log in first with one of the agent's methods; a missing login lists them
     #[arg(long, value_name = "METHOD")]
     login: Option<String>,
 
@@ -106,7 +107,7 @@ pub(crate) struct Arguments {
     telemetry: TelemetryArguments,
 }
 
-/// What is printed.
+/// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
     Text,
@@ -122,7 +123,7 @@ fn parse_setting(text: &str) -> Result<(String, String), String> {
     Ok((id.to_owned(), value.to_owned()))
 }
 
-/// The longest prompt that is read.
+/// Maximum length of a prompt in bytes.
 const MAX_PROMPT: u64 = 16 * 1024 * 1024;
 
 pub(crate) fn run(arguments: Arguments) -> Result<Outcome, CommandError> {
@@ -172,15 +173,15 @@ pub(crate) fn working_directory(asked: Option<&PathBuf>) -> Result<PathBuf, Comm
     }
 }
 
-/// The agent's program, and the prompt where it is on the command line.
+/// Returns the agent's program, and the prompt if it is on the command line.
 fn program(arguments: &Arguments, cwd: &std::path::Path) -> Result<(Program, Option<String>), CommandError> {
     let Arguments { first, second, command, .. } = arguments;
     let (name, prompt) = match (command.is_empty(), second) {
         (true, second) => (first, second),
         (false, None) => (&None, first),
         (false, Some(_)) => {
-            return Err(CommandError::usage("either an agent's name or a command line, not both")
-                .hint("with `-- CMD`, only the prompt comes before it"));
+            return Err(CommandError::usage("give either an agent's name or a command line, not both")
+                .hint("only the prompt may precede `-- CMD`"));
         }
     };
     Ok((chosen_program(cwd, name.as_deref(), command)?, prompt.clone()))
@@ -198,7 +199,7 @@ fn prompt(arguments: &Arguments, argument: Option<String>) -> Result<String, Com
         }
     };
     let text = match (argument, &arguments.file) {
-        (Some(_), Some(_)) => return Err(CommandError::usage("a prompt and --file exclude each other")),
+        (Some(_), Some(_)) => return Err(CommandError::usage("use either a prompt or --file")),
         (Some(text), None) if text != "-" => text,
         (None, Some(path)) if path.as_os_str() != "-" => {
             let mut file = std::fs::File::open(path)
@@ -208,8 +209,8 @@ fn prompt(arguments: &Arguments, argument: Option<String>) -> Result<String, Com
         _ => {
             let mut input = std::io::stdin();
             if input.is_terminal() {
-                return Err(CommandError::usage("there is no prompt")
-                    .hint("put it on the command line, into --file or on standard input"));
+                return Err(CommandError::usage("the prompt is missing")
+                    .hint("give it on the command line, with --file or on standard input"));
             }
             read(&mut input, "standard input")?
         }

@@ -9,8 +9,8 @@ use crate::outcome::{CommandError, Outcome, write_error};
 
 /// Print the JSON Schema of all wire types
 ///
-/// One document that describes messages, with every type under "$defs", for validators of JSON Schema from draft 7 to
-/// 2020-12. --dialect any describes what both dialects of version 2 allow together.
+/// One document that describes messages, with every type under "$defs", for JSON Schema validators from draft
+/// 7 to 2020-12. --dialect any accepts both dialects of version 2.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

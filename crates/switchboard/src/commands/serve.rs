@@ -36,24 +36,25 @@ use crate::rules::{PermissionsArgument, Rules};
 use crate::telemetry::{HubTelemetry, LAST_SENDING, TelemetryArguments};
 use crate::{ending, stdio, store_file};
 
-/// The port unless another is asked for.
+/// Default port.
 pub(crate) const PORT: u16 = 4173;
-/// How long the end may take in all.
+/// Timeout for the whole shutdown.
 const END: Duration = Duration::from_millis(4500);
-/// How long agents have for each step of theirs.
+/// Grace period of agents for each step.
 const GRACE: Grace = Grace { input_closed: Duration::from_secs(1), terminate: Duration::from_secs(1) };
-/// How long clients have to hear of the end.
+/// Time for clients to be notified of the shutdown.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// Run agents for clients that come and go.
+/// Run a hub: agents that keep running while clients come and go
 ///
-/// Sessions go on when their clients leave, and any number of clients of either version of the protocol can look at one:
-/// editors by `switchboard connect`, everything that speaks ACP over WebSocket or HTTP at /acp (the first agent) and
-/// /acp/AGENT. Each session has a log in the store; a second start goes on with the same sessions.
+/// Sessions keep running when their clients disconnect, and any number of clients of either protocol version
+/// can attach to one: editors with `switchboard connect`, and any ACP client over WebSocket or HTTP at /acp
+/// (the first agent) and /acp/AGENT. Each session has a log in the store; after a restart the same sessions
+/// continue.
 ///
-/// Who comes needs a token: one made by `switchboard tokens add`, or the one of this launch, which --token-file names a
-/// file for. Sessions work in the folders listed as `roots` in config.json, else in the one where this was started.
-/// Another address than this machine's own needs a certificate, or a proxy that has one.
+/// Clients need a token: one created by `switchboard tokens add`, or the one of this launch, which
+/// --token-file writes to a file. Sessions work in the folders listed as `roots` in config.json, else in the
+/// current folder. Listening on other addresses than loopback needs a certificate, or a proxy that has one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     switchboard serve --token-file ~/.switchboard-token claude codex\n  \
@@ -61,38 +62,38 @@ const FAREWELL: Duration = Duration::from_millis(500);
     switchboard serve --session-log nats://127.0.0.1:4222 claude\n  \
     switchboard serve --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem -- my-agent --acp")]
 pub(crate) struct Arguments {
-    /// Names of configured agents (see `switchboard agents`), or `demo`; all that are configured where none is named
+    /// Names of configured agents (see `switchboard agents`), or `demo`; default: all configured agents
     #[arg(value_name = "AGENT")]
     agents: Vec<String>,
 
-    /// The command line of the only agent, which is then called `default`
+    /// Command line of the only agent, which is then called `default`
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 
-    /// Where to listen; port 0 is any that is free
+    /// Address to listen on; port 0 uses any free port
     #[arg(long, value_name = "ADDR:PORT", default_value_t = format!("127.0.0.1:{PORT}"))]
     listen: String,
 
-    /// The store's file, instead of the usual one
+    /// Path of the store, instead of the default one
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 
     #[command(flatten)]
     log: LogArguments,
 
-    /// Write the token of this launch, which may do everything, to this file
+    /// Write the token of this launch, which has the role admin, to this file
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
-    /// Certificates in PEM, the server's own first
+    /// Certificate chain in PEM, the server's own certificate first
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
 
-    /// Their private key in PEM
+    /// Private key of the certificate in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
-    /// A proxy with a certificate stands before this, and clients know it by this name
+    /// Public name of a TLS proxy in front of this hub
     #[arg(long, value_name = "NAME", conflicts_with = "tls_cert")]
     behind_proxy: Option<String>,
 
@@ -105,14 +106,14 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     handshake: HandshakeArgument,
 
-    /// How to write what happens, on standard error
+    /// Format of the messages on standard error
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let folder = std::env::current_dir()
-        .map_err(|error| CommandError::failed(format!("cannot tell where this was started: {error}")))?;
+        .map_err(|error| CommandError::failed(format!("cannot determine the current folder: {error}")))?;
     let rules = arguments.permissions.rules()?;
     let agents = agents(arguments, &folder)?;
     let address = address(arguments)?;
@@ -123,7 +124,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         _ => None,
     };
     if let Some(advice) = tls.as_ref().and_then(Tls::advice) {
-        // Browsers and other clients may take it all the same.
+        // Browsers and other clients may accept it anyway.
         eprintln!("switchboard: `switchboard connect` will refuse this hub: {advice}");
     }
     let open_files = raise_open_files();
@@ -140,15 +141,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(arguments, serving))
 }
 
-/// Files that are kept for other things than logs: clients, agents, the store.
+/// File descriptors reserved for clients, agents and the store.
 const OTHER_FILES: u64 = 256;
-/// Each open log has its lock, its journal and the reader of it.
+/// File descriptors of each open log: lock, journal and reader.
 const FILES_OF_LOG: u64 = 3;
-/// More open files than a hub needs. Programs that look at each possible descriptor at their start take long with more.
+/// Maximum limit of open files. Programs that check each possible descriptor at their start get slow with
+/// more.
 const MOST_FILES: u64 = 1 << 20;
 
-/// Raises the limit of open files as far as the system allows: each client is one, each open session three. Gives the
-/// limits before and after.
+/// Raises the limit of open files as far as the system allows: each client needs one, each open session
+/// three. Returns the limits before and after.
 fn raise_open_files() -> (u64, u64) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -157,14 +159,14 @@ fn raise_open_files() -> (u64, u64) {
     if before >= wanted {
         return (before, before);
     }
-    // Where it is refused there are fewer clients, and fewer logs are open at a time.
+    // If it is refused, fewer clients and open logs are possible.
     match setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum }) {
         Ok(()) => (before, wanted),
         Err(_) => (before, before),
     }
 }
 
-/// How many logs may be open at a time within a limit of open files. Half of what is there is for clients.
+/// Returns the number of logs that may be open within a limit of open files. Half of it is for clients.
 fn open_logs((_, limit): (u64, u64)) -> usize {
     usize::try_from(limit.saturating_sub(OTHER_FILES) / 2 / FILES_OF_LOG).unwrap_or(usize::MAX).max(4)
 }
@@ -180,7 +182,7 @@ struct Serving {
     settings: HubSettings,
     telemetry: Option<HubTelemetry>,
     rules: Rules,
-    /// The limits of open files before and after it was raised.
+    /// The limits of open files before and after raising.
     open_files: (u64, u64),
 }
 
@@ -189,7 +191,7 @@ fn tls_error(error: &server::TlsError) -> CommandError {
     CommandError::usage(format!("{error}{source}"))
 }
 
-/// The agents by their names.
+/// Returns the agents by name.
 fn agents(arguments: &Arguments, folder: &Path) -> Result<Vec<(String, Program)>, CommandError> {
     if !arguments.command.is_empty() {
         if !arguments.agents.is_empty() {
@@ -206,7 +208,7 @@ fn agents(arguments: &Arguments, folder: &Path) -> Result<Vec<(String, Program)>
     }
     if names.is_empty() {
         return Err(CommandError::usage("which agent?")
-            .hint("name one that `switchboard agents` lists, or give a command line behind `--`")
+            .hint("choose one from `switchboard agents`, or give a command line after `--`")
             .hint("`switchboard serve demo` serves the built-in demo agent"));
     }
     let mut agents: Vec<(String, Program)> = Vec::new();
@@ -221,28 +223,28 @@ fn agents(arguments: &Arguments, folder: &Path) -> Result<Vec<(String, Program)>
     Ok(agents)
 }
 
-/// Agents get nothing of what lets somebody into a hub. One at an address has been given what it is to have.
+/// Removes hub secrets from an agent's environment. A remote agent was given its own.
 fn without_secrets(program: Program, is_remote: bool) -> Program {
     let secrets = [TOKEN, HEADERS, CREDENTIALS];
     if is_remote { program } else { secrets.into_iter().fold(program, Program::env_remove) }
 }
 
-/// Where to listen, if that is safe.
+/// Returns the address to listen on, if it is safe.
 fn address(arguments: &Arguments) -> Result<SocketAddr, CommandError> {
     let bad = |reason: String| {
         CommandError::usage(format!("cannot listen on {}: {reason}", arguments.listen))
             .hint("an address and a port, such as 127.0.0.1:0 or [::1]:4173")
     };
     let mut found = arguments.listen.to_socket_addrs().map_err(|error| bad(error.to_string()))?;
-    let address = found.next().ok_or_else(|| bad("it is no address".to_owned()))?;
+    let address = found.next().ok_or_else(|| bad("it is not a valid address".to_owned()))?;
     let is_safe =
         address.ip().is_loopback() || arguments.tls_cert.is_some() || arguments.behind_proxy.is_some();
     if !is_safe {
         return Err(CommandError::usage(format!(
-            "{address} can be reached by others, who could read everything"
+            "{address} is reachable from other machines, and the traffic would be unencrypted"
         ))
-        .hint("give a certificate with --tls-cert FILE and --tls-key FILE")
-        .hint("or say --behind-proxy NAME, if a proxy with a certificate for NAME is the only way here"));
+        .hint("use a certificate with --tls-cert FILE and --tls-key FILE")
+        .hint("or use --behind-proxy NAME if a proxy with a certificate for NAME is the only access"));
     }
     Ok(address)
 }
@@ -254,7 +256,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     let failed = |error: std::io::Error| CommandError::failed(format!("cannot serve: {error}"));
     let listener = TcpListener::bind(address).await.map_err(|error| {
         CommandError::failed(format!("cannot listen on {address}: {error}"))
-            .hint("port 0 takes any that is free: --listen 127.0.0.1:0")
+            .hint("use any free port: --listen 127.0.0.1:0")
     })?;
     let address = listener.local_addr().map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
@@ -270,11 +272,11 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     let has_tokens = store.tokens().map(|tokens| !tokens.is_empty()).unwrap_or_default();
     let origins = origins(address, tls.is_some(), arguments.behind_proxy.as_deref());
     let gate = Gate::new(store.clone(), origins.clone(), tls.is_some(), logger.clone())
-        .map_err(|error| CommandError::failed(format!("cannot make a token: {error}")))?;
+        .map_err(|error| CommandError::failed(format!("cannot create a token: {error}")))?;
     if let Some(file) = &arguments.token_file {
         write_token(file, gate.launch_token())?;
     } else if !has_tokens {
-        logger.say("nobody has a token yet; make one with `switchboard tokens add NAME --role admin`, or start with --token-file FILE");
+        logger.say("there are no tokens yet; create one with `switchboard tokens add NAME --role admin`, or start with --token-file FILE");
     }
     let tell = logger.clone();
     let roots = settings.roots;
@@ -328,7 +330,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     if std::io::stderr().is_terminal() {
         let link = links.fresh().map_err(failed)?;
         eprintln!(
-            "{link}\nThis link lets one browser in, once and within a minute. Others come in with a token."
+            "{link}\nThis link lets one browser in, once and within a minute. Other clients need a token."
         );
     }
     tokio::select! {
@@ -337,13 +339,13 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         _ = interrupt.recv() => {}
         _ = hung_up => {}
     }
-    logger.say("ending: agents are told, logs are closed");
+    logger.say("shutting down: ending agents, closing logs");
     let end = async {
         hub.end("the hub was ended", GRACE).await;
         connections.shut_down(FAREWELL).await;
     };
     if tokio::time::timeout(END, end).await.is_err() {
-        logger.say("not everything came to its end in time; the next start puts it in order");
+        logger.say("the shutdown timed out; the next start repairs the logs");
     }
     if let Some(telemetry) = telemetry {
         telemetry.end(LAST_SENDING);
@@ -359,7 +361,7 @@ fn limits(connections: Option<usize>) -> ServerLimits {
     limits
 }
 
-/// The addresses under which a page of this server can be open.
+/// Returns the origins under which a page of this server can be open.
 fn origins(address: SocketAddr, is_encrypted: bool, proxy: Option<&str>) -> Vec<String> {
     let scheme = if is_encrypted { "https" } else { "http" };
     let mut origins = vec![format!("{scheme}://{address}")];
@@ -375,7 +377,7 @@ fn origins(address: SocketAddr, is_encrypted: bool, proxy: Option<&str>) -> Vec<
     origins
 }
 
-/// The addresses in the order in which links have them: that of the proxy is the one that everybody can reach.
+/// Returns the origins in the order for links: the proxy's first, which everyone can reach.
 fn links_first(mut origins: Vec<String>, has_proxy: bool) -> Vec<String> {
     if has_proxy {
         origins.rotate_right(1);
@@ -383,20 +385,20 @@ fn links_first(mut origins: Vec<String>, has_proxy: bool) -> Vec<String> {
     origins
 }
 
-/// Writes the token of this launch where only its owner can read it.
+/// Writes the token of this launch to a file that only its owner can read.
 fn write_token(file: &Path, token: &str) -> Result<(), CommandError> {
     let failed = |error: std::io::Error| {
         CommandError::usage(format!("cannot write the token to {}: {error}", file.display()))
     };
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // In the place of what was there, whoever could read that.
+    // Replaces an existing file, which others might have been able to read.
     let mut new = tempfile::Builder::new().prefix(".token").tempfile_in(folder).map_err(failed)?;
     new.write_all(format!("{token}\n").as_bytes()).map_err(failed)?;
     new.persist(file).map_err(|error| failed(error.error))?;
     Ok(())
 }
 
-/// What operators look at.
+/// Returns the routes for operators.
 fn operators(gate: &Arc<Gate>, hub: &Hub) -> Router {
     let (gate, hub) = (Arc::clone(gate), hub.clone());
     Router::new().route("/health", get(async || "ok\n")).route(

@@ -1,4 +1,4 @@
-//! `switchboard sessions`: what the store keeps.
+//! `switchboard sessions`: operations on the store.
 
 pub(crate) mod exchange;
 mod list;
@@ -17,19 +17,20 @@ use switchboard_store::Store;
 use crate::outcome::{CommandError, Outcome};
 use crate::store_file::{self, store_error};
 
-/// List, show, search and exchange recorded sessions
+/// List, show, search, export and import recorded sessions
 ///
-/// Where records cannot be read because a file is damaged, standard error says which, everything else is read, and the exit
-/// code is 1.
+/// If records cannot be read because a file is damaged, standard error names them, everything else is read,
+/// and the exit code is 1.
 ///
-/// A session is named by its id, the beginning of it, or the id that the agent gave it, which means the latest
-/// recording that has it. The store is the file in --store, else in the environment variable SWITCHBOARD_STORE, else
-/// switchboard/sessions.sqlite3 in the folder for data ($XDG_DATA_HOME or ~/.local/share).
+/// A session is named by its id, a unique prefix of it, or the id that the agent gave it, which selects the
+/// latest recording with it. The store is the file in --store, else in the environment variable
+/// SWITCHBOARD_STORE, else switchboard/sessions.sqlite3 in the data folder ($XDG_DATA_HOME or
+/// ~/.local/share).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  \
     switchboard sessions import recording.jsonl && switchboard sessions search 'cargo build'")]
 pub(crate) struct Arguments {
-    /// The store's file
+    /// Path of the store
     #[arg(long, value_name = "FILE", global = true)]
     store: Option<PathBuf>,
 
@@ -66,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     };
     let write = || store_file::open(place.clone());
     let delete = || store_file::open_to_delete(place.clone());
-    // What could be read is shown; that something is missing shows in the exit code.
+    // Readable records are shown; the exit code tells that some are missing.
     let outcome = run_with(arguments, read, write, delete)?;
     Ok(if outcome == Outcome::Fine { damage.get() } else { outcome })
 }

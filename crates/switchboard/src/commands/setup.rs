@@ -1,4 +1,4 @@
-//! `switchboard setup`: puts the bridge before the agents of editors.
+//! `switchboard setup`: configures editors to use the bridge.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,12 +14,13 @@ use crate::configuration::{Configuration, read_json};
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::setup::{self, Editor, Entry, Kind, Record, Shape, Snippet};
 
-/// Put Switchboard between an editor and its agents
+/// Configure an editor to reach its agents through Switchboard
 ///
-/// Without arguments: which editors are here, and which agents each has. With an editor and an agent: changes the editor's
-/// own configuration so that it reaches the agent through `switchboard bridge`; an agent that the editor does not have is
-/// added, if it is configured or known here. Comments, order and everything else in the file stay. For editors that are
-/// configured by code (Neovim, Emacs) it prints what to write, and where.
+/// Without arguments, lists the installed editors and their agents. With an editor and an agent, changes the
+/// editor's own configuration so that it reaches the agent through `switchboard bridge`; an agent that the
+/// editor does not have is added if it is configured or known here. Comments, order and everything else in
+/// the file are kept. For editors that are configured by code (Neovim, Emacs) it prints the code and its
+/// place.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     switchboard setup                      # what there is\n  \
@@ -31,14 +32,14 @@ pub(crate) struct Arguments {
     /// zed, jetbrains, obsidian, codecompanion, avante, agentic, agent-shell, neovim or emacs
     editor: Option<String>,
 
-    /// The agent, by its name in the editor or here
+    /// Name of the agent in the editor or here
     agent: Option<String>,
 
-    /// Show what would be changed, and change nothing
+    /// Show the change without making it
     #[arg(long, requires = "agent")]
     dry_run: bool,
 
-    /// Take the change back
+    /// Undo the change
     #[arg(long, requires = "agent")]
     undo: bool,
 }
@@ -59,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
                 "{} is configured by code, which was not changed",
                 editor.title()
             ))
-            .hint("take out what you wrote there"));
+            .hint("remove the code that you added"));
         }
     }
     let by_code: Vec<Editor> = editors.into_iter().filter(|editor| !editor.has_file()).collect();
@@ -71,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     Ok(Outcome::Fine)
 }
 
-/// The table of editors and their agents.
+/// Prints the table of editors and their agents.
 fn list(editors: &[Editor]) -> Result<Outcome, CommandError> {
     let (mut output, mut has_problems) = (std::io::stdout().lock(), false);
     for editor in editors {
@@ -97,7 +98,7 @@ fn list(editors: &[Editor]) -> Result<Outcome, CommandError> {
             }
         }
         if !editor.has_file() {
-            writeln!(output, "  configured by code: `switchboard setup {name} AGENT` prints what to write")
+            writeln!(output, "  configured by code: `switchboard setup {name} AGENT` prints the code")
                 .map_err(write_error)?;
         }
     }
@@ -133,19 +134,19 @@ fn change(
     output: &mut Vec<u8>,
 ) -> Result<(), CommandError> {
     if editor.found().is_none() {
-        return Err(CommandError::usage(format!("{} is not found here", editor.title()))
-            .hint("`switchboard setup` shows which editors are"));
+        return Err(CommandError::usage(format!("{} was not found on this machine", editor.title()))
+            .hint("`switchboard setup` lists the installed editors"));
     }
     for (path, shape) in editor.files() {
         let file = EditedFile::read(&path)?;
         let refused = |reason: String| {
             CommandError::usage(format!("{} {reason}", path.display()))
-                .hint("nothing was changed; mend it first")
+                .hint("nothing was changed; correct it first")
         };
         let mut edited = EditedJson::parse(file.before().unwrap_or("{}\n")).map_err(refused)?;
         let document = edited.get(&[]).unwrap_or_default();
         if !document.is_object() {
-            return Err(refused("is no object".to_owned()));
+            return Err(refused("is not an object".to_owned()));
         }
         let entry = chosen(shape.entries(&document), agent, &path)?;
         if undo {
@@ -157,7 +158,7 @@ fn change(
             Some(Entry { kind: Kind::Bridged(_), name, .. }) => {
                 tell(
                     output,
-                    &format!("\"{name}\" in {} is reached through Switchboard already", path.display()),
+                    &format!("\"{name}\" in {} is already reached through Switchboard", path.display()),
                 );
                 continue;
             }
@@ -183,20 +184,20 @@ fn change(
         tell(
             output,
             &format!(
-                "{}: {what} through Switchboard; what was there before is in {}",
+                "{}: {what} through Switchboard; the previous content is in {}",
                 path.display(),
                 backup.display()
             ),
         );
-        tell(output, &format!("to take it back: switchboard setup {} {agent} --undo", editor.name()));
+        tell(output, &format!("to undo it: switchboard setup {} {agent} --undo", editor.name()));
     }
     Ok(())
 }
 
-/// The entry that an agent's name means. Of several, one that has exactly the name.
+/// Returns the entry of an agent's name. Of several, the one with exactly that name.
 fn chosen(entries: Vec<Entry>, agent: &str, file: &Path) -> Result<Option<Entry>, CommandError> {
     let mut meant: Vec<Entry> = entries.into_iter().filter(|entry| entry.is(agent)).collect();
-    // One of the editor's own stands back behind one that we added.
+    // An entry added by Switchboard takes precedence over the editor's own.
     if let Some(place) = meant.iter().position(|entry| entry.name == format!("{agent}-switchboard")) {
         return Ok(Some(meant.swap_remove(place)));
     }
@@ -216,7 +217,7 @@ fn chosen(entries: Vec<Entry>, agent: &str, file: &Path) -> Result<Option<Entry>
     }
 }
 
-/// The title of an agent that `bridge` will find by its name.
+/// Returns the title of an agent that `bridge` will find by its name.
 fn usable(agent: &str) -> Result<String, CommandError> {
     let folder = std::env::current_dir().unwrap_or_default();
     if agent == "demo" || Configuration::read(&folder).find(agent).is_some() {
@@ -238,8 +239,8 @@ fn usable(agent: &str) -> Result<String, CommandError> {
     }
 }
 
-/// Checks an agent for an editor whose configuration is only printed. A known agent may be installed later, so that it is
-/// enough to say that it is missing; a name that nothing stands for is an error.
+/// Checks an agent for an editor whose configuration is only printed. A known agent may be installed later,
+/// so a note is enough; an unknown name is an error.
 fn check_printed(agent: &str) -> Result<(), CommandError> {
     match usable(agent) {
         Ok(_) => Ok(()),
@@ -267,7 +268,7 @@ fn take_back(
     let after = match (unchanged, entry) {
         (Some(record), _) => record.before.clone(),
         (None, Some(entry @ Entry { kind: Kind::Bridged(_), .. })) => {
-            // Somebody has changed something else since: that stays.
+            // Other changes since then are kept.
             let is_added = record.as_ref().is_some_and(|record| record.added.as_ref() == Some(&entry.name));
             let taken =
                 if is_added { edited.remove(&entry.path()).map(drop) } else { setup::unwrap(edited, entry) };
@@ -303,14 +304,14 @@ fn print_code(editors: &[Editor], agent: &str, output: &mut Vec<u8>) -> Result<(
     check_printed(agent)?;
     let program = setup::our_program()?;
     let found: Vec<Editor> = editors.iter().copied().filter(|editor| editor.found().is_some()).collect();
-    // What is named is printed; of those behind a common name, those that are there.
+    // A named editor is printed; for a common name, the installed ones.
     let editors = if found.is_empty() { editors } else { &found };
     let mut problems = Vec::new();
     for editor in editors {
         match setup::snippet(*editor, agent, &program) {
             Ok(Snippet { code, place }) => {
                 if editor.found().is_none() {
-                    eprintln!("switchboard: {} is not found here", editor.title());
+                    eprintln!("switchboard: {} was not found on this machine", editor.title());
                 }
                 eprintln!("{}: put this {place}", editor.title());
                 tell(output, code.trim_end());
@@ -332,7 +333,7 @@ fn tell(output: &mut Vec<u8>, line: &str) {
     output.push(b'\n');
 }
 
-/// The change as a patch.
+/// Shows the change as a patch.
 fn show_change(file: &EditedFile, after: &str, output: &mut Vec<u8>) {
     let before = file.before().map(str::as_bytes);
     let built = build_from_bytes(file.path(), before, Some(after.as_bytes()), &BuildOptions::default());

@@ -1,4 +1,4 @@
-//! `switchboard tokens`: who may use a hub.
+//! `switchboard tokens`: access to a hub.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use crate::terminal::style::Style;
 use crate::terminal::table::Table;
 use crate::units::ago;
 
-/// Make, list and revoke the tokens of a hub
+/// Create, list and revoke the tokens of a hub
 ///
-/// A token lets whoever has it use the hub, as far as its role goes. Tokens are in the store of the hub: the file in
-/// --store, else in the environment variable SWITCHBOARD_STORE, else the usual one. A hub that runs heeds every change
-/// at once.
+/// A token grants access to the hub according to its role. Tokens are in the store of the hub: the file in
+/// --store, else in the environment variable SWITCHBOARD_STORE, else the default one. A running hub applies
+/// every change at once.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     switchboard tokens add phone --role answer --all   # prints the token, this once\n  \
@@ -25,7 +25,7 @@ use crate::units::ago;
     switchboard tokens list\n  \
     switchboard tokens revoke phone                    # its connections are closed at once")]
 pub(crate) struct Arguments {
-    /// The store's file
+    /// Path of the store
     #[arg(long, value_name = "FILE", global = true)]
     store: Option<PathBuf>,
 
@@ -40,39 +40,39 @@ enum TokensCommand {
     Revoke(RevokeArguments),
 }
 
-/// Make a token, and print it
+/// Create a token and print it
 ///
-/// Standard output gets the token and nothing else. It cannot be shown again: the store keeps only its hash.
+/// Standard output contains only the token. It cannot be shown again: the store keeps only its hash.
 #[derive(Debug, clap::Args)]
 struct AddArguments {
-    /// A name for it, such as that of a person or a machine
+    /// Name of the token, such as that of a person or a machine
     name: String,
 
-    /// What it allows: to view sessions; also to answer what agents ask; also to start sessions and control those that it
-    /// started or that are shared with it; everything
+    /// Role: view sessions; also answer agents' questions; also start sessions and control those it started
+    /// or that are shared with it; everything
     #[arg(long, value_name = "view|answer|use|admin", value_parser = parse_role)]
     role: Role,
 
-    /// For all sessions, not only for those that are shared with it (admin sees all in any case)
+    /// Access to all sessions, not only to shared ones (admin always has it)
     #[arg(long)]
     all: bool,
 }
 
-/// List the tokens, without their texts
+/// List the tokens, without their values
 #[derive(Debug, clap::Args)]
 struct ListArguments {
-    /// Print a JSON object a token
+    /// Print one JSON object per token
     #[arg(long)]
     json: bool,
 }
 
-/// Make tokens worthless
+/// Revoke tokens
 ///
-/// Their connections are closed at once. What was shared with them is not any more, also not with a later token of the
-/// same name.
+/// Their connections are closed at once. Sessions shared with them are no longer shared, not even with a
+/// later token of the same name.
 #[derive(Debug, clap::Args)]
 struct RevokeArguments {
-    /// The names of the tokens
+    /// Names of the tokens
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
 }
@@ -93,20 +93,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 fn add(place: PathBuf, arguments: &AddArguments) -> Result<Outcome, CommandError> {
     let AddArguments { name, role, all } = arguments;
     if name == LAUNCH {
-        let problem = format!("{name:?} is what the token is called that each start of a hub makes");
-        return Err(CommandError::usage(problem).hint("take another name"));
+        let problem = format!("{name:?} is reserved for the launch token of a hub");
+        return Err(CommandError::usage(problem).hint("choose another name"));
     }
     let store = store_file::open(place)?;
     let token = store.add_token(name, *role, *all).map_err(|error| match error {
         StoreError::TokenTaken { .. } => CommandError::usage(error.to_string())
-            .hint(format!("take another name, or revoke it first: switchboard tokens revoke {name}")),
+            .hint(format!("choose another name, or revoke it first: switchboard tokens revoke {name}")),
         other => store_error(other),
     })?;
     let mut output = std::io::stdout().lock();
-    // A token that nobody has seen is of no use to anybody.
+    // A token that could not be printed is useless.
     if let Err(error) = writeln!(output, "{token}").and_then(|()| output.flush()) {
         store.revoke_token(name).map_err(store_error)?;
-        return Err(CommandError::failed(format!("cannot write the token, so there is none: {error}")));
+        return Err(CommandError::failed(format!("cannot print the token, so it was revoked: {error}")));
     }
     Ok(Outcome::Fine)
 }
@@ -165,23 +165,23 @@ fn revoke(place: &Path, arguments: &RevokeArguments) -> Result<Outcome, CommandE
     Ok(Outcome::Fine)
 }
 
-/// Opens a store that must be there: in a new one there would be nothing to change.
+/// Opens an existing store: a new one would have nothing to change.
 pub(super) fn existing(place: &Path) -> Result<Store, CommandError> {
     if !store_file::is_there(place)? {
-        let problem = format!("there is no store {}", place.display());
-        return Err(CommandError::usage(problem).hint("name the one of the hub with --store FILE"));
+        let problem = format!("the store {} does not exist", place.display());
+        return Err(CommandError::usage(problem).hint("use the hub's store with --store FILE"));
     }
     store_file::open(place.to_owned())
 }
 
-/// The error about a token, with the names of those that there are.
+/// Returns the error about an unknown token, with the existing names.
 pub(super) fn unknown_token(store: &Store, error: StoreError) -> CommandError {
     let StoreError::UnknownToken { .. } = &error else { return store_error(error) };
     let names: Vec<String> =
         store.tokens().unwrap_or_default().into_iter().map(|token| token.name).take(20).collect();
     let told = CommandError::usage(format!("{error} in {}", store.path().display()));
     match &names[..] {
-        [] => told.hint("there are none; switchboard tokens add makes one"),
+        [] => told.hint("there are no tokens; create one with `switchboard tokens add`"),
         names => told.hint(format!("there are {}", names.join(", "))),
     }
 }

@@ -1,5 +1,5 @@
-//! A configuration file that is changed with care: in one step, with its permissions, and only if nobody else has
-//! changed it meanwhile.
+//! Safe edits of a configuration file: atomic, with its permissions, and only if it has not changed
+//! meanwhile.
 
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -7,27 +7,27 @@ use std::path::{Path, PathBuf};
 use super::MAX_FILE;
 use crate::outcome::CommandError;
 
-/// A file and what is in it.
+/// A file and its content.
 #[derive(Debug)]
 pub(crate) struct EditedFile {
     path: PathBuf,
-    /// What is in it; `None` where there is no file.
+    /// The content; `None` if the file does not exist.
     before: Option<String>,
 }
 
 impl EditedFile {
-    /// Reads a file that is to be changed. What is no plain file that can be read and written is an error.
+    /// Reads a file that will be changed. Fails unless it is a readable and writable regular file.
     pub(crate) fn read(path: &Path) -> Result<Self, CommandError> {
         let refused = |reason: String| CommandError::usage(format!("{} {reason}", path.display()));
         let before = match path.symlink_metadata() {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(refused(format!("cannot be looked at: {error}"))),
+            Err(error) => return Err(refused(format!("cannot be read: {error}"))),
             Ok(metadata) if metadata.is_symlink() => {
                 let target = path.read_link().map(|target| target.display().to_string()).unwrap_or_default();
-                return Err(refused(format!("is a symbolic link to {target}: nothing was changed"))
-                    .hint("whoever made the link may write that file anew; change it there by hand"));
+                return Err(refused(format!("is a symbolic link to {target}; nothing was changed"))
+                    .hint("the file may be generated; edit the target by hand"));
             }
-            Ok(metadata) if !metadata.is_file() => return Err(refused("is no file".to_owned())),
+            Ok(metadata) if !metadata.is_file() => return Err(refused("is not a regular file".to_owned())),
             Ok(metadata) if metadata.len() > MAX_FILE => return Err(refused("is too large".to_owned())),
             Ok(_) => {
                 let mut text = String::new();
@@ -44,12 +44,12 @@ impl EditedFile {
         &self.path
     }
 
-    /// What was in it when it was read.
+    /// Returns the content when it was read.
     pub(crate) fn before(&self) -> Option<&str> {
         self.before.as_deref()
     }
 
-    /// Puts something else into it. The file is there as it was, or whole as it is to be.
+    /// Replaces the content atomically.
     pub(crate) fn write(&self, after: &str) -> Result<(), CommandError> {
         let failed = |error: std::io::Error| {
             CommandError::failed(format!("cannot write {}: {error}; it is as it was", self.path.display()))
@@ -102,7 +102,7 @@ mod tests {
         let path = folder.path().join("settings.json");
         symlink("elsewhere.json", &path).unwrap();
         assert!(EditedFile::read(&path).unwrap_err().to_string().contains("symbolic link to elsewhere.json"));
-        assert!(EditedFile::read(folder.path()).unwrap_err().to_string().contains("is no file"));
+        assert!(EditedFile::read(folder.path()).unwrap_err().to_string().contains("is not a regular file"));
         let bytes = folder.path().join("bytes");
         std::fs::write(&bytes, [0xFF, 0xFE]).unwrap();
         assert!(EditedFile::read(&bytes).unwrap_err().to_string().contains("cannot be read"));

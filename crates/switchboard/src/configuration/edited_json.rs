@@ -1,9 +1,9 @@
-//! JSON as editors' settings have it, with comments and trailing commas, and edits that keep the rest of the text as it is,
-//! to the byte.
+//! JSON with comments and trailing commas, as in editors' settings, and edits that keep the rest of the text
+//! byte for byte.
 //!
-//! `jsonc-parser` parses the text and locates every value and comma in it; the edits replace spans of the text. The crate's
-//! own editable tree is not used: it breaks an object on one line into several lines, and removes the comments before a
-//! removed item.
+//! `jsonc-parser` parses the text and locates every value and comma in it; the edits replace spans of the
+//! text. The crate's own editable tree is not used: it breaks an object on one line into several lines, and
+//! removes the comments before a removed item.
 
 mod layout;
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use self::layout::Layout;
 
-/// Comments and trailing commas, and no other extension: editors do not read those either.
+/// Comments and trailing commas, and no other extension: editors do not accept those either.
 const OPTIONS: ParseOptions = ParseOptions {
     allow_comments: true,
     allow_trailing_commas: true,
@@ -38,7 +38,7 @@ pub(crate) fn parse(text: &str) -> Result<Value, String> {
     Ok(Tree::parse(text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text))?.root.into())
 }
 
-/// A text in JSON that is edited in place.
+/// A JSON text that is edited in place.
 #[derive(Debug)]
 pub(crate) struct EditedJson {
     has_mark: bool,
@@ -50,7 +50,7 @@ pub(crate) struct EditedJson {
 pub(crate) type Path<'p> = &'p [&'p str];
 
 impl EditedJson {
-    /// Takes a text. One that is not JSON is an error: an edit could change its meaning.
+    /// Parses a text. Fails if it is not JSON: an edit could change its meaning.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let unmarked = text.strip_prefix(BYTE_ORDER_MARK);
         let mut edited = EditedJson { has_mark: unmarked.is_some(), text: String::new() };
@@ -79,7 +79,7 @@ impl EditedJson {
                     let value = inner.fold(value.clone(), |inner, key| serde_json::json!({ *key: inner }));
                     return self.take(layout.inserted(&self.text, &tree.container(node), Some(key), &value));
                 }
-                None => return Err(format!("has {} that is no object", shown(&path[..depth]))),
+                None => return Err(format!("has {} that is not an object", shown(&path[..depth]))),
             }
         }
         let (before, after) = (&self.text[..node.start()], &self.text[node.end()..]);
@@ -123,9 +123,9 @@ impl EditedJson {
         Ok(true)
     }
 
-    /// Takes the text after an edit, provided that it is JSON.
+    /// Replaces the text after an edit, provided that it is JSON.
     fn take(&mut self, text: String) -> Result<(), String> {
-        Tree::parse(&text).map_err(|error| format!("is no JSON: {error}"))?;
+        Tree::parse(&text).map_err(|error| format!("is not valid JSON: {error}"))?;
         self.text = text;
         Ok(())
     }
@@ -137,7 +137,7 @@ struct Tree<'t> {
     tokens: Vec<TokenAndRange<'t>>,
 }
 
-/// An object or a list: where it, its items and the commas after them are in the text.
+/// An object or a list: the spans of it, its items and the commas after them.
 struct Container {
     span: Range<usize>,
     items: Vec<Range<usize>>,
@@ -173,7 +173,7 @@ impl<'t> Tree<'t> {
 
     fn list(&self, path: Path<'_>) -> Result<Container, String> {
         let list = self.find(path)?.filter(|node| node.as_array().is_some());
-        Ok(self.container(list.ok_or_else(|| format!("has {} that is no list", shown(path)))?))
+        Ok(self.container(list.ok_or_else(|| format!("has {} that is not a list", shown(path)))?))
     }
 
     fn container(&self, node: &Node<'_>) -> Container {
@@ -195,7 +195,7 @@ fn span(node: &impl Ranged) -> Range<usize> {
     node.start()..node.end()
 }
 
-/// Returns the item of an object or a list. A key that occurs twice is an error: either may be meant.
+/// Returns the item of an object or a list. A duplicate key is an error: either may be meant.
 fn child<'n, 't>(node: &'n Node<'t>, key: &str, path: Path<'_>) -> Result<Option<&'n Node<'t>>, String> {
     let Some(object) = node.as_object() else {
         return Ok(node.as_array().and_then(|list| list.elements.get(key.parse::<usize>().ok()?)));
@@ -218,7 +218,7 @@ mod tests {
 
     use super::*;
 
-    // Tests hand `json!` values to small functions; a reference there would only be noise.
+    // Tests pass `json!` values to small functions; a reference would only be noise.
     #[allow(clippy::needless_pass_by_value)]
     fn set(text: &str, path: Path<'_>, value: Value) -> String {
         let mut edited = EditedJson::parse(text).unwrap();
@@ -316,9 +316,9 @@ mod tests {
         }
         let mut edited = EditedJson::parse("{\"a\": 1, \"a\": 2, \"b\": [], \"c\": \"x\"}").unwrap();
         assert!(edited.set(&["a"], &json!(3)).unwrap_err().contains("twice"));
-        assert!(edited.set(&["b", "x"], &json!(3)).unwrap_err().contains("no object"));
-        assert!(edited.set(&["c", "x"], &json!(3)).unwrap_err().contains("no object"));
-        assert!(edited.push(&["c"], &json!(3)).unwrap_err().contains("no list"));
+        assert!(edited.set(&["b", "x"], &json!(3)).unwrap_err().contains("not an object"));
+        assert!(edited.set(&["c", "x"], &json!(3)).unwrap_err().contains("not an object"));
+        assert!(edited.push(&["c"], &json!(3)).unwrap_err().contains("not a list"));
         assert!(!edited.remove(&["d"]).unwrap());
         let mut list = EditedJson::parse("[]").unwrap();
         assert!(list.set(&["x"], &json!(3)).is_err());
@@ -370,7 +370,7 @@ mod tests {
                 expected.as_object_mut().unwrap().remove(key);
                 prop_assert_eq!(parse(&edited.text()).unwrap(), expected.clone());
             }
-            // Nothing of what was there is spelled otherwise.
+            // The spelling of existing text is unchanged.
             let inner: String = document.chars().filter(|character| !character.is_whitespace()).collect();
             let after: String = edited.text().chars().filter(|character| !character.is_whitespace()).collect();
             prop_assert!(expected["first"].get("added").is_some() || after.contains(&inner), "{}", edited.text());

@@ -1,4 +1,4 @@
-//! What the user's configuration says about a hub.
+//! Hub settings in the user's configuration.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,32 +11,32 @@ use super::roots::Roots;
 use crate::outcome::CommandError;
 use crate::units;
 
-/// How long an agent is kept that has nothing to do and that nobody looks at.
+/// Time after which an idle agent process without subscribers is ended.
 const IDLE: Duration = Duration::from_secs(30 * 60);
-/// How long an agent has to stop after a cancellation.
+/// Time for an agent to stop after a cancellation.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// `{"roots": ["~/projects"], "hub": {"idle": "30m", "cancel_timeout": "30s", "connections": 100, "agent_options": "admin"}}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HubSettings {
-    /// Where sessions may work.
+    /// Folders in which sessions may work.
     pub(crate) roots: Roots,
-    /// How long an agent is kept that has nothing to do and that nobody looks at.
+    /// Time after which an idle agent process without subscribers is ended.
     pub(crate) idle: Duration,
-    /// How long an agent has to stop after a cancellation before the hub ends the turn itself.
+    /// Time for an agent to stop after a cancellation before the hub ends the turn itself.
     pub(crate) cancel_timeout: Duration,
-    /// How many connections there may be, if not as many as usual.
+    /// Maximum number of connections, if not the default.
     pub(crate) connections: Option<usize>,
-    /// The least role whose clients may pass MCP servers and options to agents; `None`: no client may.
+    /// The minimum role whose clients may pass MCP servers and options to agents; `None`: no client may.
     pub(crate) agent_options: Option<Role>,
 }
 
 impl HubSettings {
-    /// Reads the configuration. `usual` is the only root where none are listed. What makes no sense is reported; about
-    /// folders it is an error, since there a mistake would open something.
+    /// Reads the configuration. `usual` is the only root if none are listed. Invalid settings are reported;
+    /// invalid folders are an error, because a mistake there could grant access.
     pub(crate) fn read(usual: &Path) -> Result<Self, CommandError> {
-        let configuration =
-            own_configuration().map_err(|problem| CommandError::usage(problem).hint("mend or remove it"))?;
+        let configuration = own_configuration()
+            .map_err(|problem| CommandError::usage(problem).hint("correct or remove it"))?;
         let (settings, problems) = HubSettings::parse(&configuration.unwrap_or_default(), usual)
             .map_err(|problem| CommandError::usage(format!("the setting roots {problem}")))?;
         for problem in problems.into_iter().chain(settings.roots.problems()) {
@@ -45,7 +45,7 @@ impl HubSettings {
         Ok(settings)
     }
 
-    /// What is wrong with the settings. A file that cannot be read is complained of where agents are looked for.
+    /// Returns problems of the settings. An unreadable file is reported where agents are read.
     pub(crate) fn problems(usual: &Path) -> Vec<String> {
         let configuration = own_configuration().ok().flatten().unwrap_or_default();
         match HubSettings::parse(&configuration, usual) {
@@ -54,8 +54,8 @@ impl HubSettings {
         }
     }
 
-    /// How long an agent has to stop after a cancellation, for a hub that takes no other settings. Problems are reported by
-    /// [`HubSettings::problems`].
+    /// Returns the cancellation timeout for a hub without other settings. [`HubSettings::problems`] reports
+    /// problems.
     pub(crate) fn read_cancel_timeout() -> Duration {
         let configuration = own_configuration().ok().flatten().unwrap_or_default();
         let value = configuration.pointer("/hub/cancel_timeout");
@@ -95,7 +95,7 @@ impl HubSettings {
                 let number = number.filter(|number| *number > 0);
                 self.connections = Some(number.ok_or_else(|| format!("expected a number, found {value}"))?);
             }
-            // What cannot be understood leaves it to administrators.
+            // An invalid value restricts it to administrators.
             "agent_options" => {
                 self.agent_options = match value.as_str() {
                     Some("admin") => Some(Role::Admin),
@@ -104,13 +104,13 @@ impl HubSettings {
                     _ => return Err(format!("expected \"admin\", \"use\" or \"nobody\", found {value}")),
                 };
             }
-            _ => return Err("there is no such setting".to_owned()),
+            _ => return Err("unknown setting".to_owned()),
         }
         Ok(())
     }
 }
 
-/// A length of time with its unit.
+/// Parses a duration with its unit.
 fn duration(value: &Value) -> Result<Duration, String> {
     let time = value.as_str().and_then(|text| units::duration(text).ok());
     time.ok_or_else(|| format!("expected a time such as \"30m\" or \"12h\", found {value}"))

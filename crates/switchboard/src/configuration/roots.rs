@@ -1,4 +1,4 @@
-//! In which folders the sessions of a hub may work.
+//! Folders in which the sessions of a hub may work.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -6,58 +6,58 @@ use serde_json::Value;
 
 use super::with_home;
 
-/// The longest path that is looked at: no system has longer ones.
+/// Maximum length of a path.
 const MAX_PATH: usize = 4096;
 
-/// The folders that sessions may work in, and below which. Where they really are is looked up each time: what is a link
-/// may lead elsewhere tomorrow, and a disk may come later.
+/// The folders in which sessions may work, including everything below them. They are resolved each time:
+/// links may change, and disks may be mounted later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Roots(Vec<PathBuf>);
 
-/// Why sessions may not work in a folder.
+/// Reason why sessions may not work in a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refused {
-    /// In words, without the folder.
+    /// The reason, without the folder.
     pub(crate) reason: String,
-    /// The folders that are allowed, as they were written.
+    /// The allowed folders, as configured.
     pub(crate) roots: Vec<String>,
 }
 
 impl Roots {
-    /// The folders that a configuration lists; where it says nothing about that, only `usual`. A list that cannot be
-    /// understood is an error: nobody meant the usual folder with it.
+    /// Parses the folders of a configuration; `usual` if there is no setting. An invalid list is an error: it
+    /// does not mean the default folder.
     pub(crate) fn parse(setting: Option<&Value>, usual: &Path) -> Result<Self, String> {
         let Some(setting) = setting else { return Ok(Roots(vec![usual.to_owned()])) };
-        let list = setting.as_array().ok_or("is no list of folders")?;
+        let list = setting.as_array().ok_or("is not a list of folders")?;
         let folder = |item: &Value| {
-            let text = item.as_str().ok_or_else(|| format!("has {item}, which is no text"))?;
+            let text = item.as_str().ok_or_else(|| format!("has {item}, which is not a string"))?;
             let folder = PathBuf::from(if text == "~" { with_home("~/") } else { with_home(text) });
             if folder.is_absolute() {
                 Ok(folder)
             } else {
-                Err(format!("has {text:?}: write it from / or ~/ on"))
+                Err(format!("has {text:?}, which must begin with / or ~/"))
             }
         };
         Ok(Roots(list.iter().map(folder).collect::<Result<_, String>>()?))
     }
 
-    /// The folders as they were written.
+    /// Returns the folders as configured.
     pub(crate) fn names(&self) -> Vec<String> {
         self.0.iter().map(|root| root.display().to_string()).collect()
     }
 
-    /// What is wrong with some of them at the moment.
+    /// Returns current problems of the folders.
     pub(crate) fn problems(&self) -> Vec<String> {
         let problem = |root: &PathBuf| match root.metadata() {
             Ok(metadata) if metadata.is_dir() => None,
-            Ok(_) => Some(format!("the root {} is no folder", root.display())),
+            Ok(_) => Some(format!("the root {} is not a folder", root.display())),
             Err(error) => Some(format!("the root {} cannot be used: {error}", root.display())),
         };
         self.0.iter().filter_map(problem).collect()
     }
 
-    /// Where a folder really is, if sessions may work there: it exists, and all links followed it is one of the roots or
-    /// below one.
+    /// Resolves a folder if sessions may work there: it exists, and with all links resolved it is one of the
+    /// roots or below one.
     pub(crate) fn resolve(&self, folder: &str) -> Result<String, Refused> {
         let path = Path::new(folder);
         if !path.is_absolute() || folder.len() > MAX_PATH {
@@ -65,16 +65,16 @@ impl Roots {
         }
         match path.canonicalize() {
             Ok(found) if !self.allow(&found) => Err(self.refused(OUTSIDE)),
-            Ok(found) if !found.is_dir() => Err(self.refused("it is no folder")),
+            Ok(found) if !found.is_dir() => Err(self.refused("it is not a folder")),
             Ok(found) => match found.into_os_string().into_string() {
                 Ok(found) => Ok(found),
-                Err(_) => Err(self.refused("its real name is no text")),
+                Err(_) => Err(self.refused("its resolved name is not UTF-8")),
             },
-            // What there is elsewhere concerns nobody.
+            // Whether a file exists outside of the roots must not be revealed.
             Err(error) if existing_part(path).is_some_and(|part| self.allow(&part)) => {
                 let is_missing = error.kind() == std::io::ErrorKind::NotFound;
                 Err(self.refused(if is_missing {
-                    "there is no such folder".to_owned()
+                    "the folder does not exist".to_owned()
                 } else {
                     format!("it cannot be used: {error}")
                 }))
@@ -92,9 +92,9 @@ impl Roots {
     }
 }
 
-const OUTSIDE: &str = "it is outside the folders that sessions may use";
+const OUTSIDE: &str = "it is outside the roots in which sessions may work";
 
-/// Where the part of a path is that exists.
+/// Returns the resolved existing part of a path.
 fn existing_part(path: &Path) -> Option<PathBuf> {
     let mut part = PathBuf::new();
     for component in path.components() {
@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with `allowed/project/deep`, `allowed/file`, `elsewhere` and `allowed-too`.
+    /// Creates a folder with `allowed/project/deep`, `allowed/file`, `elsewhere` and `allowed-too`.
     fn place() -> (TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap();
@@ -150,7 +150,7 @@ mod tests {
         }
         assert_eq!(resolved(&roots, path.join("allowed/./project//")), path.join("allowed/project"));
         assert_eq!(roots.problems(), [""; 0]);
-        // A name that only begins like a root's is another one.
+        // A name that only shares a prefix with a root is another one.
         for outside in [path.join("allowed-too"), path.clone(), "/".into()] {
             assert_eq!(reason(&roots, outside), OUTSIDE);
         }
@@ -171,7 +171,7 @@ mod tests {
         ] {
             assert_eq!(reason(&roots, path.join(out)), OUTSIDE, "{out}");
         }
-        // Not where they would lead without the link: its parent is elsewhere.
+        // Resolved with the link: its parent is elsewhere.
         symlink(path.join("elsewhere"), path.join("allowed/out")).unwrap();
         assert_eq!(reason(&roots, path.join("allowed/out/..")), OUTSIDE);
     }
@@ -188,13 +188,13 @@ mod tests {
         assert_eq!(resolved(&roots, path.join("allowed/in/deep")), path.join("allowed/project/deep"));
         assert_eq!(resolved(&roots, path.join("link-to-root/project")), path.join("allowed/project"));
         assert!(reason(&roots, path.join("allowed/loop")).starts_with("it cannot be used: "));
-        // A link as a root allows what it leads to, by either name, and not what is beside it.
+        // A link as a root allows its target under either name, and nothing next to it.
         let roots = Roots(vec![path.join("link-to-root")]);
         for name in ["link-to-root/project", "allowed/project"] {
             assert_eq!(resolved(&roots, path.join(name)), path.join("allowed/project"));
         }
         assert_eq!(reason(&roots, path.join("elsewhere")), OUTSIDE);
-        // It is followed anew each time.
+        // It is resolved each time.
         std::fs::remove_file(path.join("link-to-root")).unwrap();
         symlink(path.join("elsewhere"), path.join("link-to-root")).unwrap();
         assert_eq!(reason(&roots, path.join("allowed/project")), OUTSIDE);
@@ -204,8 +204,8 @@ mod tests {
     fn what_is_missing_or_no_folder_is_refused_and_nothing_is_told_of_other_places() {
         let (_folder, path) = place();
         let roots = Roots(vec![path.join("allowed")]);
-        assert_eq!(reason(&roots, path.join("allowed/missing/deep")), "there is no such folder");
-        assert_eq!(reason(&roots, path.join("allowed/file")), "it is no folder");
+        assert_eq!(reason(&roots, path.join("allowed/missing/deep")), "the folder does not exist");
+        assert_eq!(reason(&roots, path.join("allowed/file")), "it is not a folder");
         assert!(reason(&roots, path.join("allowed/file/below")).starts_with("it cannot be used: "));
         for elsewhere in ["elsewhere", "elsewhere/missing", "missing", "allowed/../missing/../allowed"] {
             assert_eq!(reason(&roots, path.join(elsewhere)), OUTSIDE, "{elsewhere}");
@@ -215,11 +215,11 @@ mod tests {
         }
         assert_eq!(reason(&roots, "/a".repeat(5000)), "it is not an absolute path");
         assert!(roots.resolve(&format!("{}\0", path.join("allowed").display())).is_err());
-        // A real name that cannot be said on the wire.
+        // A real name that cannot be sent as JSON.
         let odd = path.join(std::ffi::OsStr::from_bytes(b"allowed/\xff"));
         std::fs::create_dir(&odd).unwrap();
         symlink(&odd, path.join("allowed/said")).unwrap();
-        assert_eq!(reason(&roots, path.join("allowed/said")), "its real name is no text");
+        assert_eq!(reason(&roots, path.join("allowed/said")), "its resolved name is not UTF-8");
     }
 
     #[test]
@@ -243,12 +243,12 @@ mod tests {
         assert_eq!(parse(json!([])), Ok(Roots(vec![])));
         assert_eq!(parse(json!(["/a", "/b/../c"])), Ok(Roots(vec!["/a".into(), "/b/../c".into()])));
         for (setting, problem) in [
-            (json!("/a"), "is no list"),
-            (json!(null), "is no list"),
-            (json!({}), "is no list"),
-            (json!(["/a", 7]), "has 7, which is no text"),
-            (json!(["relative"]), "has \"relative\": write it from / or ~/ on"),
-            (json!([""]), "write it from"),
+            (json!("/a"), "is not a list"),
+            (json!(null), "is not a list"),
+            (json!({}), "is not a list"),
+            (json!(["/a", 7]), "has 7, which is not a string"),
+            (json!(["relative"]), "has \"relative\", which must begin with / or ~/"),
+            (json!([""]), "must begin with"),
         ] {
             assert!(parse(setting.clone()).is_err_and(|error| error.contains(problem)), "{setting}");
         }

@@ -9,27 +9,27 @@ use switchboard_store::{Moment, Record, to_first_line, to_line};
 use crate::outcome::CommandError;
 use crate::standard_error;
 
-/// How much may wait to be written: a file is written before a message is passed on, but not for each one by itself.
+/// Maximum bytes to buffer: a file is written before a message is forwarded, but not for each one separately.
 const MOST_WAITING: usize = 256 * 1024;
 
-/// A kill can cut a write to a file off where a page of the file ends, and nowhere else. So no line crosses such an end
-/// unless it is longer than a page, or comes by itself: the line before it is filled up with spaces.
+/// A kill can truncate a write only at the end of a page. So no line crosses a page boundary unless it is
+/// longer than a page or is written alone: the line before it is padded with spaces.
 const PAGE: u64 = 4096;
 
-/// What is left of a page when the next line, of which nothing is known yet, had better begin on a new one.
+/// Rest of a page below which the next line, of unknown length, starts on a new one.
 const NEARLY_FULL: u64 = 1024;
 
-/// Writes whole lines behind what the file has. Nobody else writes it meanwhile.
+/// Appends whole lines to a file, with an exclusive lock.
 #[derive(Debug)]
 pub(super) struct RecordedFile {
     file: File,
-    /// How long the file is, as far as lines are whole.
+    /// Length of the file up to the last whole line.
     length: u64,
-    /// When the first message came.
+    /// Time of the first message.
     began: Option<Moment>,
     /// Whole lines that are not written yet.
     waiting: Vec<u8>,
-    /// Whether it is a file, of pages, and not a pipe.
+    /// Set if it is a regular file with pages, and not a pipe.
     has_pages: bool,
 }
 
@@ -38,7 +38,7 @@ impl RecordedFile {
         RecordedFile { file, length: 0, began: None, waiting: Vec::new(), has_pages: false }
     }
 
-    /// Opens the file, to record behind what it has. What a kill or a full disk has left of a last line is removed.
+    /// Opens the file to append. A partial last line, left by a kill or a full disk, is removed.
     pub(super) fn open(path: &Path) -> Result<Self, CommandError> {
         let failed =
             |error: io::Error| CommandError::usage(format!("cannot write {}: {error}", path.display()));
@@ -47,13 +47,13 @@ impl RecordedFile {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let taken = format!("{} is being recorded into by another process", path.display());
+                let taken = format!("another process is recording into {}", path.display());
                 return Err(CommandError::usage(taken).hint("name another file, or use the store: --record"));
             }
-            // Where files cannot be locked, one writes without.
+            // If locks are not supported, write without one.
             Err(TryLockError::Error(_)) => {}
         }
-        // What is no file, as a pipe or /dev/stderr, is only written to.
+        // A pipe or device, such as /dev/stderr, is only written to.
         if !file.metadata().map_err(failed)?.is_file() {
             return Ok(RecordedFile::new(file));
         }
@@ -70,11 +70,11 @@ impl RecordedFile {
         Ok(recorded)
     }
 
-    /// Adds a record, if it is a message. It is in the file after the next [`RecordedFile::commit`].
+    /// Appends a record if it is a message. It is in the file after the next [`RecordedFile::commit`].
     pub(super) fn append(&mut self, record: &Record) -> io::Result<()> {
         let line = match self.began {
             Some(began) => to_line(record, began, false),
-            // With its beginning, so that nobody takes it for more of the recording before it.
+            // With the start time, so that it is not taken as part of an earlier recording.
             None => to_first_line(record, record.time, false),
         };
         let Some(line) = line else { return Ok(()) };
@@ -88,12 +88,12 @@ impl RecordedFile {
         if self.waiting.len() > MOST_WAITING { self.commit() } else { Ok(()) }
     }
 
-    /// How much is left of the page that what waits will end in.
+    /// Returns the rest of the page in which the buffered lines will end.
     fn room(&self) -> u64 {
         PAGE - (self.length + self.waiting.len() as u64) % PAGE
     }
 
-    /// Fills the last line that waits up with spaces.
+    /// Pads the last buffered line with spaces.
     fn fill_up(&mut self, room: u64) {
         if self.has_pages && self.waiting.pop_if(|last| *last == b'\n').is_some() {
             self.waiting.extend(std::iter::repeat_n(b' ', usize::try_from(room).unwrap_or_default()));
@@ -101,7 +101,7 @@ impl RecordedFile {
         }
     }
 
-    /// Writes what waits. Where not all of it can be written, the file keeps no part of it.
+    /// Writes the buffered lines. On failure the file keeps no part of them.
     pub(super) fn commit(&mut self) -> io::Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -113,7 +113,7 @@ impl RecordedFile {
         let written = self.file.write_all(&self.waiting);
         match &written {
             Ok(()) => self.length += self.waiting.len() as u64,
-            // What is no file has no length, and nothing can be taken back.
+            // A pipe or device has no length, and its data cannot be removed.
             Err(_) => drop(self.file.set_len(self.length)),
         }
         self.waiting.clear();
@@ -123,15 +123,14 @@ impl RecordedFile {
 }
 
 impl Drop for RecordedFile {
-    /// Closing the file is not enough: a process that is being started at this moment has a copy of it until it runs its
-    /// own program, and the copy holds the lock.
+    /// Unlocks explicitly: a child process that is being started has a copy of the file until it runs its own
+    /// program, and the copy holds the lock.
     fn drop(&mut self) {
         let _ = self.file.unlock();
     }
 }
 
-/// Removes what stands behind the last end of a line, unless it is a line that only lacks its end. Tells how much that
-/// was.
+/// Removes a partial last line, unless only its line end is missing. Returns the number of bytes removed.
 fn remove_torn_line(file: &mut File) -> io::Result<u64> {
     const STEP: u64 = 64 * 1024;
     let length = file.metadata()?.len();
@@ -169,7 +168,7 @@ mod tests {
         Record::new(Channel::ToAgent, text)
     }
 
-    /// A file that ended so goes on as `kept` with a message behind it.
+    /// Checks that a file with this content continues as `kept` with a message after it.
     fn goes_on(before: &str, kept: &str) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("recording");
@@ -194,7 +193,7 @@ mod tests {
             goes_on(&format!("{whole}{}", &whole[..cut]), whole);
         }
         goes_on(&whole[..20], "");
-        // Longer than what is looked at in one step.
+        // Longer than one reading step.
         let long = format!("{{\"msg\":\"{}\"}}\n", "x".repeat(300_000));
         goes_on(&format!("{long}{}", &long[..250_000]), &long);
     }
@@ -205,7 +204,7 @@ mod tests {
         let path = folder.path().join("recording");
         let writer = RecordedFile::open(&path).unwrap();
         let error = RecordedFile::open(&path).unwrap_err().to_string();
-        assert!(error.ends_with("is being recorded into by another process"), "{error}");
+        assert!(error.contains("another process is recording into"), "{error}");
         drop(writer);
         assert!(RecordedFile::open(&path).is_ok());
     }

@@ -1,4 +1,4 @@
-//! What a client of our own sees of its agent, as records.
+//! Records of the events that our own client observes.
 
 use switchboard_acp::detect::Handshake;
 use switchboard_acp::rpc::Message;
@@ -9,19 +9,19 @@ use switchboard_transport::Direction;
 
 use super::Sink;
 
-/// On which side of a translation lines are seen. The session's own messages are those of version 2: an agent of
-/// version 1 stands on the other side.
+/// Side of a translation on which lines are observed. The session's own messages are version 2: a version 1
+/// agent is on the other side.
 #[derive(Debug, Default)]
 pub(super) struct Sides {
-    /// Whether the agent is translated, once its answer to the handshake has shown it. What is said before is the same
-    /// on both sides.
+    /// Whether the agent is translated, once its handshake response has shown it. Earlier messages are the
+    /// same on both sides.
     is_translated: Option<bool>,
-    /// The handshake that the agent got. The translation is asked the same once more, which nobody needs to read.
+    /// The handshake that the agent got. The translation gets the same one, which is not recorded again.
     handshake: Option<String>,
 }
 
 impl Sides {
-    /// The channel of a line; `None` where the same has been recorded already.
+    /// Returns the channel of a line; `None` if it was already recorded.
     fn channel(&mut self, side: WireSide, direction: Direction, line: &str) -> Option<Channel> {
         if side == WireSide::Agent && self.is_translated.is_none() {
             match direction {
@@ -41,10 +41,11 @@ impl Sides {
     }
 }
 
-/// Whether a line is an answer to the handshake in version 2, and shows that the agent will be translated.
+/// Returns whether a line is a response to a version 2 handshake which shows that the agent will be
+/// translated.
 fn shows_translation(line: &str) -> Option<bool> {
     let Ok(Message::Response(answer)) = Message::decode(line, WireFormat::Any) else { return None };
-    // One that refuses version 2 is asked for version 1.
+    // An agent that refuses version 2 is asked for version 1.
     Some(answer.outcome.map_or(true, |result| Handshake::of_answer(&result).version == Version::V1))
 }
 
@@ -68,7 +69,7 @@ impl Sink {
                 Ok(loss) => self.append(Record::new(Channel::Diagnostic, loss)),
                 Err(error) => Err(error.to_string()),
             },
-            // Other anomalies are messages, which have been seen as such, and the version shows in the handshake.
+            // Other anomalies are messages, which were observed as such, and the handshake shows the version.
             _ => Ok(()),
         }
     }

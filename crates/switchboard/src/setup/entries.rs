@@ -1,4 +1,4 @@
-//! The agents in an editor's file, and the bridge before one of them.
+//! The agents in an editor's file, with or without the bridge.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use crate::agents;
 use crate::configuration::edited_json::EditedJson;
 
-/// How an editor writes its agents down.
+/// Format of an editor's agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// `agent_servers`, by name.
     Servers {
-        /// Whether an entry says that it is the user's own.
+        /// Set if an entry is marked as the user's own.
         has_type: bool,
     },
-    /// Three that it knows, each under a key of its own, and a list `customAgents`.
+    /// Three known agents, each with its own key, and a list `customAgents`.
     Obsidian,
 }
 
@@ -24,27 +24,27 @@ pub(crate) enum Shape {
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// Where it is in the file.
+    /// Its path in the file.
     path: Vec<String>,
     /// The key of its program.
     command_key: &'static str,
 }
 
-/// How an editor starts an agent.
+/// Start of an agent by an editor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// By this command line.
+    /// With this command line.
     Direct(Vec<String>),
-    /// Through Switchboard: what is behind it.
+    /// Through Switchboard, with this command line behind it.
     Bridged(Vec<String>),
-    /// The editor knows how by itself.
+    /// Built into the editor.
     Own,
 }
 
 const SERVERS: &str = "agent_servers";
 
 impl Shape {
-    /// The agents that a file has. What is no agent is left out, and told when it is to be changed.
+    /// Returns the agents of a file. Invalid entries are left out, and reported when they are changed.
     pub(crate) fn entries(self, document: &Value) -> Vec<Entry> {
         let mut entries = Vec::new();
         match self {
@@ -73,7 +73,7 @@ impl Shape {
         entries
     }
 
-    /// Adds an agent that is reached through Switchboard. Gives what it is called there.
+    /// Adds an agent that is reached through Switchboard. Returns its name.
     pub(crate) fn add(
         self,
         edited: &mut EditedJson,
@@ -90,7 +90,7 @@ impl Shape {
                     return Err(format!("has \"{name}\" and \"{key}\" already, and neither has a command"));
                 }
                 let kind = has_type.then(|| ("type", json!("custom")));
-                // One by one, so that they stand in this order.
+                // One by one, to keep this order.
                 for (name, value) in
                     kind.into_iter().chain([("command", json!(program)), ("args", arguments)])
                 {
@@ -140,7 +140,7 @@ fn entry(name: &str, server: &Value, path: Vec<String>, command_key: &'static st
 }
 
 impl Entry {
-    /// Whether an agent's name means this one: by the name that it has here, or as one that is known.
+    /// Returns whether an agent's name selects this one: by its name here, or by that of a known agent.
     pub(crate) fn is(&self, name: &str) -> bool {
         if self.name.eq_ignore_ascii_case(name) || self.name == format!("{name}-switchboard") {
             return true;
@@ -166,13 +166,13 @@ impl Entry {
         self.path.iter().map(String::as_str).chain([key]).collect()
     }
 
-    /// The place of the whole entry, for who takes it out.
+    /// Returns the path of the whole entry, for removal.
     pub(crate) fn path(&self) -> Vec<&str> {
         self.path.iter().map(String::as_str).collect()
     }
 }
 
-/// Puts the bridge before an agent. Its arguments, its environment and all comments stay.
+/// Inserts the bridge for an agent. Its arguments, its environment and all comments are kept.
 pub(crate) fn wrap(edited: &mut EditedJson, entry: &Entry, program: &str) -> Result<(), String> {
     let Kind::Direct(line) = &entry.kind else { return Ok(()) };
     let before = ["bridge".to_owned(), "--".to_owned(), line.first().cloned().unwrap_or_default()];
@@ -182,17 +182,17 @@ pub(crate) fn wrap(edited: &mut EditedJson, entry: &Entry, program: &str) -> Res
         Some(Value::Array(items)) if items.iter().all(Value::is_string) => {
             edited.prepend(&entry.at("args"), &before)
         }
-        Some(_) => Err(format!("has arguments of \"{}\" that are no list of texts", entry.name)),
+        Some(_) => Err(format!("has arguments of \"{}\" that are not a list of strings", entry.name)),
     }
 }
 
-/// Takes the bridge away from an agent, wherever it was put by [`wrap`].
+/// Removes the bridge from an agent, wherever [`wrap`] inserted it.
 pub(crate) fn unwrap(edited: &mut EditedJson, entry: &Entry) -> Result<(), String> {
     let arguments = edited.get(&entry.at("args"));
     let words: Vec<&str> =
         arguments.iter().filter_map(Value::as_array).flatten().filter_map(Value::as_str).collect();
     let ["bridge", "--", program, ..] = words[..] else {
-        return Err(format!("has no command line of \"{}\" behind the bridge", entry.name));
+        return Err(format!("has no command line of \"{}\" after the bridge", entry.name));
     };
     edited.set(&entry.at(entry.command_key), &json!(program))?;
     edited.remove_first(&entry.at("args"), 3)

@@ -1,4 +1,4 @@
-//! What was changed in an editor's file, so that it can be taken back.
+//! Records of changes to editors' files, for undoing them.
 
 use std::path::{Path, PathBuf};
 
@@ -12,30 +12,29 @@ use crate::outcome::CommandError;
 /// A change of a file.
 #[derive(Debug)]
 pub(crate) struct Record {
-    /// The file as it was, byte for byte; `None` where there was none.
+    /// The original content, byte for byte; `None` if the file did not exist.
     pub(crate) before: Option<String>,
-    /// The checksum of what was written.
+    /// The checksum of the written content.
     after: String,
-    /// What was added, if it was not there before.
+    /// The name of an added agent.
     pub(crate) added: Option<String>,
 }
 
-/// The folder for what was changed.
+/// Returns the folder of the records.
 fn folder() -> Option<PathBuf> {
     let set = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
     Some(set.or_else(|| Some(home()?.join(".local/state")))?.join("switchboard").join("setup"))
 }
 
-/// The record of a change: one for each agent of each file.
+/// Returns the path of a change's record: one per file and agent.
 fn place(file: &Path, agent: &str) -> Result<PathBuf, CommandError> {
-    let folder =
-        folder().ok_or_else(|| CommandError::usage("there is no folder for a backup: HOME is not set"))?;
+    let folder = folder().ok_or_else(|| CommandError::usage("cannot store a backup: HOME is not set"))?;
     let name = sha256(format!("{}\0{agent}", file.display()).as_bytes());
     Ok(folder.join(format!("{}.json", &name[..24])))
 }
 
 impl Record {
-    /// Keeps what is about to be changed. Gives where.
+    /// Stores the state before a change. Returns its path.
     pub(crate) fn keep(
         file: &EditedFile,
         agent: &str,
@@ -58,18 +57,19 @@ impl Record {
         let place = place(file, agent)?;
         let Some(record) = read_json(&place).map_err(CommandError::failed)? else { return Ok(None) };
         let text = |key: &str| record.get(key).and_then(Value::as_str).map(str::to_owned);
-        let after = text("after_sha256")
-            .ok_or_else(|| CommandError::failed(format!("{} is no record of a change", place.display())))?;
+        let after = text("after_sha256").ok_or_else(|| {
+            CommandError::failed(format!("{} is not a record of a change", place.display()))
+        })?;
         Ok(Some(Record { before: text("before"), after, added: text("added") }))
     }
 
-    /// Whether the file is still as it was written.
+    /// Returns whether the file is unchanged since it was written.
     pub(crate) fn is_last_change(&self, now: &str) -> bool {
         sha256(now.as_bytes()) == self.after
     }
 
     pub(crate) fn forget(file: &Path, agent: &str) {
-        // One that stays is of a file that is not so any more, and does no harm.
+        // A leftover record no longer matches its file and is harmless.
         let _ = place(file, agent).map(std::fs::remove_file);
     }
 }

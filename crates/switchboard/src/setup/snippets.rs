@@ -1,4 +1,4 @@
-//! What to write into the configuration of editors that are configured by code. To edit code would be guessing.
+//! Configuration snippets for editors that are configured by code, which cannot be edited reliably.
 
 use super::Editor;
 use crate::agents;
@@ -7,11 +7,11 @@ use crate::agents;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Snippet {
     pub(crate) code: String,
-    /// Where it goes.
+    /// The place where it belongs.
     pub(crate) place: &'static str,
 }
 
-/// The adapters that CodeCompanion has, by our names of the agents.
+/// CodeCompanion's adapters by our agent names.
 const CODECOMPANION: &[(&str, &str)] = &[
     ("auggie", "auggie_cli"),
     ("cagent", "cagent"),
@@ -28,10 +28,10 @@ const CODECOMPANION: &[(&str, &str)] = &[
     ("opencode", "opencode"),
     ("vibe", "mistral_vibe"),
 ];
-/// The adapter of CodeCompanion that others are made of: it sends no login of its own.
+/// The CodeCompanion adapter on which others are based: it sends no login of its own.
 const PLAIN_ADAPTER: &str = "opencode";
 
-/// The names that agent-shell has for agents in `agent-shell-NAME-acp-command`, by ours.
+/// agent-shell's names in `agent-shell-NAME-acp-command` by our agent names.
 const AGENT_SHELL: &[(&str, &str)] = &[
     ("antigravity", "antigravity"),
     ("auggie", "auggie"),
@@ -57,14 +57,14 @@ const AGENT_SHELL: &[(&str, &str)] = &[
     ("vibe", "mistral"),
 ];
 
-/// The name of an agent in a table.
+/// Returns the name of an agent in a table.
 fn named_in(table: &[(&str, &'static str)], agent: &str) -> Option<&'static str> {
     table.iter().find(|(ours, _)| *ours == agent).map(|(_, theirs)| *theirs)
 }
 
-/// The code that lets an editor reach an agent through this program; an error that says why there is none.
+/// Returns the code that lets an editor reach an agent through this program. Fails with the reason.
 pub(crate) fn snippet(editor: Editor, agent: &str, program: &str) -> Result<Snippet, String> {
-    // The bridge gets the name that was typed: a configured agent may have the name of a known one.
+    // The bridge gets the typed name: a configured agent may have the name of a known one.
     let (program, name) = (quoted(program), quoted(agent));
     let agent = agents::find(agent).map_or(agent, |known| known.name);
     match editor {
@@ -126,7 +126,7 @@ pub(crate) fn snippet(editor: Editor, agent: &str, program: &str) -> Result<Snip
     }
 }
 
-/// A text as Lua and Emacs Lisp both write it.
+/// Quotes a text for both Lua and Emacs Lisp.
 fn quoted(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\r', "\\r");
     format!("\"{escaped}\"")
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn every_adapter_of_codecompanion_and_every_variable_of_agent_shell_is_known() {
-        // As they are in codecompanion.nvim f1afd02 and agent-shell 0.79.2.
+        // As of codecompanion.nvim f1afd02 and agent-shell 0.79.2.
         let adapters = "auggie_cli cagent claude_code cline_cli codex copilot_acp cursor_cli gemini_cli goose kilocode \
                         kimi_cli kiro mistral_vibe opencode";
         let variables = "anthropic-claude antigravity auggie cline codebuddy cursor droid github google-gemini goose hermes \
@@ -176,7 +176,7 @@ mod tests {
         }
         let code = |agent| snippet(Editor::CodeCompanion, agent, "sb").unwrap().code;
         assert!(code("mistral-vibe").contains("mistral_vibe = function()\n        return require(\"codecompanion.adapters\").extend(\"mistral_vibe\", {"));
-        // Any other agent has an adapter made for it.
+        // Any other agent gets an adapter of its own.
         let made = code("fast-agent");
         for part in [
             "[\"fast-agent\"] = function()",

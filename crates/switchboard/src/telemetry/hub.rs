@@ -1,4 +1,4 @@
-//! Telemetry of the sessions of a hub.
+//! Telemetry of a hub's sessions.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,11 +8,11 @@ use switchboard_hub::Listener;
 use switchboard_store::Channel;
 use switchboard_telemetry::{Connection, Telemetry, session_of_prompt};
 
-/// Hears the logs of a hub. Clones are the same.
+/// Observes the logs of a hub. Clones share it.
 #[derive(Clone)]
 pub(crate) struct HubTelemetry {
     telemetry: Telemetry,
-    /// What is read of each session, by the hub's ids, as long as it has an agent.
+    /// The telemetry connection of each session with an agent, by the hub's ids.
     sessions: Arc<Mutex<HashMap<String, Connection>>>,
 }
 
@@ -25,7 +25,7 @@ impl HubTelemetry {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads something of a session.
+    /// Calls a function with the connection of a session.
     fn with<T>(&self, session: &str, read: impl FnOnce(&mut Connection) -> T) -> T {
         let mut sessions = self.sessions();
         if let Some(connection) = sessions.get_mut(session) {
@@ -35,7 +35,7 @@ impl HubTelemetry {
         read(fresh)
     }
 
-    /// The hub has ended: sends what is left.
+    /// Ends all connections with the hub and sends the remaining data.
     pub(crate) fn end(&self, patience: Duration) {
         for mut connection in std::mem::take(&mut *self.sessions()).into_values() {
             connection.end();
@@ -60,7 +60,7 @@ impl Listener for HubTelemetry {
 
     fn client_message(&mut self, line: &str) -> Option<String> {
         let session = session_of_prompt(line)?;
-        // Clients may name any session; what counts is what the hub has written of one.
+        // Clients may name any session; only sessions in the hub's log count.
         self.sessions().get_mut(&session)?.mark_prompt(line)
     }
 }

@@ -1,4 +1,4 @@
-//! What there is without the feature: nothing, and how to get it.
+//! Placeholder without the feature, with installation advice.
 
 use std::time::Duration;
 
@@ -6,26 +6,29 @@ use switchboard_acp::Side;
 
 use crate::outcome::CommandError;
 
-/// There is none.
+/// Uninhabited.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Telemetry {}
 
-/// There is none, which only this module knows: else all that is done with one counts as unreachable.
+/// Uninhabited, which only this module knows: otherwise all code that uses it would count as unreachable.
 pub(crate) struct Connection(Telemetry);
 
-/// There is none.
+/// Uninhabited.
 #[derive(Debug, Clone)]
 pub(crate) enum HubTelemetry {}
 
-/// Says what is missing where it was asked for. The variables may be meant for others.
+/// Fails if telemetry was requested on the command line. The environment variables may be meant for other
+/// programs.
 pub(super) fn start(
     endpoint: Option<&str>,
     _parent: Option<String>,
 ) -> Result<Option<Telemetry>, CommandError> {
     match endpoint {
         None => Ok(None),
-        Some(_) => Err(CommandError::usage("this program was built without telemetry")
-            .hint("build it with the feature `otlp`: cargo install switchboard --features otlp")),
+        Some(_) => Err(CommandError::usage(
+            "--otlp needs a program with the feature `otlp`, which this build does not have",
+        )
+        .hint("build it with the feature: cargo build --release --features otlp")),
     }
 }
 
@@ -92,7 +95,7 @@ mod tests {
     #[test]
     fn who_asks_for_it_is_told_how_to_get_it() {
         let error = start(Some("http://127.0.0.1:4318"), None).unwrap_err();
-        assert!(error.to_string().contains("without telemetry"), "{error}");
+        assert!(error.to_string().contains("feature `otlp`"), "{error}");
         assert!(start(None, None).unwrap().is_none());
     }
 }

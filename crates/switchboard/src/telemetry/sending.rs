@@ -1,4 +1,4 @@
-//! What there is with the feature.
+//! Telemetry with the feature.
 
 use switchboard_telemetry::Options;
 pub(crate) use switchboard_telemetry::{Connection, Telemetry};
@@ -6,7 +6,7 @@ pub(crate) use switchboard_telemetry::{Connection, Telemetry};
 use crate::outcome::CommandError;
 use crate::standard_error;
 
-/// Begins to send. What the command line asks for must make sense; what only the environment asks for is no reason not to work.
+/// Starts the export. Invalid options are an error; invalid environment variables are only reported.
 pub(super) fn start(
     endpoint: Option<&str>,
     parent: Option<String>,

@@ -8,7 +8,7 @@ use switchboard_acp::v2;
 use super::style::{Role, Style};
 use super::text::visible_path;
 
-/// A diff with every changed path and the whole patch.
+/// Renders a diff with every changed path and the whole patch.
 pub(crate) fn render(diff: &v2::Diff<'_>, style: Style) -> String {
     let mut text = String::new();
     for change in &diff.changes {

@@ -1,16 +1,16 @@
-//! Markdown that comes in pieces.
+//! Streaming Markdown.
 
 use switchboard_acp::display::visible;
 use termimad::{Alignment, MadSkin};
 
-/// Cuts a stream of Markdown into parts that can be shown: single lines, but code and tables as a whole.
+/// Splits a stream of Markdown into parts that can be shown: single lines, but code and tables as a whole.
 #[derive(Debug, Default)]
 pub(crate) struct MarkdownStream {
     waiting: String,
 }
 
 impl MarkdownStream {
-    /// Takes a piece and gives what is complete now.
+    /// Appends a chunk and returns the complete parts.
     pub(crate) fn push(&mut self, piece: &str) -> Option<String> {
         self.waiting.push_str(piece);
         let complete = complete_length(&self.waiting);
@@ -21,19 +21,19 @@ impl MarkdownStream {
         Some(std::mem::replace(&mut self.waiting, rest))
     }
 
-    /// What has not been given yet.
+    /// Returns the rest.
     pub(crate) fn finish(&mut self) -> Option<String> {
         let rest = std::mem::take(&mut self.waiting);
         (!rest.is_empty()).then_some(rest)
     }
 
-    /// The end of what waits, to show that something comes.
+    /// Returns the last incomplete line, to show progress.
     pub(crate) fn tail(&self) -> &str {
         self.waiting.lines().last().unwrap_or("")
     }
 }
 
-/// How much of the text is complete: up to the last line end that is in no code block and no table.
+/// Returns the length of the complete text: up to the last line end outside of code blocks and tables.
 fn complete_length(text: &str) -> usize {
     let mut complete = 0;
     let mut at = 0;
@@ -60,7 +60,7 @@ fn complete_length(text: &str) -> usize {
     complete
 }
 
-/// Markdown as a terminal shows it, at most so wide.
+/// Renders Markdown for a terminal of a maximum width.
 pub(crate) fn render(markdown: &str, coloured: bool, width: usize) -> String {
     let mut skin = if coloured { MadSkin::default() } else { MadSkin::no_style() };
     for header in &mut skin.headers {
@@ -72,7 +72,7 @@ pub(crate) fn render(markdown: &str, coloured: bool, width: usize) -> String {
     skin.text(&shown, Some(width.max(20))).to_string()
 }
 
-/// An item of an inner list that comes alone would be taken for code, because of its indentation.
+/// Removes the indentation of an inner list's item, which alone would be rendered as code.
 fn with_flat_lists(text: &str) -> String {
     let mut flat = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {

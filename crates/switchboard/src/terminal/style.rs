@@ -1,15 +1,15 @@
-//! Colours, where they are wanted.
+//! Terminal colors.
 
 use std::fmt::Display;
 use std::io::IsTerminal;
 
-/// Whether and how text is coloured.
+/// Color settings of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Style {
     coloured: bool,
 }
 
-/// What text is.
+/// Role of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Strong,
@@ -25,7 +25,7 @@ pub(crate) enum Role {
 impl Style {
     pub(crate) const PLAIN: Style = Style { coloured: false };
 
-    /// Colours for standard output when it is a terminal, unless the user does not want them.
+    /// Returns colors for standard output if it is a terminal, unless the user disabled them.
     pub(crate) fn of_output() -> Self {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -36,7 +36,7 @@ impl Style {
         self.coloured
     }
 
-    /// The text in the colour of its role.
+    /// Returns the text in the color of its role.
     pub(crate) fn paint(self, role: Role, text: impl Display) -> String {
         if !self.coloured {
             return text.to_string();

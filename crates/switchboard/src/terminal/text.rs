@@ -22,7 +22,7 @@ fn below<'p>(path: &'p str, folder: &Path) -> Option<&'p str> {
     Some(if rest.is_empty() { "." } else { rest })
 }
 
-/// What a program wrote to its terminal, without the escapes for colours and the like, which are common there. The
+/// Returns terminal output of a program without escapes for colors and similar, which are common there. The
 /// rest is made visible.
 pub(crate) fn terminal_output(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
@@ -43,7 +43,7 @@ pub(crate) fn terminal_output(bytes: &[u8]) -> String {
     visible(&plain).into_owned()
 }
 
-/// The length of a complete control sequence at the start; 0 where there is none.
+/// Returns the length of a complete control sequence at the start; 0 if there is none.
 fn sequence_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     if bytes.get(1) != Some(&b'[') {

@@ -1,4 +1,4 @@
-//! Runs the program against agents, in a folder and with a home of its own.
+//! Runs the program with agents, in a temporary directory and with a temporary home.
 
 use std::io::{ErrorKind, PipeReader, Write};
 use std::path::{Path, PathBuf};
@@ -8,19 +8,20 @@ use serde_json::Value;
 
 use crate::program::Run;
 
-/// The program, which hears signals also where the tests run with some of them ignored, as under `nohup`.
+/// Returns the program with default signal handlers, also if the tests run with some signals ignored, as with
+/// `nohup`.
 pub(crate) fn listening_to_signals() -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_switchboard")]);
     command
 }
 
-/// A signal to a process.
+/// Sends a signal to a process.
 pub(crate) fn signal(name: &str, process: u32) {
     assert!(Command::new("kill").args(["-s", name, &process.to_string()]).status().unwrap().success());
 }
 
-/// An output that takes nothing, because nobody reads what is in it. It does so as long as the reader is kept.
+/// Returns a full pipe. Writing to it blocks as long as the reader is kept.
 pub(crate) fn full_pipe() -> (PipeReader, Stdio) {
     let (reader, mut writer) = std::io::pipe().unwrap();
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
@@ -32,7 +33,7 @@ pub(crate) fn full_pipe() -> (PipeReader, Stdio) {
     (reader, writer.into())
 }
 
-/// A working directory, and a home without any configuration.
+/// A working directory, and a home without configuration.
 pub(crate) struct Place {
     folder: tempfile::TempDir,
 }
@@ -42,7 +43,7 @@ impl Place {
         Self::below(std::env::temp_dir())
     }
 
-    /// The same somewhere else.
+    /// Creates one below another directory.
     pub(crate) fn below(folder: impl AsRef<Path>) -> Self {
         let folder = tempfile::tempdir_in(folder).unwrap();
         for name in ["home", "work"] {
@@ -66,7 +67,7 @@ impl Place {
         std::fs::write(path, text).unwrap();
     }
 
-    /// A file in the working directory that whoever reads it waits for: until somebody writes it.
+    /// Creates a FIFO in the working directory. Reading it blocks until it is written.
     pub(crate) fn fifo(&self, name: &str) -> PathBuf {
         let path = self.work().join(name);
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
@@ -89,13 +90,13 @@ impl Place {
         command
     }
 
-    /// Runs the program; a run that does not end by itself is ended and fails the test.
+    /// Runs the program. A run that does not exit by itself is terminated and fails the test.
     pub(crate) fn run(&self, arguments: &[&str]) -> Run {
         self.run_command(self.command(arguments))
     }
 
     pub(crate) fn run_command(&self, mut command: Command) -> Run {
-        // The program ends its agents when it is told to terminate.
+        // On SIGTERM, the program stops its agents.
         let child = command.spawn().unwrap();
         let id = child.id();
         let (done, wait) = std::sync::mpsc::channel::<()>();
@@ -117,14 +118,14 @@ impl Place {
         }
     }
 
-    /// All lines of the only session in the store.
+    /// Returns all lines of the only session in the store.
     pub(crate) fn recorded(&self) -> Vec<Value> {
         let list = self.run(&["sessions", "list", "--json"]).json_lines();
         assert_eq!(list.len(), 1, "{list:?}");
         self.run(&["sessions", "export", "--everything", list[0]["id"].as_str().unwrap()]).json_lines()
     }
 
-    /// A prompt for the demo agent.
+    /// Runs a prompt with the demo agent.
     pub(crate) fn demo(&self, prompt: &str, more: &[&str]) -> Run {
         self.run(&[&["run", "demo", prompt], more].concat())
     }

@@ -1,10 +1,10 @@
-//! Which agents are configured.
+//! `switchboard agents`: the configured agents.
 
 use serde_json::{Value, json};
 
 use crate::agent_program::Place;
 
-/// The configured ones.
+/// Returns the configured agents.
 fn listed(place: &Place) -> Vec<Value> {
     let mut agents = place.run(&["agents", "--json"]).json_lines();
     agents.retain(|agent| agent["state"] == "configured");
@@ -92,7 +92,7 @@ fn what_cannot_be_read_is_told() {
         r#"{"agent_servers": {"a": {"command": 7}, "b": {"command": "sh"}}}"#,
     );
     place.write("home/.jetbrains/acp.json", "{");
-    // Whoever read it would wait.
+    // Reading it would block.
     std::fs::create_dir_all(place.home().join(".acpx")).unwrap();
     std::fs::rename(place.fifo("pipe"), place.home().join(".acpx/config.json")).unwrap();
     let run = place.run(&["agents"]);
@@ -100,7 +100,7 @@ fn what_cannot_be_read_is_told() {
     assert!(run.stderr.contains("config.json is no file"), "{}", run.stderr);
     let first = run.stdout.lines().nth(1).unwrap();
     assert!(first.starts_with("b ") && first.contains(" configured ") && first.contains(" sh "), "{first}");
-    assert!(run.stderr.contains("the agent \"a\" has a command that is no text"), "{}", run.stderr);
+    assert!(run.stderr.contains("the agent \"a\" has a command that is not a string"), "{}", run.stderr);
     assert!(run.stderr.contains("acp.json is no JSON"), "{}", run.stderr);
 }
 
@@ -143,8 +143,8 @@ fn a_configuration_that_cannot_be_changed_with_care_is_left_alone() {
     let path = "home/.config/switchboard/config.json";
     let file = place.home().join(".config/switchboard/config.json");
     for (text, problem) in [
-        ("{", "is no JSON"),
-        ("[]", "no object"),
+        ("{", "is not valid JSON"),
+        ("[]", "not an object"),
         (r#"{"agent_servers": 7}"#, "\"agent_servers\" that is no object"),
         (r#"{"agent_servers": {}, "agent_servers": {}}"#, "twice"),
     ] {

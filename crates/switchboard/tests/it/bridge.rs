@@ -1,4 +1,4 @@
-//! `switchboard bridge`, between a client that is this test and an agent that is a shell script.
+//! `switchboard bridge` between this test as the client and a shell script as the agent.
 
 #![allow(clippy::needless_pass_by_value, reason = "values are written in place")]
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::agent_program::listening_to_signals;
 use crate::program::switchboard;
 
-/// A version 2 agent: refuses version 1, takes prompts, answers with a word and a diff, and crashes when told to.
+/// A version 2 agent: refuses version 1, answers prompts with a word and a diff, and crashes on request.
 pub(crate) const AGENT: &str = r#"
 say() { printf '%s\n' "$1"; }
 update() { say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":'"$1"'}}'; }
@@ -75,7 +75,7 @@ while read -r line; do
 done
 "#;
 
-/// A version 1 agent that says a word and crashes.
+/// A version 1 agent that sends a word and crashes.
 pub(crate) const OLD_AGENT: &str = r#"
 say() { printf '%s\n' "$1"; }
 while read -r line; do
@@ -217,7 +217,7 @@ fn both_sides_are_recorded_into_the_store() {
     let found = sessions(&["search", "ho", "--json"]).json_lines();
     assert_eq!(found.len(), 1, "{found:?}");
 
-    // What was exported with everything comes back with everything.
+    // An export of everything can be imported without losses.
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let again = switchboard(&["sessions", "--store", store, "import", "-"], text.as_bytes());
     assert_eq!(again.code, 0, "{}", again.stderr);
@@ -305,7 +305,7 @@ fn an_agent_that_crashes_ends_the_turn_and_the_bridge_with_the_reason() {
                 .lines()
                 .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
                 .collect();
-            // The stream has ended, and the last thing in it tells who waits for the end of the turn.
+            // The output has ended; its last message ends the turn with the reason.
             let last = heard.last().unwrap();
             let error = match &last["params"]["update"] {
                 Value::Null => &last["error"],
@@ -323,7 +323,7 @@ fn an_agent_that_crashes_ends_the_turn_and_the_bridge_with_the_reason() {
 fn a_client_that_dies_takes_the_agent_and_what_it_started_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("processes");
-    // It listens to nobody, and has started something.
+    // It ignores signals, and has started a child process.
     let script = format!(
         "trap '' HUP TERM; sleep 1000 & echo $$ $! > '{}'; echo '{{\"jsonrpc\":\"2.0\",\"method\":\"_ready\"}}'; wait",
         file.display()
@@ -334,7 +334,7 @@ fn a_client_that_dies_takes_the_agent_and_what_it_started_with_it() {
     drop((input, output));
     assert_eq!(process.wait().unwrap().code(), Some(0));
     for process in std::fs::read_to_string(file).unwrap().split_whitespace() {
-        // One that has died but was not yet noticed by its new parent is gone as well.
+        // A zombie whose parent has not waited yet has also exited.
         let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
         assert!(status.is_empty() || status.contains(") Z "), "process {process} is still there: {status}");
     }
@@ -370,7 +370,7 @@ fn answers_of_the_bridge_itself_are_not_taken_for_those_of_the_agent() {
     assert_eq!(answered(&lines, &[env!("CARGO_BIN_EXE_switchboard"), "demo-agent"]), [0, 1, 2]);
 }
 
-/// Says all of this, closes the input, and gives the ids of the answers.
+/// Sends all lines, closes the input, and returns the ids of the responses.
 fn answered(lines: &[Value], agent: &[&str]) -> Vec<i64> {
     let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let run = switchboard(&[&["bridge", "--"], agent].concat(), input.as_bytes());

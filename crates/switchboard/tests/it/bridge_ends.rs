@@ -1,4 +1,4 @@
-//! How `switchboard bridge` ends: by signals, by agents that die or fall silent, and by being killed.
+//! Exit of `switchboard bridge`: by signals, by agents that crash or do not respond, and by SIGKILL.
 
 use std::io::{BufRead, Read};
 use std::path::Path;
@@ -17,7 +17,7 @@ fn hello(version: u64) -> Value {
     }
 }
 
-/// A client of a version that has a session with an agent.
+/// Returns a client of a protocol version with an open session.
 fn opened(version: u64, arguments: &[&str], agent: &str) -> Client {
     let mut client = Client::with_agent(arguments, agent);
     client.ask(1, "initialize", hello(version));
@@ -25,12 +25,12 @@ fn opened(version: u64, arguments: &[&str], agent: &str) -> Client {
     client
 }
 
-/// Everything that the client gets until the stream ends.
+/// Returns all messages to the client until the output ends.
 fn rest(client: &mut Client) -> Vec<Value> {
     let mut heard = Vec::new();
     let mut line = String::new();
     while client.output.read_line(&mut line).unwrap() > 0 {
-        // A kill may leave half a line in the pipe, which nobody got.
+        // After a SIGKILL, the pipe may contain half a line, which was not received as a message.
         if line.ends_with('\n') {
             heard.push(serde_json::from_str(&line).unwrap());
         }
@@ -39,7 +39,7 @@ fn rest(client: &mut Client) -> Vec<Value> {
     heard
 }
 
-/// The messages to the client in a file.
+/// Returns the messages to the client in a recording file.
 fn in_file(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
     assert!(text.ends_with('\n'), "the last line is torn: {:?}", text.lines().last());
@@ -47,7 +47,7 @@ fn in_file(path: &Path) -> Vec<Value> {
     lines.filter(|line| line["dir"] == "agent->client").map(|line| line["msg"].clone()).collect()
 }
 
-/// The messages to the client in the only session of a store, in the words of the client.
+/// Returns the messages to the client in the only session of a store, in the version of the client.
 fn in_store(path: &Path) -> Vec<Value> {
     let store = path.to_str().unwrap();
     let list = switchboard(&["sessions", "--store", store, "list", "--json"], b"").json_lines();
@@ -77,9 +77,9 @@ fn signals_end_it_and_what_the_client_has_got_is_recorded() {
             }
             signal(name, client.process.id());
             heard.extend(rest(&mut client));
-            // Whoever waits for the end of the turn is told why it ended.
+            // The last state gives the reason for the end of the turn.
             let last = &heard.last().unwrap()["params"]["update"];
-            let reason = format!("the bridge was told to end (SIG{name})");
+            let reason = format!("the bridge was stopped (SIG{name})");
             assert_eq!(
                 (&last["state"], &last["error"]["message"]),
                 (&json!("idle"), &json!(reason)),
@@ -179,14 +179,14 @@ fn a_file_takes_one_recording_behind_the_other_and_readers_tell_them_apart() {
     let argument = format!("--record={}", file.display());
     for _ in 0..2 {
         let mut client = opened(2, &[&argument], AGENT);
-        // While one writes it, no other can.
+        // The file is locked while a process writes it.
         let other = switchboard(&["bridge", &argument, "--", "cat"], b"");
         assert_eq!(other.code, 2);
-        assert!(other.stderr.contains("is being recorded into by another process"), "{}", other.stderr);
+        assert!(other.stderr.contains("another process is recording into"), "{}", other.stderr);
         client.prompt("hi");
         while client.hear()["params"]["update"]["state"] != "idle" {}
         assert_eq!(client.end().0, 0);
-        // As a full disk would leave it.
+        // As after a full disk.
         let text = std::fs::read_to_string(&file).unwrap();
         std::fs::write(&file, format!("{text}{}", &text[..50])).unwrap();
     }
@@ -196,7 +196,7 @@ fn a_file_takes_one_recording_behind_the_other_and_readers_tell_them_apart() {
     let handshakes = messages.iter().filter(|message| message["result"]["protocolVersion"] == 2).count();
     assert_eq!((messages.len(), handshakes), (14, 2), "{messages:?}");
 
-    // Both have a session with the same id, and requests with the same numbers.
+    // Both recordings have a session with the same id, and requests with the same ids.
     let path = file.to_str().unwrap();
     let text = std::fs::read_to_string(&file).unwrap();
     let second = text.match_indices("{\"began\":").nth(1).unwrap().0;
@@ -244,7 +244,7 @@ fn an_agent_that_ends_after_it_took_the_prompt_ends_the_turn() {
         {
             let mut client = opened(version, &[], agent);
             client.prompt(prompt);
-            // Nothing more is said by the client.
+            // The client sends nothing more.
             let heard = rest(&mut client);
             let last = heard.last().unwrap();
             let error = match &last["params"]["update"] {
@@ -311,7 +311,7 @@ fn noise_is_shown_a_little_and_counted() {
     assert_eq!(code, 0);
     assert!(stderr.lines().count() < 20, "{stderr}");
     assert!(stderr.contains("from the agent: 5000 invalid lines, of which 10 were shown"), "{stderr}");
-    // The recording has more of it, but not without end.
+    // The recording has more of these lines, up to a limit.
     let store = store.to_str().unwrap();
     let list = switchboard(&["sessions", "--store", store, "list", "--json"], b"").json_lines();
     let id = list[0]["id"].as_str().unwrap();
@@ -324,7 +324,7 @@ fn a_client_that_never_looks_at_standard_error_is_served_all_the_same() {
     let mut client = opened(2, &[], AGENT);
     client.prompt("chatter");
     assert_eq!(client.hear()["id"], 3);
-    // It ends, too, with a pipe full of what nobody reads.
+    // It also exits when its standard error is a full pipe.
     drop(client.input);
     assert_eq!(client.process.wait().unwrap().code(), Some(0));
     let mut stderr = String::new();

@@ -1,5 +1,6 @@
-//! Logins in a terminal through the bridge, as clients start them: the command that is configured for the agent, with the
-//! arguments of the method appended, on a terminal; its success is the exit code; then the client connects again.
+//! Logins in a terminal through the bridge. Clients run the configured command of the agent in a terminal,
+//! with the arguments of the login method appended; exit code 0 means success. Then the client connects
+//! again.
 
 use std::process::{Command, Stdio};
 
@@ -8,7 +9,7 @@ use serde_json::{Value, json};
 use crate::agent_program::Place;
 use crate::terminal::{typed_after, typed_to};
 
-/// An agent of version 1 that logs somebody in by `--cli auth login`, and opens sessions only then.
+/// A version 1 agent that logs in with `--cli auth login`, and refuses to open sessions before that.
 const AGENT: &str = r#"#!/bin/sh
 if [ "$1" = --acp ]; then shift; fi
 case "$*" in
@@ -34,12 +35,12 @@ done
 
 struct Client {
     place: Place,
-    /// What is configured for the agent: the arguments of the program.
+    /// The configured arguments of the program for this agent.
     configured: Vec<String>,
 }
 
 impl Client {
-    /// A client that is configured with an agent's name or with its command line.
+    /// Returns a client that is configured with the name of an agent or with its command line.
     fn new(by_name: bool) -> Self {
         let place = Place::new();
         place.write("work/agent", AGENT);
@@ -65,7 +66,7 @@ impl Client {
         command
     }
 
-    /// Connects and opens a session. Gives the answers to both.
+    /// Connects and opens a session. Returns both responses.
     fn connect(&self, version: u16) -> [Value; 2] {
         let info = json!({"name": "editor", "version": "1"});
         let params = json!({"protocolVersion": version, "info": info, "clientInfo": info,
@@ -83,7 +84,7 @@ impl Client {
         [1, 2].map(|id| answers.iter().find(|answer| answer["id"] == id).expect("an answer").clone())
     }
 
-    /// Logs in by the terminal method of the agent's answer, as the protocol says.
+    /// Logs in with the terminal method of the agent, as the protocol requires.
     fn log_in(&self, method: &Value, more: &[&str], typed: &str) -> (i32, String) {
         let arguments: Vec<&str> =
             method["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect();
@@ -130,7 +131,7 @@ fn all_arguments_of_a_login_go_to_the_agent() {
         let (code, shown) = client.log_in(&method, &["--", "--force"], "secret\n");
         assert_eq!(code, 0, "{shown}");
         assert!(shown.contains("(--cli auth login -- --force)"), "{shown}");
-        // An option that only the agent knows is not taken for one of the bridge.
+        // An option after the agent's name belongs to the agent, not to the bridge.
         let method = json!({"args": ["--serve-everything", "--record"], "env": {}});
         let (code, shown) = client.log_in(&method, &[], "");
         assert_eq!(code, 8, "{shown}");
@@ -147,10 +148,10 @@ fn a_client_that_talks_through_a_terminal_without_echo_is_bridged() {
     command.args(["-c", &script]).current_dir(client.place.work()).env("HOME", client.place.home());
     let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 2,
         "info": {"name": "editor", "version": "1"}, "capabilities": {}}});
-    // The end of what is typed ends the bridge, which does not wait long for answers then.
+    // End of file on the terminal ends the bridge, which then waits only briefly for responses.
     let (code, shown) = typed_after(command, &[("", &format!("{hello}\n")), (r#""result":{"#, "\u{4}")]);
     assert_eq!(code, 0, "{shown}");
-    // In the version of the client, which is not that of the agent.
+    // In the version of the client, which differs from that of the agent.
     assert!(shown.contains(r#""result":{"#) && !shown.contains("agentCapabilities"), "{shown}");
 }
 
@@ -170,5 +171,5 @@ fn an_agent_on_a_server_cannot_be_logged_in_to_from_here() {
     let command = place.command(&["bridge", "--", url]);
     let (code, shown) = typed_to(command, &[]);
     assert_eq!(code, 2, "{shown}");
-    assert!(shown.contains("is on a server"), "{shown}");
+    assert!(shown.contains("runs on a server"), "{shown}");
 }

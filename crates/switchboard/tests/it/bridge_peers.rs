@@ -1,5 +1,5 @@
-//! `switchboard bridge` between peers that know nothing of it: clients of version 1 that others wrote with our agent of
-//! version 2, and our client with agents of version 1.
+//! `switchboard bridge` with independent peers: version 1 clients by other authors with our version 2 agent,
+//! and our client with version 1 agents.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ use crate::program::{Run, switchboard};
 const AGENT_OF_2: [&str; 5] = [SWITCHBOARD, "bridge", "--", SWITCHBOARD, "demo-agent"];
 const AGENT_OF_1: [&str; 7] = [SWITCHBOARD, "bridge", "--", SWITCHBOARD, "demo-agent", "--protocol", "1"];
 
-/// Prompts for all scenarios of the demo agent; those that take their time are told to take none.
+/// Returns prompts for all scenarios of the demo agent, without delays.
 fn prompts() -> Vec<String> {
     let help = Place::new().demo("help", &["--format", "quiet"]).stdout;
     let names = help.lines().filter_map(|line| Some(line.strip_prefix("- `/")?.split_once('`')?.0));
@@ -28,7 +28,7 @@ fn prompts() -> Vec<String> {
     prompts
 }
 
-/// Does something for every prompt, a few at a time, each in a place of its own.
+/// Runs a check for every prompt, a few in parallel, each in its own directory.
 fn for_each_prompt(check: impl Fn(&Place, &str) + Sync) {
     let waiting = Mutex::new(prompts());
     std::thread::scope(|scope| {
@@ -42,7 +42,7 @@ fn for_each_prompt(check: impl Fn(&Place, &str) + Sync) {
     });
 }
 
-/// What a client of version 1 has been told of one thing: of a message its text, of a call its last words.
+/// The state of a message or a tool call in a version 1 client: the text, or the last update.
 #[derive(Debug, Default)]
 struct Told {
     text: String,
@@ -57,7 +57,7 @@ fn told(updates: &[Value]) -> BTreeMap<String, Told> {
         match kind {
             "agent_message_chunk" | "agent_thought_chunk" => {
                 let id = update["messageId"].as_str().unwrap_or_default();
-                // A message that was replaced goes on under another id.
+                // A replaced message continues under another id.
                 let id = id.split_once("~r").map_or(id, |(id, _)| id);
                 let text = update["content"]["text"].as_str().unwrap_or_default();
                 things.entry(format!("{kind} {id}")).or_default().text.push_str(text);
@@ -79,7 +79,7 @@ fn told(updates: &[Value]) -> BTreeMap<String, Told> {
     things
 }
 
-/// The words for a block of content in version 1.
+/// Returns the text of a content block in version 1.
 fn words(block: &Value) -> String {
     match block["text"].as_str() {
         Some(text) => text.to_owned(),
@@ -87,7 +87,7 @@ fn words(block: &Value) -> String {
     }
 }
 
-/// Compares what a client of version 1 was told with what the session amounts to for a client of version 2.
+/// Compares the updates of a version 1 client with the session of a version 2 client.
 fn compare(prompt: &str, session: &Value, updates: &[Value]) {
     let told = told(updates);
     let nothing = Told::default();
@@ -117,7 +117,7 @@ fn compare(prompt: &str, session: &Value, updates: &[Value]) {
     }
 }
 
-/// Things that only words or version 1's own forms can carry, by the prompt that leads to them.
+/// Content that is translated to text or to a form specific to version 1, by prompt.
 const CARRIED: [(&str, &str); 9] = [
     ("terminal", "grün 🐢"),
     ("command", "make: nothing to be done"),
@@ -130,8 +130,8 @@ const CARRIED: [(&str, &str); 9] = [
     ("unknown", "[unsupported tool content: _demo_map]"),
 ];
 
-/// Runs all scenarios with a client of version 1, whose output `read` makes updates and an end of: a stop reason, or
-/// the message of an error.
+/// Runs all scenarios with a version 1 client. `read` returns the updates in its output, and the stop reason
+/// or the message of an error.
 fn serve(run: impl Fn(&Place, &str) -> Run + Sync, read: impl Fn(&Run) -> (Vec<Value>, Value) + Sync) {
     for_each_prompt(|place, prompt| {
         let direct = place.demo(prompt, &["--format", "json", "--approve-all"]);
@@ -157,7 +157,7 @@ fn serve(run: impl Fn(&Place, &str) -> Run + Sync, read: impl Fn(&Run) -> (Vec<V
     });
 }
 
-/// The output of a client that is made with an SDK: a line for every update, then the stop reason; errors go to
+/// Reads the output of a client based on an SDK: one line per update, then the stop reason; errors are on
 /// standard error.
 fn read_lines(run: &Run) -> (Vec<Value>, Value) {
     let mut lines = run.json_lines();
@@ -168,7 +168,7 @@ fn read_lines(run: &Run) -> (Vec<Value>, Value) {
         }
         _ => json!(run.stderr),
     };
-    // Only the message of an error is of interest, not how a client words the rest.
+    // Only the message of the error is compared; clients format the rest differently.
     let known = ["the demo failed, as it was asked to", "exit code 70"];
     let end =
         known.iter().find(|known| end.as_str().unwrap().contains(**known)).map_or(end, |known| json!(known));
@@ -192,7 +192,7 @@ fn the_typescript_sdk_as_client_of_a_version_2_agent() {
 fn acpx_as_client_of_a_version_2_agent() {
     let Some(client) = acpx() else { return };
     let run = |place: &Place, prompt: &str| run_acpx(place, &client, &AGENT_OF_2, prompt);
-    // It writes the messages of both sides as they are.
+    // It prints the messages of both sides unchanged.
     let read = |run: &Run| {
         let messages = run.json_lines();
         let updates = messages.iter().map(|message| &message["params"]);
@@ -207,7 +207,7 @@ fn acpx_as_client_of_a_version_2_agent() {
     serve(run, read);
 }
 
-/// What the updates that our client got amount to, however they were cut up.
+/// Returns the entries of the session that our client received, independent of chunk boundaries.
 fn session(run: &Run) -> Vec<Value> {
     let mut entries = fold(run)["entries"].take();
     for entry in entries.as_array_mut().unwrap() {
@@ -225,7 +225,7 @@ fn session(run: &Run) -> Vec<Value> {
     entries.as_array().unwrap().clone()
 }
 
-/// An id without the salt of a translation, which is another one each time.
+/// Removes the salt of a translation from an id; it is different in each run.
 fn without_salt(id: &str) -> String {
     let is_salt = |part: &str| {
         let digits = part.strip_prefix('r').unwrap_or(part);
@@ -234,7 +234,7 @@ fn without_salt(id: &str) -> String {
     id.split(['-', '~']).filter(|part| !is_salt(part)).collect::<Vec<_>>().join("-")
 }
 
-/// The session that a run was about, which comes first.
+/// Returns the session of a run, which is the first one.
 fn fold(run: &Run) -> Value {
     switchboard(&["fold"], run.stdout.as_bytes()).json_lines().remove(0)
 }
@@ -248,7 +248,7 @@ fn our_client_with_a_version_1_agent_sees_the_same_through_the_bridge() {
         let (direct, bridged) = (run(&AGENT_OF_1[3..]), run(&AGENT_OF_1));
         assert_eq!(session(&bridged), session(&direct), "{prompt}");
         if prompt == "crash" {
-            // Here the agent is the bridge, which lives long enough to tell.
+            // In this case the agent is the bridge, which reports the crash before it exits.
             let end = bridged.updates().pop().unwrap();
             assert!(end["error"]["message"].as_str().unwrap().contains("exit code 70"), "{end}");
         } else {

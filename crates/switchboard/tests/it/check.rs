@@ -6,7 +6,7 @@ fn check(arguments: &[&str], input: &str) -> Run {
     switchboard(&[&["check"], arguments].concat(), input.as_bytes())
 }
 
-/// Whether each line is valid.
+/// Returns, for each line, whether it is valid.
 fn verdicts(run: &Run) -> Vec<bool> {
     run.json_lines().iter().map(|line| line["valid"].as_bool().unwrap()).collect()
 }
@@ -169,11 +169,11 @@ fn batches_are_judged_entry_by_entry() {
 fn an_unknown_type_is_met_with_similar_names() {
     let run = check(&["--type", "toolcall"], "");
     assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("there is no wire type \"toolcall\""), "{}", run.stderr);
+    assert!(run.stderr.contains("unknown wire type \"toolcall\""), "{}", run.stderr);
     assert!(run.stderr.contains("ToolCallUpdate"), "{}", run.stderr);
 }
 
-/// The same verdicts through the program as through the library.
+/// The program and the library have the same results.
 #[test]
 fn every_vector_gets_its_verdict() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/vectors");

@@ -42,13 +42,13 @@ fn what_cannot_be_judged_is_not_called_conformant() {
     assert_eq!(json(&["-"], b"{\"t\":1,\"stderr\":\"hello\"}\n", 4)["verdict"], "not judged");
     let cut = br#"{"dir":"client->agent","msg":{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1"#;
     assert_eq!(json(&["-"], cut, 4)["verdict"], "not judged");
-    // What is left of a recording keeps everything, and nobody knows what is missing.
+    // The truncated recording has no violations, but is incomplete.
     let whole = std::fs::read(HELLO).unwrap();
     assert_eq!(json(&["-"], &whole[..whole.len() - 10], 4)["verdict"], "not judged");
     let middle = whole.len() / 2;
     let torn = [&whole[..middle], b"\n", &whole[middle..]].concat();
     let run = switchboard(&["conform", "recording", "-"], &torn);
-    assert!(run.code == 4 && run.stdout.contains("something is missing in 2 places"), "{}", run.stdout);
+    assert!(run.code == 4 && run.stdout.contains("messages are missing in 2 places"), "{}", run.stdout);
     assert_eq!(switchboard(&["conform", "recording", "no/such/file.jsonl"], b"").code, 2);
     assert_eq!(switchboard(&["conform", "recording"], b"").code, 2);
     assert_eq!(switchboard(&["conform"], b"").code, 2);
@@ -66,8 +66,8 @@ fn a_baseline_lets_known_failures_pass_and_tells_stale_ones() {
     assert_eq!(json(&[UNKNOWN, "--baseline", &known], b"", 0)["verdict"], "conformant");
     let run = switchboard(&["conform", "recording", HELLO, "--baseline", &known], b"");
     assert_eq!(run.code, 1);
-    assert!(run.stderr.contains("update-kind does not fail any more"), "{}", run.stderr);
-    // Known or not, what could not be judged is not conformant, and not mended either.
+    assert!(run.stderr.contains("update-kind no longer fails"), "{}", run.stderr);
+    // A recording without a verdict is not conformant, and its baseline entries are not stale.
     let whole = std::fs::read(UNKNOWN).unwrap();
     let cut = &whole[..whole.len() - 10];
     assert_eq!(json(&["-"], cut, 1)["verdict"], "not conformant");
@@ -108,7 +108,7 @@ fn each_format_names_what_is_broken() {
 
 const SWITCHBOARD: &str = env!("CARGO_BIN_EXE_switchboard");
 
-/// Judges an agent, and gives what it breaks of what counts.
+/// Checks an agent, and returns its must violations.
 fn judge_agent(options: &[&str], agent: &[&str], code: i32) -> Value {
     let run =
         switchboard(&[&["conform", "agent", "--format", "json"], options, &["--"], agent].concat(), b"");
@@ -142,7 +142,7 @@ fn the_bridge_keeps_the_protocol() {
     }
 }
 
-/// A recording of an agent that was asked for as much as the scenarios ask for.
+/// Returns a recording with as many sessions and prompts as the scenarios need.
 fn long_recording(version: u64) -> String {
     let mut lines = Vec::new();
     let mut say = |from_agent: bool, mut message: Value| {
@@ -270,7 +270,7 @@ fn run_is_a_client_that_survives_everything() {
     }
 }
 
-/// A client in a few lines of shell: one prompt, and yes to each question. It never ends by itself.
+/// A client in a few lines of shell: it sends one prompt, allows every request, and never exits.
 const ENDLESS: &str = r#"
     trap '' TERM
     back=$(mktemp -u)

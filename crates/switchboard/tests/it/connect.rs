@@ -1,4 +1,4 @@
-//! An editor on a hub by `switchboard connect`, over a network that breaks and a hub that is killed.
+//! An editor on a hub through `switchboard connect`, with network failures and a hub that is killed.
 
 pub(crate) mod editor;
 
@@ -12,7 +12,7 @@ use crate::agent_program::Place;
 use crate::serve::shown_of;
 use editor::{Editor, Hub};
 
-/// What an editor got is what the log has, and each prompt ran once.
+/// Asserts that the editor received the whole log, and that each prompt ran once.
 fn assert_nothing_lost(place: &Place, hub: &Hub, editor: &Editor, session: &str) {
     let mut second = Editor::start(place, &hub.url("ws"), 2);
     let params = json!({"sessionId": session, "cwd": place.work(), "replayFrom": {"type": "start"}});
@@ -24,7 +24,7 @@ fn assert_nothing_lost(place: &Place, hub: &Hub, editor: &Editor, session: &str)
     let mut prompts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut known = BTreeSet::new();
     for update in got.iter().filter(|update| update["sessionUpdate"] == "user_message") {
-        // A message that was told again when the connection was back is the same one.
+        // A message that is repeated after a reconnect has the same id.
         if known.insert(update["messageId"].as_str().unwrap()) {
             *prompts.entry(update["content"][0]["text"].as_str().unwrap()).or_default() += 1;
         }
@@ -39,7 +39,7 @@ fn assert_nothing_lost(place: &Place, hub: &Hub, editor: &Editor, session: &str)
     assert_eq!(second.end(), 0);
 }
 
-/// A long session over a network on which so much happens.
+/// Runs a long session over a network with this number of faults.
 fn survive(scheme: &str, seed: u64, faults: usize) {
     let place = Place::new();
     let hub = Hub::start(&place, 0);
@@ -56,7 +56,7 @@ fn survive(scheme: &str, seed: u64, faults: usize) {
         editor.turn_end(&session, &format!("{scenario} {turns}"));
     }
     assert!(proxy.counts().iter().all(|count| *count > 0), "{FAULTS:?}: {:?}", proxy.counts());
-    // Each turn with a question has one, under another name.
+    // Each turn with a permission request has exactly one, with its own name.
     let asked: BTreeSet<&String> = editor.asked.iter().collect();
     assert_eq!((asked.len(), editor.asked.len()), (turns / 2, turns / 2), "{:?}", editor.asked);
     assert_nothing_lost(&place, &hub, &editor, &session);
@@ -81,14 +81,14 @@ fn a_hub_that_is_killed_fifty_times_goes_on_where_it_was() {
     let session = editor.open(&place);
     let mut turns_ended = 0;
     for kill in 0..200_usize {
-        // More where each of them came too late for its turn.
+        // Repeats if each kill came too late for its turn.
         if kill >= 50 && turns_ended > 0 {
             break;
         }
         let scenario = ["permission", "hello", "hello"][kill % 3];
         let text = format!("{scenario} {kill}");
         let id = editor.send_prompt(&session, &text);
-        // Sometimes before anything has come, sometimes in the middle, sometimes when all is over.
+        // Before the first update, in the middle of a turn, or after its end.
         editor.wait_for_updates(&session, kill % 7 * 5);
         hub.kill();
         hub = Hub::start(&place, hub.address.port());
@@ -137,15 +137,16 @@ fn a_first_connection_is_waited_for_and_a_wrong_token_is_the_end() {
     let url = hub.url("ws");
     hub.kill_for_good();
     let mut editor = Editor::start_unanswered(&place, &url, 2);
-    editor.wait_for_error("trying again");
+    editor.wait_for_error("retrying");
     let mut hub = Hub::start(&place, port);
     assert!(editor.answer_to(1)["result"].is_object());
-    // The token of the next launch is another one, and in another file.
+    // The next start has another token, in another file.
     hub.kill();
     let _hub = Hub::start_with_token_in(&place, port, "other-token");
     editor.wait_for_error("401");
     assert_eq!(editor.exit_code(), 5);
-    // Also where there were so many wrong ones that the hub says something else: this one will not become right.
+    // Also after so many wrong tokens that the hub answers with another error: this token will never be
+    // valid.
     for _ in 0..10 {
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         let request = "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer wrong\r\nConnection: close\r\n\r\n";

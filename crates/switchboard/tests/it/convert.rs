@@ -107,8 +107,8 @@ fn lines_that_are_no_messages_are_counted_and_not_all_listed() {
     let input = format!("{hello}\n{noise}{answer}\n");
     let run = switchboard(&["convert", "--to", "v1"], input.as_bytes());
     assert_eq!(run.code, 1);
-    // What comes after it is converted as if it were not there.
+    // The following lines are converted as if it were missing.
     assert_eq!(run.json_lines().len(), 2, "{}", run.stdout);
     assert_eq!(run.stderr.lines().count(), 11, "{}", run.stderr);
-    assert!(run.stderr.contains("5000 lines were no messages, of which 10 are listed"), "{}", run.stderr);
+    assert!(run.stderr.contains("5000 lines were invalid; the first 10 are listed"), "{}", run.stderr);
 }

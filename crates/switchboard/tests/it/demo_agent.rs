@@ -1,4 +1,4 @@
-//! Every scenario, judged by our own checker and by what it does to files.
+//! Every scenario of the demo agent, checked with `check` and by its changes to files.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn updates(place: &Place, prompt: &str) -> Vec<Value> {
     run.updates()
 }
 
-/// The scenarios, from the list that the agent gives.
+/// Returns the names of the scenarios, from the help of the agent.
 fn scenarios(place: &Place) -> Vec<String> {
     let help = place.demo("/help", &["--format", "quiet"]).stdout;
     let names =

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::program::{Run, switchboard};
 
-/// A temporary directory with an old and a new tree in it.
+/// A temporary directory with an old and a new tree.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -29,7 +29,7 @@ impl Place {
     }
 
     fn run(&self, arguments: &[&str], input: &str) -> Run {
-        // Names of trees and files of this place stand for their paths.
+        // Names of trees and files are replaced by their paths.
         let names = [
             "old",
             "new",
@@ -103,7 +103,7 @@ fn two_trees_make_diff_content() {
         "diff --git {config} {config}\n--- {config}\n+++ {config}\n@@ -1 +1 @@\n-debug = false\n+debug = true\n"
     );
     assert!(content["patch"]["diff"].as_str().unwrap().ends_with(&section), "{content}");
-    // What it writes is valid by the rules of the wire, in each dialect.
+    // The output is valid in each dialect.
     for dialect in ["spec", "newest", "any"] {
         let run = place.run(&["old", "new", "--dialect", dialect], "");
         let check = ["check", "--type", "ToolCallContent", "--dialect", dialect];
@@ -135,7 +135,7 @@ fn diff_content_is_applied_and_taken_back() {
     let back = place.run(&["--apply", "-", "--root", "copy", "--reverse"], &run.stdout);
     assert_eq!(back.code, 0, "{}", back.stderr);
     place.is_same("copy", "old");
-    // A second time it does not fit, and nothing is touched.
+    // A second time it does not apply, and nothing is changed.
     let again = place.run(&["--apply", "d.json", "--root", "new"], "");
     assert_eq!(again.code, 1);
     assert!(again.stderr.contains("the file exists already"), "{}", again.stderr);
@@ -209,7 +209,7 @@ fn a_summary_is_for_people() {
         "{}",
         colored.stdout
     );
-    // A name that would move the cursor is shown as what it is.
+    // Control characters in a name are escaped.
     std::fs::write(place.path("new").join("evil\u{1b}[2J"), "x").unwrap();
     let run = place.run(&["old", "new", "--stat", "--color", "never"], "");
     assert!(run.stdout.contains("A evil\\u{1b}[2J  +1 -0\n"), "{}", run.stdout);

@@ -13,7 +13,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Copies the libraries that a program is linked with into a root of its own, to the same places.
+/// Copies the libraries of a program to the same paths below a root.
 fn copy_libraries(program: &Path, root: &Path) {
     let listed = text(&successful(Command::new("ldd").arg(program)));
     let paths = listed.split_whitespace().filter(|word| word.starts_with('/') && Path::new(word).is_file());
@@ -62,7 +62,7 @@ fn the_archive_unpacks_and_runs_in_an_empty_root_without_rust() {
     assert!(!index.contains("insta-"), "only what is linked");
     let program = root.path().join("switchboard");
     copy_libraries(&program, root.path());
-    // Whoever is not root can be, in a world of their own.
+    // A user without root rights becomes root in a user namespace.
     let run = |arguments: &[&str]| {
         let is_root = rustix::process::geteuid().is_root();
         let begin: &[&str] = if is_root { &["chroot"] } else { &["unshare", "--map-root-user", "chroot"] };

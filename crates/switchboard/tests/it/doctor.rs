@@ -1,4 +1,4 @@
-//! `switchboard doctor`, with everything in order and with everything out of order.
+//! `switchboard doctor`, without problems and with every kind of problem.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::known_agents::EmptyHome;
 
-/// An agent that answers the handshake and wants a login.
+/// An agent that answers the handshake and needs a login.
 const WANTS_LOGIN: &str = r#"
 while read -r line; do
   id=${line#*\"id\":}; id=${id%%[,\}]*}
@@ -24,7 +24,7 @@ fn doctor(home: &EmptyHome, hub: &str, more: &[&str]) -> (i32, Vec<Value>) {
     (run.code, run.json_lines())
 }
 
-/// An address at which something answers every request with this.
+/// Returns the URL of a server that sends this response to every request.
 fn listener(answer: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -106,15 +106,15 @@ fn each_of_fourteen_faults_is_named_with_what_to_do() {
     assert_eq!(code, 1, "{findings:#?}");
     for (about, words) in [
         ("configuration", "acp.json is no JSON"),
-        ("configuration", "the agent \"odd\" has a command that is no text"),
+        ("configuration", "the agent \"odd\" has a command that is not a string"),
         ("configuration", "hub.idel: there is no such setting"),
         ("configuration", "the root /no/such/folder cannot be used"),
         ("rules", "switchboard-policy.toml"),
-        ("registry", "was changed since it was read"),
-        ("store", "others can read"),
+        ("registry", "was changed since it was downloaded"),
+        ("store", "other users can read"),
         ("store", "sessions.sqlite3"),
         ("disk (store)", "only "),
-        ("hub", "something else than a hub"),
+        ("hub", "another program than a hub"),
         ("agent silent", "did not answer the handshake within 2s"),
         ("agent dies", "no key is set"),
         (
@@ -143,7 +143,7 @@ fn a_token_that_the_hub_does_not_know_is_told() {
     command.env("SWITCHBOARD_TOKEN", "wrong");
     let run = home.place.run_command(command);
     assert_eq!(run.code, 1);
-    assert!(find(&run.json_lines(), "hub", "does not know the token").is_some(), "{}", run.stdout);
+    assert!(find(&run.json_lines(), "hub", "rejects the token").is_some(), "{}", run.stdout);
     let (code, findings) = doctor(&home, "http://127.0.0.1:9", &["--no-agents", "--min-free", "1B"]);
     assert_eq!(code, 1, "one that was named must be there");
     assert!(find(&findings, "hub", "cannot reach").is_some(), "{findings:#?}");

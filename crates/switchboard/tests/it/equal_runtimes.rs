@@ -1,8 +1,9 @@
-//! The same agent through every way to run it: `run`, `bridge`, `serve` over WebSocket and HTTP, and `connect`.
+//! The same agent through every command that runs agents: `run`, `bridge`, `serve` over WebSocket and HTTP,
+//! and `connect`.
 //!
-//! What is stored, what clients are told, what cannot be translated and what rules decide must not depend on the command.
-//! Each scenario is played by a small agent of either version; the stored sessions, their losses, and the names and states
-//! of sub-agents and tool calls as a client has them in the end are compared with those of `bridge`.
+//! Stored sessions, messages to clients, losses and decisions of rules must not depend on the command. Each
+//! scenario is played by a small agent of either version; the stored sessions, their losses, and the final
+//! names and states of sub-agents and tool calls in a client are compared with those of `bridge`.
 
 use std::path::Path;
 
@@ -15,7 +16,7 @@ use crate::connect::editor::Editor;
 use crate::serve::block_on;
 use crate::serve::hub::{Client, Hub};
 
-/// An agent that plays a file for each part of a turn; between two parts it waits for the answer to its question.
+/// An agent that plays one file per part of a turn; between two parts it waits for the answer to its request.
 const AGENT: &str = r#"#!/bin/sh
 folder=$1
 say() { printf '%s\n' "$1"; }
@@ -42,13 +43,13 @@ while read -r line; do
 done
 "#;
 
-/// A scenario: the version that its agent speaks, and the parts of its one turn.
+/// A scenario: the protocol version of its agent, and the parts of its only turn.
 struct Scenario {
     version: u64,
     parts: Vec<Vec<Value>>,
-    /// The rules that decide over what the agent asks.
+    /// The permission rules.
     rules: Option<&'static str>,
-    /// The result of the prompt of a version 1 agent, where it is another than the usual one.
+    /// The result of the prompt of a version 1 agent, if it is not the default.
     answer: Option<Value>,
 }
 
@@ -91,7 +92,7 @@ impl Scenario {
         self.parts.iter().flatten().any(|line| line["params"]["update"]["sessionUpdate"] == "subagent_update")
     }
 
-    /// Writes the rules, and returns the options that name them.
+    /// Writes the rules, and returns the options for them.
     fn permissions(&self, place: &Place) -> Vec<String> {
         let Some(rules) = self.rules else { return Vec::new() };
         let file = place.home().join("rules.toml");
@@ -104,31 +105,31 @@ fn path(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// What a way to run an agent leaves in its store.
+/// The result of running an agent with one of the commands.
 #[derive(Debug)]
 struct Kept {
-    /// `sessions show` without what differs by design: ids and times.
+    /// `sessions show` without ids and times, which differ by design.
     shown: String,
-    /// Messages and elements that the translation could not carry.
+    /// Losses of the translation: messages and elements.
     losses: Vec<(String, String, String)>,
-    /// What the rules said to each question: the decision, the rule, and what was asked for.
+    /// The decision of the rules for each request, the rule, and the subject.
     judged: Vec<[Value; 3]>,
-    /// What came to its client.
+    /// The messages to its client.
     came: Vec<Value>,
-    /// What its client has in the end.
+    /// The final state of its client.
     seen: Seen,
 }
 
-/// What a client knows of sub-agents and tool calls when the turn is over, without ids.
+/// The sub-agents and tool calls in a client at the end of the turn, without ids.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
-    /// Who asked what, in order.
+    /// The permission requests, in order, with the session that sent them.
     questions: Vec<String>,
     /// The names and states of sub-agents and tool calls.
     ends: Vec<String>,
 }
 
-/// What a client of version 2 has of these messages.
+/// Returns the state of a version 2 client after these messages.
 fn seen_by_version_2(messages: &[Value]) -> Seen {
     let mut all = Conversation::new(switchboard_acp::WireFormat::Any);
     let mut questions = Vec::new();
@@ -158,7 +159,7 @@ fn seen_by_version_2(messages: &[Value]) -> Seen {
     Seen { questions, ends }
 }
 
-/// What a client of version 1 has of these messages, which knows tool calls alone.
+/// Returns the state of a version 1 client after these messages; it only supports tool calls.
 fn seen_by_version_1(messages: &[Value]) -> Seen {
     let mut questions = Vec::new();
     let mut calls: Vec<(&str, Value)> = Vec::new();
@@ -190,7 +191,7 @@ fn seen_by(version: u64, messages: &[Value]) -> Seen {
     }
 }
 
-/// What the agent said in the session, as its client got it: with the ids that the agent gave.
+/// Returns the messages of the agent as received by its client, with the ids of the agent.
 fn without_ids(scenario: &Scenario, version: u64, came: &[Value]) -> Vec<Value> {
     let said: Vec<&Value> = scenario.parts.iter().flatten().collect();
     let asked = said.iter().filter(|line| line["id"].is_number());
@@ -201,7 +202,7 @@ fn without_ids(scenario: &Scenario, version: u64, came: &[Value]) -> Vec<Value> 
         match (line["method"].as_str(), version) {
             (Some("session/request_permission"), _) => line["id"] = questions.next().expect("a question"),
             (Some("session/update"), _) => {}
-            // The answer to the prompt.
+            // The response to the prompt.
             (None, 1) if line["result"]["stopReason"].is_string() => line["id"] = "prompt".into(),
             _ => continue,
         }
@@ -241,7 +242,7 @@ fn kept(place: &Place, store: &str, version: u64, came: Vec<Value>) -> Kept {
         .map(|loss| (word(loss, "message"), word(loss, "element"), word(loss, "toward")))
         .collect();
     losses.sort();
-    // Who answered is known to a hub alone.
+    // Only a hub knows who answered.
     let shown = sessions(&["show", id]).stdout.replace(id, "SESSION");
     let by = |line: &str| line.split_once("answered by ").map(|(before, _)| format!("{before}answered"));
     let shown = shown.lines().map(|line| by(line).unwrap_or_else(|| line.to_owned()) + "\n").collect();
@@ -252,17 +253,17 @@ fn kept(place: &Place, store: &str, version: u64, came: Vec<Value>) -> Kept {
     Kept { shown, losses, judged, came, seen }
 }
 
-/// Whether a message ends the turn for a client of a version that prompted in a session with this request.
+/// Returns whether a message ends the turn of this prompt, for a client of this version.
 fn is_end(message: &Value, version: u64, session: &str, prompt: i64) -> bool {
     let params = &message["params"];
     match version {
         1 => message["id"] == prompt && message["method"].is_null(),
-        // Sub-agents have states, too.
+        // Sub-agents have states as well.
         _ => params["sessionId"] == session && params["update"]["state"] == "idle",
     }
 }
 
-/// Prompts, answers every question with its first option, and waits for the end. Returns what came.
+/// Sends a prompt, answers every request with its first option, and waits for the end. Returns all messages.
 async fn drive(client: &mut Client, place: &Place, version: u64) -> Vec<Value> {
     let session = client.new_session(place).await;
     let prompt = client.prompt(&session, "go").await;
@@ -279,13 +280,13 @@ async fn drive(client: &mut Client, place: &Place, version: u64) -> Vec<Value> {
     }
 }
 
-/// Options, and the command that starts the agent.
+/// Returns the options followed by the command of the agent.
 fn arguments<'a>(options: &'a [String], command: &'a [String]) -> Vec<&'a str> {
     let options = options.iter().map(String::as_str);
     options.chain(["--"]).chain(command.iter().map(String::as_str)).collect()
 }
 
-/// Every way to run the agent of a scenario with a client of a version, by name.
+/// Runs the agent of a scenario with a client of a version through every command, by name.
 fn ways(scenario: &Scenario, client: u64) -> Vec<(String, Kept)> {
     let mut ways = Vec::new();
     for (name, over_http) in [("websocket", false), ("http", true)] {
@@ -327,7 +328,7 @@ fn ways(scenario: &Scenario, client: u64) -> Vec<(String, Kept)> {
     ways
 }
 
-/// The same through `bridge`.
+/// Runs it through `bridge`.
 fn bridged(scenario: &Scenario, version: u64) -> Kept {
     let place = Place::new();
     let command = scenario.write(&place, "agent");
@@ -362,7 +363,7 @@ fn bridged(scenario: &Scenario, version: u64) -> Kept {
     kept(&place, path(&store), version, came)
 }
 
-/// The same through `run`, whose client speaks version 2.
+/// Runs it through `run`, whose client has version 2.
 fn ran(scenario: &Scenario) -> Kept {
     let place = Place::new();
     let command = scenario.write(&place, "agent");
@@ -372,7 +373,7 @@ fn ran(scenario: &Scenario) -> Kept {
     let run = |more: &[&str]| {
         let options: Vec<String> = approve.iter().cloned().chain(["go".to_owned()]).collect();
         let run = place.run(&[&["run"], more, &*arguments(&options, &command)].concat());
-        // Where rules leave something to a person, nobody is there.
+        // If the rules decide ask, there is no terminal to ask on, and `run` fails.
         assert!(run.code == 0 || scenario.rules.is_some(), "{}", run.stderr);
         run
     };
@@ -390,7 +391,8 @@ fn assert_equal(scenario: &Scenario) {
         let wanted = bridged(scenario, client);
         for (name, found) in ways(scenario, client) {
             assert_eq!(found.shown, wanted.shown, "{name} with a client of version {client}");
-            // A client that does not know sub-agents is told of them by a hub, but not by an agent of its own version.
+            // A hub reports sub-agents also to a client that does not support them; an agent of the same
+            // version does not.
             if (scenario.version, client) != (1, 1) || !scenario.has_subagents() {
                 assert_eq!(found.seen, wanted.seen, "{name} with a client of version {client}");
                 assert_eq!(found.losses, wanted.losses, "{name} with a client of version {client}");
@@ -403,7 +405,7 @@ fn assert_equal(scenario: &Scenario) {
         if client == 2 {
             let found = ran(scenario);
             assert_eq!(found.shown, wanted.shown, "run");
-            // Its output has updates alone.
+            // Its output contains only updates.
             assert_eq!(found.seen.ends, wanted.seen.ends, "run");
             assert_eq!(found.losses, wanted.losses, "run");
         }
@@ -463,7 +465,8 @@ fn transcript_of_a_version_1_agent_is_the_same_everywhere() {
     assert_equal(&Scenario { version: 1, parts: vec![before, after], rules: None, answer: None });
 }
 
-/// A turn of a version 1 agent with much that a translation to version 2 and back does not keep.
+/// Returns a turn of a version 1 agent with many elements that are lost in a translation to version 2 and
+/// back.
 fn of_version_1() -> Scenario {
     let numbered = |word: &str| (1..=60).map(|line| format!("{word} {line}\n")).collect::<String>();
     let diff = json!({"type": "diff", "path": "/w/a", "oldText": numbered("line").replace("line 30\n", "old\n"), "newText": numbered("line")});
@@ -557,7 +560,7 @@ fn a_client_of_version_1_loads_the_own_lines_of_a_version_1_agent() {
         for (name, came) in [("websocket", over_socket), ("connect", through_connect)] {
             let mut came = without_ids(&scenario, 1, &came);
             for line in &mut came {
-                // The prompt is the client's, and has an id of the hub.
+                // The prompt was sent by the client, and has an id of the hub.
                 if line["params"]["update"]["sessionUpdate"] == "user_message_chunk" {
                     line["params"]["update"].as_object_mut().unwrap().remove("messageId");
                 }
@@ -573,12 +576,12 @@ fn a_client_of_version_1_loads_the_own_lines_of_a_version_1_agent() {
     hub.end();
 }
 
-/// Asks for a file of the client.
+/// Returns a request for a file of the client.
 fn asks_for_file(number: u64, path: &Path) -> Value {
     json!({"jsonrpc": "2.0", "id": number, "method": "fs/read_text_file", "params": {"sessionId": "s", "path": path}})
 }
 
-/// The lines of a file that the agent of a scenario writes.
+/// Returns the lines of a file that the agent of a scenario wrote.
 fn written(place: &Place, name: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(place.home().join("agent").join(name)).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -643,9 +646,9 @@ fn a_client_of_version_1_serves_files_and_commands_to_its_agent_on_a_hub() {
         written(&place, "answers").iter().map(|answer| answer["result"].clone()).collect();
     assert_eq!(answers[0], json!({"content": "not saved yet"}));
     assert_eq!((&answers[1]["terminalId"], &answers[2]["output"]), (&json!("t1"), &json!("made")));
-    // The client is told what the agent said, and nothing about its own command.
+    // The client gets the messages of the agent, and nothing about the command that it runs itself.
     assert_eq!(without_ids(&scenario, 1, &came).len(), 4, "{came:?}");
-    // Others see the command and its output.
+    // Other clients see the command and its output.
     let terminals = watched.iter().map(|message| &message["params"]["update"]);
     let terminals: Vec<&Value> =
         terminals.filter(|update| update["sessionUpdate"] == "terminal_update").collect();
@@ -672,7 +675,7 @@ fn files_are_on_disk_while_no_client_is_there_that_has_them() {
         let capabilities = json!({"fs": {"readTextFile": true, "writeTextFile": true}});
         client.ask("initialize", json!({"protocolVersion": 1, "clientCapabilities": capabilities})).await;
         let session = client.new_session(&place).await;
-        // Another client goes on, which has no files.
+        // Another client continues, without access to files.
         let mut other = hub.client(1).await;
         other.ask("session/load", json!({"sessionId": session, "cwd": place.work(), "mcpServers": []})).await;
         drop(client);
@@ -702,7 +705,7 @@ decision = "deny"
 path = ["**/.env*"]
 "#;
 
-/// A question that says nothing but which tool call it is about.
+/// Returns a permission request with only the id of its tool call.
 fn asks_about(version: u64, number: u64, call: &str) -> Value {
     let options = json!([{"optionId": "yes", "name": "Allow", "kind": "allow_once"},
         {"optionId": "no", "name": "Reject", "kind": "reject_once"}]);
@@ -716,7 +719,7 @@ fn asks_about(version: u64, number: u64, call: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": number, "method": "session/request_permission", "params": params})
 }
 
-/// Asserts that the rules say the same to every question, by every way.
+/// Asserts that the rules have the same decision for every request, with every command.
 fn assert_judged(scenario: &Scenario, wanted: &[(&str, Option<&str>)]) {
     let decisions = |kept: &Kept| -> Vec<(String, Option<String>)> {
         let word = |value: &Value| value.as_str().map(str::to_owned);
@@ -831,7 +834,7 @@ fn rules_judge_a_version_1_call_as_its_translation_alike_everywhere() {
     assert_judged(&Scenario { version: 1, parts, rules: Some(RULES), answer: None }, &wanted);
 }
 
-/// A session tells of a sub-agent.
+/// Returns an update that announces a sub-agent.
 fn subagent(parent: &str, child: &str, mut rest: Value) -> Value {
     rest["sessionUpdate"] = "subagent_update".into();
     rest["sessionId"] = child.into();
@@ -840,8 +843,9 @@ fn subagent(parent: &str, child: &str, mut rest: Value) -> Value {
 
 const OPTIONS: &str = r#"[{"optionId":"yes","name":"Allow","kind":"allow_once"}]"#;
 
-/// Two sub-agents of one name that both ask, one below of the same name, one without a title, and one with a call that
-/// stays in progress. Those that nobody says anything of end with the turn.
+/// Returns a scenario with two sub-agents of the same name that both send requests, a nested one with the
+/// same name, one without a title, and one with a call that stays in progress. Those without a final state
+/// end with the turn.
 fn subagents(version: u64) -> Scenario {
     let chunk = |session: &str, words: &str| {
         let id = format!("m-{session}");
@@ -900,7 +904,7 @@ fn subagents(version: u64) -> Scenario {
         chunk("s", "All is said."),
     ];
     if version == 2 {
-        // The list of what goes on without the session is complete, and this one is not in it.
+        // The list of background work is complete, and does not contain this sub-agent.
         last.insert(0, subagent("s", "e", named("Forgotten")));
         last.insert(1, chunk("e", "left at work"));
         last.push(update(
@@ -929,7 +933,7 @@ fn sub_agents_of_a_version_2_agent_have_the_same_names_and_ends_everywhere() {
     let asked = ["Explorer", "Explorer #2"].map(|name| format!("Sub-agent '{name}' asks: May the "));
     assert_eq!(seen.questions, [asked[0].clone() + "first?", asked[1].clone() + "second?"]);
     for end in &seen.ends {
-        // The first one shows its call as it was left.
+        // The first one keeps the status of its call.
         assert!(
             !end.contains(r#""status":"in_progress""#) && !end.contains(r#""status":"pending""#),
             "{end}"

@@ -1,4 +1,4 @@
-// Values made on the spot read better without an ampersand.
+// Values created in place are easier to read without references.
 #![allow(clippy::needless_pass_by_value)]
 
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Agents without a history, which get one from the store.
+//! Agents without a history, whose history comes from the store.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::program::switchboard;
 
-/// Agents that know nothing but the session which they have just made. They say which session they heard.
+/// Agents that only know sessions of the same process. They send the id of the session in each message.
 const VERSION_1: &str = r#"
 say() { printf '%s\n' "$1"; }
 while read -r line; do
@@ -99,7 +99,7 @@ impl Client {
         answer["result"]["sessionId"].as_str().unwrap().to_owned()
     }
 
-    /// The words of a turn, all of it in this session.
+    /// Returns the text of a turn; all messages must belong to this session.
     fn prompt(&mut self, session: &str, text: &str) -> String {
         let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]});
         let (mut updates, answer) = self.ask("session/prompt", prompt);
@@ -111,7 +111,7 @@ impl Client {
         words(&updates, "agent_message_chunk").concat()
     }
 
-    /// The history of an old session.
+    /// Returns the history of an old session.
     fn load(&mut self, session: &str) -> Vec<Value> {
         let method = if self.version == 1 { "session/load" } else { "session/resume" };
         let mut params = json!({"sessionId": session, "cwd": "/w", "mcpServers": []});
@@ -153,7 +153,7 @@ fn of_several_sessions_in_one_recording_each_is_listed_by_its_own_prompt_and_emp
         client.prompt(&sessions[2], "later");
         client.end();
         let (mut client, _) = Client::start(store, VERSION_1, version);
-        // An editor opens one at its start, and nobody says anything in it.
+        // An editor opens a session at its start that is never used.
         client.new_session();
         for _ in 0..2 {
             let mut listed: Vec<(String, Value)> = client
@@ -192,12 +192,12 @@ fn an_agent_of_version_1_gets_list_and_load_for_clients_of_either_version() {
             let history = client.load(&session);
             let told = serde_json::to_string(&history).unwrap();
             assert!(told.contains("first") && told.contains(&format!("heard in {session}")), "{told}");
-            // It is said once, however often the session is opened.
+            // The notice is sent once, also if the session is opened several times.
             notices = told.matches("The agent does not remember this session").count();
             assert_eq!(told.contains("second"), round == 3, "{told}");
             let heard = client.prompt(&session, "second");
             assert!(heard.contains("heard in agent-") && !heard.contains(&session), "{heard}");
-            // Once more in the same conversation.
+            // A second time on the same connection.
             let again = serde_json::to_string(&client.load(&session)).unwrap();
             assert!(again.contains("first"), "{again}");
             let (_, unknown) = client.ask(
@@ -233,7 +233,7 @@ fn an_agent_of_version_2_without_them_gets_list_and_resume() {
         assert!(heard.contains("heard in agent-") && !heard.contains(&session), "{heard}");
         client.end();
 
-        // What the agent really got and said is recorded beside what the session is about.
+        // The actual messages to and from the agent are recorded next to those of the session.
         let list = switchboard(&["sessions", "--store", store, "list", "--json"], b"").json_lines();
         let id = list[0]["id"].as_str().unwrap();
         let all =
@@ -290,7 +290,7 @@ fn the_history_of_a_session_has_what_its_sub_agents_did_and_they_are_not_listed(
     let (mut client, _) = Client::start(store, &agent, 1);
     let ids: Vec<Value> = client.listed().iter().map(|listed| listed["sessionId"].clone()).collect();
     assert_eq!(ids, [json!(session)]);
-    // All of it is of that session: `load` looks at that.
+    // `load` asserts that all messages belong to this session.
     let history = serde_json::to_string(&client.load(&session)).unwrap();
     assert!(history.contains("Sub-agent: helper") && history.contains("said by it"), "{history}");
     client.end();

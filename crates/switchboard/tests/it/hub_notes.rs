@@ -1,4 +1,5 @@
-//! What a hub notes in the recording of a session is shown where it belongs, and is in nobody's way.
+//! Entries of a hub in the recording of a session are shown in their place, and do not disturb other
+//! commands.
 
 use serde_json::{Value, json};
 
@@ -13,7 +14,7 @@ fn note(seconds: f64, note: Value) -> Value {
     json!({"t": seconds, "hub": note})
 }
 
-/// A session in which one question has been answered by somebody, and another never was.
+/// Returns a session with one answered and one unanswered permission request.
 fn recording() -> String {
     let (to_agent, to_client) = ("client->agent", "agent->client");
     let ask = |id: u64, title: &str| {
@@ -82,7 +83,7 @@ fn who_answered_is_shown_beside_the_question() {
     let notes: Vec<_> = wire.lines().filter(|line| line.contains(" hub {")).collect();
     assert_eq!(notes.len(), 3, "{wire}");
     assert!(notes[1].contains(r#""hub":"answered""#) && !wire.contains('\u{1b}'), "{wire}");
-    // Messages alone leave the store without them, everything with them.
+    // An export of messages omits them, an export of everything contains them.
     let plain = switchboard(&["sessions", "--store", store.to_str().unwrap(), "export", id], b"").stdout;
     assert_eq!((plain.lines().count(), plain.contains("anna")), (8, false), "{plain}");
     let whole = sessions(&["export", id, "--everything"], "");

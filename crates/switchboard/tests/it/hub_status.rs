@@ -1,4 +1,4 @@
-//! `hub status`, with a hub's metrics and with servers that have none.
+//! `hub status`, with the metrics of a hub and with servers that have none.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ switchboard_append_seconds_sum 0.002
 switchboard_append_seconds_count 4
 ";
 
-/// A server with metrics for who has the token, ended with the test.
+/// A server with metrics that requires a token. It is stopped on drop.
 struct Served {
     address: SocketAddr,
     _runtime: tokio::runtime::Runtime,
@@ -103,7 +103,7 @@ fn why_a_hub_cannot_be_seen_is_told() {
     for text in ["", "process_cpu_seconds 1\n", "<html>hello</html>"] {
         let other = Served::start(text).status("http", "", "sb_right");
         assert_eq!(other.code, 1);
-        assert!(other.stderr.contains("says nothing about a hub"), "{}", other.stderr);
+        assert!(other.stderr.contains("is not a hub"), "{}", other.stderr);
     }
     let place = Place::new();
     let nobody = place.run(&["hub", "status", "http://127.0.0.1:9"]);

@@ -1,4 +1,5 @@
-//! Peers that we did not write: the official SDKs in Rust and TypeScript, as agent and as client, in both versions.
+//! Peers by other authors: the official SDKs in Rust and TypeScript, as agent and as client, in both
+//! versions.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,7 +13,7 @@ use crate::program::Run;
 pub(crate) const SWITCHBOARD: &str = env!("CARGO_BIN_EXE_switchboard");
 const VERSIONS: [&str; 2] = ["1", "2"];
 
-/// Where the peers are put: below the target folder.
+/// Returns the directory of the peers, below the target directory.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("interop")
 }
@@ -26,15 +27,15 @@ fn succeed(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The programs that are made with the Rust SDK.
+/// Returns the programs based on the Rust SDK.
 pub(crate) fn rust(name: &str) -> Vec<String> {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| build(&[]));
     official(name)
 }
 
-/// A client of servers that is made with the Rust SDK. It is built apart, because most of its time goes into a crypto
-/// library that nothing else needs.
+/// Returns a client for servers based on the Rust SDK. It is built separately, because most of its build time
+/// is a crypto library that nothing else needs.
 pub(crate) fn rust_remote_client() -> Vec<String> {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| build(&["--features", "remote", "--bin", "official-remote-client"]));
@@ -51,7 +52,7 @@ fn official(name: &str) -> Vec<String> {
     vec![folder().join("debug").join(format!("official-{name}")).display().to_string()]
 }
 
-/// The folder with what npm installs; `None` where there is no npm.
+/// Returns the directory of the npm packages; `None` without npm.
 pub(crate) fn npm() -> Option<PathBuf> {
     static INSTALLED: OnceLock<bool> = OnceLock::new();
     let folder = folder().join("npm");
@@ -75,13 +76,13 @@ pub(crate) fn npm() -> Option<PathBuf> {
     installed.then_some(folder)
 }
 
-/// The programs that are made with the TypeScript SDK.
+/// Returns the programs based on the TypeScript SDK.
 pub(crate) fn typescript(name: &str) -> Option<Vec<String>> {
     let script = npm()?.join(format!("{name}.mjs"));
     Some(vec!["node".to_owned(), script.display().to_string()])
 }
 
-/// The programs that are made with the Python SDK; `None` where there is no Python that can install it.
+/// Returns the programs based on the Python SDK; `None` without a Python that can install it.
 pub(crate) fn python(name: &str) -> Option<Vec<String>> {
     static INSTALLED: OnceLock<bool> = OnceLock::new();
     let (folder, sources) = (folder().join("python"), sources().join("python"));
@@ -110,7 +111,7 @@ pub(crate) fn python(name: &str) -> Option<Vec<String>> {
     installed.then(|| vec![program(folder.join("bin/python")), program(sources.join(format!("{name}.py")))])
 }
 
-/// `acpx`, which wants a newer Node.js than many systems have; one comes with it where npm has it.
+/// Returns `acpx`, which needs a newer Node.js than many systems have; npm installs one with it if available.
 pub(crate) fn acpx() -> Option<Vec<String>> {
     let programs = npm()?.join("node_modules/.bin");
     let node = programs.join("node");
@@ -118,7 +119,7 @@ pub(crate) fn acpx() -> Option<Vec<String>> {
     Some(vec![node, programs.join("acpx").display().to_string()])
 }
 
-/// Runs a prompt in acpx, which writes the messages of both sides as they are.
+/// Runs a prompt in acpx, which prints the messages of both sides unchanged.
 pub(crate) fn run_acpx(place: &Place, client: &[String], agent: &[&str], prompt: &str) -> Run {
     let mut command = Command::new(&client[0]);
     command.args(&client[1..]).args(["--agent", &agent.join(" "), "--cwd"]).arg(place.work());
@@ -128,7 +129,7 @@ pub(crate) fn run_acpx(place: &Place, client: &[String], agent: &[&str], prompt:
     place.run_command(command)
 }
 
-/// Our client runs a prompt with an official agent.
+/// Runs a prompt with our client and an official agent.
 pub(crate) fn drive_agent(agent: &[String]) {
     for version in VERSIONS {
         let place = Place::new();
@@ -150,7 +151,7 @@ fn run_client(place: &Place, client: &[String], version: &str, scenario: &str) -
     run_with_agent(place, client, &[version, scenario], &agent)
 }
 
-/// Runs a client program with arguments of its own and the agent's command line behind them.
+/// Runs a client program with its arguments, followed by the command line of the agent.
 pub(crate) fn run_with_agent(place: &Place, client: &[String], own: &[&str], agent: &[&str]) -> Run {
     let mut command = Command::new(&client[0]);
     command
@@ -192,14 +193,14 @@ const SCENARIOS: [&str; 21] = [
     "unknown",
 ];
 
-/// An official client runs scenarios of our agent.
+/// Runs scenarios of our agent with an official client.
 fn serve_client(client: &[String]) {
     let place = Place::new();
     for scenario in SCENARIOS {
         let ours = place.demo(scenario, &["--format", "json", "--approve-all"]);
         let run = run_client(&place, client, "2", scenario);
         assert_eq!(run.code, 0, "{scenario}: {}", run.stderr);
-        // What a lenient reader drops without a word would be missing here.
+        // Elements that a lenient reader drops silently would be missing here.
         let (ours, theirs) = (ours.updates(), run.json_lines());
         assert_eq!(kinds(&theirs), kinds(&ours), "{scenario}");
         assert_eq!(theirs.last().unwrap()["stopReason"], "end_turn", "{scenario}");

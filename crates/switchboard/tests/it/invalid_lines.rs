@@ -1,4 +1,4 @@
-//! What a client is answered whose lines hold no message: the same by everything that plays an agent.
+//! Responses to lines that are not messages: the same from every command that acts as an agent.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::agent_program::Place;
 use crate::serve::hub::Hub;
 
-/// How long anything may take.
+/// Timeout for all operations.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Lines that hold no message, and the code that each is answered with.
+/// Lines that are not messages, with the error code of the response.
 const INVALID: [(&str, i64); 8] = [
     ("{bad", -32700),
     (r#"{"jsonrpc":"2.0","id":8,"method":"session/list","params":{}}{"#, -32700),
@@ -25,7 +25,7 @@ const INVALID: [(&str, i64); 8] = [
     (r#""text""#, -32600),
 ];
 
-/// A program that plays an agent on its standard input and output.
+/// A program that acts as an agent on its standard input and output.
 struct Agent {
     child: Child,
     input: ChildStdin,
@@ -66,7 +66,7 @@ fn arrays_and_invalid_json_are_answered_the_same_by_demo_agent_bridge_and_hub() 
     let address = format!("ws://{}/acp", hub.address);
     for version in [1, 2] {
         for arguments in [vec!["demo-agent"], vec!["bridge", "demo"], vec!["connect", &address]] {
-            // The demo agent itself speaks the newest version alone.
+            // The demo agent only supports the newest version.
             if version == 1 && arguments[0] == "demo-agent" {
                 continue;
             }
@@ -81,7 +81,7 @@ fn arrays_and_invalid_json_are_answered_the_same_by_demo_agent_bridge_and_hub() 
             let answer = agent.ask(&hello.to_string());
             assert_eq!(answer["result"]["protocolVersion"], version, "{arguments:?}: {answer}");
             for (line, code) in INVALID {
-                // What cannot even begin a message does not get to a server on another machine.
+                // A line that cannot start a message is not sent to a remote server.
                 if arguments[0] == "connect" && !line.starts_with(['{', '[']) {
                     continue;
                 }
@@ -89,7 +89,7 @@ fn arrays_and_invalid_json_are_answered_the_same_by_demo_agent_bridge_and_hub() 
                 let told = (&answer["id"], &answer["error"]["code"]);
                 assert_eq!(told, (&Value::Null, &json!(code)), "{arguments:?} {version} {line}: {answer}");
             }
-            // The connection stays, and nothing of an array was done.
+            // The connection stays open, and no message of the batch was processed.
             let list = json!({"jsonrpc": "2.0", "id": 2, "method": "session/list", "params": {}});
             let answer = agent.ask(&list.to_string());
             assert_eq!((&answer["id"], answer.get("error")), (&json!(2), None), "{arguments:?}: {answer}");

@@ -1,4 +1,4 @@
-//! Agents that are known without any configuration.
+//! Agents that are known without configuration.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::agent_program::Place;
 use crate::program::Run;
 use crate::terminal::typed_to;
 
-/// A home in which nothing is installed but what a test puts there.
+/// A home without installed programs, except those that a test adds.
 pub(crate) struct EmptyHome {
     pub(crate) place: Place,
 }
@@ -33,7 +33,7 @@ impl EmptyHome {
         self.place.home().join("programs")
     }
 
-    /// Installs a program that is a script.
+    /// Installs a script as a program.
     pub(crate) fn install(&self, name: &str, script: &str) {
         self.place.write(format!("home/programs/{name}"), &format!("#!/bin/sh\n{script}\n"));
         std::fs::set_permissions(self.programs().join(name), PermissionsExt::from_mode(0o755)).unwrap();
@@ -45,7 +45,7 @@ impl EmptyHome {
         self.install(name, &format!("echo \"$0 $@\" >> \"$HOME/started\"\nexec {us} demo-agent"));
     }
 
-    /// The command lines of all stand-ins that were run.
+    /// Returns the command lines of all stand-ins that were run.
     pub(crate) fn started(&self) -> String {
         std::fs::read_to_string(self.place.home().join("started")).unwrap_or_default()
     }
@@ -129,7 +129,7 @@ fn nothing_is_run_from_the_network_unless_somebody_says_so() {
         "{}",
         home.started()
     );
-    // A package brings its own program, and not what that needs beside it.
+    // A package has its own program, but not the programs that it needs.
     let run = home.run(&["run", "pi", "hi"]);
     assert!(run.stderr.contains("no program \"pi\"") && !run.stderr.contains("npx"), "{}", run.stderr);
 }
@@ -156,7 +156,7 @@ fn a_configured_name_wins_over_a_known_one_and_that_is_said() {
         known.contains("not used: the name means the one in ") && known.contains(" codex-acp "),
         "{known}"
     );
-    // The same program is nothing to speak of.
+    // If the command is the same, nothing is reported.
     configure("codex-acp");
     let run = home.run(&["run", "codex", "hi"]);
     assert_eq!(run.code, 0);
@@ -189,7 +189,7 @@ fn what_a_project_puts_under_a_known_name_is_asked_about() {
     project("codex", r#"{"command": "evil"}"#);
     let (code, shown) = typed_to(home.command(&["run", "codex", "hi"]), &["y\n"]);
     assert!(code == 0 && shown.contains("You said: hi"), "{shown}");
-    // What the user has put there is the user's, and what is the same is no matter.
+    // The user's own configuration is trusted, and an identical command is not reported.
     assert_eq!(home.run(&["agents", "add", "codex", "--", "evil"]).code, 0);
     let run = home.run(&["run", "codex", "hi"]);
     assert_eq!((run.code, &*run.stdout), (0, "You said: hi\n"), "{}", run.stderr);
@@ -207,7 +207,7 @@ fn the_list_shows_what_is_configured_installed_and_known_with_versions() {
     assert!(run.stdout.lines().skip(1).all(|line| line.contains(" not installed ")), "{}", run.stdout);
     assert!(run.stderr.contains("no agents are configured"), "{}", run.stderr);
     assert!(states(&home).iter().all(|(_, state)| state == "known"));
-    // As npm installs it.
+    // The layout of an npm installation.
     let package = "home/lib/node_modules/@agentclientprotocol/claude-agent-acp";
     home.place.write(format!("{package}/package.json"), r#"{"version": "0.99.1"}"#);
     home.install_demo("file");
@@ -228,7 +228,7 @@ fn the_list_shows_what_is_configured_installed_and_known_with_versions() {
     let claude = agents.iter().find(|agent| agent["name"] == "claude").unwrap();
     assert_eq!((claude["state"].as_str(), claude["version"].as_str()), (Some("installed"), Some("0.99.1")));
     assert_eq!(claude["protocol"], serde_json::json!([1, 2]));
-    // It can be written into the configuration as it is.
+    // It can be added to the configuration unchanged.
     assert_eq!(home.run(&["agents", "add", "claude"]).code, 0);
     assert!(states(&home).contains(&("claude".to_owned(), "configured".to_owned())));
     let run = home.run(&["agents", "add", "gemini"]);

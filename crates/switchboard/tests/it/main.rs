@@ -1,5 +1,5 @@
-//! The program as its users run it, all tests in one binary.
-// Tests hand `json!` values to small functions; a reference there would only be noise.
+//! Tests of the program as users run it, in one binary.
+// Tests pass `json!` values to small functions; references would only be noise.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 
 mod agent_program;

@@ -1,5 +1,5 @@
-//! The whole way of somebody who has just heard of Switchboard, in an empty home: from an agent that is missing to one that runs in
-//! the editor, and back.
+//! The complete path of a new user, in an empty home: from a missing agent to one that runs in the editor,
+//! and back.
 
 use std::io::BufReader;
 use std::process::Stdio;
@@ -10,21 +10,21 @@ use crate::bridge::Client;
 use crate::known_agents::EmptyHome;
 use crate::setup::{Editors, JETBRAINS, OBSIDIAN, ZED};
 
-/// What `switchboard agents` says of an agent.
+/// Returns the state of an agent in `switchboard agents`.
 fn state(home: &EmptyHome, name: &str) -> Value {
     let agents = home.run(&["agents", "--json"]).json_lines();
     agents.into_iter().find(|agent| agent["name"] == name).unwrap()["state"].clone()
 }
 
-/// What `switchboard doctor` says of an agent, if it says anything.
+/// Returns the result of `switchboard doctor` for an agent, if it has one.
 fn examined(home: &EmptyHome, name: &str) -> Option<Value> {
-    // Nobody listens there.
+    // No server listens on this port.
     let run = home.run(&["doctor", "--json", "--hub", "http://127.0.0.1:9", "--min-free", "1B"]);
     run.json_lines().into_iter().find(|finding| finding["about"] == format!("agent {name}"))
 }
 
-/// Talks to the agent that the editor's file names, as the editor would: it starts the command line that stands there. Gives what
-/// the agent says.
+/// Runs the agent in the configuration file of the editor, as the editor would: with the command line in that
+/// file. Returns the response of the agent.
 fn talk_as_editor(editors: &Editors, name: &str) -> Value {
     let settings: Value = serde_json::from_str(&editors.read("jetbrains")).unwrap();
     let entry = &settings["agent_servers"][name];
@@ -59,7 +59,7 @@ fn from_nothing_to_an_agent_in_the_editor_and_back() {
     let editors = Editors::new();
     let home = &editors.home;
 
-    // It is known, and missing: what to do is said, and nothing is changed or run.
+    // The agent is known and missing: a hint is printed, and nothing is changed or run.
     assert_eq!(state(home, "codex"), "known");
     assert_eq!(examined(home, "codex"), None);
     for arguments in [&["run", "codex", "hi"][..], &["bridge", "codex"], &["setup", "jetbrains", "codex"]] {
@@ -69,7 +69,7 @@ fn from_nothing_to_an_agent_in_the_editor_and_back() {
     }
     assert_eq!(home.started(), "");
 
-    // It is installed as it was said: it is found, answers, and runs by its name.
+    // Installed as the hint says, it is found, responds, and runs by its name.
     home.install_demo("codex-acp");
     assert_eq!(state(home, "codex"), "installed");
     let found = examined(home, "codex").unwrap();
@@ -79,12 +79,12 @@ fn from_nothing_to_an_agent_in_the_editor_and_back() {
     assert_eq!((run.code, &*run.stdout), (0, "You said: hi\n"), "{}", run.stderr);
     assert_eq!(home.run(&["sessions", "list", "--json"]).json_lines().len(), 1);
 
-    // The editor gets it, and it is the editor's own file that leads to it.
+    // The agent is added to the editor, and the file of the editor starts it.
     editors.setup(&["jetbrains", "codex"]);
     let answer = talk_as_editor(&editors, "codex");
     assert_eq!(answer, json!({"said": "You said: are you there?", "stopReason": "end_turn"}));
 
-    // Others get the bridge before what they have. Taken away again, all is as it was, byte for byte.
+    // Other editors get the bridge in front of their own command. Removing it restores the file exactly.
     for (editor, agent) in [("zed", "gemini"), ("obsidian", "custom")] {
         editors.setup(&[editor, agent]);
     }

@@ -1,4 +1,4 @@
-//! Rules answer instead of somebody: for `run`, and for the editor of a bridge.
+//! Permission rules that answer requests: in `run`, and in a bridge with an editor.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -21,8 +21,8 @@ command = ["git", "push"]
 reason = "nobody pushes from here"
 "#;
 
-/// An agent of version 1 that asks for the command in the prompt, and says what was answered. The request has nothing but
-/// the call's id and its options; the call was told before.
+/// A version 1 agent that asks for permission to run the command in the prompt, and prints the answer. The
+/// request contains only the id of the call and its options; the call was sent before.
 const OLD_AGENT: &str = r#"
 say() { printf '%s\n' "$1"; }
 update() { say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":'"$1"'}}'; }
@@ -43,7 +43,7 @@ while read -r line; do
 done
 "#;
 
-/// The same of version 2. The call is told only by the request.
+/// The same agent in version 2. Only the request contains the call.
 const NEW_AGENT: &str = r#"
 say() { printf '%s\n' "$1"; }
 update() { say '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":'"$1"'}}'; }
@@ -66,7 +66,7 @@ while read -r line; do
 done
 "#;
 
-/// An editor before a bridge.
+/// An editor that runs a bridge.
 struct Editor {
     bridge: Child,
     input: ChildStdin,
@@ -104,7 +104,8 @@ impl Editor {
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("no message: {line:?}"))
     }
 
-    /// Sends a prompt, answers whatever is asked with an option, and gives what came until the end of the turn.
+    /// Sends a prompt, answers each request with an option, and returns the messages until the end of the
+    /// turn.
     fn prompt(&mut self, command: &str, option: &str) -> Vec<Value> {
         let params = json!({"sessionId": "s", "prompt": [{"type": "text", "text": command}]});
         self.say(&json!({"jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": params}));
@@ -126,7 +127,7 @@ impl Editor {
         }
     }
 
-    /// What was said on standard error, after the end.
+    /// Closes the connection, and returns the standard error output.
     fn end(self) -> String {
         drop(self.input);
         String::from_utf8(self.bridge.wait_with_output().unwrap().stderr).unwrap()
@@ -146,7 +147,7 @@ fn answered(heard: &[Value]) -> String {
     said.split("answered=").nth(1).unwrap_or_else(|| panic!("no answer: {heard:?}")).to_owned()
 }
 
-/// What is told of the decisions of rules, with the place of the notice among the messages.
+/// Returns the notices about decisions of rules.
 fn notices(heard: &[Value]) -> Vec<&Value> {
     let told = heard.iter().map(|message| &message["params"]["update"]["_meta"]["switchboard/permission"]);
     told.filter(|told| !told.is_null()).collect()
@@ -167,14 +168,14 @@ fn an_editor_is_not_asked_what_rules_decide() {
             let [told] = notices(&heard)[..] else { panic!("{heard:?}") };
             let told = (&told["decision"], &told["policy"], &told["option"]);
             assert_eq!(told, (&json!(decision), &json!(rule), &json!(option)));
-            // The call is known to the editor, whoever told of it, and before anything is said of it.
+            // The editor has the call, from the agent or from the bridge, before the notice about it.
             let mut calls = heard.iter().map(|message| &message["params"]["update"]);
             let first = calls.find(|update| update["toolCallId"] == "c").unwrap();
             let first_tag = if version == 1 { "tool_call" } else { "tool_call_update" };
             assert_eq!(first["sessionUpdate"], first_tag, "{heard:?}");
             editor.end();
         }
-        // What no rule is about is asked, and the editor's answer counts.
+        // A request that matches no rule is sent to the editor, and its answer is used.
         let mut editor = Editor::start(&place, version, agent, &["--permissions", "rules.toml"]);
         let heard = editor.prompt("cargo test; rm -rf x", "always");
         assert!(is_asked(&heard) && notices(&heard).is_empty(), "{heard:?}");
@@ -224,7 +225,7 @@ fn a_recording_of_a_bridge_tells_which_rule_answered() {
     }
 }
 
-/// A file that is named with `--permissions` and cannot be used is an error in every command, before anything is started.
+/// A file of `--permissions` that cannot be used is an error in every command, before anything is started.
 #[test]
 fn a_named_file_of_rules_that_cannot_be_used_is_an_error_in_every_command() {
     use std::os::unix::fs::PermissionsExt;
@@ -234,14 +235,14 @@ fn a_named_file_of_rules_that_cannot_be_used_is_an_error_in_every_command() {
     std::fs::set_permissions(place.work().join("open.toml"), everybody).unwrap();
     place.write("work/wrong.toml", "default = \"allow\"\nrules = 1\n");
     place.write("work/folder/x", "");
-    // The agent would leave a mark.
+    // The agent would create a file.
     let agent = ["--", "sh", "-c", "touch started; cat"];
     for (file, code, why) in [
         ("missing.toml", 2, "cannot read missing.toml"),
         ("missing/missing.toml", 2, "cannot read missing/missing.toml"),
         ("folder", 2, "cannot read folder"),
         ("wrong.toml", 1, "wrong.toml:2: "),
-        ("open.toml", 1, "everybody can write to it"),
+        ("open.toml", 1, "all users can write to it"),
     ] {
         for command in [
             &["run", "cargo test"][..],
@@ -268,7 +269,7 @@ fn a_named_file_of_rules_that_cannot_be_used_is_an_error_in_every_command() {
     }
 }
 
-/// What nobody named is not there by accident: a project's file that cannot be used makes everything asked.
+/// The file of a project that cannot be used must not be ignored: every request is asked.
 #[test]
 fn a_projects_file_that_cannot_be_used_makes_everything_asked() {
     let place = Place::new();
@@ -279,7 +280,7 @@ fn a_projects_file_that_cannot_be_used_makes_everything_asked() {
     assert!(is_asked(&heard));
     let said = editor.end();
     assert!(said.contains("switchboard-policy.toml:2: ") && said.contains("everything is asked"), "{said}");
-    // And where nobody can be asked, nothing is allowed.
+    // Without a terminal, nothing is allowed.
     let run = place.run(&["run", "cargo test", "--permissions", "rules.toml", "--", "sh", "-c", OLD_AGENT]);
     assert_eq!((run.code, run.stdout.contains("answered=no")), (5, true), "{}", run.stdout);
 }
@@ -294,7 +295,7 @@ fn rules_answer_for_the_user_of_run() {
         };
         let allowed = run("cargo test");
         assert_eq!((allowed.code, allowed.stdout.contains("answered=yes")), (0, true), "{}", allowed.stdout);
-        // The title of the question does not tell the command.
+        // The title of the request does not contain the command.
         let is_told =
             |line: &str| line.contains("allowed by the rule \"tests\"") && line.contains("cargo test");
         assert!(allowed.stderr.lines().any(is_told), "{}", allowed.stderr);
@@ -309,7 +310,7 @@ fn rules_answer_for_the_user_of_run() {
         .map(|session| place.run(&["sessions", "show", session["id"].as_str().unwrap()]).stdout)
         .collect();
     assert!(shown.contains("rule tests") && shown.contains("rule no-push"), "{shown}");
-    // What is only observed is denied where nobody can be asked; what would have been done is known all the same.
+    // In observe mode without a terminal, a request is denied; the decision of the rules is still logged.
     place.write("work/observed.toml", &format!("mode = \"observe\"\n{RULES}"));
     let observed = ["run", "cargo test", "--permissions", "observed.toml", "--record", "--store", "observed"];
     let observed = place.run(&[&observed[..], &["--", "sh", "-c", OLD_AGENT]].concat());
@@ -317,7 +318,7 @@ fn rules_answer_for_the_user_of_run() {
     let audit = place.run(&["policy", "audit", "--store", "observed"]).json_lines();
     let [row] = &audit[..] else { panic!("{audit:?}") };
     let told = ["decision", "by", "rule", "judged", "mode", "reason"].map(|key| row[key].as_str().unwrap());
-    assert_eq!(told, ["deny", "policy", "tests", "allow", "observe", "there is nobody to ask"]);
+    assert_eq!(told, ["deny", "policy", "tests", "allow", "observe", "there is no user to ask"]);
     let both = ["run", "x", "--approve-all", "--permissions", "rules.toml", "--", "sh", "-c", OLD_AGENT];
     assert_eq!(place.run(&both).code, 2);
 }
@@ -334,10 +335,10 @@ fn a_project_makes_the_users_rules_stricter_unless_it_is_trusted() {
     assert_eq!((run("cargo test"), run("cargo test -q"), run("cargo build")), (0, 5, 5));
     assert_eq!(place.run(&["policy", "trust", "switchboard-policy.toml"]).code, 0);
     assert_eq!((run("cargo test"), run("cargo test -q"), run("cargo build")), (0, 5, 0));
-    // One that cannot be used must not be without effect.
+    // A file that cannot be used must not be ignored.
     place.write("work/switchboard-policy.toml", "rules = 1");
     assert_eq!(run("cargo test"), 5);
-    // Nor one that would be waited for.
+    // Nor a FIFO, which would block.
     std::fs::remove_file(place.work().join("switchboard-policy.toml")).unwrap();
     place.fifo("switchboard-policy.toml");
     assert_eq!(run("cargo test"), 5);
@@ -364,7 +365,7 @@ fn nobody_in_a_hub_is_asked_what_rules_decide() {
                 let calls = heard.iter().map(|message| &message["params"]["update"]["rawInput"]["command"]);
                 assert!(calls.into_iter().any(|told| told == command), "{heard:?}");
             }
-            // What no rule is about is asked.
+            // A request that matches no rule is asked.
             client.prompt(&session, "cargo build").await;
             let question = client.question().await;
             client.allow(&question).await;

@@ -1,6 +1,6 @@
 //! `switchboard policy`, on a real file system.
 #![cfg(unix)]
-// Values made on the spot read better without an ampersand.
+// Values created in place are easier to read without references.
 #![allow(clippy::needless_pass_by_value)]
 
 use std::fs;
@@ -161,8 +161,8 @@ fn rules_that_cannot_be_used_are_said_and_everything_is_asked() {
     assert_eq!((run.code, run.stdout.contains("3 rules")), (0, true), "{}", run.stderr);
     for (rules, mode, code, told) in [
         ("[[rule]]\ndecision = \"allow\"\nkinds = \"read\"\n", 0o644, 1, ":3: unknown key \"kinds\""),
-        (RULES, 0o666, 1, "everybody can write to it"),
-        (RULES, 0o646, 1, "everybody can write to it"),
+        (RULES, 0o666, 1, "all users can write to it"),
+        (RULES, 0o646, 1, "all users can write to it"),
     ] {
         place.write("policy.toml", rules, mode);
         let run = check(&place);
@@ -178,7 +178,7 @@ fn rules_that_cannot_be_used_are_said_and_everything_is_asked() {
     assert_eq!(check(&place).code, 2);
     let run = place.explain(&[run_request("cargo test")]);
     assert_eq!((run.code, &run.json_lines()[0]["decision"]), (1, &json!("ask")));
-    // A file that anybody can replace.
+    // A file that every user can replace.
     let open = place.path("open");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
@@ -194,14 +194,14 @@ fn lines_that_are_none_are_passed_over_and_told() {
     let input = format!("hello\n{{\"x\":\n\n{}\n{request}\n", &request[..request.len() - 20]);
     let run = place.explain_text(&input, &[]);
     let decisions: Vec<Value> = run.json_lines().iter().map(|line| line["decision"].clone()).collect();
-    // The third may have asked for anything.
+    // The third line may be any request.
     assert_eq!((run.code, decisions), (1, vec![json!("ask"), json!("allow")]), "{}", run.stderr);
     assert!(run.stderr.contains("line 2"), "{}", run.stderr);
     let run = place.explain_text(&input, &["--message", "5"]);
     assert_eq!(run.json_lines().len(), 1);
 }
 
-/// A recording with a question that was allowed, one that was rejected, and a call that ran unasked.
+/// Returns a recording with an allowed request, a rejected one, and a call that ran without a request.
 fn recording(root: &Path) -> String {
     let from_agent = |message: Value| json!({ "dir": "agent->client", "msg": message });
     let from_client = |message: Value| json!({ "dir": "client->agent", "msg": message });
@@ -282,7 +282,7 @@ fn the_past_is_judged_with_what_was_answered_then_and_what_nobody_was_asked() {
     assert!(run.stdout.contains("2 would have been allowed, 1 asked, 1 denied"), "{}", run.stdout);
     assert!(run.stdout.contains("deny by secrets, allowed then: cat .env"), "{}", run.stdout);
     assert!(run.stdout.contains("1 tool calls ran without any question"), "{}", run.stdout);
-    // The same from the store, where a message can be explained by its number.
+    // The same from the store, where a message is selected by its number.
     let imported = switchboard(&["sessions", "--store", text(&store), "import", text(&file)], b"");
     assert_eq!(imported.code, 0, "{}", imported.stderr);
     let run = switchboard(&["policy", "test", "--json", text(&policy), "--store", text(&store)], b"");
@@ -310,7 +310,7 @@ fn the_past_is_judged_with_what_was_answered_then_and_what_nobody_was_asked() {
 fn what_rules_answered_then_is_no_answer_of_a_person() {
     let place = Place::new();
     let mut lines: Vec<String> = recording(&place.root()).lines().map(str::to_owned).collect();
-    // The second question was rejected by a rule, and the third allowed by the default of rules.
+    // The second request was rejected by a rule, and the third allowed by the default of the rules.
     for (request, rule) in [(11, json!("old")), (12, Value::Null)] {
         let note = json!({ "hub": "answered", "request": request, "by": { "policy": rule } });
         let is_answer =
@@ -331,7 +331,7 @@ fn what_rules_answered_then_is_no_answer_of_a_person() {
     assert_eq!(by[..3], expected);
     let run = switchboard(&["policy", "test", text(&policy), text(&file)], b"");
     assert!(
-        run.stdout.contains("0 differ from what was answered then by people; 2 from what rules answered"),
+        run.stdout.contains("0 differ from the recorded answers of people; 2 differ from the"),
         "{}",
         run.stdout
     );
@@ -345,9 +345,9 @@ fn suggested_rules_spare_questions_and_allow_nothing_that_was_rejected() {
     let file = place.path("recording.jsonl");
     let run = switchboard(&["policy", "suggest", "--min", "1", text(&file)], b"");
     assert_eq!((run.code, &*run.stderr), (0, ""));
-    // `cargo test` would have let through what was rejected.
+    // `cargo test` would have allowed a rejected request.
     assert!(!run.stdout.contains("\"cargo\""), "{}", run.stdout);
-    // And what is hidden is asked about, whatever was allowed.
+    // Hidden files are asked about, regardless of past answers.
     assert!(!run.stdout.contains("\"cat\""), "{}", run.stdout);
     assert!(run.stdout.contains("spared 0 of 2 questions"), "{}", run.stdout);
 }
@@ -413,7 +413,7 @@ fn what_cannot_be_read_and_seems_to_ask_is_asked() {
     let request = run_request("cargo test").to_string();
     let (start, rest) = request.split_at(request.len() / 2);
     let input = [
-        // A byte order mark is no part of the message.
+        // A byte order mark is not part of the message.
         format!("\u{feff}{request}\r\n").into_bytes(),
         [request.replace("cargo", "c").into_bytes(), b"\n".to_vec()].concat(),
         [start.as_bytes(), b"\xff", rest.as_bytes(), b"\n"].concat(),
@@ -431,7 +431,7 @@ fn what_cannot_be_read_and_seems_to_ask_is_asked() {
 #[test]
 fn a_link_to_what_everybody_can_replace_is_refused() {
     let place = Place::new();
-    // A link into a folder that everybody can write to is no better than a file there.
+    // A link into a directory that every user can write to is as unsafe as a file there.
     let open = place.path("open");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
@@ -439,5 +439,5 @@ fn a_link_to_what_everybody_can_replace_is_refused() {
     symlink(open.join("rules.toml"), place.path("link.toml")).unwrap();
     let run = switchboard(&["policy", "check", text(&place.path("link.toml"))], b"");
     assert_eq!(run.code, 1, "{}", run.stdout);
-    assert!(run.stderr.contains("everybody can replace it"), "{}", run.stderr);
+    assert!(run.stderr.contains("all users can replace it"), "{}", run.stderr);
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// What a run of the program left behind.
+/// The result of a run of the program.
 pub(crate) struct Run {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -11,12 +11,12 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Standard output as one JSON value a line.
+    /// Parses standard output as one JSON value per line.
     pub(crate) fn json_lines(&self) -> Vec<serde_json::Value> {
         self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// The updates that `run --format json` printed.
+    /// Returns the updates that `run --format json` printed.
     pub(crate) fn updates(&self) -> Vec<serde_json::Value> {
         self.json_lines().into_iter().map(|mut line| line["update"].take()).collect()
     }
@@ -33,7 +33,7 @@ pub(crate) fn switchboard(arguments: &[&str], input: &[u8]) -> Run {
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
-    // The program may stop reading early, as it does on a usage error.
+    // The program may stop reading early, for example on a usage error.
     let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();

@@ -15,7 +15,7 @@ use crate::web::opened::Opened;
 
 const SWITCHBOARD: &str = env!("CARGO_BIN_EXE_switchboard");
 
-/// Conversations as recorded lines, in a store too.
+/// Conversations as recorded lines, and in a store.
 struct Recorded {
     place: Place,
     lines: String,
@@ -46,7 +46,7 @@ impl Recorded {
     }
 }
 
-/// Without times, which count from different beginnings.
+/// Removes times, which have different origins.
 fn without_times(run: &Run) -> Vec<Value> {
     let mut sessions = run.json_lines();
     for session in &mut sessions {
@@ -117,7 +117,7 @@ fn the_page_shows_what_is_folded() {
             page.eval("[...document.querySelectorAll('article')].map(it => [it.className, it.innerHTML])");
         let mut shown = articles.as_array().unwrap().iter().filter_map(|article| {
             let (class, html) = (article[0].as_str().unwrap(), article[1].as_str().unwrap());
-            // A terminal that is shown with its tool call has nothing of its own.
+            // A terminal that is shown in its tool call has no entry.
             let is_hidden = kind_of_class(class) == "terminal" && !html.contains("data-part=\"screen\"");
             (!is_hidden).then_some((class, html))
         });

@@ -1,4 +1,4 @@
-//! The public registry of agents, from files and servers that are ours.
+//! The public registry of agents, with local files and servers.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -19,7 +19,7 @@ fn document() -> String {
     .to_string()
 }
 
-/// A server that answers one request with this.
+/// Returns the URL of a server that answers one request.
 fn serve_once(answer: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -55,7 +55,7 @@ fn agents_of_the_registry_are_known_and_run_only_after_a_question() {
     assert!(run.stderr.contains("-- npx --yes -- @example/new-one@1.2.3 --acp"), "{}", run.stderr);
     let run = home.run(&["run", "packed", "hi"]);
     assert!(run.stderr.contains("https://example.org/a.tar.gz (SHA-256 abab"), "{}", run.stderr);
-    // It cannot take a name that this program knows.
+    // An entry cannot replace an agent that this program knows.
     let run = home.run(&["run", "gemini", "hi"]);
     assert!(run.stderr.contains("@google/gemini-cli") && !run.stderr.contains("evil"), "{}", run.stderr);
     assert_eq!(home.started(), "");
@@ -79,13 +79,9 @@ fn a_registry_that_lies_or_makes_no_sense_is_refused_and_the_last_one_stays() {
     assert_eq!(update(&document(), &["--sha256", &hash]).code, 0);
     for (text, more, problem) in [
         (document().replace("new-one", "newer"), &["--sha256", &*hash][..], "its checksum is "),
-        ("{".to_owned(), &[], "no JSON"),
-        (json!({"version": "9.0.0", "agents": []}).to_string(), &[], "only 1 is known"),
-        (
-            json!({"version": "1.0.0", "agents": [{"id": "Bad"}]}).to_string(),
-            &[],
-            "no agent in it that makes sense",
-        ),
+        ("{".to_owned(), &[], "not JSON"),
+        (json!({"version": "9.0.0", "agents": []}).to_string(), &[], "only 1 is supported"),
+        (json!({"version": "1.0.0", "agents": [{"id": "Bad"}]}).to_string(), &[], "no valid agent"),
         (" ".repeat(3_000_000), &[], "larger than"),
     ] {
         let run = update(&text, more);
@@ -95,18 +91,18 @@ fn a_registry_that_lies_or_makes_no_sense_is_refused_and_the_last_one_stays() {
     assert_eq!(update("{}", &["--sha256", "12"]).code, 2);
     assert_eq!(home.run(&["agents", "update", "/no/such/file"]).code, 2);
     let run = home.run(&["agents", "update", "http://registry.example/x.json"]);
-    assert!(run.code == 2 && run.stderr.contains("plain HTTP"), "{}", run.stderr);
+    assert!(run.code == 2 && run.stderr.contains("unencrypted HTTP"), "{}", run.stderr);
     let run = home.run(&["agents", "update", &serve_once(" ".repeat(3_000_000))]);
     assert!(run.code == 1 && run.stderr.contains("larger than"), "{}", run.stderr);
     assert!(home.run(&["agents"]).stdout.contains("new-one"), "what was read before stays");
-    // The copy is what was read, or nothing.
+    // The cached copy is complete or missing.
     let cache = home.place.home().join(".cache/switchboard/registry.json");
     let kept = std::fs::read_to_string(&cache).unwrap();
     std::fs::write(&cache, kept.replace("@example/new-one", "@evil/new-one")).unwrap();
     let run = home.run(&["agents"]);
     assert_eq!(run.code, 1);
     assert!(
-        run.stderr.contains("was changed since it was read") && !run.stdout.contains("new-one"),
+        run.stderr.contains("was changed since it was downloaded") && !run.stdout.contains("new-one"),
         "{}",
         run.stderr
     );

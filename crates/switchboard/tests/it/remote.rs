@@ -10,7 +10,8 @@ use crate::agent_program::Place;
 use crate::interop::{python, rust, typescript};
 use servers::{Official, Served};
 
-/// A whole conversation with a question, by WebSocket and by HTTP, with agents of both versions.
+/// Runs a whole conversation with a permission request, over WebSocket and HTTP, with agents of both
+/// versions.
 fn drive_server(program: &[String], versions: &[&str]) {
     for version in versions {
         let server = Official::start(program, version);
@@ -112,8 +113,8 @@ fn why_a_server_cannot_be_used_is_told() {
             assert!(run.stderr.contains(word), "{url}: {word:?} is not in {}", run.stderr);
         }
     };
-    said(&server.url("ws", "/nothing"), 4, &["404", "another path"]);
-    said(&server.url("http", "/nothing"), 4, &["404", "another path"]);
+    said(&server.url("ws", "/nothing"), 4, &["404", "the path of the URL"]);
+    said(&server.url("http", "/nothing"), 4, &["404", "the path of the URL"]);
     said(&server.url("ws", "/closing"), 4, &["1008 too many of you"]);
     said("ws://127.0.0.1:9/acp", 4, &["cannot reach ws://127.0.0.1:9/acp", "refused"]);
     said("http://127.0.0.1:9/acp", 4, &["cannot reach http://127.0.0.1:9/acp", "refused"]);

@@ -1,4 +1,4 @@
-//! Recordings played again, as agent and as client.
+//! Replay of recordings, as agent and as client.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
@@ -10,11 +10,11 @@ use crate::program::{Run, switchboard};
 
 const SWITCHBOARD: &str = env!("CARGO_BIN_EXE_switchboard");
 
-/// Scenarios of the demo agent that differ in what they send and ask.
+/// Scenarios of the demo agent with different messages and requests.
 const SCENARIOS: [&str; 9] =
     ["hello", "thoughts", "tool", "edit", "permission", "plan", "unknown", "config", "subagents"];
 
-/// Records a scenario, and gives its id and what the client printed.
+/// Records a scenario, and returns its id and the output of the client.
 fn recorded(place: &Place, scenario: &str, protocol: &str) -> (String, Run) {
     let agent = ["--", SWITCHBOARD, "demo-agent", "--protocol", protocol];
     let run = place
@@ -24,7 +24,7 @@ fn recorded(place: &Place, scenario: &str, protocol: &str) -> (String, Run) {
     (list[0]["id"].as_str().unwrap().to_owned(), run)
 }
 
-/// The session that recorded lines amount to, without the times of questions, which are new each time.
+/// Returns the session of recorded lines, without the times of requests, which differ in each run.
 fn fold(lines: &str) -> Vec<Value> {
     let mut folded = switchboard(&["fold"], lines.as_bytes()).json_lines();
     for session in &mut folded {
@@ -53,7 +53,7 @@ fn a_client_sees_what_the_recorded_client_saw() {
     }
 }
 
-/// A client that speaks line by line.
+/// A client that exchanges messages line by line.
 struct Client {
     process: std::process::Child,
     input: std::process::ChildStdin,
@@ -81,7 +81,8 @@ impl Client {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Asks, and gives the answer and what came before it. Questions are answered with the option "allow".
+    /// Sends a request; returns the messages before the response, and the response. Permission requests are
+    /// answered with "allow".
     #[allow(clippy::needless_pass_by_value, reason = "values are written in place")]
     fn ask(&mut self, method: &str, params: Value) -> (Vec<Value>, Value) {
         self.asked += 1;
@@ -122,7 +123,7 @@ impl Client {
     }
 }
 
-/// A recording of version 1: one session, two turns, a question in the first one.
+/// Returns a recording of version 1: one session, two turns, a permission request in the first.
 fn version_1() -> String {
     let update = |update: Value| json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "old", "update": update}});
     let chunk = |text: &str| {
@@ -161,7 +162,7 @@ fn clients_of_either_version_play_with_recordings_of_either_version() {
     let (id, _) = recorded(&place, "permission", "2");
     place.write("work/old.jsonl", &version_1());
 
-    // A client of version 1 with a recording of version 2.
+    // A version 1 client with a version 2 recording.
     let mut client = Client::start(&place, &[&id, "--instant"]);
     assert_eq!(client.initialize(1)["result"]["protocolVersion"], 1);
     let session = client.ask("session/new", json!({"cwd": "/p", "mcpServers": []})).1;
@@ -170,7 +171,7 @@ fn clients_of_either_version_play_with_recordings_of_either_version() {
     assert!(turn.iter().any(|message| message["method"] == "session/request_permission"), "{turn:?}");
     assert_eq!(client.end(), 0);
 
-    // A client of version 1 with a recording of version 1 gets the very words.
+    // A version 1 client with a version 1 recording gets exactly the recorded messages.
     let mut client = Client::start(&place, &["old.jsonl", "--instant"]);
     assert_eq!(client.initialize(1)["result"]["agentInfo"]["name"], "elder");
     let session = client.ask("session/new", json!({"cwd": "/p", "mcpServers": []})).1;
@@ -188,7 +189,7 @@ fn clients_of_either_version_play_with_recordings_of_either_version() {
     assert_eq!(another["error"]["message"], "the recording has no more sessions");
     assert_eq!(client.end(), 0);
 
-    // A client of version 2 with a recording of version 1.
+    // A version 2 client with a version 1 recording.
     let run = place.run(&[
         "run",
         "go",
@@ -256,7 +257,7 @@ fn the_rest_of_a_cancelled_turn_is_left_out() {
     client.ask("session/new", json!({"cwd": "/p", "mcpServers": []}));
     let prompt = json!({"sessionId": "old", "prompt": [{"type": "text", "text": "go"}]});
     client.say(&json!({"jsonrpc": "2.0", "id": "p", "method": "session/prompt", "params": prompt}));
-    // The turn stands still at the question.
+    // The turn waits for the answer.
     assert_eq!(client.hear()["params"]["update"]["content"]["text"], "one");
     assert_eq!(client.hear()["params"]["update"]["title"], "Write");
     assert_eq!(client.hear()["method"], "session/request_permission");
@@ -277,7 +278,7 @@ fn faults_hit_what_goes_to_the_client() {
         json!({"jsonrpc": "2.0", "id": 2, "method": "session/new", "params": {"cwd": "/p"}}),
         json!({"jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": {"sessionId": "demo-1", "prompt": []}}),
     ];
-    // A client that has said all it has to say gets everything that follows from it.
+    // A client that closes its input still gets all messages that follow from its requests.
     let heard = |faults: &[&str]| -> Vec<String> {
         let mut client =
             Client::start(&place, &[&[id.as_str(), "--instant", "--seed", "5"], faults].concat());
@@ -331,7 +332,7 @@ fn an_agent_is_driven_with_recorded_prompts_and_answers() {
     assert_eq!(std::fs::read_to_string(&config).unwrap(), changed);
     assert_eq!(drive(&id, &["--", SWITCHBOARD, "demo-agent", "--protocol", "1"]).code, 0);
 
-    // What is not offered is rejected.
+    // An option that is not offered is answered with a rejection.
     let export = place.run(&["sessions", "export", &id]).stdout;
     assert!(export.contains("\"optionId\":\"allow_once\""), "{export}");
     let answered: String = export
@@ -340,7 +341,7 @@ fn an_agent_is_driven_with_recorded_prompts_and_answers() {
         .collect();
     place.write("work/gone.jsonl", &answered);
     assert_eq!(drive("gone.jsonl", &["demo"]).code, 5);
-    // A recording of version 1 has prompts, too.
+    // A version 1 recording has prompts as well.
     place.write("work/old.jsonl", &version_1());
     let run = place.run(&["sessions", "replay", "old.jsonl", "--as", "client", "demo"]);
     assert_eq!((run.code, &*run.stdout), (0, "You said: first\nYou said: second\n"), "{}", run.stderr);

@@ -1,4 +1,4 @@
-//! One prompt from a script.
+//! `switchboard run`: one prompt from a script.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -66,7 +66,7 @@ fn policies_answer_for_the_user() {
         let run = place.demo("permission", &[policy]);
         assert_eq!((run.code, debug()), (code, changed), "{policy}: {}", run.stderr);
     }
-    // Without a terminal there is nobody to ask.
+    // Without a terminal, no person can be asked.
     assert_eq!(place.demo("command", &[]).code, 5);
     assert_eq!(place.demo("command", &["--approve-all", "--deny-all"]).code, 2);
 }
@@ -144,7 +144,7 @@ fn an_agent_that_ignores_the_cancel_is_ended_by_a_second_interrupt() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
-/// Reads lines until one holds these words.
+/// Reads lines until one contains this text.
 fn wait_for(words: &str, output: impl std::io::Read) {
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(output));
     assert!(lines.any(|line| line.unwrap().contains(words)), "it ended without {words}");
@@ -259,12 +259,12 @@ fn conversations_are_recorded_into_the_store_whatever_the_agent_speaks() {
         assert_eq!(lines.iter().any(|line| line["other"]["msg"].is_object()), other_side, "{lines:?}");
         let count = |key: &str| lines.iter().filter(|line| line.get(key).is_some()).count();
         assert_eq!(count("process"), 2);
-        // Checked as version 2, everything on the side of the session is right.
+        // The side of the session is valid version 2.
         let messages = place.run(&["sessions", "export", id]).stdout;
         let check = crate::program::switchboard(&["check"], messages.as_bytes());
         assert_eq!(check.code, 0, "{}", check.stdout);
     }
-    // Into a file only the messages go.
+    // A file contains only the messages.
     let run = place.demo("hello", &["--record=spoken.jsonl"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     let spoken = std::fs::read_to_string(place.work().join("spoken.jsonl")).unwrap();
@@ -278,7 +278,7 @@ fn a_store_that_fails_on_the_way_is_told_once_and_the_conversation_goes_on() {
     let place = Place::new();
     let command = {
         let mut shell = Command::new("sh");
-        // No file may grow beyond 200 kB, and nobody dies of trying.
+        // Files cannot grow beyond 200 kB; SIGXFSZ must not kill the program.
         shell.args(["-c", "ulimit -f 400; exec \"$@\"", "sh"]);
         shell.arg(env!("CARGO_BIN_EXE_switchboard")).args([
             "run",
@@ -298,7 +298,7 @@ fn a_store_that_fails_on_the_way_is_told_once_and_the_conversation_goes_on() {
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert_eq!(run.stderr.matches("the recording ends here").count(), 1, "{}", run.stderr);
     assert!(!run.stdout.is_empty());
-    // What came before is there.
+    // The messages before the failure are there.
     let list = place.run(&["sessions", "--store", "store.sqlite3", "list", "--json"]).json_lines();
     assert_eq!(list.len(), 1, "{list:?}");
 }

@@ -1,4 +1,5 @@
-//! How `switchboard run` ends, and what it says of agents that do not behave: the same for agents of both versions.
+//! Exit of `switchboard run`, and its messages about agents that misbehave: the same for agents of both
+//! versions.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Child;
@@ -7,7 +8,7 @@ use serde_json::Value;
 
 use crate::agent_program::{Place, full_pipe, signal};
 
-/// Agents of both versions that do the same things.
+/// Agents of both versions with the same behaviour.
 const AGENTS: [(&str, &str); 2] = [("1", OLD), ("2", NEW)];
 
 const OLD: &str = r#"
@@ -29,7 +30,7 @@ finish() { update '{"sessionUpdate":"state_update","state":"idle","stopReason":"
 hello='{"protocolVersion":2,"info":{"name":"script","version":"1"},"capabilities":{"session":{}}}'
 "#;
 
-/// What both do.
+/// The common part of both agents.
 const BODY: &str = r#"
 say() { printf '%s\n' "$1"; }
 ask() { say '{"jsonrpc":"2.0","id":"q","method":"session/request_permission","params":{"sessionId":"s","title":"Late","subject":{"type":"tool_call","toolCall":{"toolCallId":"c"}},"toolCall":{"toolCallId":"c","title":"Late"},"options":[{"optionId":"y","name":"Yes","kind":"allow_once"}]}}'; }
@@ -79,7 +80,7 @@ fn started(place: &Place, prompt: &str, agent: &str, more: &[&str]) -> Child {
     place.command(&arguments).spawn().unwrap()
 }
 
-/// Waits until the agent is at work.
+/// Waits until the agent works on the prompt.
 fn wait_for_work(child: &mut Child) -> BufReader<std::process::ChildStdout> {
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -90,7 +91,7 @@ fn wait_for_work(child: &mut Child) -> BufReader<std::process::ChildStdout> {
     output
 }
 
-/// How often something is tried that has to be done in time, on a machine that may stand still for a moment.
+/// Number of attempts for checks with a time limit, because the machine may stall.
 const TRIES: usize = 5;
 
 #[test]
@@ -106,7 +107,7 @@ fn signals_end_an_agent_that_ignores_them_and_the_recording_is_closed() {
                 drop(output);
                 let lines = place.recorded();
                 let last = lines.last().unwrap()["process"].as_str().unwrap_or_default();
-                // It was asked first.
+                // The agent was first asked to cancel.
                 let asked = lines.iter().filter(|line| line["msg"]["method"] == "session/cancel").count();
                 last.starts_with("the process was ended by signal") && asked == 1
             };
@@ -121,7 +122,7 @@ fn a_timeout_ends_an_agent_that_ignores_it() {
         let place = Place::new();
         let run = place.run(&["run", "stubborn", "--timeout", "1s", "--", "sh", "-c", &script(agent)]);
         assert_eq!(run.code, 3, "version {version}: {}", run.stderr);
-        assert!(run.stderr.contains("the time is over; cancelling"), "{}", run.stderr);
+        assert!(run.stderr.contains("timeout; cancelling"), "{}", run.stderr);
     }
 }
 
@@ -157,7 +158,8 @@ fn noise_is_told_and_counted_whatever_the_agent_speaks() {
     assert_eq!(told[0], told[1]);
 }
 
-/// So many lines are no messages, of which a recording has the first thousand and how many they were.
+/// Asserts that this number of lines are not messages, and that the recording has the first thousand and the
+/// number.
 pub(crate) fn assert_limited(lines: &[Value], count: usize) {
     let noise: Vec<_> = lines.iter().filter_map(|line| line["diagnostic"]["noise"].as_str()).collect();
     assert_eq!(noise.len(), 1001, "{:?}", noise.last());
@@ -213,7 +215,7 @@ fn an_agent_that_does_not_answer_the_handshake_is_given_up_in_the_browser_too() 
 
 #[test]
 fn signals_and_a_timeout_end_it_when_nobody_reads_what_it_writes() {
-    // As many lines as make any program wait that writes them on.
+    // Enough lines to block a program that passes them on.
     let flood = "count=0; while [ $count -lt 20000 ]; do text $count; count=$((count + 1)); done";
     for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129), ("", 3)] {
         for (version, agent) in AGENTS {
@@ -245,7 +247,7 @@ fn signals_and_a_timeout_end_it_when_nobody_reads_what_it_writes() {
             assert_eq!(child.wait().unwrap().code(), Some(code), "SIG{name}, version {version}");
             drop(unread);
             let last = place.recorded().pop().unwrap();
-            let reason = "the process was killed: the program was told to end, and was stuck";
+            let reason = "the process was killed: the program did not stop after a signal";
             assert_eq!(last["process"], reason, "SIG{name}, version {version}");
         }
     }
@@ -287,7 +289,10 @@ fn what_is_odd_is_told_in_the_same_words_whatever_the_agent_speaks() {
             "a response to \"x\" without a request",
         ),
         (br#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "a second response to 1"),
-        (br#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"lost"}}"#, "an error without a request: "),
+        (
+            br#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"lost"}}"#,
+            "an error without a request: ",
+        ),
         (br#"{"jsonrpc":"2.0","id":9,"method":"no/such"}"#, "the unknown method no/such"),
         (batch.as_bytes(), ""),
     ];
@@ -318,7 +323,7 @@ fn an_answer_over_the_limit_is_an_error_that_says_so_whatever_the_agent_speaks()
         let run = place.run(&["run", "long-answer", "--", "sh", "-c", &script(agent)]);
         assert_eq!(run.code, 1, "version {version}: {}", run.stderr);
         let words = run.stderr.lines().last().unwrap();
-        // How long the answer took decides whether the prompt counts as refused or the agent as failed.
+        // The delay of the response decides whether the prompt is refused or the agent has failed.
         assert!(words.contains(": the answer has 4"), "version {version}: {words}");
         assert!(words.contains(" bytes, over the limit of 33554432"), "version {version}: {words}");
     }
@@ -329,9 +334,9 @@ fn agents_that_go_are_told_with_the_reason_whatever_they_speak() {
     for (prompt, words) in [
         (
             "close-input",
-            "the agent is gone: the peer closed its input; sh still runs; the last lines of its standard error:",
+            "the agent disconnected: the peer closed its input; sh still runs; the last lines of its standard error:",
         ),
-        ("half", "the agent is gone: the peer closed its output; sh ended with exit code 3"),
+        ("half", "the agent disconnected: the peer closed its output; sh ended with exit code 3"),
     ] {
         let mut told = Vec::new();
         for (_, agent) in AGENTS {
@@ -369,14 +374,14 @@ fn what_is_recorded_has_the_order_in_which_it_happened() {
             }
         };
         let kinds: Vec<String> = lines.iter().map(kind).collect();
-        // First the process, then what it was asked, then what it said while it answered.
+        // First the process, then the requests, then the output during them.
         assert_eq!(kinds[..2], ["process", "initialize"], "version {version}: {kinds:?}");
         let place_of = |wanted: &str| kinds.iter().position(|kind| kind == wanted).unwrap();
         let (noise, error, answer) = (place_of("diagnostic"), place_of("stderr"), place_of("answer"));
         assert!(noise < answer && error < answer, "version {version}: {kinds:?}");
         let sequence: Vec<f64> = lines.iter().map(|line| line["t"].as_f64().unwrap()).collect();
         assert!(sequence.is_sorted(), "version {version}: {sequence:?}");
-        // The handshake of the session itself is there once, with its answer.
+        // The handshake of the session is recorded once, with its response.
         let own = |line: &&Value| line["msg"]["method"] == "initialize";
         assert_eq!(lines.iter().filter(own).count(), 1, "version {version}: {kinds:?}");
     }
@@ -399,9 +404,9 @@ fn a_run_that_is_killed_has_recorded_all_that_was_shown() {
 
 #[test]
 fn signals_end_a_session_in_the_browser_also_while_the_agent_is_being_started() {
-    // It says that it runs, and never anything else.
+    // It writes its process id, and sends nothing else.
     let silent = "trap '' HUP INT TERM; echo $$ > \"$READY\"; sleep 1000; sleep 1000".to_owned();
-    // It opens a session first.
+    // It first opens a session.
     let opened = format!(
         "{NEW}{}",
         BODY.replace("*'\"session/new\"'*)", "*'\"session/new\"'*) echo $$ > \"$READY\";")
@@ -418,14 +423,14 @@ fn signals_end_a_session_in_the_browser_also_while_the_agent_is_being_started() 
             let agent = std::fs::read_to_string(&ready).unwrap();
             signal(name, child.id());
             assert_eq!(child.wait().unwrap().code(), Some(code), "SIG{name}");
-            // Whoever takes care of orphans may not have buried it yet.
+            // The process may be a zombie until init waits for it.
             let state = std::fs::read_to_string(format!("/proc/{}/stat", agent.trim())).unwrap_or_default();
             assert!(state.is_empty() || state.contains(") Z "), "SIG{name}: the agent goes with it: {state}");
         }
     }
 }
 
-/// What an agent writes behind the end of its turn, by the kind of update.
+/// The kinds of updates that an agent sends after the end of its turn.
 const LATE: [&str; 3] = ["usage_update", "agent_message_chunk", "session_info_update"];
 
 #[test]
@@ -434,9 +439,9 @@ fn what_an_agent_writes_behind_the_end_of_its_turn_is_printed_and_recorded() {
         for prompt in ["behind-idle", "at-the-end", "question-behind-idle"] {
             let place = Place::new();
             let run = place.run(&["run", prompt, "--record", "--", "sh", "-c", &script(agent)]);
-            // Without ids, what follows a turn is another message.
+            // Without ids, text after a turn is another message.
             let shown = if version == "1" { "hello\n and more\n" } else { "hello and more\n" };
-            // The call that a late question is about may follow.
+            // The call of a late permission request may follow.
             let is_shown = run.stdout.starts_with(shown);
             assert_eq!((run.code, is_shown), (0, true), "{version} {prompt}: {} {}", run.stdout, run.stderr);
             assert!(run.stderr.contains("context 7 of 100 tokens"), "{version} {prompt}: {}", run.stderr);

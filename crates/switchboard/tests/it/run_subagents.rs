@@ -1,4 +1,4 @@
-//! `switchboard run` with sub-agents: those of the demo agent, and some that no good agent has.
+//! `switchboard run` with sub-agents: those of the demo agent, and misbehaving ones.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::agent_program::Place;
 use crate::interop::SWITCHBOARD;
 use crate::program::Run;
 
-/// What is printed, without how long things took.
+/// Removes durations from the output.
 fn without_times(text: &str) -> String {
     let line = |line: &str| match line
         .rfind(", ")
@@ -99,7 +99,7 @@ fn json_has_every_update_of_every_session_with_its_id() {
     let expected = ["demo-1", "demo-1.subagent-3", "demo-1.subagent-5", "demo-1.subagent-5.subagent-4"]
         .map(str::to_owned);
     assert_eq!(ids, BTreeSet::from(expected));
-    // All of them have come to their ends.
+    // All of them have finished.
     let idle = run.updates().iter().filter(|update| update["stopReason"] == "end_turn").count();
     assert_eq!(idle, 4, "{}", run.stdout);
 }
@@ -118,10 +118,10 @@ fn background_sub_agents_are_waited_for() {
     }
 }
 
-// ----- agents of a few lines of shell
+// ----- agents in a few lines of shell
 
-/// An agent that answers the handshake and `session/new`, and to the prompt says what is in a file; `after` is what it
-/// does then.
+/// Returns an agent that answers the handshake and `session/new`, and answers the prompt with the content of
+/// a file, followed by the command `after`.
 fn agent(place: &Place, lines: &[Value], after: &str) -> Vec<String> {
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     place.write("work/lines", &text);
@@ -204,7 +204,7 @@ fn circles_second_parents_and_ids_used_twice_are_told_and_nothing_is_lost() {
         subagent("a", "b", json!({"title": "B"})),
         subagent("root", "b", json!({"title": "Another B"})),
         say("b", "Still of A."),
-        // The id of the root is used by a sub-agent of itself.
+        // A sub-agent of the root has the id of the root.
         subagent("root", "root", json!({"title": "Twice"})),
         say("a", "I am A."),
         subagent("root", "a", json!({"state": {"state": "idle"}})),
@@ -219,7 +219,7 @@ fn circles_second_parents_and_ids_used_twice_are_told_and_nothing_is_lost() {
         assert!(run.stdout.contains(words), "{words}: {}", run.stdout);
     }
     assert!(run.stderr.contains("allowed: After the end? (asked by sub-agent \"A\")"), "{}", run.stderr);
-    assert_eq!(run.stderr.matches("a sub-agent that does not fit: ").count(), 4, "{}", run.stderr);
+    assert_eq!(run.stderr.matches("invalid sub-agent: ").count(), 4, "{}", run.stderr);
 }
 
 #[test]
@@ -260,9 +260,9 @@ fn a_sub_agent_whose_end_is_never_told_is_ended_by_the_time_limit_or_with_the_ag
         sent.iter()
             .any(|message| message["method"] == "session/cancel" && message["params"]["sessionId"] == session)
     };
-    // The other does not let a client cancel it.
+    // The other one does not support cancellation by a client.
     assert!(cancelled("root") && cancelled("a") && !cancelled("b"));
-    // The prompt was answered: that the agent is gone then is not its failure.
+    // The prompt was answered, so the exit of the agent is not a failure.
     let gone = run(&Place::new(), &[], &lines, "exit 0");
     assert_eq!(gone.code, 0, "{}", gone.stderr);
 }
@@ -325,10 +325,10 @@ fn a_copy_goes_on_where_its_original_stays() {
     assert!(!kept("demo-1.jsonl").contains("and on"));
     let missing = place.run(&[&["run", "x", "--fork", "demo-9"], &demo[..]].concat());
     assert_eq!(missing.code, 4);
-    assert!(missing.stderr.contains("the agent refuses a copy of the session"), "{}", missing.stderr);
+    assert!(missing.stderr.contains("the agent refused a copy of the session"), "{}", missing.stderr);
     let unable = run(&place, &["--fork", "s"], &[], "");
     assert_eq!(unable.code, 4);
-    assert!(unable.stderr.contains("odd cannot make copies of sessions"), "{}", unable.stderr);
+    assert!(unable.stderr.contains("odd cannot fork sessions"), "{}", unable.stderr);
 }
 
 #[test]
@@ -347,9 +347,11 @@ fn the_loss_of_a_login_is_told_with_what_to_do() {
     let agent = ["--", "sh", "-c", script];
     let lost = place.run(&[&["run", "go"], &agent[..]].concat());
     assert_eq!(lost.code, 1, "{}", lost.stderr);
-    for words in
-        ["the agent says that nobody is logged in", "the agent refuses the prompt", "A key (--login key)"]
-    {
+    for words in [
+        "the agent reports that you are not logged in",
+        "the agent refused the prompt",
+        "A key (--login key)",
+    ] {
         assert!(lost.stderr.contains(words), "{words}: {}", lost.stderr);
     }
     let logged_in = place.run(&[&["run", "go", "--login", "key"], &agent[..]].concat());

@@ -10,8 +10,8 @@ fn prints_a_definition_for_each_type() {
     }
 }
 
-/// The validator that most programs in JavaScript use compiles the schemas as it comes, without a complaint, and judges
-/// messages as `check` does.
+/// The most common JavaScript validator compiles the schemas in its default configuration without warnings,
+/// and has the same results as `check`.
 #[test]
 fn ajv_takes_the_schemas_as_they_are() {
     use std::io::Write as _;

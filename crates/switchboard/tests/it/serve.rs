@@ -26,27 +26,27 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
 }
 
-/// The text that an agent has said, put together from whole messages and pieces.
+/// Returns the text of the agent, from whole messages and chunks.
 fn text(messages: &[Value]) -> String {
     let said = shown(messages).into_iter().filter(|(what, _)| what.starts_with("agent_message "));
     said.map(|(_, text)| text).collect()
 }
 
-/// What a client shows that gets these messages: each message and tool call, with its text and how far it is, whether they
-/// came whole or in pieces.
+/// Returns the messages and tool calls that a client shows after these messages, with text and status,
+/// independent of chunk boundaries.
 pub(crate) fn shown(messages: &[Value]) -> Vec<(String, String)> {
     let updates = messages.iter().filter(|message| message["method"] == "session/update");
     shown_of(updates.map(|message| &message["params"]["update"]))
 }
 
-/// The same of bare updates.
+/// The same for bare updates.
 pub(crate) fn shown_of<'u>(updates: impl Iterator<Item = &'u Value>) -> Vec<(String, String)> {
     let mut shown: Vec<(String, String, Option<String>)> = Vec::new();
     for update in updates {
         let kind = update["sessionUpdate"].as_str().unwrap_or_default();
         let id = ["messageId", "toolCallId"].into_iter().find_map(|key| update[key].as_str());
         if kind == "compaction_update" && update["_meta"]["switchboard/memoryLost"] == true {
-            // An agent that has lost its memory may use its ids again, for something else.
+            // An agent that has lost its memory may reuse its ids.
             shown.iter_mut().filter(|(what, ..)| !what.contains('~')).for_each(|(what, ..)| what.push('~'));
         }
         let stem = kind.trim_end_matches("_chunk").trim_end_matches("_update").trim_end_matches("_content");
@@ -78,7 +78,7 @@ pub(crate) fn shown_of<'u>(updates: impl Iterator<Item = &'u Value>) -> Vec<(Str
     shown.into_iter().map(line).collect()
 }
 
-/// The positions in the log of the updates.
+/// Returns the cursors of the updates.
 fn cursors(messages: &[Value]) -> Vec<u64> {
     let cursors = messages.iter().filter_map(|message| message["params"]["_meta"]["acp/cursor"].as_str());
     let position =
@@ -112,7 +112,7 @@ fn a_team_shares_a_hub_and_each_sees_what_it_started() {
         let wrong = json!({"cwd": place.work(), "additionalDirectories": "/etc", "mcpServers": []});
         assert_eq!(other.ask("session/new", wrong).await["error"]["code"], -32602);
 
-        // A later token of the same name has nothing of the first, not even at once.
+        // A new token with the same name has no access to sessions of the old one, from the start.
         let revoked = place.run(&["tokens", "revoke", "anna", "--store", hub.store()]);
         assert_eq!(revoked.code, 0, "{}", revoked.stderr);
         let anna = token("anna");
@@ -122,7 +122,7 @@ fn a_team_shares_a_hub_and_each_sees_what_it_started() {
         let mut admin = hub.client(2).await;
         assert_eq!(admin.ask("session/list", json!({})).await["result"]["sessions"][0]["sessionId"], session);
     });
-    // What it started it still has after the hub was killed.
+    // It still has its sessions after the hub was killed.
     let listed = |token: &str, hub: &Hub| {
         block_on(async {
             let mut client = hub.client_as(token, 2).await;
@@ -160,7 +160,7 @@ fn clients_of_both_versions_look_at_one_session() {
         let history: Vec<Value> = old.seen.drain(..).collect();
         assert_eq!(text(&history), text(&first));
 
-        // A turn that the old client starts is seen by the new one, live, and the other way round.
+        // Both clients see the turns of the other immediately.
         let prompt = old.prompt(&session, "tool").await;
         let answer = old.answer(prompt).await;
         assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
@@ -171,7 +171,7 @@ fn clients_of_both_versions_look_at_one_session() {
             second.iter().any(|message| message["params"]["update"]["sessionUpdate"] == "tool_call_update")
         );
 
-        // Nothing is missing and nothing comes twice.
+        // No record is missing or duplicated.
         let places = [cursors(&first), cursors(&second)].concat();
         assert!(places.is_sorted_by(|one, other| one < other), "{places:?}");
         let mut third = hub.client(2).await;
@@ -195,14 +195,14 @@ fn the_first_answer_wins_and_is_written_down_with_its_name() {
         let session = one.new_session(&place).await;
         one.prompt(&session, "permission").await;
         let asked = one.question().await;
-        // Who comes later is asked, too.
+        // A client that attaches later gets the pending request as well.
         let load = json!({"sessionId": session, "cwd": place.work(), "mcpServers": []});
         assert!(other.ask("session/load", load).await.get("error").is_none());
         let also_asked = other.question().await;
         other.allow(&also_asked).await;
         let withdrawn = one.until(|message| message["method"] == "$/cancel_request").await;
         assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
-        // Too late: it changes nothing.
+        // A second answer has no effect.
         one.allow(&asked).await;
         one.until_idle().await;
         session
@@ -222,7 +222,7 @@ fn work_goes_on_without_its_client_and_after_a_restart() {
         client.prompt(&session, "permission").await;
         client.question().await;
         drop(client);
-        // Somebody else finds the question, and the work goes on.
+        // Another client gets the pending request, and the work continues.
         let mut client = hub.client(2).await;
         let resume = json!({"sessionId": session, "cwd": place.work()});
         assert!(client.ask("session/resume", resume).await.get("error").is_none());
@@ -242,11 +242,11 @@ fn work_goes_on_without_its_client_and_after_a_restart() {
         let meta = json!({"acp/cursor": cursor});
         let resume = json!({"sessionId": session, "cwd": place.work(), "_meta": meta});
         assert!(client.ask("session/resume", resume).await.get("error").is_none());
-        // Nothing but the state: it has seen everything.
+        // Only the state: it has received everything else.
         let seen: Vec<Value> = client.seen.drain(..).collect();
         assert_eq!(seen.len(), 1, "{seen:?}");
         assert_eq!(seen[0]["params"]["update"]["state"], "idle");
-        // It is woken by the next prompt.
+        // The next prompt starts the agent again.
         client.prompt(&session, "hello").await;
         let updates = client.until_idle().await;
         assert!(!text(&updates).is_empty(), "{updates:?}");
@@ -278,13 +278,13 @@ fn a_power_cut_ends_the_turn_and_nothing_else() {
         let seen: Vec<Value> = client.seen.drain(..).collect();
         let state = &seen.last().unwrap()["params"]["update"];
         assert_eq!((&state["state"], &state["stopReason"]), (&json!("idle"), &json!("error")), "{state}");
-        // The tool call that waited for an answer is over, and nobody is asked about it.
+        // The tool call with the pending request has ended, and no request is sent for it.
         let calls: Vec<_> =
             shown(&seen).into_iter().filter(|(what, _)| what.starts_with("tool_call")).collect();
         assert!(!calls.is_empty() && calls.iter().all(|(_, text)| !text.ends_with("pending")), "{calls:?}");
         assert!(calls.iter().any(|(_, text)| text.ends_with("failed")), "{calls:?}");
         assert!(seen.iter().all(|message| message["method"] != "session/request_permission"), "{seen:?}");
-        // The prompt that was at work is known: it does not run again.
+        // The prompt has already run, so it does not run again.
         let answer = client.ask("session/prompt", prompt(&session)).await;
         assert!(answer.get("result").is_some(), "{answer}");
         client.prompt(&session, "hello").await;
@@ -326,7 +326,7 @@ fn an_old_client_is_answered_when_its_own_turn_ends_however_often_it_asks() {
         new.prompt(&session, "permission").await;
         let question = new.question().await;
         new.prompt(&session, "hello").await;
-        // It waits by now, before the next one.
+        // It is queued now, before the next one.
         new.ask("session/list", json!({})).await;
         let again = json!({
             "sessionId": session, "prompt": [{"type": "text", "text": "tool"}],
@@ -365,7 +365,7 @@ fn a_hub_keeps_the_protocol() {
         let judged = place
             .command(&["conform", "agent", "--format", "json", "--protocol", version, "--", &address])
             .env("SWITCHBOARD_TOKEN", &hub.token)
-            // Its sessions are in folders of its own.
+            // Its sessions use temporary directories here.
             .env("TMPDIR", place.work())
             .output()
             .unwrap();
@@ -393,7 +393,7 @@ fn a_prompt_that_is_posted_again_runs_once() {
             client.send(prompt.clone()).await;
             let answer = client.answer(70).await;
             assert!(answer.get("result").is_some(), "{answer}");
-            // Also one whose answer was lost.
+            // Also one whose response was lost.
             client.send(prompt).await;
             assert_eq!(client.answer(70).await, answer, "version {version}");
             sessions.push(session);
@@ -489,7 +489,7 @@ fn sub_agents_belong_to_their_session_by_name() {
             !named.is_empty() && named.iter().all(|name| name.starts_with(&format!("{session}:"))),
             "{named:?}"
         );
-        // They are no sessions of their own, and nobody else's.
+        // They are not listed as separate sessions.
         let list = client.ask("session/list", json!({})).await;
         assert_eq!(list["result"]["sessions"].as_array().unwrap().len(), 1, "{list}");
         for name in [format!("{session}:nobody"), format!("nobody:{}", named[0])] {
@@ -499,7 +499,7 @@ fn sub_agents_belong_to_their_session_by_name() {
     });
 }
 
-/// Makes a token by the command line.
+/// Creates a token with the command line.
 fn token(place: &Place, hub: &Hub, name: &str, role: &str) -> String {
     let made = place.run(&["tokens", "add", name, "--role", role, "--store", hub.store()]);
     assert_eq!(made.code, 0, "{}", made.stderr);
@@ -527,7 +527,7 @@ fn roles_and_sharing_are_kept() {
             let shared = place.run(&["hub", "share", &session, name, "--store", hub.store()]);
             assert_eq!(shared.code, 0, "{}", shared.stderr);
         }
-        // A running hub heeds it; how soon is not the point here.
+        // A running hub reads new shares; the delay is not tested here.
         let is_shared = async |client: &mut Client| loop {
             let list = client.ask("session/list", json!({})).await;
             if list["result"]["sessions"][0]["sessionId"] == *session {
@@ -552,7 +552,7 @@ fn roles_and_sharing_are_kept() {
         let question = answerer.question().await;
         answerer.allow(&question).await;
         own.until_idle().await;
-        // Who may only look was not asked.
+        // A client with the role `view` did not get the request.
         let seen = viewer.until_idle().await;
         assert!(seen.iter().all(|message| message["method"] != "session/request_permission"), "{seen:?}");
 
@@ -578,7 +578,7 @@ fn strangers_stay_outside() {
     assert!(status(&format!("GET /metrics HTTP/1.1\n{own}")).contains("200"));
     assert!(status(&format!("GET /metrics HTTP/1.1\n{own}\nOrigin: http://evil.example")).contains("403"));
     assert!(status(&format!("POST /acp/nobody HTTP/1.1\n{own}\nContent-Length: 0")).contains("404"));
-    // Guessing: ten wrong ones a minute; the right one still works.
+    // Ten wrong tokens per minute are allowed; the valid one still works.
     let wrong = "GET /metrics HTTP/1.1\nAuthorization: Bearer sb_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
     for _ in 0..10 {
         assert!(status(wrong).contains("401"));
@@ -600,7 +600,7 @@ fn acpx_works_in_a_hub() {
         let said: Vec<Value> = run.json_lines();
         let end = said.iter().filter_map(|message| message["result"]["stopReason"].as_str()).next_back();
         assert_eq!(end, Some("end_turn"), "{prompt}: {}{}", run.stdout, run.stderr);
-        // It leaves, and the session stays as it has seen it.
+        // The client leaves, and the session stays unchanged.
         block_on(async {
             let mut client = hub.client(1).await;
             let list = client.ask("session/list", json!({})).await;
@@ -622,7 +622,7 @@ fn a_session_that_another_hub_has_is_refused_and_both_go_on() {
         let session = client.new_session(&place).await;
         client.prompt(&session, "permission").await;
         let question = client.question().await;
-        // On the same store, while the first one is at work.
+        // A second hub on the same store, while the first one is working.
         let other = Hub::start(&place, &["demo"]);
         let mut guest = other.client(2).await;
         let resume = json!({"sessionId": session, "cwd": place.work(), "replayFrom": {"type": "start"}});
@@ -633,7 +633,7 @@ fn a_session_that_another_hub_has_is_refused_and_both_go_on() {
         client.allow(&question).await;
         client.until_idle().await;
         assert_eq!(hub.end(), Some(0));
-        // Now nobody has it.
+        // Now no hub has it.
         assert!(guest.ask("session/resume", resume).await.get("result").is_some());
         guest.prompt(&session, "hello").await;
         guest.until(|message| message.to_string().contains("Hello")).await;
@@ -700,7 +700,7 @@ fn what_a_client_gets_wrong_it_is_told() {
         assert_eq!(refused["error"]["code"], -32022, "{refused}");
         let nobody = hub.client_with(&hub.token, "/nobody").await.err().unwrap().to_string();
         assert!(nobody.contains("404"), "{nobody}");
-        // Nobody else notices.
+        // Other clients are not affected.
         client.prompt(&session, "hello").await;
         client.until_idle().await;
     });

@@ -1,5 +1,5 @@
-//! Recorded sessions: kept, shown, found, handed on.
-// Values made on the spot read better without an ampersand.
+//! Recorded sessions: list, show, search, export.
+// Values created in place are easier to read without references.
 #![allow(clippy::needless_pass_by_value)]
 
 use serde_json::{Value, json};
@@ -276,7 +276,7 @@ fn a_disk_that_takes_no_more_is_told_and_what_was_there_stays() {
     let scratch = Scratch::new();
     let id = scratch.import(&conversation());
     let before = scratch.run(&["export", &id], "").stdout;
-    // Texts that cannot be made much smaller.
+    // Texts that cannot be compressed much.
     let mut number = 1_u64;
     let mut large = Vec::new();
     for message in 0..400 {
@@ -291,7 +291,7 @@ fn a_disk_that_takes_no_more_is_told_and_what_was_there_stays() {
     let file = scratch.folder.path().join("large.jsonl");
     std::fs::write(&file, large.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
     let store = scratch.folder.path().join("store.sqlite3");
-    // No file may grow beyond 300 kB, and nobody dies of trying.
+    // Files cannot grow beyond 300 kB; SIGXFSZ must not kill the program.
     let output = std::process::Command::new("sh")
         .args(["-c", "ulimit -f 600; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_switchboard")])
         .args(["sessions", "--store", store.to_str().unwrap(), "import", file.to_str().unwrap()])
@@ -321,7 +321,7 @@ fn what_the_configuration_says_about_old_sessions_is_done() {
         1
     );
     let run = place.demo("hello", &["--record"]);
-    assert!(run.stderr.contains("1 old sessions were deleted, as the configuration says"), "{}", run.stderr);
+    assert!(run.stderr.contains("deleted 1 old sessions according to the store settings"), "{}", run.stderr);
     assert_eq!(count(), 1);
     place.write("home/.config/switchboard/config.json", r#"{"store": {"max_size": "1kB", "keep": "long"}}"#);
     let run = place.demo("hello", &["--record"]);
@@ -373,7 +373,7 @@ fn sub_agents_are_kept_shown_found_and_deleted_with_the_session_that_started_the
         shown.contains("\n        tool: Read notes.txt (read) [completed]\n            2 lines\n"),
         "{shown}"
     );
-    // By itself, with its own.
+    // Shown alone, with its own sub-agents.
     let alone = scratch.run(&["show", "demo-1.subagent-5"], "").stdout;
     assert!(alone.starts_with("== session demo-1.subagent-5, sub-agent \"Writer\""), "{alone}");
     assert!(
@@ -383,7 +383,7 @@ fn sub_agents_are_kept_shown_found_and_deleted_with_the_session_that_started_the
     let json = scratch.run(&["show", "demo-1.subagent-5", "--json"], "").json_lines();
     let ids: Vec<_> = json.iter().map(|session| session["sessionId"].as_str().unwrap()).collect();
     assert_eq!(ids, ["demo-1.subagent-5", "demo-1.subagent-5.subagent-4"]);
-    // The end of the recording knows whose they are, too.
+    // The end of the recording also names the owners.
     let last = scratch.run(&["show", &id, "--last", "1"], "").stdout;
     assert!(
         last.contains("        == session demo-1.subagent-5.subagent-4, sub-agent \"Checker\" of \"Writer\""),
@@ -399,7 +399,7 @@ fn sub_agents_are_kept_shown_found_and_deleted_with_the_session_that_started_the
     let of_the_root = scratch.run(&["search", "\"both are done\"", "--json"], "").json_lines();
     assert_eq!((&of_the_root[0]["sessionId"], &of_the_root[0]["speaker"]), (&json!("demo-1"), &Value::Null));
 
-    // A sub-agent's id does not delete the recording; that goes with all of them.
+    // The id of a sub-agent does not delete the recording; deleting the recording deletes all sub-agents.
     assert_eq!(scratch.run(&["delete", "demo-1.subagent-5"], "").code, 2);
     assert_eq!(scratch.run(&["delete", &id], "").code, 0);
     assert_eq!(scratch.run(&["show", "demo-1.subagent-5"], "").code, 2);
@@ -411,7 +411,7 @@ fn sub_agents_are_kept_shown_found_and_deleted_with_the_session_that_started_the
 fn a_store_that_cannot_be_looked_at_is_no_empty_one() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store.sqlite3");
-    // A link to itself keeps even root from looking.
+    // A link to itself cannot be opened, not even by root.
     std::os::unix::fs::symlink(&store, &store).unwrap();
     let store = store.to_str().unwrap();
     for arguments in [
@@ -432,7 +432,8 @@ fn a_store_that_cannot_be_looked_at_is_no_empty_one() {
     }
 }
 
-/// A store with a session that is only in its journal, as it is while somebody records it, and another one that is not.
+/// Returns a store with a session that is only in its journal, as during recording, and another one that is
+/// not.
 fn with_journal(folder: &std::path::Path, damage: impl FnOnce(&mut Vec<u8>)) -> (String, std::path::PathBuf) {
     use switchboard_store::{About, Channel, Record, Store};
     let place = tempfile::tempdir().unwrap();
@@ -479,7 +480,7 @@ fn every_command_reads_past_damage_and_says_what_is_missing() {
         check(&["export", &id], "word19", reason);
         check(&["search", "word19"], &id, reason);
         check(&["stats"], "demo-bot", "1 records cannot be read");
-        // The next program that writes keeps the damaged file, and says so once.
+        // The next program that writes keeps the damaged file, and reports it once.
         if reason.ends_with("here") {
             continue;
         }
@@ -490,7 +491,7 @@ fn every_command_reads_past_damage_and_says_what_is_missing() {
     }
     let list = scratch.run(&["list"], "");
     assert!(list.stderr.contains("1 damaged files of the store are kept in"), "{}", list.stderr);
-    // Without damage nothing is said.
+    // Without damage, nothing is reported.
     assert_eq!(scratch.run(&["delete", &id], "").code, 0);
     let list = scratch.run(&["list"], "");
     assert_eq!((list.code, &*list.stderr), (0, ""));
@@ -514,13 +515,13 @@ fn a_damaged_log_of_the_database_is_told_by_readers_and_by_the_next_writer() {
     assert!(list.stderr.contains("is not in the list of sessions, but has a journal"), "{}", list.stderr);
     let imported = scratch.run(&["import", "-"], &format!("{}\n", conversation()[0]));
     assert!(imported.stderr.contains("the damaged file is kept as"), "{}", imported.stderr);
-    // The journal has brought the session back.
+    // The session was recovered from the journal.
     let list = scratch.run(&["list"], "");
     assert_eq!((list.code, list.stdout.lines().count()), (0, 1 + 2), "{}", list.stderr);
     assert!(list.stderr.contains("1 damaged files of the store are kept in"), "{}", list.stderr);
 }
 
-/// A session of noise, which cannot be compressed and has many words.
+/// Returns a session of random words, which cannot be compressed.
 fn noise(seed: u64) -> Vec<Value> {
     let mut number = seed * 7 + 1;
     let mut word = || {
@@ -545,7 +546,7 @@ fn pruning_to_a_size_deletes_no_more_than_that_takes() {
         lines.last().unwrap()["store"]["used"].as_u64().unwrap()
     };
     let before = used(&scratch);
-    // One session has more than a tenth of it.
+    // One session has more than a tenth of the size.
     let pruned = scratch.run(&["prune", "--max-size", &(before / 10 * 9).to_string()], "");
     assert_eq!((pruned.code, pruned.stdout.lines().count()), (0, 1), "{} {}", pruned.stdout, pruned.stderr);
     let pruned = scratch.run(&["prune", "--max-size", &(before / 2).to_string()], "");
@@ -566,7 +567,7 @@ fn a_store_that_is_larger_than_the_configuration_allows_can_be_pruned() {
     }
     place.write("home/.config/switchboard/config.json", r#"{"store": {"max_size": "500kB"}}"#);
     place.write("work/noise.jsonl", &lines(4));
-    // There is no room for another one, which is said.
+    // There is no space for another one, which is reported.
     let refused = place.run(&["sessions", "import", "noise.jsonl"]);
     assert!(refused.code == 1 && refused.stderr.contains("no room"), "{} {}", refused.code, refused.stderr);
     let pruned = place.run(&["sessions", "prune"]);
@@ -589,7 +590,7 @@ fn deleting_on_a_full_disk_says_what_became_of_each_session() {
     );
 }
 
-/// The child: deletes on a small disk that is full. For everybody else it does nothing.
+/// Child process: deletes on a small disk that is full. Does nothing in an ordinary test run.
 #[test]
 fn child_that_deletes_on_a_full_disk() {
     use std::io::Write;

@@ -1,11 +1,11 @@
-//! `switchboard setup` with configuration files as the editors' documentation has them.
+//! `switchboard setup` with configuration files from the documentation of the editors.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
 use crate::known_agents::EmptyHome;
 
-/// Zed: comments, superfluous commas, an old form, one of the registry.
+/// Zed: comments, trailing commas, an old form, and an agent of the registry.
 pub(crate) const ZED: &str = r#"// Zed settings
 //
 // For information on how to configure Zed, see the Zed documentation.
@@ -74,7 +74,7 @@ impl Editors {
         std::fs::read_to_string(self.file(editor)).unwrap()
     }
 
-    /// Runs a set-up that must succeed.
+    /// Runs `setup`, which must succeed.
     pub(crate) fn setup(&self, arguments: &[&str]) -> String {
         let run = self.home.run(&[&["setup"], arguments].concat());
         assert_eq!(run.code, 0, "{arguments:?}: {}", run.stderr);
@@ -200,7 +200,7 @@ fn what_was_changed_since_stays_when_the_bridge_is_taken_away() {
     let editors = Editors::new();
     editors.setup(&["zed", "codex"]);
     editors.setup(&["zed", "gemini"]);
-    // Switchboard itself goes to the agent, and not through itself.
+    // Switchboard itself starts the agent directly, without the bridge.
     let agents = editors.home.run(&["agents", "--json"]).json_lines();
     let gemini = agents.iter().find(|agent| agent["name"] == "gemini").unwrap();
     assert_eq!(
@@ -229,12 +229,12 @@ fn an_agent_that_the_editor_does_not_have_is_added() {
         "\t\t}},\r\n\t\t\"qwen\": {{\r\n\t\t\t\"command\": \"{US}\",\r\n\t\t\t\"args\": [\"bridge\", \"qwen\"]\r\n\t\t}}\r\n\t}}\r\n}}"
     );
     assert!(editors.read("jetbrains").ends_with(&added), "{}", editors.read("jetbrains"));
-    // The editor's own stays beside it.
+    // The editor's own entry stays.
     assert!(editors.setup(&["zed", "claude"]).contains("\"claude\" was added"));
     assert!(editors.read("zed").contains("\"claude-acp\": { \"type\": \"registry\""));
     editors.setup(&["obsidian", "qwen"]);
     assert!(editors.read("obsidian").contains("\"displayName\": \"Qwen Code\""));
-    // Two editors lead back to us by this name. It means the agent, and not us again.
+    // Two editors refer to Switchboard by this name. It stands for the agent, without recursion.
     assert!(editors.setup(&[]).contains("  qwen         through Switchboard: qwen\n"));
     let run = editors.home.run(&["run", "qwen", "hi"]);
     assert_eq!((run.code, &*run.stdout), (0, "You said: hi\n"), "{}", run.stderr);
@@ -247,7 +247,7 @@ fn an_agent_that_the_editor_does_not_have_is_added() {
         editors.setup(&[editor, agent, "--undo"]);
         assert_eq!(editors.read(editor), before);
     }
-    // An editor without a file yet gets one, and loses it again.
+    // A missing file is created, and removed again.
     std::fs::remove_file(editors.file("jetbrains")).unwrap();
     editors.setup(&["jetbrains", "qwen"]);
     assert!(editors.read("jetbrains").starts_with("{\n  \"agent_servers\": {\n    \"qwen\": {"));
@@ -260,11 +260,14 @@ fn a_file_that_cannot_be_changed_with_care_is_left_alone() {
     let editors = Editors::new();
     let file = editors.file("zed");
     for (text, problem) in [
-        ("{ \"agent_servers\": ", "is no JSON"),
-        ("[]", "is no object"),
-        ("{\"agent_servers\": []}", "no object"),
-        ("{\"agent_servers\": {\"demo\": {\"command\": \"x\", \"args\": \"--acp\"}}}", "no list of texts"),
-        ("{\"agent_servers\": {\"demo\": {\"command\": \"x\", \"args\": [1]}}}", "no list of texts"),
+        ("{ \"agent_servers\": ", "is not valid JSON"),
+        ("[]", "is not an object"),
+        ("{\"agent_servers\": []}", "not an object"),
+        (
+            "{\"agent_servers\": {\"demo\": {\"command\": \"x\", \"args\": \"--acp\"}}}",
+            "not a list of strings",
+        ),
+        ("{\"agent_servers\": {\"demo\": {\"command\": \"x\", \"args\": [1]}}}", "not a list of strings"),
         ("{\"agent_servers\": {\"demo\": {\"command\": \"x\", \"command\": \"y\"}}}", "twice"),
         (
             "{\"agent_servers\": {\"Demo\": {\"command\": \"x\"}, \"DEMO\": {\"command\": \"y\"}}}",
@@ -313,7 +316,8 @@ fn for_editors_that_are_configured_by_code_the_code_is_printed() {
     assert!(!run.stdout.contains("codecompanion"));
     let run = home.run(&["setup", "codecompanion", "claude"]);
     assert!(
-        run.stdout.contains("extend(\"claude_code\", {") && run.stderr.contains("is not found here"),
+        run.stdout.contains("extend(\"claude_code\", {")
+            && run.stderr.contains("was not found on this machine"),
         "{}",
         run.stdout
     );
@@ -330,7 +334,7 @@ fn code_is_printed_only_for_agents_that_the_bridge_finds() {
         assert!(run.stderr.contains("has an agent \"nosuchagent\""), "{editor}: {}", run.stderr);
         assert!(run.stderr.contains("switchboard agents add nosuchagent -- "), "{editor}: {}", run.stderr);
     }
-    // A known one that is missing is named as that, and one of the configuration needs nothing else.
+    // A known agent that is missing is reported, and a configured one needs nothing else.
     let run = home.run(&["setup", "avante", "codex"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!(run.stderr.contains("npm install -g @agentclientprotocol/codex-acp"), "{}", run.stderr);

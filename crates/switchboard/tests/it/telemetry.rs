@@ -1,4 +1,4 @@
-//! Where work belongs is passed on in any case, and spans are sent where somebody asks for them.
+//! Trace context is always passed on, and spans are sent only on request.
 
 #[cfg(feature = "otlp")]
 mod sending;
@@ -12,8 +12,8 @@ use crate::serve::hub::Hub;
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const ANSWERED: &str = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
 
-/// The demo agent in a version. It keeps what it is told in a file of the working directory, and its messages say where they
-/// belong.
+/// Returns the demo agent in a version. It writes received messages to a file in the working directory, and
+/// its messages contain a trace context.
 fn agent(place: &Place, version: u8) -> String {
     let program = env!("CARGO_BIN_EXE_switchboard");
     let heard = place.work().join("heard.jsonl");
@@ -23,7 +23,7 @@ fn agent(place: &Place, version: u8) -> String {
     )
 }
 
-/// The metadata of the prompt that the agent got.
+/// Returns the metadata of the prompt that the agent received.
 fn heard(place: &Place) -> Value {
     let heard = std::fs::read_to_string(place.work().join("heard.jsonl")).unwrap();
     let lines = heard.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -98,6 +98,6 @@ fn a_program_without_telemetry_says_how_to_get_it() {
     for command in [&["run", "demo", "hello"][..], &["bridge", "demo"], &["serve", "demo"]] {
         let run = place.run(&[command, &["--otlp", "http://127.0.0.1:9"]].concat());
         assert_eq!(run.code, 2, "{}", run.stderr);
-        assert!(run.stderr.contains("cargo install switchboard --features otlp"), "{}", run.stderr);
+        assert!(run.stderr.contains("--features otlp"), "{}", run.stderr);
     }
 }

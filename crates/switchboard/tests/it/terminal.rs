@@ -1,4 +1,4 @@
-//! `switchboard run` where somebody sits at a terminal.
+//! `switchboard run` on a terminal.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -8,7 +8,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::agent_program::Place;
 
-/// Runs the program at a terminal where these lines are typed; gives its exit code and all that was shown.
+/// Runs the program on a terminal with typed lines; returns its exit code and the output.
 fn typed(arguments: &[&str], lines: &[&str]) -> (i32, String) {
     let place = Place::new();
     typed_to(place.command(arguments), lines)
@@ -19,7 +19,7 @@ pub(crate) fn typed_to(command: Command, lines: &[&str]) -> (i32, String) {
     typed_after(command, &[("", &lines.concat())])
 }
 
-/// The same for somebody who types each text when some words are shown.
+/// The same; each text is typed when the given output appears.
 pub(crate) fn typed_after(mut command: Command, steps: &[(&str, &str)]) -> (i32, String) {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&terminal).unwrap();
@@ -28,7 +28,7 @@ pub(crate) fn typed_after(mut command: Command, steps: &[(&str, &str)]) -> (i32,
     let open = || OpenOptions::new().read(true).write(true).open(&path).unwrap();
     command.env("NO_COLOR", "1").env("TERM", "dumb").stdin(open()).stdout(open()).stderr(open());
     let mut child = command.spawn().unwrap();
-    // What it holds of the terminal must go, so that the end of the program is the end of the output.
+    // Close our copies of the terminal, so that the output ends with the program.
     drop(command);
     let mut terminal = File::from(terminal);
     let mut steps = steps.iter().peekable();
@@ -46,7 +46,7 @@ pub(crate) fn typed_after(mut command: Command, steps: &[(&str, &str)]) -> (i32,
     (child.wait().unwrap().code().unwrap(), String::from_utf8_lossy(&shown).replace('\r', ""))
 }
 
-/// Without white space, since a message is broken into lines.
+/// Removes white space, because messages are wrapped.
 fn in_one_line(text: &str) -> String {
     text.split_whitespace().collect()
 }
@@ -99,7 +99,7 @@ fn two_sub_agents_ask_at_once_and_each_is_named_with_its_question() {
     let second = "sub-agent \"Writer\" asks:\n? Write notes.txt?\nNothing is written in truth.\n";
     let (first, second) = (shown.find(first).expect(&shown), shown.find(second).expect(&shown));
     assert!(first < second, "{shown}");
-    // Thoughts are shown to somebody who watches, below whose they are.
+    // On a terminal, thoughts are shown below their agent.
     assert!(shown.contains("⤷ Explorer (Looks for the tests): at work\n    ← Find the tests.\n"), "{shown}");
     assert!(in_one_line(&shown).contains(&in_one_line("Tests have names that say so.")), "{shown}");
     assert!(shown.contains("  ⤷ Checker of Writer: at work\n    ← Check the notes.\n"), "{shown}");

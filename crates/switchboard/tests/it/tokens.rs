@@ -1,4 +1,4 @@
-//! `tokens` and `hub share`: who may use a hub.
+//! `tokens` and `hub share`: access to a hub.
 
 use serde_json::{Value, json};
 use switchboard_store::{About, Channel, Hosted, Record, Role, Store};
@@ -23,14 +23,14 @@ impl Scratch {
         switchboard(&[arguments, &["--store", &self.path()]].concat(), b"")
     }
 
-    /// What a successful run printed; it complained of nothing.
+    /// Returns the output of a successful run without warnings.
     fn quietly(&self, arguments: &[&str]) -> String {
         let run = self.run(arguments);
         assert_eq!((run.code, run.stderr.as_str()), (0, ""), "{arguments:?}");
         run.stdout
     }
 
-    /// The complaints of a run that ended with exit code 2.
+    /// Returns the error message of a run with exit code 2.
     fn refused(&self, arguments: &[&str]) -> String {
         let run = self.run(arguments);
         assert_eq!((run.code, run.stdout.as_str()), (2, ""), "{arguments:?}: {}", run.stderr);
@@ -41,7 +41,7 @@ impl Scratch {
         Store::open(self.path()).unwrap()
     }
 
-    /// A recording, of a hub or not.
+    /// Creates a recording, of a hub or not.
     fn recording(&self, is_hosted: bool) -> String {
         let store = self.store();
         let mut recorder = store.begin(&About::default()).unwrap();
@@ -116,7 +116,7 @@ fn a_revoked_token_is_worthless() {
 fn what_is_wrong_about_a_token_is_told_with_what_to_do() {
     let scratch = Scratch::new();
     let none = scratch.refused(&["tokens", "revoke", "anna"]);
-    assert!(none.contains("there is no store") && none.contains("--store"), "{none}");
+    assert!(none.contains("does not exist") && none.contains("--store"), "{none}");
     assert!(!std::path::Path::new(&scratch.path()).exists(), "nothing was made only to find nothing in it");
     let listed = scratch.run(&["tokens", "list"]);
     assert_eq!((listed.code, listed.stdout.as_str()), (0, ""));
@@ -129,7 +129,7 @@ fn what_is_wrong_about_a_token_is_told_with_what_to_do() {
     let name = scratch.refused(&["tokens", "add", "a b", "--role", "own"]);
     assert!(name.contains("letters, digits"), "{name}");
     let launch = scratch.refused(&["tokens", "add", "launch", "--role", "own"]);
-    assert!(launch.contains("each start of a hub") && launch.contains("another name"), "{launch}");
+    assert!(launch.contains("reserved for the launch token") && launch.contains("another name"), "{launch}");
     let role = scratch.refused(&["tokens", "add", "ben", "--role", "root"]);
     assert!(role.contains("expected view, answer, use or admin"), "{role}");
     scratch.refused(&["tokens", "add", "ben"]);
@@ -151,7 +151,7 @@ fn a_session_is_shared_and_taken_back() {
     assert_eq!(scratch.store().shares(&id).unwrap(), Vec::<String>::new());
     let again = scratch.run(&["hub", "unshare", &id, "anna"]);
     assert!(again.code == 0 && again.stderr.contains("was not shared"), "{}", again.stderr);
-    // It would be wrong to believe that who sees all does not see this one.
+    // A token with access to all sessions keeps access to this one, so the command must not claim otherwise.
     scratch.quietly(&["tokens", "add", "ben", "--role", "answer", "--all"]);
     let all = scratch.run(&["hub", "unshare", &id, "ben"]);
     assert!(all.stderr.contains("ben still sees it"), "{}", all.stderr);

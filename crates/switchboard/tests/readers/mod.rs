@@ -20,11 +20,11 @@ use super::sessions::replay::{drive, replayed};
 use super::sessions::show;
 use crate::rules::Rules;
 
-/// How many conversations are made up, and how many of them talk on one connection.
+/// Number of generated conversations, and of those on one connection.
 const CONVERSATIONS: usize = 10_000;
 const TOGETHER: usize = 20;
 
-/// A session as a reader shows it, as JSON and as text.
+/// A session as shown by a reader, as JSON and as text.
 struct Session {
     id: Option<String>,
     json: Value,
@@ -41,7 +41,7 @@ fn sessions_of(conversation: &Conversation) -> Vec<Session> {
     conversation.sessions().map(session).collect()
 }
 
-/// Without what is different each time: times, which count from different beginnings, and ids that have a time in them.
+/// Removes values that differ in each run: times, which have different origins, and ids that contain a time.
 fn comparable(sessions: impl IntoIterator<Item = Value>) -> Vec<Value> {
     let without_times = |mut session: Value| {
         for entry in session["entries"].as_array_mut().unwrap() {
@@ -69,7 +69,7 @@ fn fold(lines: &str) -> Vec<Session> {
     sessions_of(&fold.conversation)
 }
 
-/// Puts recorded lines into a store, as `sessions import` does, and gives the id of the recording.
+/// Imports recorded lines into a store, as `sessions import` does, and returns the id of the recording.
 fn import(store: &Store, lines: &str) -> String {
     let mut recorder = store.begin_at(&About::default(), Moment(0)).unwrap();
     for line in lines.lines() {
@@ -82,14 +82,14 @@ fn import(store: &Store, lines: &str) -> String {
     id
 }
 
-/// What `sessions show` prints.
+/// Returns the output of `sessions show`.
 fn show(store: &Store, id: &str, json: bool) -> String {
     let mut output = Vec::new();
     show::write(store, &show::Arguments::whole(id, json), &mut output).ok().unwrap();
     String::from_utf8(output).unwrap()
 }
 
-/// What comes of a recording that an agent plays again to `run`.
+/// The result of a recording that an agent replays to `run`.
 struct Replayed {
     printed: String,
     sessions: Vec<Value>,
@@ -135,14 +135,14 @@ fn replay(lines: &str, live: bool) -> Replayed {
     })
 }
 
-/// A store in a folder that goes with it.
+/// Returns a store in a temporary directory.
 fn store() -> (tempfile::TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path().join("store.sqlite3")).unwrap();
     (folder, store)
 }
 
-/// All readers show what `fold` shows, of a generated recording.
+/// Checks that all readers show the same as `fold` for a generated recording.
 fn check_generated(seed: u64, store: &Store) -> usize {
     let lines = Generator::new(seed).recording(TOGETHER);
     let folded = fold(&lines);
@@ -168,7 +168,7 @@ fn check_generated(seed: u64, store: &Store) -> usize {
     folded.len()
 }
 
-/// `sessions show` prints what `fold` prints.
+/// Asserts that `sessions show` prints the same as `fold`.
 fn assert_shown(folded: &[Session], store: &Store, id: &str, what: &str) {
     let shown = show(store, id, true);
     let shown = comparable(shown.lines().map(|line| serde_json::from_str(line).unwrap()));
@@ -178,7 +178,7 @@ fn assert_shown(folded: &[Session], store: &Store, id: &str, what: &str) {
     assert_eq!(sessions_of_text(&show(store, id, false)), texts, "{what}");
 }
 
-/// The sessions of a transcript, those of sub-agents moved out to the margin, in the order of their text.
+/// Returns the sessions of a transcript, with those of sub-agents unindented, in the order of their text.
 fn sessions_of_text(text: &str) -> Vec<String> {
     let mut sessions: Vec<String> = Vec::new();
     let mut indent = 0;
@@ -195,8 +195,8 @@ fn sessions_of_text(text: &str) -> Vec<String> {
     sessions
 }
 
-/// A recording that is played again is the same conversation, except for what became of questions: whoever plays the
-/// client may choose only what is offered, and gives no data.
+/// Asserts that a replayed recording is the same conversation, except for the outcome of requests: the
+/// replaying client can only select offered options, and sends no data.
 fn assert_replayed(folded: &[Session], replayed: &Replayed, what: &str) {
     let asked = |session: &mut Value| -> Vec<(Value, Value, bool)> {
         let questions = ["permissions", "elicitations"].map(|key| session[key].take());
@@ -213,7 +213,7 @@ fn assert_replayed(folded: &[Session], replayed: &Replayed, what: &str) {
     };
     let mut expected = comparable(folded.iter().map(|session| session.json.clone()));
     let mut sessions = comparable(replayed.sessions.iter().cloned());
-    // Sessions that took turns are opened one after the other.
+    // Interleaved sessions are opened one after the other.
     expected.sort_by_key(|session| session["sessionId"].to_string());
     sessions.sort_by_key(|session| session["sessionId"].to_string());
     for (session, played) in expected.iter_mut().zip(&mut sessions) {
@@ -223,7 +223,8 @@ fn assert_replayed(folded: &[Session], replayed: &Replayed, what: &str) {
     assert_eq!(expected.len(), sessions.len(), "{what}");
 }
 
-/// `run` printed what a session amounts to. Thoughts are for people who watch, and what the user said they know.
+/// Asserts that `run` printed the session. Thoughts are shown on a terminal only, and user messages not at
+/// all.
 fn assert_printed(session: &Value, printed: &str, live: bool, what: &str) {
     let all: Vec<&str> = all_words(printed).collect();
     let calls = told(printed);
@@ -293,7 +294,7 @@ fn recordings_are_the_same_to_every_reader() {
     assert!(sessions > 10, "{sessions} sessions");
 }
 
-/// Those of our own agent. Others were made by clients that do what ours does not: they cancel, log in, resume.
+/// Recordings of our own agent. Others were made by clients that also cancel, log in and resume.
 #[test]
 fn recordings_that_are_played_again_are_the_same_conversation() {
     let mut count = 0;

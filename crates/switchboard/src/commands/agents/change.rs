@@ -1,4 +1,5 @@
-//! `switchboard agents add` and `remove`: the user's own configuration file, whose comments and order stay.
+//! `switchboard agents add` and `remove`: edits of the user's configuration file that keep comments and
+//! order.
 
 use serde_json::{Value, json};
 use switchboard_transport::Program;
@@ -9,31 +10,31 @@ use crate::configuration::edited_json::EditedJson;
 use crate::configuration::own_file;
 use crate::outcome::{CommandError, Outcome};
 
-/// Put an agent into the user's own configuration
+/// Add an agent to the user's configuration
 ///
-/// Without a command line, the name is that of a known agent that is installed.
+/// Without a command line, the name must be that of an installed known agent.
 #[derive(Debug, clap::Args)]
 pub(super) struct AddArguments {
-    /// What the agent is to be called
+    /// Name of the agent
     name: String,
 
     /// Command line that starts the agent, or the URL of a server
     #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
 
-    /// A variable of its environment; may be repeated
+    /// Environment variable of the agent; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_variable)]
     env: Vec<(String, String)>,
 
-    /// Change an agent that is there already
+    /// Replace an existing agent
     #[arg(long)]
     replace: bool,
 }
 
-/// Take an agent out of the user's own configuration
+/// Remove an agent from the user's configuration
 #[derive(Debug, clap::Args)]
 pub(super) struct RemoveArguments {
-    /// What the agent is called
+    /// Name of the agent
     name: String,
 }
 
@@ -49,17 +50,17 @@ fn parse_variable(text: &str) -> Result<(String, String), String> {
 pub(super) fn add(arguments: &AddArguments) -> Result<Outcome, CommandError> {
     let AddArguments { name, command, env, replace } = arguments;
     if name.is_empty() || name.contains(char::is_control) || name == "demo" {
-        return Err(CommandError::usage(format!("an agent cannot be called {name:?}")));
+        return Err(CommandError::usage(format!("{name:?} is not a valid agent name")));
     }
     let command = if command.is_empty() { installed(name)? } else { command.clone() };
     let (file, mut edited) = read()?;
     if edited.get(&[SERVERS, name]).is_some() {
         if !replace {
             return Err(CommandError::usage(format!(
-                "{} has an agent \"{name}\" already",
+                "{} already has an agent \"{name}\"",
                 file.path().display()
             ))
-            .hint("change it with --replace, or take another name"));
+            .hint("replace it with --replace, or choose another name"));
         }
         edited.remove(&[SERVERS, name]).map_err(|reason| refused(&file, &reason))?;
     }
@@ -77,7 +78,7 @@ pub(super) fn add(arguments: &AddArguments) -> Result<Outcome, CommandError> {
         let env = env.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
         values.push(("env", Value::Object(env)));
     }
-    // One by one, so that they stand in this order.
+    // One by one, to keep this order.
     for (key, value) in &values {
         edited.set(&[SERVERS, name, key], value).map_err(|reason| refused(&file, &reason))?;
     }
@@ -91,10 +92,10 @@ pub(super) fn add(arguments: &AddArguments) -> Result<Outcome, CommandError> {
     Ok(Outcome::Fine)
 }
 
-/// The command line of a known agent that is installed.
+/// Returns the command line of an installed known agent.
 fn installed(name: &str) -> Result<Vec<String>, CommandError> {
     let Some(agent) = agents::find(name) else {
-        return Err(CommandError::usage(format!("no agent is known by the name \"{name}\""))
+        return Err(CommandError::usage(format!("\"{name}\" is not a known agent"))
             .hint(format!("give its command line: switchboard agents add {name} -- CMD...")));
     };
     match agent.installed() {
@@ -109,7 +110,7 @@ pub(super) fn remove(arguments: &RemoveArguments) -> Result<Outcome, CommandErro
     let (file, mut edited) = read()?;
     if !edited.remove(&[SERVERS, name]).map_err(|reason| refused(&file, &reason))? {
         return Err(CommandError::usage(format!("{} has no agent \"{name}\"", file.path().display())).hint(
-            "agents of projects and editors are in their own files; `switchboard agents` tells in which",
+            "agents of projects and editors are in their own files; `switchboard agents` shows which",
         ));
     }
     file.write(&edited.text())?;
@@ -119,7 +120,7 @@ pub(super) fn remove(arguments: &RemoveArguments) -> Result<Outcome, CommandErro
 
 fn read() -> Result<(EditedFile, EditedJson), CommandError> {
     let path = own_file()
-        .ok_or_else(|| CommandError::usage("there is no folder for configuration: HOME is not set"))?;
+        .ok_or_else(|| CommandError::usage("the configuration folder is unknown: HOME is not set"))?;
     let file = EditedFile::read(&path)?;
     let edited =
         EditedJson::parse(file.before().unwrap_or("{}\n")).map_err(|reason| refused(&file, &reason))?;
@@ -128,5 +129,5 @@ fn read() -> Result<(EditedFile, EditedJson), CommandError> {
 
 fn refused(file: &EditedFile, reason: &str) -> CommandError {
     CommandError::usage(format!("{} {reason}", file.path().display()))
-        .hint("nothing was changed; mend it first")
+        .hint("nothing was changed; correct it first")
 }

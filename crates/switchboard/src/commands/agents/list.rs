@@ -1,4 +1,4 @@
-//! The agents that there are, for people and for programs.
+//! The list of agents, for people and programs.
 
 use std::io::Write;
 
@@ -45,10 +45,10 @@ pub(super) fn run(is_json: bool) -> Result<Outcome, CommandError> {
 
 struct Row<'c> {
     agent: &'c ConfiguredAgent,
-    /// Where the program is, or why it is not.
+    /// The path of the program, or why it is not available.
     program: Result<String, String>,
     version: Option<String>,
-    /// Another agent of the same name comes before it.
+    /// Set if an earlier agent has the same name.
     shadowed: bool,
 }
 
@@ -67,7 +67,7 @@ struct Known<'c> {
     agent: &'static KnownAgent,
     program: Option<String>,
     version: Option<String>,
-    /// The configured one that its name means.
+    /// The configured agent with its name.
     configured: Option<&'c ConfiguredAgent>,
 }
 

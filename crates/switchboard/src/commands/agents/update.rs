@@ -1,4 +1,4 @@
-//! `switchboard agents update`: reads the registry.
+//! `switchboard agents update`: downloads the registry.
 
 use std::io::Read;
 use std::path::Path;
@@ -11,21 +11,21 @@ use crate::agents::{self, MAX_REGISTRY, REGISTRY, Registry};
 use crate::outcome::{CommandError, Outcome};
 use crate::stdio;
 
-/// Read the public registry of agents, and keep it
+/// Download the public registry of agents and keep a copy
 ///
-/// Its agents are then known by their ids. Nothing is installed or run: that is asked for when an agent is used.
+/// Its agents are then known by their ids. Nothing is installed or run: you are asked when you use an agent.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Where the registry is, instead of the public one
+    /// File or URL of the registry, instead of the public one
     #[arg(value_name = "FILE|URL")]
     from: Option<String>,
 
-    /// Take it only if it has this checksum
+    /// Accept the registry only with this SHA-256 checksum
     #[arg(long, value_name = "HEX", value_parser = parse_hash)]
     sha256: Option<String>,
 }
 
-/// How long a server may take.
+/// Timeout for the server.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn parse_hash(text: &str) -> Result<String, String> {
@@ -36,22 +36,22 @@ fn parse_hash(text: &str) -> Result<String, String> {
 pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let from = arguments.from.as_deref().unwrap_or(REGISTRY);
     let refused = |reason: String| {
-        CommandError::failed(format!("the registry {from} is not taken: {reason}"))
-            .hint("what was read before stays as it is")
+        CommandError::failed(format!("the registry {from} was rejected: {reason}"))
+            .hint("the previous registry is kept")
     };
     let text = if Remote::is_address(from) { stdio::run_alone(fetch(from))? } else { read(Path::new(from))? };
     let hash = agents::sha256(text.as_bytes());
     if let Some(expected) = &arguments.sha256
         && *expected != hash
     {
-        return Err(refused(format!("its checksum is {hash}, and should be {expected}")));
+        return Err(refused(format!("its checksum is {hash}; expected {expected}")));
     }
     let registry = Registry::parse(&text).map_err(refused)?;
     for reason in &registry.refused {
-        eprintln!("switchboard: not taken: {}", visible_line(reason));
+        eprintln!("switchboard: rejected: {}", visible_line(reason));
     }
     if registry.agents.is_empty() {
-        return Err(refused("there is no agent in it that makes sense".to_owned()));
+        return Err(refused("it contains no valid agent".to_owned()));
     }
     let file = Registry::keep(&text, from).map_err(CommandError::failed)?;
     let new = registry.agents.iter().filter(|agent| agents::find(&agent.id).is_none()).count();
@@ -76,10 +76,8 @@ async fn fetch(url: &str) -> Result<String, CommandError> {
     let failed = |error: switchboard_transport::RemoteError| CommandError::failed(error.to_string());
     let remote = Remote::new(url).map_err(|error| CommandError::usage(error.to_string()))?;
     if let Some(host) = remote.exposes_secrets_to() {
-        return Err(CommandError::usage(format!(
-            "{host} would be asked over plain HTTP, where anybody may answer"
-        ))
-        .hint("take an address that begins with https://"));
+        return Err(CommandError::usage(format!("{host} would be requested over unencrypted HTTP"))
+            .hint("use a URL that begins with https://"));
     }
     match tokio::time::timeout(PATIENCE, remote.get()).await {
         Ok(text) => text.map_err(failed),

@@ -1,6 +1,6 @@
-//! History for agents that have none. It stands between the bridge and the agent, speaks the agent's version, and
-//! answers from the store what the agent cannot: which sessions there were, and what was said in them. The agent gets
-//! a new session for an old one, under another id.
+//! History for agents without session history. It works between the bridge and the agent in the agent's
+//! version, and answers from the store which sessions exist and what they contain. The agent gets a new
+//! session for an old one, with another id.
 
 use std::collections::HashMap;
 
@@ -16,44 +16,44 @@ use switchboard_store::{Channel, Filter, Item, Store, Summary};
 use crate::recording::Recording;
 use crate::script::{Reader, update_line, wants_history};
 
-/// The most requests whose answers are waited for.
+/// Maximum number of tracked requests.
 const MAX_ASKED: usize = 1024;
-/// The most sessions that are listed, the latest first.
+/// Maximum number of listed sessions, latest first.
 const MAX_LISTED: usize = 500;
-/// The most bytes of recordings that are read for one list.
+/// Maximum bytes of recordings read for one list.
 const MAX_READ: u64 = 64 * 1024 * 1024;
-/// What is said when an old session is opened that the agent does not know.
+/// Notice in a restored session that the agent does not know.
 const FORGOTTEN: &str = "The agent does not remember this session: it sees only what comes from here on. \
                          What is above was recorded by Switchboard.";
 
-/// What is to be done instead of passing a line on.
+/// Replacement for forwarding a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
-    /// Send this to the agent.
+    /// Send this line to the agent.
     ToAgent(String),
-    /// Take this as if the agent had sent it.
+    /// Handle this line as if the agent had sent it.
     FromAgent(String),
 }
 
 pub(super) struct History {
     store: Store,
     recording: Recording,
-    /// The agent's name in the store, where it has one in the configuration.
+    /// The agent's name in the store, if it is configured.
     name: Option<String>,
     agent: Agent,
-    /// Whether the agent was told that sub-agents have sessions of their own.
+    /// Set if the agent was told that sub-agents have sessions of their own.
     knows_children: bool,
     asked: Correlator<OpenCall>,
-    /// Sessions that the agent has under another id: the client's, and the agent's.
+    /// Sessions with another id at the agent: the client's id and the agent's.
     renamed: Vec<(String, String)>,
-    /// Titles of the sessions in recordings that hold several, by recording, with the length that was read.
+    /// Titles of the sessions in recordings with several, by recording, with the length that was read.
     titles: HashMap<String, (u64, Titles)>,
 }
 
-/// The titles of sessions, by their ids. A session without one is empty.
+/// The titles of sessions by id. A session without one is empty.
 type Titles = HashMap<String, String>;
 
-/// What is known of the agent from its handshake.
+/// Properties of the agent from its handshake.
 #[derive(Default)]
 struct Agent {
     name: Option<String>,
@@ -63,15 +63,15 @@ struct Agent {
     lists: bool,
 }
 
-/// A request whose answer matters.
+/// A request whose response matters.
 enum OpenCall {
     Introduction,
     List {
         cwd: Option<String>,
     },
-    /// To open an old session, asked of an agent that may be able to.
+    /// Opens an old session at an agent that may support it.
     Opening(Request<'static>),
-    /// To open a new session, or the same one without its history, in the place of an old one.
+    /// Opens a new session, or the same one without its history, instead of an old one.
     Instead {
         session: String,
         is_new: bool,
@@ -79,7 +79,7 @@ enum OpenCall {
     },
 }
 
-/// An object with some keys left out and one set.
+/// Returns an object with some keys removed and one set.
 fn changed(object: &Raw<'_>, without: &[&str], with: Option<(&str, &Value)>) -> Raw<'static> {
     let mut text = String::from("{");
     let kept = object.entries().filter(|(key, _)| !without.contains(&&**key));
@@ -94,11 +94,11 @@ fn changed(object: &Raw<'_>, without: &[&str], with: Option<(&str, &Value)>) -> 
         text.push_str(&value);
     }
     text.push('}');
-    // Made of parts that were read before.
+    // Built from parts that were parsed before.
     Raw::parse(text).unwrap_or_else(|_| json!({}).into())
 }
 
-/// The title that an agent gives a session, with the session's id.
+/// Returns the title that an agent gives a session, with the session's id.
 fn own_title(message: &Message<'_>) -> Option<(String, String)> {
     let Message::Notification(notification) = message else { return None };
     let params = notification.params.as_ref()?;
@@ -114,7 +114,7 @@ fn answer(id: RequestId<'static>, result: Raw<'static>) -> Redirect {
 }
 
 impl History {
-    /// History from the store that a recording goes into, if it does. The name is that of the configuration.
+    /// Creates a history from the store of a recording, if it has one. The name is that of the configuration.
     pub(super) fn new(recording: Recording, name: Option<String>) -> Option<Self> {
         let store = recording.store()?.clone();
         let (agent, asked, renamed) = (Agent::default(), Correlator::new(MAX_ASKED), Vec::new());
@@ -122,7 +122,7 @@ impl History {
         Some(History { store, recording, name, agent, knows_children: false, asked, renamed, titles })
     }
 
-    /// A line on its way to the agent; `None`: it goes as it is.
+    /// Handles a line for the agent; `None`: forward it unchanged.
     pub(super) fn take_for_agent(&mut self, line: &str) -> Option<Vec<Redirect>> {
         const METHODS: [&str; 4] = ["initialize", "session/list", "session/load", "session/resume"];
         let has = |method: &&str| memmem::find(line.as_bytes(), method.as_bytes()).is_some();
@@ -139,12 +139,12 @@ impl History {
         }
     }
 
-    /// Whether it has to look at what the agent says.
+    /// Returns whether lines of the agent must be inspected.
     pub(super) fn is_at_work(&self) -> bool {
         !self.asked.is_empty() || !self.renamed.is_empty()
     }
 
-    /// A line from the agent; `None`: it goes as it is.
+    /// Handles a line of the agent; `None`: forward it unchanged.
     pub(super) fn take_of_agent(&mut self, line: &str) -> Option<Vec<Redirect>> {
         if !self.is_at_work() {
             return None;
@@ -163,7 +163,7 @@ impl History {
         }
     }
 
-    /// Parameters with the id that the other side knows.
+    /// Returns parameters with the session id of the other side.
     fn renamed(&self, params: &Raw<'_>, to_agent: bool) -> Option<Raw<'static>> {
         let id = params.text("sessionId")?;
         let other = self.renamed.iter().find_map(|(client, agent)| {
@@ -194,7 +194,7 @@ impl History {
                 let is_able = match (self.agent.is_version_1, &*request.method) {
                     (true, "session/load") => self.agent.loads,
                     (true, _) => self.agent.resumes,
-                    // All agents of version 2 should be; some are not, or have forgotten.
+                    // Version 2 agents should be able to; some are not, or no longer have the session.
                     (false, _) => true,
                 };
                 let is_renamed = params
@@ -207,7 +207,7 @@ impl History {
                 Some(self.open(&request).unwrap_or_else(|| {
                     let session =
                         request.params.as_ref().and_then(|it| it.text("sessionId")).unwrap_or_default();
-                    let message = format!("neither the agent nor the store knows the session {session}");
+                    let message = format!("session {session} exists neither at the agent nor in the store");
                     let error = RpcError::new(codes::RESOURCE_NOT_FOUND, message);
                     let refusal = Message::response(request.id, Err(error));
                     vec![Redirect::FromAgent(refusal.encode(WireFormat::Any))]
@@ -220,19 +220,18 @@ impl History {
         }
     }
 
-    /// Remembers what to do with the answer to a request. Of those that are never answered the oldest is forgotten: it
-    /// then goes as it is.
+    /// Tracks a request. Above the limit the oldest is dropped; its response is forwarded unchanged then.
     fn ask(&mut self, id: &RequestId<'_>, asked: OpenCall) {
         self.asked.open_or_evict(Side::Client, id, asked);
     }
 
-    /// Opens an old session from the store; `None` when it is not there.
+    /// Opens an old session from the store; `None` if it does not exist.
     fn open(&mut self, request: &Request<'static>) -> Option<Vec<Redirect>> {
         let params = request.params.as_ref()?;
         let session = params.text("sessionId")?;
         let recorded = self.recorded(&session)?;
         let lines = if wants_history(request) { recorded } else { Vec::new() };
-        // Again in this conversation: the agent has it already.
+        // Opened again in this conversation: the agent already has it.
         if self.renamed.iter().any(|(client, _)| *client == session) {
             return Some(self.opened(&session, false, lines, answer(request.id.clone(), json!({}).into())));
         }
@@ -247,7 +246,7 @@ impl History {
         Some(vec![Redirect::ToAgent(instead.encode(WireFormat::Any))])
     }
 
-    /// What the client gets for an old session.
+    /// Returns the lines that the client gets for an old session.
     fn opened(&self, session: &str, is_new: bool, lines: Vec<String>, answer: Redirect) -> Vec<Redirect> {
         let mut steps: Vec<Redirect> = lines.into_iter().map(Redirect::FromAgent).collect();
         let mut say = |update: Value| steps.push(Redirect::FromAgent(update_line(session, &update)));
@@ -289,7 +288,7 @@ impl History {
         }
     }
 
-    /// Notes what the agent can do. Gives its answer with what it can do by our help.
+    /// Stores the agent's capabilities. Returns its response with the capabilities that the history adds.
     fn introduced(&mut self, result: &Raw<'static>) -> Option<Raw<'static>> {
         let info = result.get("info").or_else(|| result.get("agentInfo"));
         let capabilities = result.get("agentCapabilities");
@@ -319,7 +318,7 @@ impl History {
         Some(changed(result, &[], Some(("agentCapabilities", &capabilities.to_value()))))
     }
 
-    /// The sessions of this agent, the latest first. A store that cannot be read has none.
+    /// Returns the sessions of this agent, latest first; none if the store cannot be read.
     fn sessions(&self) -> Vec<Summary> {
         let name = self.name.as_ref().or(self.agent.name.as_ref());
         let filter = Filter { agent: name.cloned(), ..Filter::default() };
@@ -328,7 +327,7 @@ impl History {
         sessions
     }
 
-    /// Lists the sessions in which something was prompted: editors open an empty one whenever they start.
+    /// Lists the sessions with a prompt: editors open an empty one whenever they start.
     fn list(&mut self, id: RequestId<'static>, cwd: Option<&str>) -> Redirect {
         // Sessions of this conversation are among them.
         self.recording.settle();
@@ -341,7 +340,7 @@ impl History {
                 continue;
             };
             let own = self.titles_in(&session, &mut room);
-            // Those of sub-agents are not among them: nobody opened them, so that nobody opens them again.
+            // Sessions of sub-agents are not listed: the client did not open them.
             for wire_id in &session.wire_ids {
                 let Some(title) = own.get(wire_id) else { continue };
                 let place = *places.entry(wire_id.clone()).or_insert(listed.len());
@@ -349,7 +348,7 @@ impl History {
                     let updated = format!("{}Z", session.changed.to_string().replace(' ', "T"));
                     listed.push(json!({"sessionId": wire_id, "cwd": project, "updatedAt": updated}));
                 }
-                // Its first recording knows best what it is about.
+                // The first recording has the best title.
                 if let Some(info) = listed.get_mut(place) {
                     info["title"] = Value::from(title.as_str());
                 }
@@ -360,8 +359,8 @@ impl History {
         answer(id, json!({ "sessions": listed }).into())
     }
 
-    /// The titles of the sessions in a recording. The store has one for a whole recording, and none where nothing was
-    /// prompted, so that one with several sessions or without a title is read, as far as there is room for that.
+    /// Returns the titles of the sessions in a recording. The store has one title per recording, and none
+    /// without a prompt, so a recording with several sessions or without a title is read, within a limit.
     fn titles_in(&self, session: &Summary, room: &mut u64) -> Titles {
         if let Some((length, titles)) = self.titles.get(&session.id)
             && *length == session.length
@@ -400,9 +399,9 @@ impl History {
         prompted
     }
 
-    /// What was recorded last of a session, and of its sub-agents behind it.
+    /// Returns the last recorded lines of a session, followed by those of its sub-agents.
     fn recorded(&self, id: &str) -> Option<Vec<String>> {
-        // The session may be of this conversation.
+        // The session may belong to this conversation.
         self.recording.settle();
         let version = if self.agent.is_version_1 { 1 } else { 2 };
         let sessions =
@@ -411,7 +410,7 @@ impl History {
             let mut reader = Reader::default();
             for item in self.store.read(&session.id, 0).ok()? {
                 let Ok(Item::Record(mut record)) = item else { continue };
-                // The side that the agent was on.
+                // The side of the agent.
                 record.channel = match (record.channel, session.protocol == version) {
                     (channel @ (Channel::ToAgent | Channel::ToClient), true) => channel,
                     (Channel::OtherToAgent, false) => Channel::ToAgent,

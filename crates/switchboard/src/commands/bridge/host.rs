@@ -1,4 +1,4 @@
-//! Files and commands of this machine, for agents of version 1.
+//! Files and commands of this machine, for version 1 agents.
 
 use std::collections::HashMap;
 use std::os::unix::process::ExitStatusExt;
@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
-/// Something that a command did.
+/// An event of a command.
 #[derive(Debug)]
 pub(super) enum TerminalEvent {
     Output { terminal_id: String, bytes: Vec<u8> },
@@ -69,7 +69,7 @@ impl Host for LocalHost {
 
     fn start_terminal(&mut self, start: &TerminalStart, roots: &[String]) -> Result<(), HostError> {
         let directory = real_path(&start.cwd, roots)?;
-        // Agents that give one line mean what a shell makes of it.
+        // Agents that send a single line mean a shell command.
         let mut command = if start.args.is_empty() && start.command.contains(char::is_whitespace) {
             let mut shell = Command::new("/bin/sh");
             shell.arg("-c").arg(&start.command);
@@ -102,7 +102,7 @@ impl Host for LocalHost {
                 }
                 Err(_) => (None, None),
             };
-            // It fails when nobody listens any more.
+            // Fails if the receiver is gone.
             let _ = events.send(TerminalEvent::Exited { terminal_id, code, signal }).await;
         });
         Ok(())
@@ -110,7 +110,7 @@ impl Host for LocalHost {
 
     fn kill_terminal(&mut self, terminal_id: &str) {
         if let Some(group) = self.running.remove(terminal_id) {
-            // It fails when the process has ended already.
+            // Fails if the process has already exited.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }

@@ -1,5 +1,5 @@
-//! Rules between an agent and its client: what they decide, the client is not asked. It sees the call that was asked
-//! about, and a notice.
+//! Policy rules between an agent and its client: questions that rules decide are not sent to the client. It
+//! sees the tool call and a notice.
 
 use std::collections::HashSet;
 
@@ -16,20 +16,21 @@ use crate::standard_error;
 
 const METHOD: &str = "session/request_permission";
 
-/// Of how many tool calls it is remembered that the client knows them.
+/// Maximum number of tracked tool calls.
 const MAX_TOLD: usize = 100_000;
 
-/// What answers, and what it has to know for that.
+/// Evaluates the rules, with the state needed for that.
 pub(super) struct Permissions {
     rules: Rules,
     relevance: Relevance,
-    /// Reads what the agent says and gets.
+    /// Reads the messages of both sides.
     reader: QuestionReader,
-    /// What was decided over the question that is being passed on.
+    /// Decision on the question that is being forwarded.
     decided: Option<Decided>,
-    /// The tool calls that the client was told of, by session. One of version 1 has to be told of each before it changes.
+    /// The tool calls that the client was sent, by session. A version 1 client must get each before it
+    /// changes.
     told: HashSet<(String, String)>,
-    /// Whether a client of version 1 said that it shows notices; else they are words of the agent.
+    /// Set if a version 1 client supports notices; otherwise they become agent messages.
     takes_notices: bool,
 }
 
@@ -37,27 +38,27 @@ struct Decided {
     id: Option<RequestId<'static>>,
     judged: Judged,
     answer: Answer,
-    /// What was asked for, in few words.
+    /// Short description of the requested action.
     about: String,
-    /// What the client does not get; it is answered in its place.
+    /// The question that is withheld from the client and answered instead.
     withheld: Option<Withheld>,
 }
 
 struct Withheld {
-    /// The id by which the client would have known the question.
+    /// The id under which the client would have received the question.
     id: RequestId<'static>,
     session: String,
-    /// The call that it is about, as the client would have seen it.
+    /// Its tool call as the client would have seen it.
     call: Option<Raw<'static>>,
-    /// Whether it is a question of version 1, which is always about a call.
+    /// Set for a version 1 question, which always has a tool call.
     is_version_1: bool,
 }
 
-/// What is to be done instead of asking the client.
+/// Replacement for a question to the client.
 pub(super) struct Instead {
-    /// What the client sees.
+    /// Updates for the client.
     pub(super) updates: Vec<String>,
-    /// What the client would have answered.
+    /// The answer in place of the client's.
     pub(super) answer: String,
 }
 
@@ -76,7 +77,7 @@ impl Permissions {
         }
     }
 
-    /// The messages of a line of the agent, each by itself where something is asked among them.
+    /// Splits a batch of the agent into messages if it contains a question.
     pub(super) fn apart(line: &str) -> Option<Vec<String>> {
         let entries = is_batch(line).then(|| batch_entries(line, BATCH_LIMIT).ok())??;
         let asks = |entry: &&str| matches!(Outline::of(entry), Some(Outline::Request { method, .. }) if method == METHOD);
@@ -84,19 +85,19 @@ impl Permissions {
         apart.then(|| entries.into_iter().map(|entry| entry.replace(['\n', '\r'], " ")).collect())
     }
 
-    /// Whether rules have nothing to do with a line of the agent.
+    /// Returns whether a line of the agent is irrelevant for rules.
     pub(super) fn passes(&self, line: &[u8]) -> bool {
         !self.relevance.matters(line)
     }
 
-    /// Hears a line that the agent gets.
+    /// Tracks a line for the agent.
     pub(super) fn hear_client(&mut self, line: &str, now: Moment) {
         if self.relevance.matters(line.as_bytes()) {
             self.reader.read(line, Some(Side::Client), now);
         }
     }
 
-    /// Hears the handshake of the client.
+    /// Tracks the client's handshake.
     pub(super) fn hear_handshake(&mut self, line: &str) {
         let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) else { return };
         let session = request.params.as_ref().and_then(|params| {
@@ -105,7 +106,7 @@ impl Permissions {
         self.takes_notices = session.unwrap_or(false);
     }
 
-    /// Hears a line of the agent, and decides over what it asks.
+    /// Tracks a line of the agent and evaluates its question.
     pub(super) fn hear_agent(&mut self, line: &str, now: Moment) {
         self.decided = None;
         if self.passes(line.as_bytes()) {
@@ -123,8 +124,8 @@ impl Permissions {
         }
     }
 
-    /// Looks at a line for the client. `None`: it goes on its way; else it is the question that was decided over, with the
-    /// note of that, and whether it is withheld. `is_of_agent`: the log knows questions by the agent's ids.
+    /// Inspects a line for the client. Returns `None` to forward it; otherwise the note about the evaluated
+    /// question, and whether it is withheld. `is_of_agent`: the log uses the agent's ids.
     pub(super) fn look(&mut self, line: &str, is_of_agent: bool) -> Option<(String, bool)> {
         self.note_told(line);
         let decided = self.decided.as_mut().filter(|decided| decided.withheld.is_none())?;
@@ -142,7 +143,7 @@ impl Permissions {
         Some((note, true))
     }
 
-    /// Remembers which calls a client was told of.
+    /// Tracks the tool calls that a client was sent.
     fn note_told(&mut self, line: &str) {
         if memmem::find(line.as_bytes(), b"\"tool_call\"").is_none() || self.told.len() >= MAX_TOLD {
             return;
@@ -155,7 +156,7 @@ impl Permissions {
         }
     }
 
-    /// What to do instead of asking, where something was withheld.
+    /// Returns the replacement of a withheld question.
     pub(super) fn instead(&mut self) -> Option<Instead> {
         let Decided { judged, answer, about, withheld, .. } = self.decided.take()?;
         let Withheld { id, session, call, is_version_1 } = withheld?;
@@ -170,7 +171,7 @@ impl Permissions {
             updates.push(update_line(&session, &call_update(call, is_new)));
         }
         let mut told = judged.to_json(option);
-        // It is in the call, and may be large.
+        // It is in the tool call and may be large.
         told.as_object_mut().map(|told| told.remove("subject"));
         let title = format!("{}: {about}", judged.in_words());
         let meta = POLICY_DECISION.meta(told);
@@ -205,7 +206,7 @@ impl Withheld {
     }
 }
 
-/// The call of a question as an update; in version 1 the first one of a call has another name, and a title.
+/// Returns the tool call of a question as an update; in version 1 the first one has another tag and a title.
 fn call_update(call: &Raw<'_>, is_new: bool) -> String {
     let tag = if is_new { "tool_call" } else { "tool_call_update" };
     let mut update = format!(r#"{{"sessionUpdate":"{tag}""#);

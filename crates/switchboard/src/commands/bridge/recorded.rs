@@ -1,4 +1,4 @@
-//! What the bridge records.
+//! Recording of the bridge.
 
 use switchboard_bridge::{Side, Version};
 use switchboard_store::Channel;
@@ -6,12 +6,12 @@ use switchboard_transport::{Child, Exit};
 
 use crate::recording::{Recording, Watch};
 
-/// What is recorded: the side that speaks version 2, and the other one beside it. A file gets what the client
-/// sends and sees.
+/// The recorded sides: the side of version 2, and the other one as a second channel. A file gets the client's
+/// side.
 pub(super) struct BridgeRecording {
     pub(super) recording: Recording,
     watch: Watch,
-    /// The side whose messages are those of the session, where it is settled.
+    /// The side of the session's own messages, once it is known.
     side: Option<Side>,
 }
 
@@ -24,13 +24,13 @@ impl BridgeRecording {
         }
     }
 
-    /// Takes a line that one side sent or got. It is safe after the next commit.
+    /// Records a line of one side. It is durable after the next commit.
     pub(super) fn line(&mut self, at: Side, from: Side, line: &str, versions: Option<(Version, Version)>) {
         self.settle(versions);
         self.recording.put(self.channel(at, from), line);
     }
 
-    /// Where the versions are known, it is settled which messages are those of the session.
+    /// Determines the side of the session's own messages once the versions are known.
     fn settle(&mut self, versions: Option<(Version, Version)>) {
         if let (None, Some((client, agent))) = (self.side, versions) {
             if client == Version::V1 && agent == Version::V2 {
@@ -47,23 +47,24 @@ impl BridgeRecording {
         Channel::of_message(from, at != self.side())
     }
 
-    /// A line that is the same on both sides is recorded once.
+    /// Records a line that is the same on both sides once.
     pub(super) fn forwarded(&mut self, from: Side, line: &str, versions: Option<(Version, Version)>) {
         self.line(self.side(), from, line, versions);
     }
 
-    /// The same for several lines with their ends between them, which are safe at once.
+    /// Records several such lines with line ends between them, which are durable at once.
     pub(super) fn forwarded_lines(&mut self, from: Side, lines: &str, versions: Option<(Version, Version)>) {
         self.settle(versions);
         self.recording.lines(self.channel(self.side(), from), lines);
     }
 
-    /// Before the versions are settled nothing is translated: both sides are the same.
+    /// Returns the recorded side. Before the versions are known nothing is translated: both sides are the
+    /// same.
     fn side(&self) -> Side {
         self.side.unwrap_or(Side::Client)
     }
 
-    /// Whether the messages of the session are those that the agent sends and gets.
+    /// Returns whether the session's own messages are those of the agent's side.
     pub(super) fn is_of_agent(&self) -> bool {
         self.side == Some(Side::Agent)
     }

@@ -1,4 +1,4 @@
-//! The bridge at work: lines from both sides, until one of them or somebody else ends it.
+//! The running bridge: forwards lines of both sides until one of them ends.
 
 use std::fs::File;
 use std::io::Write;
@@ -26,28 +26,28 @@ use crate::outbound_queue::{OutboundLine, OutboundQueue};
 use crate::outcome::{CommandError, Outcome};
 use crate::{handshake, losses, standard_error, stdio};
 
-/// How many lines, or runs of lines, of one side are handled before the other gets its turn.
+/// Maximum number of lines or runs of one side before the other side's turn.
 const TURN: usize = 128;
 
-/// How long the agent may take for answers after the client has said all that it has to say: it may be a script that
+/// Time for the agent's responses after the client has closed its input: the client may be a script that
 /// still reads.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
 
-/// Of how many requests it is known that their answers are still to come.
+/// Maximum number of tracked pending requests.
 const UNANSWERED: usize = 10_000;
 
-/// How long an agent that reads no more must be silent until it counts as gone: one that ends closes its input a moment
-/// before its output.
+/// Silence after which an agent that stopped reading counts as gone: an exiting agent closes its input a
+/// moment before its output.
 const LAST_OUTPUT: Duration = Duration::from_millis(300);
 
-/// How long a client may take to read that the agent has ended, before it sees that we have: some read nothing more
-/// then.
+/// Time for a client to read that the agent has exited, before the bridge exits: some clients read nothing
+/// more then.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// How long a client is waited for that reads nothing.
+/// Maximum wait for a client that does not read.
 const UNREAD: Duration = Duration::from_secs(2);
 
-/// What the bridge is made of.
+/// The components of the bridge.
 pub(super) struct Parts {
     pub(super) driver: Driver,
     pub(super) losses: Option<File>,
@@ -67,24 +67,24 @@ pub(super) struct Service {
     record: Option<BridgeRecording>,
     history: Option<History>,
     permissions: Option<Permissions>,
-    /// The requests of the client that wait for an answer; of a handshake, when it is too late.
+    /// Pending requests of the client; for a handshake with its deadline.
     unanswered: Correlator<Option<tokio::time::Instant>>,
     handshake_timeout: Duration,
-    /// When the handshake that waits for an answer is too late.
+    /// Deadline of the pending handshake.
     too_late: Option<tokio::time::Instant>,
     of_client: Oddities,
     of_agent: Oddities,
 }
 
-/// Why the service ends.
+/// Reason for the end of the service.
 enum End {
     /// The client closed its side.
     Client,
-    /// The agent is of no use any more, because it did this.
+    /// The agent is unusable, for this reason.
     Agent(String),
     /// The agent did not answer the handshake.
     NoHandshake,
-    /// Somebody told us to.
+    /// The process received a stop signal.
     Told(Stop),
 }
 
@@ -130,7 +130,7 @@ impl Service {
         stops: &mut Stops,
     ) -> End {
         let mut farewell = None;
-        // When an agent that reads no more counts as gone, unless it says something before.
+        // Deadline after which an agent that stopped reading counts as gone, unless it writes before.
         let mut deaf = None;
         loop {
             self.release();
@@ -148,7 +148,7 @@ impl Service {
                         deaf = deaf.map(|_| tokio::time::Instant::now() + LAST_OUTPUT);
                         self.frame(Side::Agent, frame);
                         for _ in 0..TURN {
-                            // First the room: a frame that was taken must not be dropped.
+                            // Check the queue first: a frame that was read must not be dropped.
                             if !self.to_client.has_room() {
                                 break;
                             }
@@ -190,7 +190,7 @@ impl Service {
         }
     }
 
-    /// Lets go what may go: what is recorded is safe first.
+    /// Releases queued lines after their recording is durable.
     fn release(&mut self) {
         if let Some(recorded) = &self.record {
             recorded.recording.commit();
@@ -199,14 +199,14 @@ impl Service {
         self.to_agent.send_ready();
     }
 
-    /// Whether there is room for what the client says, and for the answers that it gets from us.
+    /// Returns whether the queues accept lines of the client and responses to it.
     fn takes_from_client(&self) -> bool {
         self.to_agent.has_room() && self.to_client.keeps_up()
     }
 
-    /// Passes on what the agent has said already as far as nobody has to look at it. Tells whether there was something.
+    /// Forwards the agent's buffered lines that need no inspection. Returns whether there were any.
     fn pass_run(&mut self, from_agent: &mut LineReader<impl AsyncRead + Unpin>) -> bool {
-        // History looks at each line while it waits for something.
+        // A history inspects each line while it waits for something.
         if self.history.as_ref().is_some_and(History::is_at_work) {
             return false;
         }
@@ -245,7 +245,7 @@ impl Service {
             }
             Frame::TooLong(long) => return self.take_too_long(from, &long),
         };
-        // Before anything else: what an agent would answer to an array is its own affair, and some execute it.
+        // First: the agent's response to an array is undefined, and some agents execute it.
         if self.refuse_invalid(from, &line) {
             return self.complain(from, &line);
         }
@@ -263,7 +263,7 @@ impl Service {
         }
     }
 
-    /// Takes a message of one side to the other, unless history or rules know better.
+    /// Forwards a message of one side to the other, unless the history or the rules replace it.
     fn pass(&mut self, from: Side, line: OutboundLine) {
         if let Some(permissions) = self.permissions.as_mut().filter(|_| from == Side::Agent) {
             permissions.hear_agent(line.text(), self.driver.now());
@@ -279,7 +279,7 @@ impl Service {
         self.answer_for_client();
     }
 
-    /// Gives the answer of the rules to what the client was not asked, and shows it what that was.
+    /// Sends the rules' answer to a question that the client was not asked, and shows it to the client.
     fn answer_for_client(&mut self) {
         let instead = self.permissions.as_mut().and_then(Permissions::instead);
         let Some(Instead { updates, answer }) = instead else { return };
@@ -290,7 +290,7 @@ impl Service {
         self.line(Side::Client, OutboundLine::Made(answer));
     }
 
-    /// Whether rules answer a question on its way to the client; what they decide is noted.
+    /// Returns whether rules answer a question for the client; their decision is recorded.
     fn is_decided(&mut self, line: &str) -> bool {
         let is_of_agent = self.record.as_ref().is_some_and(BridgeRecording::is_of_agent);
         let looked = self.permissions.as_mut().and_then(|permissions| permissions.look(line, is_of_agent));
@@ -301,7 +301,7 @@ impl Service {
         is_withheld
     }
 
-    /// Whoever waits for a line that was too long to be read is told so.
+    /// Fails the request whose response was too long.
     fn take_too_long(&mut self, from: Side, long: &TooLong) {
         self.complain(from, &long.to_string());
         match long.substitute() {
@@ -314,7 +314,7 @@ impl Service {
         }
     }
 
-    /// Answers a line of the client that holds no message. Says whether it did.
+    /// Answers an invalid line of the client. Returns whether it did.
     fn refuse_invalid(&mut self, from: Side, line: &str) -> bool {
         let answer = (from == Side::Client).then(|| invalid_line_answer(line)).flatten();
         let is_refused = answer.is_some();
@@ -325,7 +325,7 @@ impl Service {
         is_refused
     }
 
-    /// Remembers that the client waits for an answer. The bridge reads the line; here its outline is enough.
+    /// Tracks a pending request of the client. The bridge parses the line; here its outline is enough.
     fn note_request(&mut self, line: &str) {
         let Some(Outline::Request { id, method }) = Outline::of(line) else { return };
         let is_handshake = method == "initialize";
@@ -334,14 +334,14 @@ impl Service {
         }
         let too_late =
             tokio::time::Instant::now().checked_add(self.handshake_timeout).filter(|_| is_handshake);
-        // Of one too many the answer is not waited for.
+        // Above the limit, the response is not awaited.
         if self.unanswered.open(Side::Client, &id, too_late).is_ok() && is_handshake {
             self.too_late = self.too_late.or(too_late);
         }
     }
 
     fn note_answer(&mut self, line: &str) {
-        // Of the lines that answer nothing, nearly all say so at once.
+        // Nearly all lines that are not responses show that at their beginning.
         let head = &line.as_bytes()[..line.len().min(64)];
         if self.unanswered.is_empty() || head.windows(8).any(|word| word == b"\"method\"") {
             return;
@@ -353,7 +353,7 @@ impl Service {
         }
     }
 
-    /// Tells of something that is no message.
+    /// Reports an invalid line.
     fn complain(&mut self, from: Side, what: &str) {
         let (name, oddities) = match from {
             Side::Client => ("client", &mut self.of_client),
@@ -367,7 +367,7 @@ impl Service {
         }
     }
 
-    /// Takes a line that came from one side.
+    /// Handles a line of one side.
     fn line(&mut self, from: Side, line: OutboundLine) {
         let outputs = self.driver.receive(from, line.text());
         if outputs.handled() == Handled::Done {
@@ -381,7 +381,7 @@ impl Service {
         }
     }
 
-    /// Records what was really said between us and the agent, where the session's own messages say something else.
+    /// Records the actual messages to and from the agent if the session's own messages differ.
     fn record_replaced(&mut self, direction: &str, line: &str) {
         if let Some(recorded) = &self.record {
             let line = line.replace(['\n', '\r'], " ");
@@ -390,7 +390,7 @@ impl Service {
         }
     }
 
-    /// Does what history wants instead of passing a line on.
+    /// Executes the replacements of the history.
     fn follow(&mut self, steps: Vec<Redirect>) {
         for step in steps {
             match step {
@@ -443,7 +443,7 @@ impl Service {
         }
     }
 
-    /// One side is gone, or we were told to end: who is left is told what there is to tell, and the agent is ended.
+    /// Ends the service: notifies the remaining side and ends the agent.
     async fn end(
         mut self,
         end: End,
@@ -466,7 +466,7 @@ impl Service {
         };
         let exit = tokio::select! {
             exit = ending => exit,
-            // Whatever is still to be said, there is no time for it.
+            // No time is left for further messages.
             _ = stops.next() => child.shut_down_within(ending::grace()).await,
         };
         self.finish(exit).await;
@@ -476,7 +476,7 @@ impl Service {
         }
     }
 
-    /// Tells the bridge what has happened, so that it tells whoever waits. Gives what to say of it at the end.
+    /// Reports the end to the bridge, which notifies the client. Returns the error message for the exit.
     async fn tell_bridge(&mut self, end: &End, child: &Child) -> Option<CommandError> {
         let (did, hint) = match end {
             End::Client => {
@@ -485,7 +485,7 @@ impl Service {
                 return None;
             }
             End::Told(stop) => {
-                let outputs = self.driver.agent_ended(&format!("the bridge was told to end ({stop})"), &[]);
+                let outputs = self.driver.agent_ended(&format!("the bridge was stopped ({stop})"), &[]);
                 let _ = outputs.deliver(self);
                 return None;
             }
@@ -511,19 +511,19 @@ impl Service {
         })
     }
 
-    /// Gives the client what it has not got yet.
+    /// Sends the remaining output to the client.
     async fn tell_client(
         &mut self,
         mut from_client: LineReader<impl AsyncRead + Unpin>,
         waits_for_client: bool,
     ) {
-        // A client that reads nothing is not waited for.
+        // A client that does not read is not awaited.
         let _ = timeout(ending::at_most(UNREAD, Phase::Work), self.to_client.flush()).await;
         if !waits_for_client {
             return;
         }
         let gone = async {
-            // What it has asked meanwhile is answered with the same reason.
+            // Requests that arrived meanwhile fail with the same reason.
             while let Ok(Some(frame)) = from_client.next().await {
                 self.frame(Side::Client, frame);
                 self.release();
@@ -533,7 +533,7 @@ impl Service {
         let _ = timeout(LAST_WORDS, gone).await;
     }
 
-    /// Ends the recording, and tells what was odd and what was lost.
+    /// Ends the recording, and reports invalid lines and losses.
     async fn finish(self, exit: Option<Exit>) {
         let Service { record, losses, driver, of_client, of_agent, .. } = self;
         if let Some(recorded) = record {
@@ -573,7 +573,7 @@ impl Port for Service {
     }
 }
 
-/// A reason with the last thing that the agent said on its standard error, which is often why.
+/// Adds the last line of the agent's standard error to a reason, which often explains it.
 fn with_last_line(reason: String, last_lines: &[String]) -> String {
     match last_lines.iter().rev().find(|line| !line.trim().is_empty()) {
         Some(line) => format!("{reason}: {}", line.trim()),

@@ -15,53 +15,54 @@ use crate::configuration::chosen_program;
 use crate::outcome::CommandError;
 use crate::{remote_agent, standard_error, stdio, store_file};
 
-/// Judge an agent: we are its client, with a fresh process for each scenario
+/// Test an agent by acting as its client, with a fresh process for each scenario
 ///
-/// Prompts are sent, so an agent with a model uses it; where it has none, what needs one is not tested.
+/// Prompts are sent, so an agent with a model uses it; scenarios that need a model are not tested without
+/// one.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     switchboard conform agent -- my-agent --acp\n  \
     switchboard conform agent --prompt \"Say hello.\" -- wss://example.com/acp")]
 pub(super) struct Arguments {
-    /// Name of a configured or known agent (see `switchboard agents`), `demo`, or an address
+    /// Name of a configured or known agent (see `switchboard agents`), `demo`, or a URL
     agent: Option<String>,
 
-    /// The agent's command line, or its address
+    /// Command line of the agent, or its URL
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 
     #[command(flatten)]
     play: Play,
 
-    /// Folder of the sessions, instead of an empty one
+    /// Working folder of the sessions, instead of an empty one
     #[arg(long, value_name = "FOLDER")]
     cwd: Option<PathBuf>,
 
-    /// What the agent is prompted
+    /// Text of the prompts
     #[arg(long, value_name = "TEXT", default_value = "hello")]
     prompt: String,
 
-    /// What the agent is prompted where its work is cancelled; it should take some seconds
+    /// Text of the prompt whose work is cancelled; it should take some seconds
     #[arg(long, value_name = "TEXT", default_value = "slow 30")]
     cancel_prompt: String,
 
-    /// Log in by this method before sessions are opened
+    /// Log in with this method before sessions are opened
     #[arg(long, value_name = "ID")]
     auth_method: Option<String>,
 }
 
-/// How a peer that runs is judged.
+/// Options for live peers.
 #[derive(Debug, clap::Args)]
 pub(super) struct Play {
-    /// Version to speak, instead of the newest that the peer has
+    /// Protocol version to use, instead of the newest that the peer supports
     #[arg(long, value_enum)]
     pub(super) protocol: Option<Protocol>,
 
-    /// How long an answer may take, in seconds
+    /// Timeout for a response, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
     pub(super) timeout: f64,
 
-    /// Put the bridge between
+    /// Connect to the peer through another program
     #[arg(long, value_enum)]
     pub(super) through: Option<Through>,
 }
@@ -96,7 +97,7 @@ pub(super) fn judge(arguments: &Arguments) -> Result<Vec<Judged>, CommandError> 
     };
     let program = chosen_program(Path::new("."), name, &command)?;
     let subject = name.map_or_else(|| shown(&command), str::to_owned);
-    // A program that is not there is no agent that fails.
+    // A missing program is not a failing agent.
     program.locate().map_err(|error| CommandError::no_session(error.to_string()))?;
     let program = match arguments.play.through {
         None => program,
@@ -133,7 +134,7 @@ pub(super) fn judge(arguments: &Arguments) -> Result<Vec<Judged>, CommandError> 
     Ok(vec![Judged { report, transcript }])
 }
 
-/// A command line in one text.
+/// Formats a command line as one text.
 pub(super) fn shown(command: &[OsString]) -> String {
     let parts: Vec<_> = command.iter().map(|part| part.to_string_lossy()).collect();
     parts.join(" ")

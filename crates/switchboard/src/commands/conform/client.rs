@@ -19,47 +19,47 @@ use super::agent::{Through, shown};
 use crate::outcome::{CommandError, Outcome};
 use crate::{standard_error, stdio, store_file};
 
-/// What stands for the agent in the client's command line.
+/// Placeholder for the agent in the client's command line.
 const PLACE: &str = "{agent}";
-/// How long a client may be silent after the scenario before it is ended, and run on after it was told to end.
+/// Silence after the scenario before a client is ended, and grace period after that.
 const AFTERWARDS: Duration = Duration::from_secs(1);
-/// How many lines of its standard error are told of a client that cannot be judged.
+/// Number of standard error lines shown for a client that cannot be tested.
 const LAST_LINES: usize = 5;
-/// How much of what a client shows is looked at.
+/// Maximum bytes of a client's output that are examined.
 const MOST_SHOWN: u64 = 64 * 1024 * 1024;
 
-/// Judge a client: we are its agent, with a fresh process for each scenario
+/// Test a client by acting as its agent, with a fresh process for each scenario
 ///
-/// {agent} in its command line becomes the path of a program, which is the agent. The command line must make the client send a
-/// prompt; a client that does not end by itself is ended. It runs in the current folder. It is judged by what it sends; with
-/// --probe or --transcript also by what it shows.
+/// {agent} in the command line is replaced by the path of a program, which is the agent. The command line
+/// must make the client send a prompt; a client that does not exit by itself is ended. It runs in the current
+/// folder. It is tested by its messages, and with --probe or --transcript also by its output.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  switchboard conform client -- my-client --agent {agent} --prompt hello")]
 pub(super) struct Arguments {
-    /// The client's command line, with {agent} in the place of the agent's
+    /// Command line of the client, with {agent} in place of the agent's command
     #[arg(last = true, value_name = "CMD", required_unless_present_any = ["list", "explain"])]
     command: Vec<OsString>,
 
-    /// How long the client may take to begin and for each answer, in seconds
+    /// Timeout for the client's start and for each response, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = super::agent::seconds)]
     timeout: f64,
 
-    /// Put the bridge between
+    /// Connect to the client through another program
     #[arg(long, value_enum)]
     through: Option<Through>,
 
-    /// A command (for sh) that prints the transcript that the client has, run after each scenario
+    /// Shell command that prints the client's transcript, run after each scenario
     #[arg(long, value_name = "CMD", conflicts_with = "transcript")]
     probe: Option<String>,
 
-    /// A file with the transcript that the client has; - for its standard output
+    /// File with the client's transcript; - for its standard output
     ///
-    /// The client writes it; it must not be there before, and is removed after each scenario.
+    /// The client writes it; it must not exist before, and is removed after each scenario.
     #[arg(long, value_name = "FILE")]
     transcript: Option<PathBuf>,
 }
 
-/// Be the agent of a scenario.
+/// Act as the agent of a scenario.
 #[derive(Debug, clap::Args)]
 pub(super) struct PeerArguments {
     scenario: String,
@@ -72,7 +72,7 @@ pub(super) fn play(arguments: &PeerArguments) -> Result<Outcome, CommandError> {
     let scenario = CLIENT_SCENARIOS
         .iter()
         .find(|scenario| scenario.id == arguments.scenario)
-        .ok_or_else(|| CommandError::usage(format!("there is no scenario {}", arguments.scenario)))?;
+        .ok_or_else(|| CommandError::usage(format!("unknown scenario {}", arguments.scenario)))?;
     let failed = |error: std::io::Error| {
         CommandError::failed(format!("cannot write {}: {error}", arguments.log.display()))
     };
@@ -80,7 +80,7 @@ pub(super) fn play(arguments: &PeerArguments) -> Result<Outcome, CommandError> {
     let patience = Duration::from_secs_f64(arguments.timeout);
     stdio::run_alone(async {
         let log = |line: &str| {
-            // Whoever reads the log sees what is missing.
+            // The missing line shows in the log.
             let _ = log.write_all(format!("{line}\n").as_bytes());
         };
         play_agent(scenario, stdio::input(), stdio::output(), patience, log).await;
@@ -95,8 +95,8 @@ pub(super) fn judge(arguments: &Arguments) -> Result<Vec<Judged>, CommandError> 
             .hint(format!("write {PLACE} where the agent's command line belongs")));
     }
     if let Some(file) = arguments.transcript.as_deref().filter(|file| file.exists()) {
-        return Err(CommandError::usage(format!("the transcript {} is there already", file.display()))
-            .hint("each scenario begins without one: remove it, or name another file"));
+        return Err(CommandError::usage(format!("the transcript {} already exists", file.display()))
+            .hint("remove it, or use another file: each scenario starts without one"));
     }
     let subject = shown(&arguments.command);
     let mut judge = ClientJudge::new();
@@ -108,7 +108,7 @@ pub(super) fn judge(arguments: &Arguments) -> Result<Vec<Judged>, CommandError> 
         judge.scenario(scenario, &played.log, played.end, played.shown.as_deref());
         judge.complained(played.last_lines);
         if !judge.has_begun() {
-            // It would not do so in the others either, and each would take its time.
+            // The other scenarios would fail the same way after their timeouts.
             break;
         }
     }
@@ -116,7 +116,7 @@ pub(super) fn judge(arguments: &Arguments) -> Result<Vec<Judged>, CommandError> 
     Ok(vec![Judged { report, transcript }])
 }
 
-/// What a scenario left behind.
+/// Results of a scenario.
 struct Played {
     log: String,
     end: ClientEnd,
@@ -144,7 +144,7 @@ async fn run_scenario(arguments: &Arguments, scenario: &ClientScenario) -> Resul
     let (program, rest) = parts.split_first().ok_or_else(|| CommandError::usage("which client?"))?;
     let program = Program::new(program).args(rest.iter().cloned());
     let spawned = program.spawn().map_err(|error| CommandError::no_session(error.to_string()))?;
-    // Nobody types: a client that reads prompts gets none.
+    // No input: a client that reads prompts gets none.
     drop(spawned.input);
     let mut output = spawned.output;
     let child = spawned.child;
@@ -162,7 +162,7 @@ async fn run_scenario(arguments: &Arguments, scenario: &ClientScenario) -> Resul
         () = reading => {}
         () = over(&log, patience) => {}
     }
-    // One that has closed its output may need a moment more; one that runs on is ended.
+    // A client that closed its output may need a moment more; one that keeps running is ended.
     let exit = tokio::time::timeout(Duration::from_millis(500), child.wait()).await.ok().flatten();
     child.shut_down_within(Grace { input_closed: Duration::ZERO, terminate: AFTERWARDS.min(patience) }).await;
     let end = match exit {
@@ -175,12 +175,13 @@ async fn run_scenario(arguments: &Arguments, scenario: &ClientScenario) -> Resul
     Ok(Played { log: String::from_utf8_lossy(&log).into_owned(), end, shown, last_lines })
 }
 
-/// Waits until nothing more is to be expected of a client: the scenario has been played and it says nothing more, or it has said
-/// nothing for too long.
+/// Waits until the client is done: the scenario is complete and the client is silent, or it was silent for
+/// too long.
 async fn over(log: &Path, patience: Duration) {
     let began = Instant::now();
     let (mut length, mut heard, mut played) = (0, began, None);
-    // No scenario needs more than two answers and some seconds; one that goes on is a client that never prompts.
+    // No scenario needs more than two responses and some seconds; a longer run is a client that never
+    // prompts.
     let longest = patience * 3 + Duration::from_secs(20);
     let mut look = tokio::time::interval(Duration::from_millis(50));
     loop {
@@ -192,7 +193,7 @@ async fn over(log: &Path, patience: Duration) {
                 played = Some(now);
             }
         }
-        // While the scenario is played, the agent itself says when an answer is missing.
+        // During the scenario, the agent itself reports missing responses.
         let is_over = match played {
             Some(played) => now - heard > AFTERWARDS.min(patience) || now - played > patience,
             None => now - heard > patience + Duration::from_secs(1) || now - began > longest,
@@ -203,14 +204,14 @@ async fn over(log: &Path, patience: Duration) {
     }
 }
 
-/// What the client shows, where somebody says how to find out.
+/// Returns the client's output if a way to get it was given.
 async fn shown_by(arguments: &Arguments, printed: &[u8]) -> Result<Option<String>, CommandError> {
     if let Some(file) = &arguments.transcript {
         let bytes = if file.as_os_str() == "-" {
             printed.to_vec()
         } else {
             let bytes = std::fs::read(file).unwrap_or_default();
-            // What the next scenario writes is not to stand behind it; one that was not written is not there.
+            // The next scenario must not append to it; it may not exist.
             let _ = std::fs::remove_file(file);
             bytes
         };

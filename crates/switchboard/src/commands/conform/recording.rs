@@ -12,22 +12,22 @@ use crate::lines::{Line, Lines};
 use crate::outcome::CommandError;
 use crate::store_file::{self, message_number, store_error};
 
-/// How much of a message is shown around a violation.
+/// Maximum length of a message shown around a violation.
 const LONGEST_SHOWN: usize = 2000;
-/// How many messages before and after a violation are shown.
+/// Number of messages shown before and after a violation.
 const AROUND: u64 = 3;
 
-/// Judge what was said: recorded lines in files, or sessions of the store by their ids
+/// Test recordings: files of recorded lines, or sessions of the store by id
 ///
-/// Messages are told by the numbers of their lines. A recording that is cut off in a line or has gaps can break rules, but it is not
-/// judged to keep them.
+/// Messages are identified by line number. A truncated recording or one with gaps can break rules, but it is
+/// not judged as conformant.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// Files of recorded lines (- for standard input), or ids of recorded sessions
     #[arg(value_name = "FILE|ID", required_unless_present_any = ["list", "explain"])]
     subjects: Vec<PathBuf>,
 
-    /// The store's file, instead of the usual one
+    /// Path of the store, instead of the default one
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }
@@ -65,7 +65,7 @@ fn judge_one(arguments: &Arguments, subject: &Path, needs_transcript: bool) -> R
     Ok(Judged { report, transcript })
 }
 
-/// Where the lines of a recording come from.
+/// Source of a recording's lines.
 enum Source {
     File(InputArgument),
     Session { store: Store, id: String },
@@ -84,7 +84,7 @@ impl Source {
         let name = subject.display();
         if !store_file::is_there(&place)? {
             return Err(CommandError::usage(format!(
-                "there is no file {name}, and no store with a session of that id"
+                "there is neither a file {name} nor a session with that id in the store"
             ))
             .hint("switchboard sessions list shows all sessions"));
         }
@@ -97,7 +97,7 @@ impl Source {
         matches!(self, Source::File(input) if input.file.as_deref() == Some(Path::new("-")))
     }
 
-    /// Hands out each line with its number; `None` for what is missing.
+    /// Passes each line with its number; `None` for a gap.
     fn each(&mut self, mut take: impl FnMut(u64, Option<&[u8]>)) -> Result<(), CommandError> {
         match self {
             Source::File(input) => {

@@ -1,4 +1,4 @@
-//! One attempt after the other to reach the server.
+//! Connection attempts with backoff.
 
 use std::time::Duration;
 
@@ -10,30 +10,30 @@ use super::{Arguments, failed, server};
 use crate::outcome::CommandError;
 use crate::standard_error;
 
-/// The shortest and the longest time between two attempts.
+/// Minimum and maximum delay between two attempts.
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// How long a server may take to let us in.
+/// Timeout of one attempt.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The server as it is reached now: the token may be another one next time.
+/// The server with its current token, which may change.
 pub(super) struct Server {
     pub(super) remote: Remote,
     pub(super) token: Option<String>,
 }
 
-/// Attempts to reach the server: what they have come to, and when the next one is due.
+/// State of the connection attempts and the delay before the next one.
 pub(super) struct Attempts<'a> {
     arguments: &'a Arguments,
     pause: Duration,
     /// The token of the last attempt.
     token: Option<String>,
-    /// Since when there is no connection, and what was said of it.
+    /// Time of the connection loss, and its reported reason.
     lost: Option<(Instant, String)>,
-    /// The server has let us in once: so it is there, and what it has against us now may pass.
+    /// Set after the first success: later refusals may be temporary.
     was_in: bool,
-    /// It was said that the token can be read on its way.
+    /// Set after the warning that the token is sent unencrypted.
     has_warned: bool,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Attempts<'a> {
         }
     }
 
-    /// The server, with the token of now.
+    /// Returns the server with the current token.
     pub(super) fn server(&mut self) -> Result<Remote, CommandError> {
         let warns = !std::mem::replace(&mut self.has_warned, true);
         let Server { remote, token } = server(self.arguments, warns)?;
@@ -57,38 +57,38 @@ impl<'a> Attempts<'a> {
         Ok(remote)
     }
 
-    /// How long to wait before the next attempt.
+    /// Returns the delay before the next attempt.
     pub(super) fn next_pause(&mut self) -> Duration {
         let pause = self.pause;
         self.pause = (pause * 2).clamp(SHORTEST, LONGEST);
         jittered(pause)
     }
 
-    /// A connection that was lost has been of use: the next attempt need not wait for long.
+    /// Resets the delay, because the lost connection transferred data.
     pub(super) fn was_useful(&mut self) {
         self.was_in = true;
         self.pause = SHORTEST;
     }
 
-    /// There is a connection. Says so, where it was said that there was none.
+    /// Handles a new connection. Reports it if the loss was reported.
     pub(super) fn succeeded(&mut self, how: Connected) {
         self.was_in = true;
         if let Some((since, _)) = self.lost.take() {
             let how = match how {
-                Connected::Resumed => ", where it broke",
+                Connected::Resumed => ", session resumed",
                 Connected::Anew => "",
             };
             let seconds = since.elapsed().as_secs_f64();
-            standard_error::say(format!("switchboard: connected again after {seconds:.1} s{how}"));
+            standard_error::say(format!("switchboard: reconnected after {seconds:.1} s{how}"));
         }
     }
 
-    /// An attempt has failed, or a connection is lost. An error where it is of no use to try on.
+    /// Handles a failed attempt or a lost connection. Fails if retrying is useless.
     pub(super) fn failed(&mut self, error: &RemoteError) -> Result<(), CommandError> {
         if let RemoteError::Refused { status, wants_token, .. } = error {
-            // Also where the server has had too many wrong ones: it will not take this one later either.
+            // Also if the server applies a rate limit: it will not accept this token later either.
             if *wants_token {
-                // The hub may have been started anew, with a new token.
+                // The hub may have been restarted with a new token.
                 let is_new = server(self.arguments, false).is_ok_and(|server| server.token != self.token);
                 if !is_new {
                     return Err(failed(error));
@@ -107,28 +107,28 @@ impl<'a> Attempts<'a> {
         Ok(())
     }
 
-    /// What is needed for an attempt is not there now, such as the file with the token; it may come back.
+    /// Handles settings that are unusable now, such as a missing token file, which may come back.
     pub(super) fn unusable(&mut self, error: &CommandError) {
         self.say_lost(error.to_string());
     }
 
-    /// Says that there is no connection, but not the same thing again and again.
+    /// Reports the loss, but not the same reason repeatedly.
     fn say_lost(&mut self, reason: String) {
         match &mut self.lost {
             Some((_, said)) if *said == reason => {}
             Some((_, said)) => {
-                standard_error::say(format!("switchboard: {reason}; trying on"));
+                standard_error::say(format!("switchboard: {reason}; still retrying"));
                 *said = reason;
             }
             None => {
-                standard_error::say(format!("switchboard: {reason}; trying again"));
+                standard_error::say(format!("switchboard: {reason}; retrying"));
                 self.lost = Some((Instant::now(), reason));
             }
         }
     }
 }
 
-/// Lets one attempt take its time, but not for ever.
+/// Limits the duration of one attempt.
 pub(super) async fn within_patience(
     attempt: impl Future<Output = Result<RemoteStream, RemoteError>>,
     remote: &Remote,
@@ -139,10 +139,10 @@ pub(super) async fn within_patience(
     }
 }
 
-/// A time between the half and the whole of this one, so that many who were cut off do not come back at once.
+/// Returns a random delay between half and all of this one, so that many clients do not reconnect at once.
 fn jittered(pause: Duration) -> Duration {
     let mut bytes = [0; 4];
-    // Without chance they come at once, which is no reason not to come.
+    // Without randomness they reconnect at once, which is acceptable.
     let _ = getrandom::fill(&mut bytes);
     let part = f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX);
     pause.mul_f64(0.5 + part / 2.0)

@@ -1,4 +1,4 @@
-//! The editor on a hub: the connection is made again whenever it breaks, and the editor does not notice.
+//! The connection of an editor to a hub: it is restored whenever it breaks, unnoticed by the editor.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,40 +21,40 @@ use crate::outbound_queue::{OutboundLine, OutboundQueue};
 use crate::outcome::{CommandError, Outcome};
 use crate::{losses, standard_error, stdio};
 
-/// How long the hub may take for answers after the editor has said all that it has to say: it may be a script that still
+/// Time for the hub's responses after the editor has closed its input: the editor may be a script that still
 /// reads.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
 
-/// How long an editor that reads nothing is waited for at the end.
+/// Maximum wait at the end for an editor that does not read.
 const UNREAD: Duration = Duration::from_secs(2);
 
-/// Of how many requests it is known that the editor waits for their answers.
+/// Maximum number of tracked pending requests.
 const UNANSWERED: usize = 10_000;
 
-/// An editor on a hub.
+/// The connection of an editor to a hub.
 pub(super) struct HubLink {
     client: ResumableClient,
-    /// For an editor of version 1: the hub hears version 2 from us.
+    /// Translator for a version 1 editor: the hub gets version 2.
     driver: Option<Driver>,
-    /// Lines of the bridge that have not been passed on.
+    /// Lines of the translator that are not forwarded yet.
     translated: Vec<(Side, String)>,
     link: Option<Link>,
     taken_up: Arc<Notify>,
-    /// What the hub calls the connection that there is, or was.
+    /// The hub's id of the current or last connection.
     connection_id: Option<String>,
     unanswered: Correlator<()>,
-    /// Whether the hub refuses to go on over this connection.
+    /// Set if the hub refuses to continue on this connection.
     is_refused: bool,
-    /// A connection over which nothing has come yet.
+    /// A connection without any received data.
     is_new: Option<Connected>,
-    /// Whether this connection has brought something for the editor.
+    /// Set if this connection delivered a line for the editor.
     is_useful: bool,
 }
 
 type Attempt = Pin<Box<dyn Future<Output = Result<(RemoteStream, Connected), RemoteError>> + Send>>;
 
 impl HubLink {
-    /// For an editor that began with this line.
+    /// Creates a link for an editor with this handshake.
     pub(super) fn new(initialize: &str) -> Result<Self, CommandError> {
         let mut seed = [0; 16];
         getrandom::fill(&mut seed)
@@ -91,7 +91,7 @@ impl HubLink {
         })
     }
 
-    /// Goes on until the editor has ended, or the hub wants nothing of us.
+    /// Runs until the editor has ended, or the hub refuses the connection.
     pub(super) async fn run(
         mut self,
         pipe: &mut Pipe,
@@ -111,7 +111,7 @@ impl HubLink {
         if let Some(driver) = &self.driver {
             losses::report(driver.bridge().losses());
         }
-        // An editor that reads nothing is not waited for.
+        // An editor that does not read is not awaited.
         let _ = tokio::time::timeout(UNREAD, pipe.to_editor.flush()).await;
         if let Some(link) = self.link.take() {
             link.leave().await;
@@ -147,7 +147,7 @@ impl HubLink {
             tokio::select! {
                 line = next_of(lines), if is_linked && pipe.to_editor.has_room() => match line {
                     Some(line) => {
-                        // Over HTTP there is a connection when something comes, and not before.
+                        // Over HTTP a connection is only established when data arrives.
                         if let Some(how) = self.is_new.take() {
                             attempts.succeeded(how);
                         }
@@ -182,13 +182,13 @@ impl HubLink {
         }
     }
 
-    /// Whether there is room for what the editor says, and for the answers that it gets from us.
+    /// Returns whether the queues accept lines of the editor and responses to it.
     fn takes_from_editor(&self, pipe: &Pipe) -> bool {
         let takes = self.link.as_ref().is_none_or(|link| link.outbound.has_room());
         takes && self.client.has_room() && pipe.to_editor.keeps_up()
     }
 
-    /// The next attempt; `None` where the settings cannot be used now.
+    /// Returns the next attempt; `None` if the settings are unusable now.
     fn next_attempt(&mut self, attempts: &mut Attempts<'_>) -> Option<Attempt> {
         let earlier = self.connection_id.clone().filter(|_| self.client.is_resumable());
         let remote = match attempts.server() {
@@ -209,7 +209,7 @@ impl HubLink {
         self.client.connected(how);
     }
 
-    /// The connection is lost.
+    /// Handles the loss of the connection.
     async fn lost(&mut self, attempts: &mut Attempts<'_>) -> Result<(), CommandError> {
         self.client.lost();
         let Some(link) = self.link.take() else { return Ok(()) };
@@ -220,7 +220,7 @@ impl HubLink {
     }
 
     fn take_from_editor(&mut self, pipe: &mut Pipe, line: &str) {
-        // Before it is translated: the hub would refuse it, and a translation takes arrays apart.
+        // Before the translation: the hub would refuse it, and a translation splits arrays.
         if let Some(answer) = invalid_line_answer(line) {
             return self.tell_editor(pipe, answer);
         }
@@ -237,7 +237,7 @@ impl HubLink {
         self.carry(pipe);
     }
 
-    /// Passes on what there is to send, until nobody has anything to say to anybody.
+    /// Forwards all queued lines until none are left.
     fn carry(&mut self, pipe: &mut Pipe) {
         loop {
             let outputs: Vec<ResumableOutput> = self.client.drain().collect();
@@ -260,13 +260,13 @@ impl HubLink {
                         }
                     }
                     ResumableOutput::Gap { session, reason } => standard_error::say(format!(
-                        "switchboard: session {session} goes on, but something may be missing: {reason}"
+                        "switchboard: session {session} continues, but updates may be missing: {reason}"
                     )),
                     ResumableOutput::SessionLost { session, reason } => {
                         standard_error::say(format!("switchboard: session {session} is lost: {reason}"));
                     }
                     ResumableOutput::Refused { reason } => {
-                        standard_error::say(format!("switchboard: the hub does not go on: {reason}"));
+                        standard_error::say(format!("switchboard: the hub refuses to continue: {reason}"));
                         self.is_refused = true;
                     }
                     _ => {}
@@ -285,8 +285,8 @@ impl HubLink {
         }
     }
 
-    /// Takes what the bridge has for either side; [`HubLink::carry`] passes it on. Nothing goes over as it is, because the two
-    /// versions differ.
+    /// Stores the translator's output for either side; [`HubLink::carry`] forwards it. No line is forwarded
+    /// unchanged, because the versions differ.
     fn take_translated(&mut self, outputs: Option<Outputs>) {
         if let Some(outputs) = outputs {
             let _ = outputs.deliver(self);
@@ -307,7 +307,7 @@ impl Port for HubLink {
     }
 
     fn lose(&mut self, loss: Loss) {
-        // The hub keeps the session's log, so the loss is recorded there.
+        // The hub has the session's log, so the loss is recorded there.
         if let Some(session) = &loss.session {
             let params = serde_json::json!({"sessionId": session, "loss": &loss});
             let line = Message::notification(LOSS_METHOD, Raw::from(params)).encode(WireFormat::Any);
@@ -316,12 +316,12 @@ impl Port for HubLink {
     }
 }
 
-/// Takes the connection up where it broke, or makes a new one.
+/// Resumes the connection, or creates a new one.
 async fn reach(remote: &Remote, earlier: Option<&str>) -> Result<(RemoteStream, Connected), RemoteError> {
     if let Some(earlier) = earlier {
         match within_patience(remote.take_up(earlier), remote).await {
             Ok(stream) => return Ok((stream, Connected::Resumed)),
-            // The hub was started anew, or has waited long enough.
+            // The hub was restarted, or the connection has expired.
             Err(RemoteError::Refused { status, .. }) if status.as_u16() == 404 => {}
             Err(error) => return Err(error),
         }

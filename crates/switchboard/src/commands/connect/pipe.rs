@@ -1,4 +1,5 @@
-//! The beginning, which finds out what kind of server it is; and the whole, where it is no hub.
+//! The start of a connection, which detects the kind of server, and complete connections to servers other
+//! than hubs.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,13 +19,13 @@ use crate::outbound_queue::{OutboundLine, OutboundQueue};
 use crate::outcome::CommandError;
 use crate::{standard_error, stdio};
 
-/// How long the end of a connection may take that we end.
+/// Timeout for closing a connection.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// How long a server may take to answer an editor that has said all that it has to say.
+/// Timeout for a server's responses after the editor has closed its input.
 const LAST_ANSWER: Duration = Duration::from_secs(10);
 
-/// How many lines are kept of an editor that does not wait for the answer to its handshake.
+/// Maximum number of lines held for an editor that does not wait for the handshake.
 const HELD: usize = 64;
 
 /// Standard input and output.
@@ -33,10 +34,10 @@ pub(super) struct Pipe {
     pub(super) to_editor: OutboundQueue,
 }
 
-/// What the editor says.
+/// Input of the editor.
 pub(super) struct EditorInput {
     lines: LineReader<Box<dyn AsyncRead + Send + Unpin>>,
-    /// What it said when it was not known yet to whom.
+    /// Lines that were read before the kind of server was known.
     held: VecDeque<SharedText>,
     pub(super) has_ended: bool,
 }
@@ -47,7 +48,7 @@ impl EditorInput {
         EditorInput { lines, held: VecDeque::new(), has_ended: false }
     }
 
-    /// The next message; `None` at the end.
+    /// Returns the next message; `None` at the end.
     pub(super) async fn next(&mut self) -> Option<SharedText> {
         match self.held.pop_front() {
             Some(line) => Some(line),
@@ -75,7 +76,7 @@ impl EditorInput {
         }
     }
 
-    /// Keeps one more line for later.
+    /// Holds one more line.
     async fn hold(&mut self) {
         if self.has_ended || self.held.len() >= HELD {
             return std::future::pending().await;
@@ -85,7 +86,7 @@ impl EditorInput {
         }
     }
 
-    /// The next message, or one more is kept for later: what follows the handshake may have to be said to a hub.
+    /// Returns the next message, or holds one: messages after the handshake may be for a hub.
     async fn next_or_hold(&mut self, holds: bool) -> Option<SharedText> {
         if holds {
             self.hold().await;
@@ -94,24 +95,24 @@ impl EditorInput {
         self.next().await
     }
 
-    /// Waits until the editor has ended, as far as there is room for what it says before that.
+    /// Waits until the editor has ended, holding lines up to the limit.
     async fn is_gone(&mut self) {
         while !self.has_ended {
             self.hold().await;
         }
     }
 
-    /// Whether there is nothing more to come.
+    /// Returns whether no more lines will arrive.
     pub(super) fn is_over(&self) -> bool {
         self.has_ended && self.held.is_empty()
     }
 }
 
-/// What the beginning has come to.
+/// Result of the start.
 pub(super) enum Begun {
-    /// All is over.
+    /// The connection is over.
     Over,
-    /// The server is a hub: the line with which the editor began.
+    /// The server is a hub: the editor's first line.
     Hub(SharedText),
 }
 
@@ -122,11 +123,11 @@ pub(super) struct Link {
     end: JoinHandle<Result<(), RemoteError>>,
 }
 
-/// What the server says.
+/// Lines of the server.
 pub(super) struct LinkLines(LineReader<ReadHalf<DuplexStream>>);
 
 impl LinkLines {
-    /// The next message; `None` at the end.
+    /// Returns the next message; `None` at the end.
     pub(super) async fn next(&mut self) -> Option<SharedText> {
         loop {
             match self.0.next().await {
@@ -141,15 +142,15 @@ impl LinkLines {
     }
 }
 
-/// How a connection ended.
+/// End of a connection.
 pub(super) enum LinkEnd {
-    /// Nobody was at fault.
+    /// Without an error.
     Fine,
     Failed(RemoteError),
 }
 
 impl Link {
-    /// Takes the stream apart from its name.
+    /// Splits the stream into its halves.
     pub(super) fn new(stream: RemoteStream) -> Self {
         let RemoteStream { reader, writer, end, connection_id: _, taken_up: _ } = stream;
         let options = OutboxOptions { stall: None, ..OutboxOptions::default() };
@@ -158,7 +159,7 @@ impl Link {
         Link { lines, outbound, end }
     }
 
-    /// Why there is nothing more to come.
+    /// Returns the reason for the end.
     pub(super) async fn ended(self) -> LinkEnd {
         let Link { lines, outbound, end } = self;
         drop((lines, outbound));
@@ -168,17 +169,17 @@ impl Link {
         }
     }
 
-    /// Ends it from our side, when everything is said.
+    /// Closes it after everything is sent.
     pub(super) async fn leave(mut self) {
         self.outbound.close();
-        // A server that does not listen need not hear it.
+        // A server that does not read is not awaited.
         let _ = tokio::time::timeout(FAREWELL, self.ended()).await;
     }
 }
 
 impl Pipe {
-    /// Reaches the server and sends it what the editor says, in the editor's own words. Where it answers as a hub does,
-    /// the connection is given up for one that can be taken up again; with any other server it goes on to its end.
+    /// Connects to the server and forwards the editor's messages unchanged. If it answers as a hub, the
+    /// connection is replaced by a resumable one; with any other server it runs to its end.
     pub(super) async fn begin(&mut self, attempts: &mut Attempts<'_>) -> Result<Begun, CommandError> {
         let mut first = None;
         loop {
@@ -214,7 +215,7 @@ impl Pipe {
                 return Err(failed(&error));
             }
             attempts.failed(&error)?;
-            // An editor that is gone is not waited for.
+            // A closed editor is not awaited.
             tokio::select! {
                 () = tokio::time::sleep(attempts.next_pause()) => {}
                 () = self.from_editor.is_gone() => return Err(failed(&error)),
@@ -222,7 +223,7 @@ impl Pipe {
         }
     }
 
-    /// Waits for the first line of the editor. A server may speak, or end it, before that.
+    /// Waits for the editor's first line. The server may send something or close before that.
     async fn first_line(&mut self, link: &mut Link) -> Option<SharedText> {
         loop {
             tokio::select! {
@@ -286,9 +287,9 @@ impl Pipe {
 
 enum Talked {
     Hub,
-    /// A conversation has come to its end.
+    /// A conversation ended.
     OverAfterAll,
-    /// The connection ended before anything was said.
+    /// The connection ended before any message.
     NoAnswer,
 }
 

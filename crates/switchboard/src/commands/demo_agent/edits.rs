@@ -8,7 +8,7 @@ use switchboard_peer::Turn;
 
 use super::{END, Failure, Played};
 
-/// The folder that scenarios edit, brought into a known state.
+/// The folder that scenarios edit, in a known state.
 pub(super) struct Folder(PathBuf);
 
 const FILES: [(&str, &[u8]); 6] = [
@@ -24,7 +24,7 @@ const FILES: [(&str, &[u8]); 6] = [
 ];
 
 impl Folder {
-    /// Makes the folder, or puts it back as it was, so that every run does the same.
+    /// Creates or restores the folder, so that every run does the same.
     pub(super) fn prepare(turn: &Turn) -> Result<Self, Failure> {
         let cwd = Path::new(turn.session().cwd());
         if !cwd.is_dir() {
@@ -44,7 +44,7 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// What changed since it was prepared.
+    /// Returns the changes since it was prepared.
     fn diff(&self) -> Result<Built, Failure> {
         let before = tempfile::tempdir()?;
         fill(before.path())?;
@@ -66,7 +66,7 @@ fn fill(folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Does the edit inside a tool call that shows its diff.
+/// Performs the edit inside a tool call that shows its diff.
 async fn edit_with(turn: &Turn, title: &str, edit: impl FnOnce(&Folder) -> Result<(), Failure>) -> Played {
     let folder = Folder::prepare(turn)?;
     let call = turn.tool_call(title).kind(v2::ToolKind::Edit).begin().await?;

@@ -1,4 +1,4 @@
-//! Scenarios for which clients must be prepared.
+//! Scenarios with faults that clients must handle.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(super) async fn flood(turn: &Turn, count: u64) -> Played {
     let message = turn.message();
     for number in 0..count {
         if number % 256 == 0 {
-            // So that a cancel can be heard.
+            // Lets a cancellation arrive.
             tokio::task::yield_now().await;
             if turn.is_cancelled() {
                 return Ok(END);
@@ -63,11 +63,11 @@ pub(super) async fn refuse(turn: &Turn) -> Played {
 
 pub(super) async fn crash(demo: &Demo, turn: &Turn) -> Played {
     turn.say("I do not feel well.").await?;
-    // What has been said goes its way first, which may lead through a translation.
+    // Earlier messages must be delivered first, possibly through a translation.
     tokio::time::sleep(Duration::from_millis(100)).await;
     let half = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"demo"#;
     demo.caller.forward(&SharedText::from(half)).await?;
-    // However long the client takes to read, the end comes.
+    // Bounded, even if the client does not read.
     let _ = timeout(Duration::from_secs(5), demo.caller.flush()).await;
     eprintln!("demo-agent: something is badly wrong");
     eprintln!("demo-agent: this is the last line before the crash");

@@ -1,4 +1,4 @@
-//! Scenarios about messages and about the session as a whole.
+//! Scenarios about messages and the session as a whole.
 
 use switchboard_acp::rpc::{RpcError, codes};
 use switchboard_acp::{Extra, Field, Meta, Raw, UnknownVariant, v2};
@@ -99,7 +99,7 @@ pub(super) async fn metadata(turn: &Turn) -> Played {
     Ok(END)
 }
 
-/// The options with these values.
+/// Returns the options with these values.
 pub(super) fn options(mood: &'static str, verbose: bool) -> Vec<v2::SessionConfigOption<'static>> {
     let values = [("calm", "Calm"), ("cheerful", "Cheerful")];
     let values: Vec<_> =
@@ -113,7 +113,7 @@ pub(super) fn options(mood: &'static str, verbose: bool) -> Vec<v2::SessionConfi
     ]
 }
 
-/// The values that are set.
+/// Returns the current values.
 async fn current(session: &AgentSession) -> (&'static str, bool) {
     let (mut mood, mut verbose) = ("calm", false);
     for option in session.current_options().await {

@@ -1,4 +1,4 @@
-//! Scenarios in which the user is asked.
+//! Scenarios that ask the user.
 
 use switchboard_acp::{AbsolutePath, Extra, Field, Raw, UnknownVariant, Wire, WireFormat, v2};
 use switchboard_diff::{BuildOptions, build_from_bytes};

@@ -5,7 +5,7 @@ use switchboard_peer::Turn;
 
 use super::{Demo, END, Failure, Played, edits, faults, messages, permissions, subagents, work};
 
-/// Name, what to type behind it, and what it shows.
+/// Name, argument hint and description.
 const SCENARIOS: [(&str, Option<&str>, &str); 32] = [
     ("help", None, "List the scenarios"),
     ("hello", None, "Plain text, streamed word by word"),
@@ -45,7 +45,7 @@ const SCENARIOS: [(&str, Option<&str>, &str); 32] = [
     ("malformed", None, "Writes things that are no messages between those that are"),
 ];
 
-/// The scenarios as commands of a session.
+/// Returns the scenarios as commands of a session.
 pub(super) fn commands() -> Vec<v2::AvailableCommand<'static>> {
     let command = |(name, hint, description): &(&'static str, Option<&'static str>, &'static str)| {
         let input = hint.map(|hint| v2::AvailableCommandInput::Text(v2::TextCommandInput::new(hint)));

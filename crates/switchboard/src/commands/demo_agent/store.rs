@@ -1,4 +1,4 @@
-//! Sessions in files, one update a line; behind them their sub-agents, each begun by its id.
+//! Sessions in files, one update per line, followed by their sub-agents, each started by its id.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_peer::{AgentSession, Recalled};
 
-/// A folder with a file a session.
+/// A folder with one file per session.
 #[derive(Debug)]
 pub(super) struct Store(PathBuf);
 
@@ -15,7 +15,7 @@ impl Store {
         Store(folder)
     }
 
-    /// The highest number of a session that is kept.
+    /// Returns the highest number of a stored session.
     pub(super) fn highest(&self) -> u64 {
         let Ok(files) = std::fs::read_dir(&self.0) else { return 0 };
         let number = |name: &str| name.strip_prefix("demo-")?.strip_suffix(".jsonl")?.parse().ok();
@@ -28,14 +28,14 @@ impl Store {
         Some(self.0.join(format!("demo-{number}.jsonl")))
     }
 
-    /// The session, with those of its sub-agents.
+    /// Returns the session with its sub-agents.
     pub(super) fn read(&self, id: &str) -> Option<Recalled> {
         let text = std::fs::read_to_string(self.path(id)?).ok()?;
         let mut lines = text.lines();
         let cwd: String = serde_json::from_str(lines.next()?).ok()?;
         let mut recalled = Recalled::new(&cwd);
         for line in lines {
-            // The id of a sub-agent, whose updates follow.
+            // The id of a sub-agent, followed by its updates.
             if let Ok(id) = serde_json::from_str::<String>(line) {
                 recalled.subagents.push((id, Vec::new()));
                 continue;
@@ -69,7 +69,7 @@ impl Store {
         }
         text.push('\n');
         std::fs::create_dir_all(&self.0)?;
-        // Whole or not at all: a kill in the middle would cost the session.
+        // Written atomically: a kill in the middle would lose the session.
         let mut new = tempfile::NamedTempFile::new_in(&self.0)?;
         new.write_all(text.as_bytes())?;
         new.persist(path)?;

@@ -1,22 +1,23 @@
-//! A scenario with sub-agents: two at once, each with a tool call and a question, one of them with one of its own.
+//! A scenario with two concurrent sub-agents, each with a tool call and a question, one of them with a
+//! sub-agent of its own.
 
 use switchboard_acp::v2;
 use switchboard_peer::{Decision, Error, Subagent, ToolCall, Turn};
 
 use super::{Demo, END, Played};
 
-/// Two sub-agents that have been started.
+/// Two started sub-agents.
 pub(super) struct Team {
     explorer: Subagent,
     writer: Subagent,
 }
 
-/// Starts both. In the background, they go on when the turn is over; else it waits for them.
+/// Starts both. In the background they continue after the turn; otherwise it waits for them.
 pub(super) async fn subagents(demo: &Demo, turn: &Turn, in_background: bool) -> Played {
     let call = turn.tool_call("Ask an explorer").kind(v2::ToolKind::Other).name("delegate").begin().await?;
     let start = call.subagent("Explorer").description("Looks for the tests").task("Find the tests.");
     let explorer = start.start().await?;
-    // Without a tool call that stands for it.
+    // Without a tool call that refers to it.
     let writer = turn.subagent("Writer").task("Write down what is found.").start().await?;
     let team = Team { explorer, writer };
     if in_background {
@@ -63,7 +64,7 @@ impl Team {
     }
 }
 
-/// A sub-agent of a sub-agent.
+/// Runs a sub-agent of a sub-agent.
 async fn check(writer: &Subagent) -> Result<(), Error> {
     let checker = writer.subagent("Checker").task("Check the notes.").start().await?;
     let call = checker.tool_call("Read notes.txt").kind(v2::ToolKind::Read).begin().await?;

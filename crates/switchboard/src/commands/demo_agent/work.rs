@@ -28,7 +28,7 @@ pub(super) async fn tool(demo: &Demo, turn: &Turn) -> Played {
 pub(super) async fn terminal(demo: &Demo, turn: &Turn) -> Played {
     let call = turn.tool_call("echo grün 🐢").kind(v2::ToolKind::Execute).begin().await?;
     let terminal = call.terminal("echo grün 🐢", turn.session().cwd()).await?;
-    // Two bytes at a time: both characters are cut, and so is the escape.
+    // Two bytes at a time: splits both characters and the escape sequence.
     for piece in "\u{1B}[32mgrün\u{1B}[0m 🐢\r\n".as_bytes().chunks(2) {
         terminal.output(piece).await?;
         demo.pause(turn).await;

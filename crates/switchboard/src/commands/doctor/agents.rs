@@ -1,4 +1,4 @@
-//! Agents: each is started, asked, and ended.
+//! Checks of agents: each is started, tested and ended.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::commands::run::login;
 use crate::configuration::Configuration;
 use crate::{handshake, store_file};
 
-/// How many run at once.
+/// Maximum number of agents at the same time.
 const AT_ONCE: usize = 4;
 
-/// No reason of an agent is shown in more characters.
+/// Maximum length of an agent's error in characters.
 const MAX_REASON: usize = 400;
 
 /// An agent to check.
@@ -54,7 +54,7 @@ pub(super) async fn look(configuration: &Configuration, folder: &Path, patience:
     if candidates.is_empty() {
         return vec![Finding::note(
             "agents",
-            "none is configured or installed; `switchboard agents` lists how to install one",
+            "no agent is configured or installed; `switchboard agents` shows how to install one",
         )];
     }
     let (turns, mut tasks) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
@@ -125,17 +125,17 @@ async fn talk(
                 || "log in with the agent's own program".to_owned(),
                 |known| known.login.to_owned(),
             );
-            let finding = Finding::problem(about, format!("{answers}; it wants a login"), advice);
+            let finding = Finding::problem(about, format!("{answers}; it requires a login"), advice);
             ways.into_iter().fold(finding, Finding::advice)
         }
         Ok(Ok(Err(error))) => Finding::problem(
             about,
-            format!("{answers}, but opens no session: {}", refusal(&error)),
+            format!("{answers}, but cannot open a session: {}", refusal(&error)),
             "try its command by hand; its own documentation may say what it needs",
         ),
         Ok(Err(_)) => {
             let end = child.describe_end().await;
-            Finding::problem(about, format!("{answers}, and is gone: {end}"), "try its command by hand")
+            Finding::problem(about, format!("{answers}, then exited: {end}"), "try its command by hand")
         }
         Err(_) => Finding::problem(
             about,
@@ -145,7 +145,7 @@ async fn talk(
     }
 }
 
-/// What an agent says for a reason, with what it adds, as far as that is short.
+/// Formats an agent's error with its short data.
 fn refusal(error: &RpcError<'_>) -> String {
     let data = error.data.as_ref().map(|data| format!(" ({})", data.as_str())).unwrap_or_default();
     visible_line(&format!("{}{data}", error.message)).chars().take(MAX_REASON).collect()
@@ -153,17 +153,17 @@ fn refusal(error: &RpcError<'_>) -> String {
 
 fn described(description: &AgentDescription, known: Option<&'static KnownAgent>) -> String {
     let version = match &description.info {
-        // So it is called where it had no name in version 1.
+        // The default for a version 1 agent without a name.
         Some(info) if info.version != "unknown" => {
             format!("{} {}", visible_line(&info.name), visible_line(&info.version))
         }
-        _ => "it does not tell its name".to_owned(),
+        _ => "without a name".to_owned(),
     };
     let expected = known.map_or(&[][..], |known| known.versions);
     let surprise = if expected.is_empty() || expected.contains(&description.version) {
         ""
     } else {
-        ", which it was not seen to speak before"
+        ", which was not observed before"
     };
-    format!("answers in version {} of the protocol{surprise} ({version})", description.version)
+    format!("supports protocol version {}{surprise} ({version})", description.version)
 }

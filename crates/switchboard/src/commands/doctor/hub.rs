@@ -1,4 +1,4 @@
-//! The hub of this machine: whether one listens, and whether our token is good for it.
+//! Checks of the local hub: whether it listens, and whether the token is valid.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::commands::hub::status::metrics_of;
 use crate::commands::serve::PORT;
 use crate::remote_agent::TOKEN;
 
-/// How long the hub may take to answer.
+/// Timeout for the hub.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) async fn look(named: Option<&str>) -> Vec<Finding> {
@@ -24,7 +24,7 @@ pub(super) async fn look(named: Option<&str>) -> Vec<Finding> {
             return vec![Finding::problem(
                 ABOUT,
                 problem,
-                format!("mend the address, or the token in {TOKEN}"),
+                format!("correct the URL, or the token in {TOKEN}"),
             )];
         }
     };
@@ -35,33 +35,34 @@ pub(super) async fn look(named: Option<&str>) -> Vec<Finding> {
     let is_missing = |reason: &str| !reason.contains("no answer within");
     vec![match answer {
         Ok(text) if text.contains("switchboard_") => {
-            let token =
-                if has_token { format!("; the token in {TOKEN} is good for it") } else { String::new() };
+            let token = if has_token { format!("; the token in {TOKEN} is valid") } else { String::new() };
             Finding::fine(ABOUT, format!("one runs at {url}{token}"))
         }
         Err(RemoteError::Refused { wants_token: true, .. }) if has_token => Finding::problem(
             ABOUT,
-            format!("the hub at {url} does not know the token in {TOKEN}"),
-            "switchboard tokens list shows which there are; switchboard tokens add makes one",
+            format!("the hub at {url} rejects the token in {TOKEN}"),
+            "`switchboard tokens list` shows the tokens; `switchboard tokens add` creates one",
         ),
         Err(RemoteError::Refused { wants_token: true, .. }) => {
-            Finding::fine(ABOUT, format!("one runs at {url}; without a token in {TOKEN} it tells no more"))
+            Finding::fine(ABOUT, format!("one runs at {url}; set a token in {TOKEN} for more details"))
         }
         Err(RemoteError::Unreachable { reason, .. }) if named.is_none() && is_missing(&reason) => {
             let token = if has_token {
-                format!("; whether the token in {TOKEN} is good cannot be told")
+                format!("; the token in {TOKEN} could not be checked")
             } else {
                 String::new()
             };
             Finding::fine(ABOUT, format!("none runs on this machine{token}"))
         }
-        Err(error @ RemoteError::Unreachable { .. }) => {
-            Finding::problem(ABOUT, error.to_string(), "start it (switchboard serve), or mend the address")
-        }
+        Err(error @ RemoteError::Unreachable { .. }) => Finding::problem(
+            ABOUT,
+            error.to_string(),
+            "start it with `switchboard serve`, or correct the URL",
+        ),
         Ok(_) | Err(_) => Finding::problem(
             ABOUT,
-            format!("something else than a hub listens at {url}"),
-            "end it, or take another port: switchboard serve --listen 127.0.0.1:PORT",
+            format!("another program than a hub listens at {url}"),
+            "end it, or use another port: switchboard serve --listen 127.0.0.1:PORT",
         ),
     }]
 }

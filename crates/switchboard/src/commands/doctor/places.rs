@@ -1,4 +1,4 @@
-//! Configuration, rules, the store, the disk and the programs that agents come by.
+//! Checks of configuration, rules, store, disk, and programs that install agents.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ fn programs() -> Vec<Finding> {
 
 fn settings(configuration: &Configuration, folder: &Path) -> Vec<Finding> {
     const ABOUT: &str = "configuration";
-    const MEND: &str = "correct the file, or remove it";
+    const MEND: &str = "correct the reported problem, or remove the file";
     let mut findings: Vec<Finding> =
         configuration.problems.iter().map(|problem| Finding::problem(ABOUT, problem, MEND)).collect();
     findings.extend(home());
@@ -170,22 +170,18 @@ fn store(place: &Path) -> Vec<Finding> {
             Err(error) => Finding::problem(
                 ABOUT,
                 format!("{} cannot be made: {}: {error}", place.display(), parent.display()),
-                "give yourself the right to write there, or name another store in SWITCHBOARD_STORE",
+                "make it writable, or set another store in SWITCHBOARD_STORE",
             ),
         }];
     };
     let mut findings = Vec::new();
     if permissions & 0o077 != 0 {
-        let what = format!("others can read {} (its permissions are {permissions:03o})", place.display());
+        let what = format!("other users can read {} (permissions {permissions:03o})", place.display());
         findings.push(Finding::problem(ABOUT, what, format!("chmod 600 {}", place.display())));
     }
     if let Err(error) = rustix::fs::access(place, rustix::fs::Access::WRITE_OK) {
         let what = format!("{} cannot be written: {error}", place.display());
-        findings.push(Finding::problem(
-            ABOUT,
-            what,
-            "give yourself the right to write it, or name another store",
-        ));
+        findings.push(Finding::problem(ABOUT, what, "make it writable, or use another store"));
     }
     let looked = Store::open_read_only(place)
         .and_then(|store| Ok((store.sessions(&Filter::default())?.len(), store.sizes()?.file)));
@@ -208,7 +204,7 @@ fn store(place: &Path) -> Vec<Finding> {
     findings
 }
 
-/// The part of a path that exists.
+/// Returns the existing part of a path.
 fn existing(path: &Path) -> PathBuf {
     path.ancestors().skip(1).find(|folder| folder.exists()).unwrap_or(Path::new("/")).to_owned()
 }
@@ -221,7 +217,7 @@ fn disk(what: &str, place: &Path, min_free: u64) -> Finding {
         Err(error) => {
             return Finding::note(
                 about,
-                format!("cannot tell how much room {} has: {error}", folder.display()),
+                format!("cannot determine the free space of {}: {error}", folder.display()),
             );
         }
     };
@@ -235,7 +231,7 @@ fn disk(what: &str, place: &Path, min_free: u64) -> Finding {
     let free = status.f_bavail.saturating_mul(status.f_frsize);
     let words = format!("{} free for {}", units::size(free), folder.display());
     if free < min_free {
-        let advice = "make room, or set --min-free to what is enough for you";
+        let advice = "free disk space, or lower --min-free";
         return Finding::problem(about, format!("only {words}"), advice);
     }
     Finding::fine(about, words)

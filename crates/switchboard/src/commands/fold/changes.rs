@@ -1,4 +1,4 @@
-//! The change feed as JSON, an object for each update.
+//! The change feed as JSON, one object per update.
 
 use serde_json::{Value, json};
 use switchboard_acp::rpc::RequestId;
@@ -10,7 +10,7 @@ use switchboard_session::{
 pub(crate) fn to_json(conversation: &Conversation, step: &Step, line: u64) -> Value {
     let Some((id, session)) = conversation.session_at(step.session) else { return Value::Null };
     let changes: Vec<_> = step.changes.iter().map(|change| change_json(session, change)).collect();
-    // Of a batch, all messages have been applied by now.
+    // All messages of a batch have been applied by now.
     let revision = if changes.is_empty() { session.revision() } else { step.changes.revision() };
     json!({"line": line, "sessionId": id, "revision": revision, "changes": changes})
 }

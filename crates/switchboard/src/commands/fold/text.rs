@@ -1,4 +1,4 @@
-//! A transcript for people. What an agent sent is never let through to the terminal as it came.
+//! A transcript for people. Text of an agent is always sanitized for the terminal.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -10,11 +10,11 @@ use switchboard_session::{
 
 use crate::terminal::text::visible_path;
 
-/// How deep sessions are moved in at most.
+/// Maximum indentation of nested sessions.
 const MOST_INDENT: usize = 8;
 
-/// Writes all sessions in the order in which they first appear, those of sub-agents moved in below the one that started
-/// them; or, with an id, that session with its sub-agents.
+/// Writes all sessions in order of first appearance, with sub-agents indented below their parent; with an id,
+/// that session with its sub-agents.
 pub(crate) fn write_all(
     out: &mut impl Write,
     conversation: &Conversation,
@@ -78,7 +78,7 @@ pub(crate) fn write(
             writeln!(out, "\n? {}\n    {state}", shown(&message))?;
         }
         match session.entry(position) {
-            // It is shown with the tool call that it belongs to.
+            // It is shown with its tool call.
             Some(Entry::Terminal(terminal)) if anchored.contains(terminal.id()) => {}
             Some(entry) => write_entry(out, entry, session, conversation)?,
             None => {}
@@ -117,7 +117,7 @@ pub(crate) fn write(
     writeln!(out)
 }
 
-/// Says what a session is, in the state that it has by itself or as a sub-agent.
+/// Returns the heading of a session, with its own state or its state as a sub-agent.
 fn heading(session: &Snapshot, state: Option<&v2::StateUpdate<'_>>) -> String {
     let mut heading = String::new();
     if let Some(title) = session.title() {
@@ -239,7 +239,7 @@ fn write_call(out: &mut impl Write, call: &ToolCall, session: &Snapshot) -> io::
 
 fn write_terminal(out: &mut impl Write, session: &Snapshot, id: &str) -> io::Result<()> {
     let Some(terminal) = session.terminal(id) else {
-        return writeln!(out, "    [terminal {}, of which nothing is known]", shown(id));
+        return writeln!(out, "    [unknown terminal {}]", shown(id));
     };
     if let Some(command) = terminal.command() {
         indented(out, &format!("$ {}", shown(command)))?;
@@ -296,7 +296,7 @@ fn write_blocks(out: &mut impl Write, content: &Content<v2::ContentBlock<'static
     indented(out, &shown(&text))
 }
 
-/// Content that is no plain text.
+/// Writes content that is not plain text.
 fn write_block(out: &mut impl Write, block: &v2::ContentBlock<'_>) -> io::Result<()> {
     match block {
         v2::ContentBlock::ResourceLink(link) => {
@@ -313,8 +313,8 @@ fn indented(out: &mut impl Write, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Text that cannot do anything to a terminal: control characters are replaced by their pictures, and
-/// characters that turn the direction of writing by a mark.
+/// Returns text that is safe for a terminal: control characters are replaced by their pictures, and
+/// bidirectional controls by a mark.
 pub(crate) fn shown(text: &str) -> String {
     let show = |character: char| match character {
         '\n' | '\t' => Some(character),
@@ -328,7 +328,7 @@ pub(crate) fn shown(text: &str) -> String {
     text.chars().filter_map(show).collect()
 }
 
-/// Terminal output without colours, titles and movements of the cursor.
+/// Removes colors, titles and cursor movements from terminal output.
 fn without_escapes(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
@@ -338,9 +338,9 @@ fn without_escapes(text: &str) -> String {
             continue;
         }
         match characters.next() {
-            // A control sequence ends with a letter or the like.
+            // A control sequence ends with a letter or similar character.
             Some('[') => while characters.next_if(|next| !('@'..='~').contains(next)).is_some() {},
-            // A command to the terminal ends with a bell or an escape and a backslash.
+            // An operating system command ends with a bell, or an escape and a backslash.
             Some(']') => while characters.next_if(|next| !matches!(next, '\u{7}' | '\u{1b}')).is_some() {},
             _ => continue,
         }

@@ -6,7 +6,7 @@ use crate::commands::log_place::{LogArguments, log_error};
 use crate::outcome::{CommandError, Outcome};
 use crate::{stdio, store_file};
 
-/// Make a hub's copy of its sessions anew
+/// Rebuild a hub's copy of its sessions
 ///
 /// A hub that keeps its logs at NATS servers (`serve --session-log`) has a copy of the sessions in its store, to read and search
 /// them. This throws the copy away and makes it anew from the log. Tokens and what is shared stay. The hub must not run
@@ -16,7 +16,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     log: LogArguments,
 
-    /// The store's file, instead of the usual one
+    /// Path of the store, instead of the default one
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }
@@ -31,7 +31,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         })?;
         let store = store_file::open(place)?;
         let style = ProgressStyle::with_template("{bar:40} {pos} of {len} messages, {elapsed}");
-        // Nothing is drawn where standard error is no terminal.
+        // Nothing is drawn if standard error is not a terminal.
         let bar = ProgressBar::new(0);
         if let Ok(style) = style {
             bar.set_style(style);
@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         rebuilt.await.map_err(log_error)?;
         bar.finish_and_clear();
         let sessions = store.all_hosted().map_err(store_file::store_error)?.len();
-        eprintln!("{sessions} sessions were made anew from {read} messages");
+        eprintln!("rebuilt {sessions} sessions from {read} messages");
         Ok(Outcome::Fine)
     })
 }

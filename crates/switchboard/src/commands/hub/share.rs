@@ -8,22 +8,23 @@ use crate::store_file;
 
 /// Let a token see a session
 ///
-/// Tokens with the role view, answer or use see what is shared with them, and use what they started; with the role use they
-/// control it, too. `tokens add --all` and the role admin see all. A hub that runs heeds it at once.
+/// Tokens with the role view, answer or use see the sessions shared with them, and use those they started;
+/// with the role use they also control them. `tokens add --all` and the role admin see all sessions. A
+/// running hub applies the change at once.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The session: its id, or the beginning of it
+    /// Session id, or a unique prefix of it
     session: String,
 
-    /// The name of the token
+    /// Name of the token
     name: String,
 
-    /// The store's file
+    /// Path of the store
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }
 
-/// Take a shared session back
+/// Stop sharing a session
 #[derive(Debug, clap::Args)]
 pub(super) struct UnshareArguments {
     #[command(flatten)]
@@ -63,8 +64,9 @@ fn sees_all(store: &Store, name: &str) -> bool {
 
 fn explained(store: &Store, error: StoreError) -> CommandError {
     match error {
-        StoreError::NotHosted { .. } => CommandError::usage(error.to_string())
-            .hint("only sessions that `switchboard serve` began can be shared"),
+        StoreError::NotHosted { .. } => {
+            CommandError::usage(error.to_string()).hint("only sessions of `switchboard serve` can be shared")
+        }
         other => unknown_token(store, other),
     }
 }

@@ -12,20 +12,20 @@ use crate::commands::serve::PORT;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::stdio;
 
-/// How long the hub may take to answer.
+/// Timeout for the hub.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Show how a hub is
+/// Show the status of a hub
 ///
-/// Prints how many sessions there are by what they are at, how many agents run, who looks, and how far behind the slowest
-/// client is. That is what /metrics of the hub has for Prometheus. It needs a token of any role, from --token-file or from
-/// the variable SWITCHBOARD_TOKEN.
+/// Prints the number of sessions by state, of agent processes and of clients, and the lag of the slowest
+/// client. The same data is available for Prometheus at /metrics of the hub. Needs a token of any role, from
+/// --token-file or from the variable SWITCHBOARD_TOKEN.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Where the hub is, as for `connect`, instead of http://127.0.0.1:4173
+    /// URL of the hub, as for `connect`, instead of http://127.0.0.1:4173
     url: Option<String>,
 
-    /// A file with the token in it
+    /// File that contains the token
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
@@ -49,20 +49,20 @@ async fn status(arguments: &Arguments) -> Result<Outcome, CommandError> {
         Ok(Err(error)) => return Err(failed(&error)),
         Err(_) => {
             let seconds = PATIENCE.as_secs();
-            return Err(CommandError::failed(format!("{url} has not answered for {seconds} seconds")));
+            return Err(CommandError::failed(format!("{url} did not answer within {seconds} seconds")));
         }
     };
     let metrics = Metrics::parse(&text);
     if metrics.0.is_empty() {
-        let problem = format!("{url} is there, but says nothing about a hub");
-        return Err(CommandError::failed(problem).hint("the address of a hub is that of `switchboard serve`"));
+        let problem = format!("{url} answered, but is not a hub");
+        return Err(CommandError::failed(problem).hint("use the URL that `switchboard serve` prints"));
     }
     let mut output = std::io::stdout().lock();
     output.write_all(metrics.in_words().as_bytes()).and_then(|()| output.flush()).map_err(write_error)?;
     Ok(Outcome::Fine)
 }
 
-/// Where the metrics are of the hub that an address means, also where it is one for clients.
+/// Returns the metrics URL for any URL of a hub.
 pub(in crate::commands) fn metrics_of(url: &str) -> String {
     let url = url.trim();
     let url = url.split(['?', '#']).next().unwrap_or_default();
@@ -73,7 +73,7 @@ pub(in crate::commands) fn metrics_of(url: &str) -> String {
         other => other,
     };
     let (place, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    // A proxy may have the hub below a path of its own.
+    // A proxy may serve the hub below another path.
     let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     if let Some(end) = parts.iter().rposition(|part| matches!(*part, "acp" | "metrics")) {
         parts.truncate(end);
@@ -82,17 +82,17 @@ pub(in crate::commands) fn metrics_of(url: &str) -> String {
     format!("{scheme}://{place}/{}", parts.join("/"))
 }
 
-/// What Prometheus would read: by name, the value of each set of labels, as far as they are a hub's.
+/// Parsed metrics: by name, the value of each set of labels.
 #[derive(Debug, Default, PartialEq)]
 struct Metrics(BTreeMap<String, Vec<(Labels, f64)>>);
 
-/// The labels of a value, by their names.
+/// The labels of a value.
 type Labels = BTreeMap<String, String>;
 
 const PREFIX: &str = "switchboard_";
 
 impl Metrics {
-    /// Reads the text format. What cannot be understood is passed over.
+    /// Parses the text format. Unknown lines are ignored.
     fn parse(text: &str) -> Self {
         let mut metrics = Metrics::default();
         for (name, labels, value) in text.lines().filter_map(sample) {
@@ -103,18 +103,18 @@ impl Metrics {
         metrics
     }
 
-    /// The sum over all labels; `None` where there is nothing of that name.
+    /// Returns the sum over all labels; `None` if the metric does not exist.
     fn total(&self, name: &str) -> Option<f64> {
         Some(self.0.get(name)?.iter().map(|(_, value)| value).sum())
     }
 
-    /// The values of one label, in the order in which they came.
+    /// Returns the values by one label, in order.
     fn by<'a>(&'a self, name: &str, label: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
         let samples = self.0.get(name).into_iter().flatten();
         samples.filter_map(move |(labels, value)| Some((labels.get(label)?.as_str(), *value)))
     }
 
-    /// A line for each matter that the hub tells of.
+    /// Formats one line per topic.
     fn in_words(&self) -> String {
         let mut lines = String::new();
         let mut line = |what: &str, words: Option<String>| {
@@ -170,7 +170,7 @@ impl Metrics {
     }
 }
 
-/// A number of things.
+/// Formats a whole number.
 fn whole(number: f64) -> String {
     format!("{number:.0}")
 }
@@ -179,7 +179,7 @@ fn seconds(seconds: f64) -> String {
     elapsed(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
 
-/// A line of the text format: the name, labels and the value. What may follow is a time, which concerns nobody here.
+/// Parses a line of the text format: name, labels and value. A timestamp after that is ignored.
 fn sample(line: &str) -> Option<(&str, BTreeMap<String, String>, f64)> {
     let line = line.trim();
     let end = line.find(|character: char| character == '{' || character.is_whitespace())?;
@@ -204,7 +204,7 @@ fn sample(line: &str) -> Option<(&str, BTreeMap<String, String>, f64)> {
     (!name.is_empty() && !name.starts_with('#')).then_some((name, labels, value))
 }
 
-/// A value in quotes, and what is behind it.
+/// Splits a quoted value from the rest.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut characters = text.strip_prefix('"')?.char_indices();

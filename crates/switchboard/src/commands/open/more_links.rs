@@ -1,4 +1,4 @@
-//! A new link whenever somebody presses Enter in the terminal.
+//! Prints a new link when the user presses Enter.
 
 use std::io::{BufRead, IsTerminal, Read};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 use switchboard_web::Links;
 
-/// How often a process in the background looks whether it has come to the foreground.
+/// Poll interval of a background process for returning to the foreground.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Prints a new link for every line that is entered, where there is a terminal. Tells whether there is one: what comes
-/// from elsewhere may be meant for somebody else.
+/// Prints a new link for every entered line, if there is a terminal. Returns whether there is one: other
+/// input may be meant for another program.
 pub(super) fn on_enter(links: Links) -> bool {
     let has_terminal = std::io::stdin().is_terminal();
-    // It ends with the program: nobody can be woken who waits for a key.
+    // The thread ends with the program: a blocking read of a key cannot be interrupted.
     has_terminal
         && std::thread::Builder::new().name("enter".to_owned()).spawn(move || print_more(&links)).is_ok()
 }
@@ -24,7 +24,7 @@ fn print_more(links: &Links) {
     let mut line = String::new();
     loop {
         let stdin = std::io::stdin();
-        // Whoever reads from the terminal in the background is stopped, and the agent with it.
+        // Reading from the terminal in the background would stop the process, and the agent with it.
         if !matches!(poll(&mut [PollFd::new(&stdin, PollFlags::IN)], None), Ok(ready) if ready > 0) {
             return;
         }
@@ -33,13 +33,13 @@ fn print_more(links: &Links) {
             continue;
         }
         line.clear();
-        // Nobody means a long line.
+        // Limits the length of the line.
         if !matches!(stdin.lock().take(1024).read_line(&mut line), Ok(length) if length > 0) {
             return;
         }
         match links.fresh() {
             Ok(link) => println!("{link}"),
-            Err(error) => eprintln!("switchboard: no link can be made: {error}"),
+            Err(error) => eprintln!("switchboard: cannot create a link: {error}"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `switchboard policy audit`: who decided over what agents asked, and by which rule.
+//! `switchboard policy audit`: deciders and rules of past permission requests.
 
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -17,17 +17,17 @@ use crate::outcome::{CommandError, Outcome, write_error};
 use crate::policy_file::SystemFiles;
 use crate::store_file::{self, store_error};
 
-/// Print who decided over what agents asked, as JSON lines
+/// Print the decisions on permission requests as JSON lines
 ///
-/// One line a question, in the order in which they were asked: time, session, message, link (where the page has it), agent, client, request, subject, rule,
-/// decision (allow, deny, or ask where there is no answer), reason, by (policy, person, client, or null), who, option, judged
-/// (what the rules said), mode, and the hash of the rules.
+/// One line per request, in order: time, session, message, link (if the page has it), agent, client, request,
+/// subject, rule, decision (allow, deny, or ask without an answer), reason, by (policy, person, client, or
+/// null), who, option, judged (the decision of the rules), mode, and the hash of the rules.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The sessions, by their ids in the store; all when missing
+    /// Session ids in the store; all sessions if missing
     sessions: Vec<String>,
 
-    /// The store's file
+    /// Path of the store
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
 }
@@ -70,17 +70,17 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 struct Audit {
     reader: QuestionReader,
     rows: Vec<Row>,
-    /// Which of them have no answer yet.
+    /// Indices of the pending questions.
     open: Vec<usize>,
 }
 
-/// A question, and what became of it.
+/// A question and its result.
 struct Row {
     message: u64,
     asked: Moment,
     answered: Option<Moment>,
     question: Question,
-    /// What the rules said, and who answers, as it was noted.
+    /// The recorded decision of the rules, and the decider.
     judged: Option<Author<'static>>,
     by: Author<'static>,
     option: Option<String>,
@@ -98,7 +98,7 @@ impl Audit {
             return;
         }
         let asked = self.reader.read(&text, Some(side), Moment(0));
-        // A question is settled before another one can take its id.
+        // A question is settled before another one can reuse its id.
         self.settle(record.time);
         for question in asked {
             self.open.push(self.rows.len());
@@ -115,7 +115,7 @@ impl Audit {
         }
     }
 
-    /// Takes a note about a question that is open.
+    /// Applies a note about a pending question.
     fn note(&mut self, text: &str) {
         let (record, is_answer) = match HubRecord::parse(text) {
             Some(HubRecord::Judged(record)) => (record, false),
@@ -129,7 +129,7 @@ impl Audit {
             return;
         };
         let Some(row) = self.rows.get_mut(place) else { return };
-        // What was said before stays: there may have been nobody to ask.
+        // The earlier note stays: there may have been no user to ask.
         if !is_answer || (by.is_policy() && row.judged.is_none()) {
             row.judged = Some(by.clone());
         }
@@ -171,7 +171,7 @@ impl Row {
             Some(_) if who.is_some() => Some("person"),
             Some(_) => Some("client"),
         };
-        // As it was when it was decided; what is a link by now may not have been one then.
+        // As recorded at the time of the decision, because links may have changed since.
         let subject = match &judged.subject {
             Some(subject) => subject.to_value(),
             None => serde_json::from_str(self.question.subject.to_json(files).as_str()).unwrap_or_default(),

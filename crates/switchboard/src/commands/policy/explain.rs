@@ -1,4 +1,4 @@
-//! `switchboard policy explain`: what a policy decides over requests, and why.
+//! `switchboard policy explain`: decisions of a policy on requests, with reasons.
 
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
@@ -18,12 +18,13 @@ use crate::policy_file::{self, SystemFiles};
 use crate::rules::VERSION_1;
 use crate::store_file::{self, message_number, store_error};
 
-/// Tell what a policy decides over each request for a permission, and why
+/// Explain the decision of a policy on each permission request
 ///
-/// Reads JSON lines: messages of either version or recorded lines ({"dir":"agent->client","msg":{...}}); updates before a
-/// request make the tool call that it is about. Writes one line for each session/request_permission:
-/// {"decision","rule","reason","subject":{"command","source","paths","kind"}}; on a terminal the same for people. The file
-/// of rules counts alone, and is trusted. One that cannot be used is said, everything is asked, and the exit code is 1.
+/// Reads JSON lines: messages of either version or recorded lines ({"dir":"agent->client","msg":{...}});
+/// earlier updates form the tool call of a request. Writes one line for each session/request_permission:
+/// {"decision","rule","reason","subject":{"command","source","paths","kind"}}; on a terminal the same as
+/// text. Only the given policy file applies, and it is trusted. An invalid file is reported, every request is
+/// asked, and the exit code is 1.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example:\n  switchboard policy explain --permissions switchboard-policy.toml --root . recording.jsonl"
@@ -32,15 +33,16 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     input: InputArgument,
 
-    /// The file of rules
+    /// Policy file
     #[arg(long, value_name = "FILE", alias = "policy")]
     permissions: PathBuf,
 
-    /// What $root stands for, and where commands run that do not tell; else the session's directory, or this one
+    /// Value of $root, and default working directory of commands; default: the session's directory, or the
+    /// current one
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 
-    /// The agent's name, where the input does not tell it, or tells another one
+    /// Name of the agent, overriding the one in the input
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
 
@@ -48,16 +50,16 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ID", conflicts_with = "file")]
     session: Option<String>,
 
-    /// Only the request at this number, as `sessions show --wire` has it; of other input, on this line
+    /// Only the request with this number, as in `sessions show --wire`; for other input, on this line
     #[arg(long, value_name = "NUMBER")]
     message: Option<u64>,
 
-    /// The store's file
+    /// Path of the store
     #[arg(long, value_name = "FILE", requires = "session")]
     store: Option<PathBuf>,
 }
 
-/// What is printed about a request.
+/// The printed decision on a request.
 #[derive(Serialize)]
 struct Explained<'d> {
     decision: &'static str,
@@ -72,7 +74,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         Ok(policy) => (policy, None),
         Err(refused) => {
             eprintln!("switchboard: {refused}");
-            eprintln!("  so everything is asked");
+            eprintln!("  so every request is asked");
             (Policy::ask(), Some(format!("the rules cannot be used: {refused}")))
         }
     };
@@ -89,11 +91,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     Ok(explainer.outcome)
 }
 
-/// Whoever reads what is asked, where the command line says.
+/// Creates a question reader from the options.
 pub(super) fn reader(root: Option<&PathBuf>, agent: Option<&str>) -> Result<QuestionReader, CommandError> {
     let absolute = |path: &PathBuf| {
         let path = std::path::absolute(path).ok().and_then(|path| path.into_os_string().into_string().ok());
-        path.ok_or_else(|| CommandError::usage("the root is no path that can be used"))
+        path.ok_or_else(|| CommandError::usage("the root is not a usable path"))
     };
     let mut reader = match root {
         Some(root) => QuestionReader::new(absolute(root)?),
@@ -107,7 +109,7 @@ pub(super) fn reader(root: Option<&PathBuf>, agent: Option<&str>) -> Result<Ques
 
 struct Explainer<W> {
     policy: Policy,
-    /// Why the rules do not count.
+    /// Reason why the rules do not apply.
     refused: Option<String>,
     host: SystemFiles,
     output: W,
@@ -133,7 +135,7 @@ impl<W: Write> Explainer<W> {
             let line = match read {
                 Ok(Some(line)) => line,
                 Ok(None) => continue,
-                // It may have asked for anything.
+                // It may have requested anything.
                 Err((problem, true)) => {
                     let question = reader.unreadable(&problem);
                     self.explain(number, &question)?;
@@ -214,13 +216,13 @@ impl<W: Write> Explainer<W> {
     }
 }
 
-/// A line that is not empty; where it cannot be read, why, and whether it may have asked for a permission.
+/// Parses a line that is not empty; on failure, the reason, and whether it may be a permission request.
 fn read_line(bytes: &[u8]) -> Result<Option<RecordedLine<'_>>, (String, bool)> {
     const REQUEST: &[u8] = b"\"session/request_permission\"";
     if bytes.trim_ascii().is_empty() {
         return Ok(None);
     }
-    let text = std::str::from_utf8(bytes).map_err(|error| format!("the line is no UTF-8: {error}"));
+    let text = std::str::from_utf8(bytes).map_err(|error| format!("the line is not UTF-8: {error}"));
     let line = text.and_then(|text| {
         RecordedLine::parse(text).map_err(|error| format!("the line cannot be read: {error}"))
     });

@@ -1,4 +1,4 @@
-//! What was asked in the past, from the store or from recordings.
+//! Past permission requests, from the store or from recordings.
 
 use std::collections::VecDeque;
 use std::io::IsTerminal;
@@ -20,48 +20,48 @@ use crate::lines::Lines;
 use crate::outcome::{CommandError, Outcome};
 use crate::store_file::{self, store_error};
 
-/// Where the past is read from.
+/// Source of past requests.
 #[derive(Debug, clap::Args)]
 pub(super) struct PastArguments {
-    /// Recordings to read, as `sessions export` writes them; the store when missing
+    /// Recordings as written by `sessions export`; default: the store
     recordings: Vec<PathBuf>,
 
-    /// The store's file
+    /// Path of the store
     #[arg(long, value_name = "FILE", conflicts_with = "recordings")]
     store: Option<PathBuf>,
 
-    /// What $root stands for; else the directory of each session
+    /// Value of $root; default: the directory of each session
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
 
-    /// The agent's name, where the recordings do not tell it, or tell another one
+    /// Name of the agent, overriding the one in the recordings
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
 }
 
-/// Something that happened.
+/// A past event.
 pub(super) enum Event {
-    /// A question, with what was answered, and whether that was by rules.
+    /// A question with its answer, and whether rules answered it.
     Asked { question: Box<Question>, answered: PastAnswer, by_rule: bool },
-    /// A tool call that ran, about which nobody was asked.
+    /// A tool call that ran without a question.
     Unasked(Box<Subject>),
 }
 
-/// Where it happened: a session, or a recording's file, and the number of the message there.
+/// Position of an event: a session or a recording's file, and the message number.
 pub(super) struct Place {
     pub(super) session: String,
     pub(super) message: u64,
 }
 
-/// What was read.
+/// Amount of data read.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Extent {
     pub(super) sessions: u64,
     pub(super) messages: u64,
 }
 
-/// Reads the past, and tells each thing of it, session by session and in order. Several sessions, or several recordings, are
-/// read at a time.
+/// Reads past events and passes each to a callback, session by session and in order. Several sessions or
+/// recordings are read in parallel.
 pub(super) fn read(
     arguments: &PastArguments,
     mut tell: impl FnMut(Place, Event) -> Result<(), CommandError>,
@@ -93,27 +93,27 @@ pub(super) fn read(
     Ok((extent, if problems.is_empty() { Outcome::Fine } else { Outcome::Problems }))
 }
 
-/// How many things may have been found in one session and not been told.
+/// Maximum number of queued events per session.
 const MAX_AHEAD: usize = 1024;
 
-/// What comes of reading one session or recording.
+/// Result of reading one session or recording.
 enum Told {
     Found(Place, Event),
     Ended(Result<Ended, CommandError>),
 }
 
-/// What was read, and what was wrong with it.
+/// Amount of data and problems of one source.
 #[derive(Default)]
 struct Ended {
     extent: Extent,
     problems: Vec<String>,
 }
 
-/// Tells what was found to whoever waits for it.
+/// Sender of results.
 type Teller = SyncSender<Told>;
 
-/// Works on some items at a time, and tells what comes of them in their order. Those behind the first can be ahead of it
-/// only so far, so that what they have found does not pile up.
+/// Processes items in parallel and passes the results on in order. Later items are only read ahead up to a
+/// limit, so that memory is bounded.
 fn side_by_side<T: Sync>(
     items: &[T],
     work: &(dyn Fn(&T, Teller) -> Result<Ended, CommandError> + Sync),
@@ -129,7 +129,7 @@ fn side_by_side<T: Sync>(
                 let (teller, told) = sync_channel(MAX_AHEAD);
                 scope.spawn(move || {
                     let ended = work(item, teller.clone());
-                    // Nobody may want to know it any more.
+                    // The receiver may be gone.
                     let _ = teller.send(Told::Ended(ended));
                 });
                 underway.push_back(told);
@@ -162,7 +162,7 @@ fn progress() -> ProgressBar {
     bar
 }
 
-/// A session or a recording that is being read.
+/// A session or recording that is being read.
 struct Past {
     extent: Extent,
     problems: Vec<String>,
@@ -171,7 +171,7 @@ struct Past {
     tell: Teller,
 }
 
-/// Of how many problems one recording tells.
+/// Maximum number of reported problems per recording.
 const MAX_PROBLEMS: usize = 1000;
 
 impl Past {
@@ -297,7 +297,7 @@ impl Reading {
         self.begun.extend(begun.map(|(session, call)| (number, session, call)));
     }
 
-    /// Tells what was found, as long as somebody wants to know.
+    /// Sends the results, as long as they are wanted.
     fn end(self, tell: &Teller) {
         let Reading { name, mut session, mut questions, begun } = self;
         questions.extend(session.end());

@@ -1,4 +1,4 @@
-//! Rules in a hub: they answer before anybody is asked.
+//! Policy rules in a hub, which answer before a client is asked.
 
 use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_hub::{PermissionRequest, Policy, PolicyDecision};
@@ -6,7 +6,7 @@ use switchboard_policy::{Answer, Scene, Subject};
 
 use crate::rules::{Rules, result};
 
-/// The rules of a hub. It keeps nothing of what agents say: a request comes with the state of its session.
+/// The rules of a hub. They keep no messages: a request arrives with the state of its session.
 pub(crate) struct HubJudge {
     rules: Rules,
 }
@@ -19,7 +19,7 @@ impl HubJudge {
 
 impl Policy for HubJudge {
     fn evaluate(&mut self, request: &PermissionRequest<'_>) -> Option<PolicyDecision> {
-        // The hub has refused what cannot be read.
+        // The hub has refused unreadable requests.
         let read = v2::RequestPermissionRequest::decode_tolerant(request.params.as_str(), WireFormat::Any);
         let (asked, left_out) = read.ok()?;
         let left_out = left_out.iter().find(|problem| !problem.kept).map(ToString::to_string);
@@ -27,7 +27,7 @@ impl Policy for HubJudge {
         let scene = Scene { root: folder.to_owned(), cwd: None, agent: request.agent.map(str::to_owned) };
         let subject = Subject::of(request.session, asked.subject.as_ref(), left_out.as_deref(), &scene);
         let judged = self.rules.judge(&subject, &asked.options, folder);
-        // Nobody has to be told that there are no rules.
+        // Without rules there is nothing to report.
         if judged.has_no_rules() {
             return None;
         }

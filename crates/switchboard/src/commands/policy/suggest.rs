@@ -1,4 +1,4 @@
-//! `switchboard policy suggest`: rules that would have spared questions.
+//! `switchboard policy suggest`: rules that would have avoided questions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, Write};
@@ -11,12 +11,12 @@ use crate::commands::fold::text::shown;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::policy_file::{self, SystemFiles};
 
-/// Suggest the fewest rules that would have spared the most questions
+/// Suggest the fewest rules that would have avoided the most questions
 ///
-/// Looks at what was asked and allowed in the past, in the store or in recordings, and writes rules that would have
-/// allowed it, the one that spares the most first, each with what it would have let through. A rule that would have
-/// allowed anything that was rejected is not suggested, and neither is one for programs that run whatever they are given, or
-/// for what changes more than the project. The first one asks about hidden files.
+/// Examines past questions that were allowed, in the store or in recordings, and writes rules that would have
+/// allowed them, the most effective first, each with the requests it would have allowed. A rule that would
+/// have allowed a rejected request is not suggested, nor one for programs that run arbitrary commands or
+/// change more than the project. The first suggested rule asks about hidden files.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example:\n  switchboard policy suggest --min 3 >> ~/.config/switchboard/switchboard-policy.toml"
@@ -25,22 +25,22 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     past: PastArguments,
 
-    /// Rules that there are already: what they decide needs no more
+    /// Existing rules: requests they decide need no suggestion
     #[arg(long, value_name = "FILE", alias = "policy")]
     permissions: Option<PathBuf>,
 
-    /// How many questions a rule must spare
+    /// Minimum number of questions that a rule must avoid
     #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = clap::value_parser!(u64).range(1..))]
     min: u64,
 }
 
-/// What goes before all others, so that none of them lets too much through.
+/// Rule that precedes all others, so that none of them allows too much.
 const GUARD: &str = "[[rule]]\ndecision = \"ask\"\npath = [\"$root/**/.*/**\"]\n\n";
-/// How many rules are suggested.
+/// Maximum number of suggested rules.
 const MAX_RULES: usize = 50;
-/// How many candidates are tried.
+/// Maximum number of candidates.
 const MAX_CANDIDATES: usize = 2000;
-/// How much of what a rule lets through is shown.
+/// Maximum number of requests shown per rule.
 const MAX_SHOWN: usize = 10;
 
 pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
@@ -69,7 +69,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         }
         candidates.extend(candidate_rules(subject));
     }
-    // What each would have allowed. One that would have allowed what was rejected is no good.
+    // The requests that each would have allowed. A rule that would have allowed a rejected request is
+    // dropped.
     let mut open: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
     for candidate in candidates {
         let Ok(policy) = Policy::parse(&format!("{GUARD}{candidate}"), &host) else { continue };
@@ -85,7 +86,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         let mut rules = 0;
         let mut spared = 0;
         while rules < MAX_RULES {
-            // Of two that spare the same, the one that says more.
+            // Of two with the same effect, the more specific one.
             let best = open.iter().max_by_key(|(rule, spared)| (spared.len(), rule.len()));
             let Some((rule, places)) = best.map(|(rule, places)| (rule.clone(), places.clone())) else {
                 break;
@@ -96,11 +97,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
             if rules == 0 {
                 writeln!(
                     output,
-                    "# hidden files are secrets, or run later: about them it is asked as before\n{GUARD}"
+                    "# hidden files may be secrets or be executed later: still ask about them\n{GUARD}"
                 )?;
             }
             let through: BTreeSet<String> = places.iter().map(|place| allowed[*place].summary()).collect();
-            writeln!(output, "# would have spared {} questions, and let through:", places.len())?;
+            writeln!(output, "# would have avoided {} questions and allowed:", places.len())?;
             for line in through.iter().take(MAX_SHOWN) {
                 writeln!(output, "#   {}", shown(line).replace('\n', " "))?;
             }
@@ -114,7 +115,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         }
         writeln!(
             output,
-            "# together they would have spared {spared} of {questions} questions that were allowed, in {} sessions",
+            "# together they would have avoided {spared} of {questions} allowed questions in {} sessions",
             extent.sessions
         )?;
         output.flush()

@@ -1,4 +1,4 @@
-//! `switchboard policy test`: what a policy would have decided in the past.
+//! `switchboard policy test`: decisions of a policy on past requests.
 
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -13,21 +13,22 @@ use crate::outcome::{CommandError, Outcome, write_error};
 use crate::policy_file::{self, SystemFiles};
 use crate::units::counted;
 
-/// Try a file of rules on the past: what it would have allowed, asked and denied
+/// Test a policy file on past requests: which it would have allowed, asked and denied
 ///
-/// Reads the store, or recordings, and tells how many questions would have been allowed, asked and denied, where that
-/// differs from what was answered then, and which tool calls ran without any question. Each with its session and the
-/// number of its message, as `sessions show --wire` has it; of a recording, its line. Changes nothing.
+/// Reads the store, or recordings, and prints how many questions would have been allowed, asked and denied,
+/// where that differs from the recorded answers, and which tool calls ran without a question. Each is listed
+/// with its session and message number, as in `sessions show --wire`; for a recording, with its line. Changes
+/// nothing.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  switchboard policy test switchboard-policy.toml recording.jsonl")]
 pub(crate) struct Arguments {
-    /// The file of rules
+    /// Policy file
     file: PathBuf,
 
     #[command(flatten)]
     past: PastArguments,
 
-    /// Print every question and every call as JSON, a line each, and the counts as the last line
+    /// Print every question and every call as JSON, one line each, and the counts as the last line
     #[arg(long)]
     json: bool,
 }
@@ -36,21 +37,21 @@ pub(crate) struct Arguments {
 struct Row<'r> {
     session: &'r str,
     message: u64,
-    /// Whether somebody was asked.
+    /// Set if a question was asked.
     asked: bool,
     decision: &'static str,
     rule: Option<&'r str>,
     reason: &'r str,
-    /// What was answered then; of a call without a question, nothing.
+    /// The recorded answer; `None` for a call without a question.
     answered: Option<&'static str>,
-    /// Who answered: `rule` or `person`; nothing where nobody has.
+    /// `rule` or `person`; `None` without an answer.
     answered_by: Option<&'static str>,
-    /// Whether a person answered otherwise.
+    /// Set if a person answered differently.
     differs: bool,
     subject: &'r RawValue,
 }
 
-/// What became of a question.
+/// Recorded result of a question.
 #[derive(Clone, Copy)]
 struct Then {
     answered: PastAnswer,
@@ -66,12 +67,12 @@ struct Counts {
     allowed: u64,
     asked: u64,
     denied: u64,
-    /// Where the policy would have allowed what a person did not, or denied what a person allowed.
+    /// Number of requests that the policy would have allowed and a person rejected, or the reverse.
     differences: u64,
-    /// What rules answered then, and where the policy would have decided otherwise.
+    /// Number of answers by rules, and of those that the policy would have decided differently.
     answered_by_rule: u64,
     rule_differences: u64,
-    /// Tool calls that ran without any question, and what the policy says to them.
+    /// Number of tool calls without a question, and of those that the policy allows.
     unasked: u64,
     unasked_allowed: u64,
     unasked_asked: u64,
@@ -98,7 +99,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     Ok(outcome)
 }
 
-/// How many rows are shown to people.
+/// Maximum number of rows shown.
 const MAX_ROWS: usize = 200;
 
 struct Report<W> {
@@ -107,9 +108,9 @@ struct Report<W> {
     output: W,
     is_json: bool,
     counts: Counts,
-    /// Differences, in words.
+    /// Differences as text.
     rows: Vec<String>,
-    /// Calls without a question, in words.
+    /// Calls without a question as text.
     unasked: Vec<String>,
 }
 
@@ -213,10 +214,10 @@ impl<W: Write> Report<W> {
             "  {} would have been allowed, {} asked, {} denied",
             counts.allowed, counts.asked, counts.denied
         )?;
-        write!(self.output, "{} differ from what was answered then", counts.differences)?;
+        write!(self.output, "{} differ from the recorded answers", counts.differences)?;
         if counts.answered_by_rule > 0 {
             let (all, differ) = (counts.answered_by_rule, counts.rule_differences);
-            write!(self.output, " by people; {differ} from what rules answered, which was {all} times")?;
+            write!(self.output, " of people; {differ} differ from the {all} answers of rules")?;
         }
         writeln!(self.output)?;
         self.rows.iter().try_for_each(|row| writeln!(self.output, "  {row}"))?;

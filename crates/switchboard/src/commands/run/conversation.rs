@@ -33,42 +33,42 @@ use crate::{handshake, oddities, standard_error, stdio};
 /// One prompt.
 pub(crate) type Prompt = Vec<v2::ContentBlock<'static>>;
 
-/// What is to be done.
+/// The work to do.
 pub(crate) struct Task {
     pub(crate) program: Program,
     pub(crate) cwd: String,
-    /// The prompts, session by session.
+    /// The prompts of each session.
     pub(crate) sessions: Vec<Vec<Prompt>>,
     pub(crate) format: Format,
-    /// What answers when the agent asks for a permission.
+    /// Rules that answer permission requests.
     pub(crate) rules: Rules,
-    /// The options to choose when the agent asks, one after the other, instead of the rules.
+    /// Options to select for the agent's questions, one after the other, instead of the rules.
     pub(crate) answers: Option<VecDeque<Option<String>>>,
     pub(crate) timeout: Option<Duration>,
-    /// How long the agent may take to introduce itself.
+    /// Timeout of the handshake.
     pub(crate) handshake_timeout: Duration,
-    /// A session to go on with instead of opening the first one.
+    /// A session to continue instead of opening the first one.
     pub(crate) session: Option<String>,
-    /// A session to make a copy of, and go on with that.
+    /// A session to copy and continue.
     pub(crate) fork: Option<String>,
-    /// A method to log in by, before anything else.
+    /// A method to log in with before anything else.
     pub(crate) login: Option<String>,
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) recording: Option<Recording>,
 }
 
-/// How long the agent may take to stop after it was told to.
+/// Time for the agent to stop after a cancellation.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long the output of an agent that has ended may be silent until it counts as read to its end.
+/// Silence after which the output of an exited agent counts as complete.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
 
-/// Whether there is a terminal to ask on.
+/// Returns whether there is a terminal to ask on.
 fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Does it, and waits for the end.
+/// Runs the task to its end.
 pub(crate) fn run_to_end(task: Task) -> Result<Outcome, CommandError> {
     stdio::run_alone(run(task))
 }
@@ -100,7 +100,7 @@ async fn run(task: Task) -> Result<Outcome, CommandError> {
     outcome
 }
 
-/// The conversation with an agent that has started; it has ended afterwards.
+/// Runs the conversation with a started agent, which has ended afterwards.
 async fn converse(
     mut task: Task,
     mut stops: Stops,
@@ -114,7 +114,7 @@ async fn converse(
         stop = stops.next() => {
             child.shut_down_within(ending::grace()).await;
             if stop == Stop::Timeout {
-                standard_error::say("switchboard: the agent did not introduce itself in the time that it had");
+                standard_error::say("switchboard: the agent did not complete the handshake in time");
             }
             return Ok(Outcome::Stopped(stop));
         }
@@ -132,7 +132,7 @@ async fn converse(
     let stopping = runner.stopping;
     let outcome = match (halted, stopping) {
         (Ok(outcome), _) => Ok(outcome),
-        // What fails when we are told to end, for instance because the terminal is gone, is no news.
+        // Failures after a stop signal, for example because the terminal is gone, are not reported.
         (Err(_), Some(stop)) | (Err(Halt::Stop(stop)), None) => Ok(Outcome::Stopped(stop)),
         (Err(Halt::Failed(error)), None) => Err(error),
     };
@@ -144,7 +144,7 @@ async fn converse(
         ending::begin(stop);
     }
     let in_hurry = stopped.is_some();
-    // What the agent writes behind the end of the turn belongs to the session: it is read before the end is shown.
+    // Output after the end of the turn belongs to the session: it is read before the end is shown.
     let read = runner.read_to_end(child, in_hurry).await;
     let shown = read.and_then(|()| Ok(runner.show_end()?));
     match shown {
@@ -153,7 +153,7 @@ async fn converse(
     }
 }
 
-/// Ends the agent, at once when the user insists.
+/// Ends the agent, immediately if the user insists.
 async fn end(child: &Child, stops: &mut Stops, in_hurry: bool) {
     if in_hurry {
         child.shut_down_within(ending::grace()).await;
@@ -176,29 +176,29 @@ pub(super) struct Runner {
     pub(super) feed: Feed,
     pub(super) view: Box<dyn View>,
     stops: Stops,
-    /// Until when the agent may take to stop, once it was told to.
+    /// Deadline for the agent to stop after a cancellation.
     patience: Option<Instant>,
     pub(super) rules: Rules,
     /// The folder of the session, which is the project of the rules.
     pub(super) cwd: String,
-    /// Where it is noted who answers.
+    /// The recording, where deciders are noted.
     pub(super) recording: Option<Recording>,
     pub(super) answers: Option<VecDeque<Option<String>>>,
-    /// Whether there is a terminal to ask on.
+    /// Set if there is a terminal to ask on.
     pub(super) can_ask: bool,
     pub(super) keyboard: Option<Keyboard>,
     pub(super) questions: VecDeque<Question>,
     pub(super) session: Option<String>,
-    /// Whether a prompt is worked on, which can be cancelled.
+    /// Set while a prompt runs, which can be cancelled.
     prompted: bool,
-    /// Whether the agent is gone.
+    /// Set if the agent has disconnected.
     pub(super) is_closed: bool,
-    /// Whether something has changed since it was looked whether work goes on.
+    /// Set if something has changed since the last check for running work.
     pub(super) may_rest: bool,
     pub(super) stopping: Option<Stop>,
-    /// Whether the agent's input is closed: nothing that it asks can be answered.
+    /// Set if the agent's input is closed, so that its questions cannot be answered.
     pub(super) is_input_closed: bool,
-    /// The session whose usage is still to be shown. Agents report usage behind the end of a turn too.
+    /// The session whose usage is not shown yet. Agents also report usage after the end of a turn.
     pub(super) usage_of: Option<String>,
     pub(super) denied: bool,
     oddities: Oddities,
@@ -303,11 +303,11 @@ impl Runner {
         }
     }
 
-    /// The agent told whether somebody is logged in. Only that nobody is matters here.
+    /// Reports that the user is not logged in, if the agent says so.
     fn tell_login(&mut self) -> io::Result<()> {
         let status = self.feed.sessions().conversation(|all| all.auth_status().cloned());
         if status.is_some_and(|status| status.state == AuthState::Unauthenticated) {
-            self.view.note("the agent says that nobody is logged in")?;
+            self.view.note("the agent reports that you are not logged in")?;
             for way in login::ways(self.agent.description()) {
                 self.view.note(&way)?;
             }
@@ -315,15 +315,15 @@ impl Runner {
         Ok(())
     }
 
-    /// The session to work in: a new one, or the one that was asked for.
+    /// Opens the session to work in: a new one, or the requested one.
     async fn open(&mut self, task: &Task) -> Result<String, Halt> {
         let agent = self.agent.clone();
         let (cwd, session) = (task.cwd.clone(), task.session.clone());
         let capabilities = self.agent.description().capabilities.session.as_ref();
         if task.fork.is_some() && capabilities.is_none_or(|session| session.fork.is_none()) {
             let name = visible_line(self.agent.description().name());
-            let failed = CommandError::no_session(format!("{name} cannot make copies of sessions"));
-            return Err(failed.hint("--session ID goes on with the session itself").into());
+            let failed = CommandError::no_session(format!("{name} cannot fork sessions"));
+            return Err(failed.hint("use --session ID to continue the session itself").into());
         }
         let fork = task.fork.clone();
         let opened = self
@@ -363,13 +363,13 @@ impl Runner {
         }
     }
 
-    /// Says how to log in where that is what is missing.
+    /// Adds login instructions to an error if a login is missing.
     fn hint_at_login(&self, failed: CommandError, code: i32) -> CommandError {
         let ways = login::ways(self.agent.description()).filter(|_| code == codes::AUTHENTICATION_REQUIRED);
         ways.fold(failed, CommandError::hint)
     }
 
-    /// Logs in, by a method of the agent's.
+    /// Logs in with a method of the agent.
     async fn log_in(&mut self, method: &str) -> Result<(), Halt> {
         login::check(self.agent.description(), method)?;
         let (agent, method) = (self.agent.clone(), method.to_owned());
@@ -380,7 +380,7 @@ impl Runner {
         }
     }
 
-    /// Sets an option in the form that the session wants.
+    /// Sets an option in the format that the session expects.
     async fn set(&mut self, session: &str, id: &str, value: &str) -> Result<(), Halt> {
         let sessions = self.feed.sessions();
         let found = sessions.get(session, |session| {
@@ -419,12 +419,13 @@ impl Runner {
         }
     }
 
-    /// Drives the connection until a future is done. The first interruption cancels the work, the second ends it.
+    /// Drives the connection until a future completes. The first interrupt cancels the work, the second ends
+    /// it.
     async fn drive<T>(&mut self, future: impl Future<Output = T>) -> Result<T, Halt> {
         self.drive_until(future, |_| None).await
     }
 
-    /// The same, which also ends when something of its own is seen to be so.
+    /// Drives the connection until a future completes or a condition holds.
     pub(super) async fn drive_until<T>(
         &mut self,
         future: impl Future<Output = T>,
@@ -451,7 +452,7 @@ impl Runner {
         }
     }
 
-    /// The agent did not stop when it was told to, or the user does not want to wait for it.
+    /// Gives up on an agent that does not stop, or if the user does not want to wait.
     fn give_up(&self) -> Result<(), Halt> {
         self.stopping.map_or(Ok(()), |first| Err(Halt::Stop(first)))
     }
@@ -462,18 +463,18 @@ impl Runner {
         let Some(session) = self.session.clone().filter(|_| self.prompted) else {
             return Err(Halt::Stop(stop));
         };
-        // A terminal that is gone is told nothing; the agent is, all the same.
+        // The terminal may be gone; the agent is cancelled anyway.
         let _ = self.view.note(match stop {
-            Stop::Interrupt => "cancelling; interrupt again to end at once",
-            Stop::Timeout => "the time is over; cancelling",
-            _ => "told to end; cancelling",
+            Stop::Interrupt => "cancelling; interrupt again to exit immediately",
+            Stop::Timeout => "timeout; cancelling",
+            _ => "stop signal; cancelling",
         });
         self.questions.clear();
         let patience = ending::at_most(CANCEL_PATIENCE, Phase::Work);
         self.patience = Some(Instant::now() + patience);
         let sessions = self.feed.sessions().conversation(|all| to_cancel(all, &session));
-        // Agents differ in whether sub-agents end with the session that started them. One that does not read any more is
-        // ended when the patience is over.
+        // Agents differ in whether sub-agents end with their parent session. An agent that no longer reads is
+        // ended after the deadline.
         let cancelling = async {
             for session in &sessions {
                 let _ = self.agent.cancel(session).await;
@@ -511,7 +512,7 @@ impl Runner {
                 _ => {
                     let asker = self.asker(question.session());
                     let asker = asker.as_deref().unwrap_or("the agent");
-                    self.view.note(&format!("{asker} asks for data, which cannot be given here"))?;
+                    self.view.note(&format!("{asker} asks for data, which needs a terminal"))?;
                     let _ = question.dismiss();
                 }
             },
@@ -521,7 +522,7 @@ impl Runner {
                 self.questions.retain(|question| *question.id() != id);
                 if self.questions.len() < before {
                     if asked {
-                        self.view.answered("the agent took the question back")?;
+                        self.view.answered("the agent cancelled the question")?;
                     }
                     self.ask_next(asked)?;
                 }
@@ -558,9 +559,9 @@ impl Runner {
         }
     }
 
-    /// Closes the agent's input and takes what it still writes, until it has ended. Its grace bounds the time, and the
-    /// size of its pipe what is read after its exit. Everything is read, and thereby recorded, also when it cannot be
-    /// shown any more.
+    /// Closes the agent's input and reads its output until it has exited. The grace period bounds the time,
+    /// and the size of its pipe bounds the data after its exit. Everything is read, and thereby recorded,
+    /// even if it can no longer be shown.
     async fn read_to_end(&mut self, child: &Child, in_hurry: bool) -> Result<(), Halt> {
         self.is_input_closed = true;
         self.questions.clear();
@@ -578,7 +579,7 @@ impl Runner {
                 biased;
                 // The user does not want to wait.
                 _ = self.stops.next() => ended = Box::pin(child.shut_down_within(ending::grace())),
-                // Before the output: an agent that never stops writing must not keep its end from beginning.
+                // Before the output: an agent that never stops writing must not delay its end.
                 _ = &mut ended, if silent_until.is_none() => silent_until = Some(last_output()),
                 event = self.feed.next() => {
                     let Some(event) = event else { break };
@@ -609,14 +610,14 @@ impl Runner {
         self.end_session()
     }
 
-    /// Shows what is left to show of the session.
+    /// Shows the rest of the session.
     fn end_session(&mut self) -> io::Result<()> {
         let Runner { feed, view, session, .. } = self;
         feed.sessions().conversation(|all| view.end(all, session.as_deref()))
     }
 }
 
-/// Until when the output of an agent that has ended may be silent before nothing more is expected of it.
+/// Returns the deadline for silence of an exited agent.
 fn last_output() -> Instant {
     Instant::now() + ending::at_most(LAST_OUTPUT, Phase::Recording)
 }
@@ -639,20 +640,20 @@ fn option_id(option: &v2::SessionConfigOption<'_>) -> String {
 }
 
 fn refusal(what: &str, error: &RpcError<'_>) -> String {
-    format!("the agent refuses {what}: {}", visible(&error.to_string()))
+    format!("the agent refused {what}: {}", visible(&error.to_string()))
 }
 
 fn lost(error: &Error) -> CommandError {
-    // One that answered too much is still there.
+    // An agent whose response was too long is still running.
     if let Error::Transport(switchboard_transport::Error::AnswerTooLong { length, limit, .. }) = error {
         let words = format!("the agent failed: the answer has {length} bytes, over the limit of {limit}");
         return CommandError::failed(words);
     }
-    CommandError::failed(format!("the agent is gone: {}", visible(&error.to_string())))
+    CommandError::failed(format!("the agent disconnected: {}", visible(&error.to_string())))
 }
 
-/// What is printed of a conversation with an agent that is connected already, `live` as to somebody who watches; and
-/// what `look` sees in the sessions before the connection goes.
+/// Returns the printed output of a conversation with a connected agent, `live` as on a terminal, and the
+/// result of `look` on the sessions before the connection closes.
 #[cfg(test)]
 pub(crate) async fn printed<T>(
     client: Client,

@@ -13,7 +13,7 @@ use crate::terminal::diff;
 use crate::terminal::style::{Role, Style};
 use crate::terminal::text::{terminal_output, visible_path};
 
-/// How much of a long output is shown.
+/// Amount of a long output to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Amount {
     /// The last lines.
@@ -24,13 +24,13 @@ pub(super) enum Amount {
 
 const TAIL: usize = 12;
 
-/// The title to show for a tool call.
+/// Returns the title to show for a tool call.
 pub(super) fn title(call: &ToolCall) -> String {
     let title = call.title().or_else(|| call.name()).unwrap_or("A tool call without a title");
     visible_line(title)
 }
 
-/// One line: how it stands, what it is, how long it took.
+/// Returns one line with status, title and duration.
 pub(super) fn headline(call: &ToolCall, took: Option<Duration>, style: Style) -> String {
     let (mark, role) = match call.status() {
         v2::ToolCallStatus::Completed => ("✓", Role::Good),
@@ -48,7 +48,7 @@ pub(super) fn headline(call: &ToolCall, took: Option<Duration>, style: Style) ->
     line
 }
 
-/// What a tool call has produced.
+/// Returns the content of a tool call.
 pub(super) fn content(session: &Session, call: &ToolCall, amount: Amount, style: Style) -> String {
     let mut text = String::new();
     let mut words = String::new();
@@ -106,7 +106,7 @@ fn push_words(text: &mut String, words: &mut String, amount: Amount) {
     }
 }
 
-/// Content that is no plain text, in brackets.
+/// Returns content that is not plain text, in brackets.
 pub(super) fn block(block: &v2::ContentBlock<'_>) -> String {
     match block {
         v2::ContentBlock::Text(text) => visible(&text.text).into_owned(),
@@ -126,7 +126,7 @@ pub(super) fn block(block: &v2::ContentBlock<'_>) -> String {
     }
 }
 
-/// A plan on one line.
+/// Returns a plan on one line.
 pub(super) fn plan(content: &v2::PlanUpdateContent<'_>) -> Option<String> {
     let v2::PlanUpdateContent::Items(items) = content else { return None };
     let done = |entry: &&v2::PlanEntry<'_>| entry.status == v2::PlanEntryStatus::Completed;
@@ -136,7 +136,7 @@ pub(super) fn plan(content: &v2::PlanUpdateContent<'_>) -> Option<String> {
     Some(format!("plan {finished}/{}{current}", items.entries.len()))
 }
 
-/// All that matters for the answer to a question.
+/// Returns everything that matters for the answer to a question.
 pub(super) fn question(
     session: &Session,
     request: &v2::RequestPermissionRequest<'_>,
@@ -150,7 +150,7 @@ pub(super) fn question(
     if let Some(description) = &request.description {
         let _ = writeln!(text, "{}", visible(description));
     }
-    // What the line above says already is not said again.
+    // Do not repeat the line above.
     let mut said = vec![visible_line(&request.title)];
     match &request.subject {
         Some(v2::RequestPermissionSubject::Command(subject)) => {
@@ -210,7 +210,7 @@ fn is_among(said: &[String], words: &str) -> bool {
     said.iter().any(|line| line == words)
 }
 
-/// Whether a tool's input is a command and nothing else, which stands there already.
+/// Returns whether a tool's input is only a command that is already shown.
 fn is_said(input: &Raw<'_>, said: &[String]) -> bool {
     let mut entries = input.entries();
     let (Some((key, value)), None) = (entries.next(), entries.next()) else { return false };
@@ -224,7 +224,7 @@ mod tests {
 
     use super::*;
 
-    /// The question about a tool call with this title and input.
+    /// Returns the question about a tool call with this title and input.
     fn asked(title: &str, call: &str, input: &serde_json::Value) -> String {
         let mut session = Session::new(WireFormat::Any);
         let told = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": call, "kind": "execute",

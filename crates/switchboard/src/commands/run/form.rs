@@ -1,4 +1,4 @@
-//! Data that the agent asks for: a form that is filled in field by field, or a web page to go to.
+//! Elicitations in the terminal: a form that is filled in field by field, or a web page to visit.
 
 use std::fmt::Write;
 
@@ -10,17 +10,17 @@ use switchboard_session::{Choice, FormField};
 
 use crate::terminal::style::{Role, Style};
 
-/// What the user types to answer without data. No field takes them for a value.
+/// Commands to answer without data. No field accepts them as a value.
 const DECLINE: &str = "/decline";
 const CANCEL: &str = "/cancel";
 
 /// A question that is being answered.
 #[derive(Debug)]
 pub(super) struct Form {
-    /// What the agent says.
+    /// The agent's message.
     message: String,
     fields: Vec<Field>,
-    /// What has been filled in, by name; nothing for a field that was passed over.
+    /// Values by name; `None` for a skipped field.
     values: Vec<(String, Option<Value>)>,
 }
 
@@ -28,23 +28,23 @@ pub(super) struct Form {
 enum Field {
     /// A field of the form.
     Property(Box<FormField>),
-    /// Whether the user goes to a web page.
+    /// Whether the user visits a web page.
     Page,
 }
 
-/// What becomes of a line that the user typed.
+/// Result of a typed line.
 #[derive(Debug)]
 pub(super) enum Typed {
-    /// It is no answer, for this reason.
+    /// Not a valid answer, for this reason.
     Wrong(String),
-    /// There is more to ask.
+    /// Another field follows.
     Next,
-    /// This is the answer.
+    /// The complete answer.
     Done(Box<v2::CreateElicitationResponse<'static>>),
 }
 
 impl Form {
-    /// The form for a request, where it is one that can be shown.
+    /// Returns the form for a request, if it can be shown.
     pub(super) fn of(request: &v2::CreateElicitationRequest<'static>) -> Option<Self> {
         let (message, fields) = match request {
             v2::CreateElicitationRequest::Form(form) => {
@@ -68,12 +68,12 @@ impl Form {
         Some(Form { message, fields, values: Vec::new() })
     }
 
-    /// Whether nothing has been asked yet.
+    /// Returns whether no field was asked yet.
     pub(super) fn is_new(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// What to show before the user types: at the beginning the message, then the field that is asked for.
+    /// Returns the prompt text: the message at the start, then the current field.
     pub(super) fn prompt(&self, style: Style) -> String {
         let mut text = String::new();
         if self.is_new() {
@@ -92,7 +92,7 @@ impl Form {
         text
     }
 
-    /// Takes a line that the user typed.
+    /// Handles a typed line.
     pub(super) fn take(&mut self, line: &str) -> Typed {
         let line = line.trim();
         let marker = v2::EmptyObject::new;
@@ -163,7 +163,7 @@ impl Field {
     }
 }
 
-/// The value that a line stands for; `None` when the field is passed over.
+/// Parses a line as a value; `None` if the field is skipped.
 fn read(field: &FormField, line: &str) -> Result<Option<Value>, String> {
     if line.is_empty() {
         return match field.default_value() {
@@ -177,7 +177,7 @@ fn read(field: &FormField, line: &str) -> Result<Option<Value>, String> {
         Schema::String(_) if !choices.is_empty() => {
             json!(choose(&choices, line).ok_or("please type the number of a choice")?)
         }
-        // Two quotes are the only way to type a text that is empty.
+        // Two quotes are the only way to type an empty text.
         Schema::String(_) => json!(if line == "\"\"" { "" } else { line }),
         Schema::Number(_) => Value::Number(line.parse().map_err(|_| "please type a number")?),
         Schema::Integer(_) => json!(line.parse::<i64>().map_err(|_| "please type a whole number")?),
@@ -195,7 +195,7 @@ fn read(field: &FormField, line: &str) -> Result<Option<Value>, String> {
             json!(chosen)
         }
         Schema::Unknown(_) => {
-            serde_json::from_str(line).map_err(|error| format!("this is no JSON: {error}"))?
+            serde_json::from_str(line).map_err(|error| format!("this is not valid JSON: {error}"))?
         }
         Schema::More(none) => none.never(),
     };
@@ -203,7 +203,7 @@ fn read(field: &FormField, line: &str) -> Result<Option<Value>, String> {
     Ok(Some(value))
 }
 
-/// What a field takes, in words.
+/// Describes the constraints of a field.
 fn rules(schema: &Schema<'_>) -> Vec<String> {
     fn range<T: ToString>(least: Option<T>, most: Option<T>, unit: &str) -> Option<String> {
         match (least.map(|it| it.to_string()), most.map(|it| it.to_string())) {
@@ -239,9 +239,9 @@ fn rules(schema: &Schema<'_>) -> Vec<String> {
     rules
 }
 
-/// The value of the choice that a word stands for: its number, its value or its title.
+/// Returns the value of a choice by its number, value or title.
 fn choose<'f>(choices: &[Choice<'f>], word: &str) -> Option<&'f str> {
-    // A choice that is a number itself is meant before the choice at that place.
+    // A choice that is itself a number takes precedence over the position.
     let named = choices.iter().find(|choice| choice.value == word || choice.title.eq_ignore_ascii_case(word));
     let numbered = || word.parse::<usize>().ok().and_then(|number| choices.get(number.checked_sub(1)?));
     named.or_else(numbered).map(|choice| choice.value)
@@ -255,7 +255,7 @@ fn boolean(word: &str) -> Option<bool> {
     }
 }
 
-/// A value as a person would type it.
+/// Formats a value as a person would type it.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -278,7 +278,7 @@ mod tests {
         Form::of(&request.into_owned()).unwrap()
     }
 
-    /// What one field makes of a line: JSON, `nothing`, or a reason in parentheses.
+    /// Returns the result of one field for a line: JSON, `nothing`, or a reason in parentheses.
     fn typed(property: &Value, required: bool, line: &str) -> String {
         let mut form = form(&json!({"f": property}), if required { &["f"] } else { &[] });
         match form.take(line) {

@@ -1,11 +1,11 @@
-//! What ends a run before its time.
+//! Early ends of a run.
 
 use std::io;
 
 use crate::ending::Stop;
 use crate::outcome::{CommandError, Outcome, write_error};
 
-/// What ends the run before its time.
+/// Reason for an early end.
 pub(super) enum Halt {
     Stop(Stop),
     Failed(CommandError),
@@ -28,8 +28,7 @@ impl From<CommandError> for Halt {
 
 impl From<io::Error> for Halt {
     fn from(error: io::Error) -> Self {
-        // A reader that has seen enough is no reason to complain, nor is a terminal that is gone; but the agent must be
-        // ended all the same.
+        // A closed pipe or terminal is not an error, but the agent must still be ended.
         match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
             Some(rustix::io::Errno::PIPE) => Halt::Stop(Stop::Interrupt),
             Some(rustix::io::Errno::IO) => Halt::Stop(Stop::HangUp),

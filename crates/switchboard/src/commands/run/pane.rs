@@ -1,4 +1,4 @@
-//! Where the words of a session stand on the screen, and what of it has been shown.
+//! Layout of a session on the screen, and the state of its display.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -8,30 +8,30 @@ use switchboard_session::Conversation;
 
 use crate::terminal::markdown::MarkdownStream;
 
-/// How far a session's words are moved in at most, however deep its lineage is.
+/// Maximum indentation of nested sessions.
 const MOST_INDENT: usize = 24;
 
-/// What has been shown of a session.
+/// Displayed state of a session.
 #[derive(Default)]
 pub(super) struct Pane {
     pub(super) messages: HashMap<usize, Written>,
     pub(super) calls: HashMap<usize, Running>,
-    /// How a sub-agent stood when that was told last.
+    /// Last shown state of a sub-agent.
     pub(super) state: Option<&'static str>,
 }
 
-/// What has been shown of a message.
+/// Displayed state of a message.
 #[derive(Default)]
 pub(super) struct Written {
     pub(super) stream: MarkdownStream,
-    /// The last line, which is not complete yet, where nobody watches.
+    /// The incomplete last line, without a terminal.
     pub(super) line: String,
     pub(super) thought: bool,
     pub(super) shown: bool,
 }
 
 impl Written {
-    /// What is held back of it.
+    /// Returns the held text.
     pub(super) fn finish(&mut self, live: bool) -> Option<String> {
         if live {
             return self.stream.finish();
@@ -45,12 +45,12 @@ impl Written {
     }
 }
 
-/// What has been shown of a tool call.
+/// Displayed state of a tool call.
 pub(super) struct Running {
     pub(super) since: Instant,
-    /// Whether it was told that it has begun, because a sub-agent works for it.
+    /// Set if its start was shown, because a sub-agent works for it.
     pub(super) begun: bool,
-    /// What was told of it once it was over, as a hash. It may change after that.
+    /// Hash of the text shown at its end. It may change after that.
     pub(super) told: Option<u64>,
 }
 
@@ -60,17 +60,17 @@ impl Running {
     }
 }
 
-/// Where a session's words stand.
+/// Layout of a session's text.
 pub(super) struct Place {
-    /// Who speaks; nobody has to be named where the agent does in the session that `run` is about.
+    /// The speaker; `None` for the agent in the session of `run`.
     pub(super) who: Option<String>,
-    /// By how much the line that names the speaker is moved in.
+    /// Indentation of the line with the speaker.
     pub(super) heading: usize,
-    /// By how much the words are.
+    /// Indentation of the text.
     pub(super) indent: usize,
 }
 
-/// The place of a session, seen from the one that `run` is about.
+/// Returns the layout of a session, relative to the session of `run`.
 pub(super) fn place(all: &Conversation, root: Option<&str>, session: &str) -> Place {
     if root == Some(session) {
         return Place { who: None, heading: 0, indent: 0 };
@@ -78,18 +78,18 @@ pub(super) fn place(all: &Conversation, root: Option<&str>, session: &str) -> Pl
     let names = all.names(session);
     let who = match all.root(session) {
         top if root == Some(top) => names.join(" of "),
-        // It belongs to nobody here.
+        // It has no known parent.
         top if names.is_empty() => format!("session {top}"),
         top => format!("{} of session {top}", names.join(" of ")),
     };
-    // Under the tool call that stands for it, where one does.
+    // Below its tool call, if it has one.
     let width = |in_call: bool| if in_call { 4 } else { 2 };
     let indent: usize = all.ancestors(session).map(|parent| width(parent.tool_call.is_some())).sum();
     let indent = indent.clamp(2, MOST_INDENT);
     Place { who: Some(visible_line(&who)), heading: indent - 2, indent }
 }
 
-/// Text with every line moved in.
+/// Indents every line of a text.
 pub(super) fn moved_in(text: &str, indent: usize) -> String {
     text.lines().map(|line| format!("{:indent$}{line}\n", "")).collect()
 }

@@ -1,4 +1,4 @@
-//! What the user answers when the agent asks.
+//! Answers of the user to permission requests.
 
 use std::io;
 
@@ -6,17 +6,17 @@ use switchboard_acp::v2::{self, PermissionOptionKind as Kind};
 use switchboard_peer::PermissionQuestion;
 use tokio::sync::mpsc;
 
-/// The option that allows, for once where that is offered.
+/// Returns the allowing option, for once if that is offered.
 pub(super) fn allowing(question: &PermissionQuestion) -> Option<&v2::PermissionOption<'static>> {
     question.option_of(&[Kind::AllowOnce, Kind::AllowAlways])
 }
 
-/// The option that rejects, for once where that is offered.
+/// Returns the rejecting option, for once if that is offered.
 pub(super) fn rejecting(question: &PermissionQuestion) -> Option<&v2::PermissionOption<'static>> {
     question.option_of(&[Kind::RejectOnce, Kind::RejectAlways])
 }
 
-/// What the user typed: the number of an option, or the beginning of its name.
+/// Returns the option that the user typed: its number, or a prefix of its name.
 pub(super) fn chosen<'q>(
     question: &'q PermissionQuestion,
     typed: &str,
@@ -37,11 +37,11 @@ pub(super) fn chosen<'q>(
     }
     let mut fitting = options.iter().filter(|option| option.name.to_lowercase().starts_with(&typed));
     let first = fitting.next()?;
-    // Of two that begin alike, neither is meant.
+    // An ambiguous prefix selects nothing.
     fitting.next().is_none().then_some(first)
 }
 
-/// The lines that the user types. A thread reads them, because reading a terminal cannot be given up.
+/// Typed lines. A thread reads them, because reading a terminal cannot be cancelled.
 #[derive(Debug)]
 pub(super) struct Keyboard(mpsc::Receiver<String>);
 
@@ -59,7 +59,7 @@ impl Keyboard {
         Keyboard(receiver)
     }
 
-    /// The next line; `None` when there are no more.
+    /// Returns the next line; `None` at the end.
     pub(super) async fn next(&mut self) -> Option<String> {
         self.0.recv().await
     }

@@ -1,4 +1,4 @@
-//! What the agent asks, and what becomes of it: an answer by the rules, by a recording or by the user.
+//! Questions of the agent and their answers: by the rules, a recording or the user.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::halt::Halt;
 use super::permissions::{self, Keyboard};
 use crate::rules::{self, Judged};
 
-/// What the user is asked.
+/// A question to the user.
 pub(super) enum Question {
     Permission(PermissionQuestion),
     Data(ElicitationQuestion, Form),
@@ -90,7 +90,7 @@ impl Runner {
         }
     }
 
-    /// What a question asks for, over its call as it stands in the session.
+    /// Returns the subject of a question, using its tool call in the session.
     fn subject(&self, question: &PermissionQuestion) -> Subject {
         let agent = Some(self.agent.description().name().to_owned());
         let scene = Scene { root: self.cwd.clone(), cwd: Some(self.cwd.clone()), agent };
@@ -100,10 +100,10 @@ impl Runner {
         self.feed
             .sessions()
             .get(question.session(), |session| of(session, left_out.as_deref()))
-            .unwrap_or_else(|| of(&Session::new(WireFormat::Any), Some("its session is gone")))
+            .unwrap_or_else(|| of(&Session::new(WireFormat::Any), Some("its session is closed")))
     }
 
-    /// What a question is told by: its title, with the command where that does not tell it, and who asks.
+    /// Returns the description of a question: its title, with the command if that is missing, and the asker.
     fn title(&self, question: &PermissionQuestion, subject: &Subject) -> String {
         let mut title = visible_line(&question.request().title);
         let letters = |text: &str| text.replace(|letter: char| !letter.is_alphanumeric(), "");
@@ -119,12 +119,12 @@ impl Runner {
         }
     }
 
-    /// What the rules decide over a question.
+    /// Evaluates the rules for a question.
     fn judge(&mut self, question: &PermissionQuestion, subject: &Subject) -> Judged {
         self.rules.judge(subject, &question.request().options, &self.cwd)
     }
 
-    /// Answers as the rules say.
+    /// Answers according to the rules.
     async fn answer_by(
         &mut self,
         judged: &Judged,
@@ -159,7 +159,7 @@ impl Runner {
         }
     }
 
-    /// Shows the first question, when it has become the first.
+    /// Shows the first question when it has become the first.
     pub(super) fn ask_next(&mut self, is_new: bool) -> io::Result<()> {
         let Some(question) = self.questions.front().filter(|_| is_new) else { return Ok(()) };
         self.keyboard.get_or_insert_with(Keyboard::listen);
@@ -174,7 +174,7 @@ impl Runner {
         })
     }
 
-    /// Who asks in a session, where that is not the agent in the session that this is about: down to the root.
+    /// Returns the names of the asking sub-agent and its ancestors; `None` for the agent itself.
     pub(super) fn asker(&self, session: Option<&Arc<str>>) -> Option<String> {
         let id = session.filter(|id| self.session.as_deref() != Some(&***id))?;
         let asker = self.feed.sessions().conversation(|all| {
@@ -188,11 +188,11 @@ impl Runner {
         Some(visible_line(&asker))
     }
 
-    /// The user typed something, or left.
+    /// Handles a typed line, or the end of the input.
     pub(super) async fn answer(&mut self, line: Option<String>) -> Result<(), Halt> {
         self.view.typed();
         let Some(line) = line else {
-            // Nobody is there to be asked any more.
+            // No user is left to ask.
             self.can_ask = false;
             self.keyboard = None;
             for question in std::mem::take(&mut self.questions) {
@@ -239,13 +239,13 @@ impl Runner {
         Ok(())
     }
 
-    /// Gives the data that the agent asked for, or declines to.
+    /// Provides or declines the requested data.
     async fn give(
         &mut self,
         question: &ElicitationQuestion,
         answer: &v2::CreateElicitationResponse<'static>,
     ) -> Result<(), Halt> {
-        // As with permissions: one that was taken back in this moment needs no answer.
+        // As with permissions: a question that was just cancelled needs no answer.
         let _ = timeout(Duration::from_secs(1), question.answer(answer, "user")).await;
         self.questions.pop_front();
         self.view.answered(match answer {
@@ -258,6 +258,7 @@ impl Runner {
 }
 
 async fn choose(question: &PermissionQuestion, option: &str, by: impl Into<Decider>) {
-    // One that was taken back in this moment needs no answer, and an agent that does not read is noticed elsewhere.
+    // A question that was just cancelled needs no answer, and an agent that does not read is detected
+    // elsewhere.
     let _ = timeout(Duration::from_secs(1), question.choose(option, by)).await;
 }

@@ -1,4 +1,4 @@
-//! When a turn is over: who still works, and what it all took.
+//! The end of a turn: running sub-agents, and usage.
 
 use std::io;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use switchboard_session::{Change, Conversation, EntryKind};
 use super::conversation::Runner;
 use super::halt::Halt;
 
-/// How long an agent may take to go on with what sub-agents in the background have found, once all of them are done.
+/// Time for an agent to continue after its background sub-agents have ended.
 const TAKE_UP: Duration = Duration::from_secs(1);
 
-/// How many sub-agents are named of those that are waited for.
+/// Maximum number of sub-agents named in a message.
 const MOST_NAMED: usize = 5;
 
 impl Runner {
-    /// Waits for sub-agents that go on in the background, as long as they tell that they do.
+    /// Waits for background sub-agents while they report progress.
     pub(super) async fn until_rest(&mut self, session: &str) -> Result<(), Halt> {
         let at_work = |runner: &Runner| {
             let sessions = runner.feed.sessions();
@@ -42,7 +42,7 @@ impl Runner {
             if self.is_closed || self.stopping.is_some() {
                 return Ok(());
             }
-            // Agents take up what has come of work in the background, and no message tells that they are about to.
+            // Agents continue with the results of background work without announcing it.
             let quiet = async {
                 tokio::time::sleep(TAKE_UP).await;
                 false
@@ -61,7 +61,7 @@ impl Runner {
         feed.sessions().conversation(|all| view.turn_over(all))
     }
 
-    /// Shows how many tokens the last turn took, where the agent told and it has not been shown.
+    /// Shows the tokens of the last turn if the agent reported them.
     pub(super) fn tell_usage(&mut self) -> io::Result<()> {
         let Some(session) = self.usage_of.take() else { return Ok(()) };
         let words = self.feed.sessions().get(&session, |session| {
@@ -85,13 +85,13 @@ impl Runner {
     }
 }
 
-/// A session, and those of its sub-agents that are at work and let a client cancel them.
+/// Returns a session and its running sub-agents that can be cancelled.
 pub(super) fn to_cancel(all: &Conversation, session: &str) -> Vec<String> {
     let below = all.subagents().to_cancel(session);
     [session.to_owned()].into_iter().chain(below.iter().map(ToString::to_string)).collect()
 }
 
-/// Whether a change may be that work has begun or ended.
+/// Returns whether a change may start or end work.
 pub(super) fn is_about_states(change: &Change) -> bool {
     match change {
         Change::State => true,

@@ -1,7 +1,7 @@
-//! Text for people: on a terminal with colours, Markdown and a spinner, elsewhere plain.
+//! Text for people: with colors, Markdown and a spinner on a terminal, plain elsewhere.
 //!
-//! What sub-agents do stands moved in below the line that tells of them. Where several speak in turns, a line says who
-//! does; their text is shown by whole lines, so that it stays readable.
+//! Output of sub-agents is indented below the line that announces them. If several speak alternately, a line
+//! names the speaker; their text is shown in whole lines, so that it stays readable.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -27,41 +27,41 @@ use crate::standard_error;
 use crate::terminal::markdown;
 use crate::terminal::style::{Role, Style};
 
-/// How long the end of a line may be that the spinner shows.
+/// Maximum width of the text next to the spinner.
 const TAIL_WIDTH: usize = 60;
 
-/// How many messages between sessions are remembered, so that they are not shown in both.
+/// Maximum number of tracked messages between sessions, to avoid showing them twice.
 const MOST_MESSAGES: usize = 10_000;
 
 pub(super) struct Screen {
     style: Style,
-    /// Whether somebody watches: then text is rendered, else passed on as it comes.
+    /// Set if a person watches: text is rendered, otherwise passed on as it arrives.
     live: bool,
     output: Box<dyn Write>,
-    /// Where notes go that nobody watches for.
+    /// Output of notes without a terminal.
     tell: fn(&str),
     spinner: ProgressBar,
-    /// The session that `run` is about, once it is open.
+    /// The session of `run`, once it is open.
     root: Option<Arc<str>>,
     panes: HashMap<Arc<str>, Pane>,
-    /// The session whose words were written last.
+    /// The session that was printed last.
     speaker: Option<Arc<str>>,
-    /// What was written to last, where the last line is open.
+    /// The target of an incomplete last line.
     open_line: Option<OpenLine>,
-    /// Messages between sessions that have been shown: the session, and the id there.
+    /// Shown messages between sessions: the session, and the id there.
     sent: HashSet<(Arc<str>, Arc<str>)>,
 }
 
-/// A line to which more may be written.
+/// An incomplete line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OpenLine {
-    /// Of an entry of the root.
+    /// Of an entry of the root session.
     Entry(usize),
-    /// Behind which somebody types.
+    /// Before typed input.
     Prompt,
 }
 
-/// A session with all others.
+/// A session with its conversation.
 #[derive(Clone, Copy)]
 struct Seen<'c> {
     all: &'c Conversation,
@@ -92,7 +92,8 @@ impl Screen {
         screen
     }
 
-    /// Writes to somewhere, without colours and movement. `live`: whether somebody watches; else notes are told.
+    /// Creates a screen without colors and movement. `live`: a person watches; otherwise notes are passed to
+    /// `tell`.
     pub(super) fn on(output: Box<dyn Write>, live: bool, tell: fn(&str)) -> Self {
         Screen {
             style: Style::PLAIN,
@@ -121,7 +122,7 @@ impl Screen {
         self.panes.entry(Arc::clone(id)).or_default()
     }
 
-    /// The sessions of which something has been shown, in an order of their own.
+    /// Returns the shown sessions in a stable order.
     fn shown(&self) -> Vec<Arc<str>> {
         let mut ids: Vec<Arc<str>> = self.panes.keys().cloned().collect();
         ids.sort_unstable();
@@ -147,7 +148,7 @@ impl Screen {
         })
     }
 
-    /// Prints whole lines of a session where its words stand, and says whose they are when another one spoke before.
+    /// Prints whole lines of a session with its layout, and names the speaker after a change.
     fn print_of(&mut self, seen: Seen<'_>, text: &str) -> io::Result<()> {
         if text.is_empty() {
             return Ok(());
@@ -166,7 +167,7 @@ impl Screen {
         self.print(&lines)
     }
 
-    /// Tells the tool call that a sub-agent works for, before the first word of that.
+    /// Shows the tool call of a sub-agent before the sub-agent's first output.
     fn introduce(&mut self, seen: Seen<'_>) -> io::Result<()> {
         let Some(parent) = seen.all.parent(seen.id) else { return Ok(()) };
         let Some(above) = Seen::of(seen.all, &parent.session) else { return Ok(()) };
@@ -197,7 +198,7 @@ impl Screen {
                 }
                 let told = change.created || change.fields.get(EntryField::State).is_some();
                 let child: Arc<str> = entry.id().into();
-                // Another session may have told of it first: then it is that one's.
+                // Another session may have announced it first: then it belongs to that one.
                 let is_child = seen.all.parent(&child).is_some_and(|parent| parent.session == *seen.id);
                 match told && is_child {
                     true => self.subagent(seen.all, &child).and_then(|()| self.ended_with(seen.all, &child)),
@@ -209,7 +210,7 @@ impl Screen {
         }
     }
 
-    /// Says that there is a sub-agent, and how it ended. In between, what it does tells how far it is.
+    /// Shows the start and end of a sub-agent. In between, its output shows the progress.
     fn subagent(&mut self, all: &Conversation, child: &Arc<str>) -> io::Result<()> {
         let words = all.state_in_words(child);
         let is_over = matches!(all.state(child), Some(v2::StateUpdate::Idle(_)));
@@ -217,7 +218,7 @@ impl Screen {
         if known == Some(words) || (known.is_some() && !is_over) {
             return Ok(());
         }
-        // There need not be a session yet where it only was told of.
+        // The session may not exist yet if it was only announced.
         let none = Session::new(switchboard_acp::WireFormat::Any);
         let session = all.session(Some(child)).unwrap_or(&none);
         let seen = Seen { all, id: child, session };
@@ -232,7 +233,7 @@ impl Screen {
         self.print(&format!("{:width$}{line}\n", "", width = place.heading))
     }
 
-    /// Says how sub-agents ended whose end came with that of the session that started them.
+    /// Shows the ends of sub-agents that ended with their parent session.
     fn ended_with(&mut self, all: &Conversation, session: &str) -> io::Result<()> {
         if !matches!(all.state(session), Some(v2::StateUpdate::Idle(_))) {
             return Ok(());
@@ -246,8 +247,8 @@ impl Screen {
         Ok(())
     }
 
-    /// A message from one session to another, shown once: in the first transcript that has it, or with the sub-agent where
-    /// one of the two has started the other.
+    /// Shows a message between sessions once: in the first transcript that has it, or with the sub-agent if
+    /// one started the other.
     fn session_message(
         &mut self,
         seen: Seen<'_>,
@@ -274,7 +275,7 @@ impl Screen {
             other.filter(|other| seen.all.parent(other).is_some_and(|parent| parent.session == *seen.id));
         let child: Option<Arc<str>> = child.map(Into::into);
         let here = child.as_ref().and_then(|child| Seen::of(seen.all, child)).unwrap_or(seen);
-        // Towards the one that has started it nobody has to be named.
+        // A message to the parent needs no name.
         let is_upwards = seen
             .all
             .parent(here.id)
@@ -358,7 +359,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Writes text as it comes, each message on lines of its own.
+    /// Writes text as it arrives, each message on its own lines.
     fn pass_on(&mut self, seen: Seen<'_>, position: usize, piece: &str) -> io::Result<()> {
         if self.open_line.is_some_and(|open| open != OpenLine::Entry(position)) {
             self.output.write_all(b"\n")?;
@@ -371,7 +372,7 @@ impl Screen {
         self.output.flush()
     }
 
-    /// Writes text of one who is not alone: the last line waits until it is complete.
+    /// Writes text of one of several speakers: the last line waits until it is complete.
     fn pass_on_lines(&mut self, seen: Seen<'_>, position: usize, piece: &str) -> io::Result<()> {
         let written = self.pane(seen.id).messages.entry(position).or_default();
         written.line.push_str(&visible(piece));
@@ -393,7 +394,7 @@ impl Screen {
         self.print_of(seen, &rendered)
     }
 
-    /// Shows what has been held back of a session's messages, since something else begins there.
+    /// Shows the held text of a session's messages before another entry.
     fn finish_messages(&mut self, seen: Seen<'_>) -> io::Result<()> {
         let live = self.live;
         let mut waiting: Vec<(usize, bool, String)> = Vec::new();
@@ -436,7 +437,7 @@ impl Screen {
         self.print_of(seen, &line)
     }
 
-    /// Shows how a call stands, unless that has been told.
+    /// Shows the state of a tool call if it has changed.
     fn tell(&mut self, seen: Seen<'_>, call: &ToolCall, position: usize) -> io::Result<()> {
         let content = entry_text::content(seen.session, call, Amount::Tail, self.style);
         let text = moved_in(&content, 2);
@@ -451,7 +452,7 @@ impl Screen {
         self.print_of(seen, &format!("{headline}\n{text}"))
     }
 
-    /// Shows what there is of a session already.
+    /// Shows the existing content of a session.
     fn catch_up(&mut self, seen: Seen<'_>) -> io::Result<()> {
         for (position, entry) in seen.session.entries().enumerate() {
             let items = match entry {
@@ -504,7 +505,7 @@ impl Screen {
 impl View for Screen {
     fn begin(&mut self, all: &Conversation, root: &Arc<str>) -> io::Result<()> {
         self.root = Some(Arc::clone(root));
-        // The agent may have told of it, and of others, before it answered that it is open.
+        // The agent may have announced this and other sessions before its response.
         let others = all.sessions().filter_map(|(id, _)| id.map(Arc::<str>::from));
         let others = others.filter(|id| id != root && !self.panes.contains_key(id));
         let early: Vec<Arc<str>> = std::iter::once(Arc::clone(root)).chain(others).collect();
@@ -516,7 +517,7 @@ impl View for Screen {
     }
 
     fn changed(&mut self, all: &Conversation, session: &Arc<str>, changes: &Changes) -> io::Result<()> {
-        // What comes before the session is open is shown when it is.
+        // Updates before the session is open are shown when it is.
         let is_shown = self.root.is_some() || self.panes.contains_key(session);
         match Seen::of(all, session).filter(|_| is_shown) {
             Some(seen) => self.change(seen, changes),
@@ -592,7 +593,7 @@ impl View for Screen {
     fn end(&mut self, all: &Conversation, _root: Option<&str>) -> io::Result<()> {
         self.turn_over(all)?;
         for seen in self.shown().iter().filter_map(|id| Seen::of(all, id)) {
-            // Those that did not come to an end, and those that went on after it.
+            // Calls without an end, and those that changed after it.
             let mut calls: Vec<usize> = self.pane(seen.id).calls.keys().copied().collect();
             calls.sort_unstable();
             for position in calls {
@@ -601,7 +602,7 @@ impl View for Screen {
                 }
             }
         }
-        // What comes after this is about another session; what was shown is not shown again.
+        // Later output concerns another session; shown content is not repeated.
         for pane in self.panes.values_mut() {
             pane.messages.clear();
             pane.calls.clear();

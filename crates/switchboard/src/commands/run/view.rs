@@ -1,4 +1,4 @@
-//! What is printed while the agent works.
+//! Output while the agent works.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use super::form::Form;
 use crate::standard_error;
 use crate::terminal::style::{Role, Style};
 
-/// Shows sessions as they go on: the one that `run` is about, its sub-agents, and whatever else the agent tells of.
+/// Displays sessions: that of `run`, its sub-agents, and others that the agent mentions.
 pub(super) trait View {
-    /// A session is open. The agent may have told of it before that.
+    /// Handles an opened session. The agent may have mentioned it before.
     fn begin(&mut self, _all: &Conversation, _root: &Arc<str>) -> io::Result<()> {
         Ok(())
     }
 
-    /// An update has been applied, of any session.
+    /// Handles an applied update of any session.
     fn update(&mut self, all: &Conversation, update: &Update) -> io::Result<()>;
 
-    /// A session changed without an update, as by a question that tells more of its tool call.
+    /// Handles a change without an update, for example by a question with details of its tool call.
     fn changed(&mut self, _all: &Conversation, _session: &Arc<str>, _changes: &Changes) -> io::Result<()> {
         Ok(())
     }
 
-    /// Somebody is to be asked. All that matters for the answer must be shown; also who asks, where that is not the
-    /// agent itself.
+    /// Shows a question to the user, with everything that matters for the answer, and the asker if it is not
+    /// the agent itself.
     fn ask(
         &mut self,
         all: &Conversation,
@@ -42,7 +42,7 @@ pub(super) trait View {
         Ok(())
     }
 
-    /// Somebody is to be asked for data: the next field of a form.
+    /// Shows the next field of a form.
     fn ask_for_data(
         &mut self,
         _all: &Conversation,
@@ -55,34 +55,34 @@ pub(super) trait View {
         Ok(())
     }
 
-    /// Somebody typed a line, whose end the terminal has shown.
+    /// Handles a typed line, whose end the terminal has shown.
     fn typed(&mut self) {}
 
-    /// The question was answered, or taken back.
+    /// Handles the answer or cancellation of a question.
     fn answered(&mut self, words: &str) -> io::Result<()>;
 
-    /// A turn is over: what is held back is shown, since what comes then is about all of it.
+    /// Handles the end of a turn: held text is shown before the summary.
     fn turn_over(&mut self, _all: &Conversation) -> io::Result<()> {
         Ok(())
     }
 
-    /// The work is over and the agent is being ended; it may still write.
+    /// Handles the end of the work, while the agent is being ended; it may still write.
     fn ending(&mut self) {}
 
-    /// Something that a person should know.
+    /// Shows a note to the user.
     fn note(&mut self, words: &str) -> io::Result<()>;
 
-    /// The work is over, or given up.
+    /// Handles the end of the run.
     fn end(&mut self, all: &Conversation, root: Option<&str>) -> io::Result<()>;
 }
 
-/// The line above a question that says who asks.
+/// Returns the line above a question that names the asker.
 pub(super) fn asked_by(asker: Option<&str>, style: Style) -> String {
     let line = |asker| format!("{}\n", style.paint(Role::Place, format!("{} asks:", visible_line(asker))));
     asker.map(line).unwrap_or_default()
 }
 
-/// Every update of every session on a line, as the parameters of `session/update`.
+/// Prints every update of every session on a line, as the parameters of `session/update`.
 pub(super) struct JsonView;
 
 impl View for JsonView {
@@ -111,7 +111,7 @@ impl View for JsonView {
     }
 }
 
-/// The last message alone.
+/// Prints the last message only.
 pub(super) struct QuietView;
 
 impl View for QuietView {

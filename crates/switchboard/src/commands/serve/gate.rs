@@ -1,4 +1,4 @@
-//! Who may come in.
+//! Authentication of clients.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,24 +14,24 @@ use switchboard_transport::server::{Refusal, ServerConnection, Service};
 
 use super::logging::Logger;
 
-/// The name of whoever has the token of the launch.
+/// Name of the holder of the launch token.
 pub(crate) const LAUNCH: &str = "launch";
 
-/// How many refusals a minute are written down.
+/// Maximum number of logged refusals per minute.
 const TOLD: u64 = 30;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// How many refusals there were in the last minute.
+/// Number of refusals in the last minute.
 struct Told {
     since: Instant,
     count: u64,
 }
 
-/// Looks at tokens.
+/// Checks tokens.
 pub(super) struct Gate {
     store: Store,
     origins: Vec<String>,
-    /// Whether the server's names are proven by its certificate.
+    /// Set if a certificate proves the server's names.
     has_certificate: bool,
     logger: Logger,
     launch: String,
@@ -57,7 +57,7 @@ impl Gate {
         Ok(Gate { store, origins, has_certificate, logger, launch, name, wrong, told, hub: None })
     }
 
-    /// The token of this launch.
+    /// Returns the launch token.
     pub(super) fn launch_token(&self) -> &str {
         &self.launch
     }
@@ -66,12 +66,12 @@ impl Gate {
         Arc::clone(&self.name)
     }
 
-    /// Who has the token of this launch.
+    /// Returns the identity of the launch token's holder.
     pub(super) fn launch_identity(&self) -> Identity {
         Identity { name: Arc::clone(&self.name), role: Role::Admin, all: true, made: 0 }
     }
 
-    /// Whether a page comes from this server.
+    /// Returns whether a page is from this server.
     fn is_own(&self, origin: &[u8], head: &Parts) -> bool {
         let host = head.uri.authority().map(|authority| authority.as_str().as_bytes());
         let host = host.or(head.headers.get(header::HOST).map(HeaderValue::as_bytes));
@@ -79,18 +79,18 @@ impl Gate {
         is_proven || self.origins.iter().any(|own| own.as_bytes() == origin)
     }
 
-    /// The same, with the hub that connections are for.
+    /// Sets the hub for new connections.
     pub(super) fn over(self, hub: Hub) -> Self {
         Gate { hub: Some(hub), ..self }
     }
 
-    /// Refuses, and writes it down; of very many only how many they are.
+    /// Refuses a connection and logs it; above the limit, refusals are only counted.
     fn refuse(&self, from: SocketAddr, refusal: Refusal) -> Refusal {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.since.elapsed() >= MINUTE {
             let untold = told.count.saturating_sub(TOLD);
             if untold > 0 {
-                self.logger.say(&format!("{untold} more were refused"));
+                self.logger.say(&format!("{untold} more refusals"));
             }
             *told = Told { since: Instant::now(), count: 0 };
         }
@@ -114,7 +114,7 @@ impl Service for Gate {
         }
         let Some(token) = bearer_token(&head.headers) else {
             let message =
-                "a token is needed: Authorization: Bearer TOKEN; `switchboard tokens add` makes one";
+                "a token is required: Authorization: Bearer TOKEN; `switchboard tokens add` creates one";
             return Err(self.refuse(from, Refusal::new(StatusCode::UNAUTHORIZED, message)));
         };
         if constant_time_eq(token, &self.launch) {
@@ -126,12 +126,11 @@ impl Service for Gate {
             }
             Ok(None) => {
                 let refusal = match self.wrong.record_failure(from.ip(), Instant::now()) {
-                    Ok(()) => {
-                        Refusal::new(StatusCode::UNAUTHORIZED, "this token is unknown here, or was revoked")
-                    }
+                    Ok(()) => Refusal::new(StatusCode::UNAUTHORIZED, "the token is unknown or was revoked"),
                     Err(wait) => Refusal {
                         status: StatusCode::TOO_MANY_REQUESTS,
-                        message: "too many wrong tokens from this address".to_owned(),
+                        message: "rate limit: too many invalid tokens from this address; try again later"
+                            .to_owned(),
                         retry_after: Some(wait),
                         wants_token: true,
                     },
@@ -139,8 +138,11 @@ impl Service for Gate {
                 Err(self.refuse(from, refusal))
             }
             Err(error) => {
-                self.logger.say(&format!("tokens cannot be looked up: {error}"));
-                Err(Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "tokens cannot be looked up now"))
+                self.logger.say(&format!("cannot look up tokens: {error}"));
+                Err(Refusal::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "tokens cannot be checked now; try again later",
+                ))
             }
         }
     }

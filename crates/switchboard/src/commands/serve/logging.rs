@@ -1,15 +1,15 @@
-//! What an operator is told, on standard error.
+//! Messages for operators on standard error.
 
 use switchboard_store::Moment;
 
 use crate::standard_error;
 
-/// How lines of the log look.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum LogFormat {
-    /// For people
+    /// Text for people
     Text,
-    /// One JSON object a line
+    /// One JSON object per line
     Json,
 }
 
@@ -24,7 +24,7 @@ impl Logger {
         Logger { format }
     }
 
-    /// Says what has happened. Text of agents may be in it, so nothing in it moves a terminal's cursor.
+    /// Logs an event. It may contain text of agents, so control characters are replaced.
     pub(super) fn say(&self, what: &str) {
         let [date, time] = Moment::now().date_and_time();
         let line = match self.format {

@@ -13,19 +13,19 @@ use crate::store_file::{self, store_error};
 /// Print a session as recorded lines, which check, fold, convert and import read
 #[derive(Debug, clap::Args)]
 pub(super) struct ExportArguments {
-    /// The session
+    /// Session id
     id: String,
 
-    /// Replace secrets: keys, tokens, authorization headers, values of environment variables; and leave out what the
-    /// agent withdrew later
+    /// Replace secrets: keys, tokens, authorization headers, values of environment variables; and omit text
+    /// that the agent retracted later
     #[arg(long)]
     redact: bool,
 
-    /// Print what --redact would replace, and nothing else
+    /// Print only what --redact would replace
     #[arg(long)]
     preview: bool,
 
-    /// Also standard error, events of the process, losses, the other side of a translation, and what was no JSON
+    /// Also print standard error, process events, losses, the other side of a translation, and invalid lines
     #[arg(long)]
     everything: bool,
 }
@@ -62,10 +62,10 @@ pub(super) fn export(store: &Store, arguments: &ExportArguments) -> Result<Outco
         }
     }
     if left_out > 0 && !arguments.preview {
-        eprintln!("{left_out} records are no messages and were left out; --everything takes them, too");
+        eprintln!("{left_out} records are not messages and were left out; --everything includes them");
     }
     let withdrawn = (withdrawals.count() > 0)
-        .then(|| format!("{:>6} x withdrawn later: the text of a message or tool call", withdrawals.count()));
+        .then(|| format!("{:>6} x retracted later: the text of a message or tool call", withdrawals.count()));
     let secrets = redaction
         .secrets()
         .into_iter()
@@ -81,22 +81,22 @@ pub(super) fn export(store: &Store, arguments: &ExportArguments) -> Result<Outco
     Ok(outcome)
 }
 
-/// Put a recording into the store, and print the id of the session
+/// Import a recording into the store and print the id of the session
 ///
-/// Of a file with several recordings, one behind the other, each becomes a session.
+/// Each recording in a file becomes a session.
 ///
-/// Reads recorded lines ({"t":seconds,"dir":"client->agent"|"agent->client","msg":{...}}), as export writes them,
-/// and trace files of the official conductor. Lines that are neither are reported, and make the exit code 1.
+/// Reads recorded lines ({"t":seconds,"dir":"client->agent"|"agent->client","msg":{...}}), as written by
+/// export, and trace files of the official conductor. Other lines are reported and lead to exit code 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct ImportArguments {
     #[command(flatten)]
     input: InputArgument,
 
-    /// The agent's name, instead of what it calls itself
+    /// Name of the agent, instead of its own
     #[arg(long)]
     agent: Option<String>,
 
-    /// A title
+    /// Title of the session
     #[arg(long)]
     title: Option<String>,
 }
@@ -106,7 +106,7 @@ pub(super) fn import(store: &Store, arguments: &ImportArguments) -> Result<Outco
     read_in(store, &arguments.input, &about, |id| println!("{id}"))
 }
 
-/// Puts the recordings of a file into the store, and tells the id of each session.
+/// Imports the recordings of a file into the store, and passes the id of each session.
 pub(crate) fn read_in(
     store: &Store,
     input: &InputArgument,
@@ -119,7 +119,7 @@ pub(crate) fn read_in(
     let mut count = 0;
     while let Some((number, text)) = lines.next_text(input)? {
         let begins = text.as_ref().ok().and_then(|line| began(line));
-        // A file may have several recordings, one behind the other.
+        // A file may contain several recordings, one after the other.
         if begins.is_some()
             && let Some((recorder, _)) = recorder.take()
         {
@@ -150,7 +150,8 @@ pub(crate) fn read_in(
     Ok(outcome)
 }
 
-/// Ends a session that was imported, and tells its id. Gives how many there are then: one without messages is none.
+/// Ends an imported session and passes its id. Returns the number of sessions: one without messages does not
+/// count.
 fn finish(store: &Store, recorder: Recorder, tell: &mut impl FnMut(&str)) -> Result<usize, CommandError> {
     let (id, length) = (recorder.id().to_owned(), recorder.length());
     recorder.complete().map_err(store_error)?;
@@ -162,7 +163,8 @@ fn finish(store: &Store, recorder: Recorder, tell: &mut impl FnMut(&str)) -> Res
     Ok(1)
 }
 
-/// When a recording began that does not say it: the time of its file is the best guess, else it is now.
+/// Returns the start time of a recording without one: the modification time of its file, else the current
+/// time.
 fn file_time(input: &InputArgument) -> Moment {
     let modified = input.file.as_ref().and_then(|path| path.metadata().ok()?.modified().ok());
     modified

@@ -10,26 +10,26 @@ use crate::terminal::table::Table;
 use crate::terminal::text::visible_path;
 use crate::units::{ago, moment, size};
 
-/// Which sessions are meant.
+/// Filters for sessions.
 #[derive(Debug, clap::Args)]
 pub(super) struct FilterArguments {
-    /// Only of agents whose name has this in it
+    /// Only agents whose name contains this text
     #[arg(long)]
     agent: Option<String>,
 
-    /// Only in this folder or below it
+    /// Only sessions in this folder or below it
     #[arg(long, value_name = "FOLDER")]
     project: Option<String>,
 
-    /// Only with this in the title
+    /// Only sessions whose title contains this text
     #[arg(long)]
     title: Option<String>,
 
-    /// Only changed since a date (2026-11-15) or a length of time (12h, 30d)
+    /// Only sessions changed since a date (2026-11-15) or within a duration (12h, 30d)
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<Moment>,
 
-    /// Only begun before then
+    /// Only sessions started before this time
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<Moment>,
 }
@@ -48,17 +48,17 @@ impl FilterArguments {
     }
 }
 
-/// List sessions, the latest first
+/// List sessions, latest first
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     filter: FilterArguments,
 
-    /// At most so many
+    /// Maximum number of sessions
     #[arg(long, value_name = "NUMBER")]
     limit: Option<usize>,
 
-    /// Print a JSON object a session
+    /// Print one JSON object per session
     #[arg(long)]
     json: bool,
 }

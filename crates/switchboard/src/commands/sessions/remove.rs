@@ -4,10 +4,10 @@ use crate::outcome::{CommandError, Outcome};
 use crate::store_file::{self, Limits, store_error};
 use crate::units::{moment, parse_size, size};
 
-/// Delete sessions, by their ids in the store
+/// Delete sessions by their ids in the store
 #[derive(Debug, clap::Args)]
 pub(super) struct DeleteArguments {
-    /// The sessions
+    /// Session ids
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
 }
@@ -15,7 +15,7 @@ pub(super) struct DeleteArguments {
 pub(super) fn delete(store: &Store, arguments: &DeleteArguments) -> Result<Outcome, CommandError> {
     let before = store.sizes().map_err(store_error)?.file;
     let deleted = delete_all(store, &arguments.ids);
-    // What was deleted is, whatever became of the others.
+    // Successful deletions stay, even if others fail.
     let given_back = give_back(store, before);
     deleted.and(given_back).map(|()| Outcome::Fine)
 }
@@ -24,14 +24,14 @@ fn delete_all(store: &Store, ids: &[String]) -> Result<(), CommandError> {
     let mut unfinished = Ok(());
     for id in ids {
         let session = store.session(id).map_err(store_error)?;
-        // Several recordings may have the id that an agent gave, and only one of them would go.
+        // Several recordings may have an agent's id, and only one of them would be deleted.
         if !session.id.starts_with(id.as_str()) {
             return Err(CommandError::usage(format!("{id} is the agent's id of a session"))
                 .hint(format!("the latest recording that has it is {}", session.id)));
         }
         match store.delete(&session.id) {
             Ok(()) => println!("{}", session.id),
-            // It is gone, which is what was asked for.
+            // It is deleted, as requested.
             Err(error @ StoreError::Unfinished { .. }) => {
                 println!("{}", session.id);
                 unfinished = Err(store_error(error));
@@ -44,20 +44,20 @@ fn delete_all(store: &Store, ids: &[String]) -> Result<(), CommandError> {
 
 /// Delete old sessions
 ///
-/// Prints the ids of the sessions that it deletes. Sessions that are being written are kept. Without arguments it does
-/// what the configuration says (see docs/store.md), as recording does when it begins. It also makes searchable what
-/// recordings have left to do.
+/// Prints the ids of the deleted sessions. Sessions that are being recorded are kept. Without arguments it
+/// applies the limits of the configuration (see docs/store.md), like the start of a recording. It also
+/// completes the search index.
 #[derive(Debug, clap::Args)]
 pub(super) struct PruneArguments {
-    /// Those that have not changed since a date (2026-11-15) or for a length of time (12h, 30d)
+    /// Delete sessions without changes since a date (2026-11-15) or for a duration (12h, 30d)
     #[arg(long, value_name = "TIME", value_parser = moment)]
     older_than: Option<Moment>,
 
-    /// The oldest ones, until the store is no larger than this (500MB, 2GB)
+    /// Delete the oldest sessions until the store is at most this large (500MB, 2GB)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_size: Option<u64>,
 
-    /// Only say which of --older-than would go
+    /// Only print the sessions that --older-than would delete
     #[arg(long, requires = "older_than", conflicts_with = "max_size")]
     dry_run: bool,
 }
@@ -67,8 +67,9 @@ pub(super) fn prune(store: &Store, arguments: &PruneArguments) -> Result<Outcome
     if limits == Limits::default() {
         limits = store_file::limits();
         if limits == Limits::default() {
-            return Err(CommandError::usage("what is to be deleted?")
-                .hint("say it with --older-than or --max-size, or in the configuration"));
+            return Err(CommandError::usage("nothing to delete was specified").hint(
+                "use --older-than or --max-size, or set store.keep or store.max_size in the configuration",
+            ));
         }
     }
     let (mut deleted, before) = (0, store.sizes().map_err(store_error)?);
@@ -79,26 +80,26 @@ pub(super) fn prune(store: &Store, arguments: &PruneArguments) -> Result<Outcome
     if arguments.dry_run {
         return pruned.map(|()| Outcome::Fine);
     }
-    // What was deleted is, whatever comes then.
+    // Successful deletions stay, even if later steps fail.
     let given_back = if deleted > 0 { give_back(store, before.file) } else { Ok(()) };
     pruned?;
     given_back?;
-    // The time for everything that recordings have left to do.
+    // Completes work that recordings have left over.
     store.catch_up().map_err(|error| {
         CommandError::failed(format!(
-            "{deleted} sessions are deleted, but not everything can be searched yet: {error}"
+            "deleted {deleted} sessions, but the search index is incomplete: {error}"
         ))
     })?;
     Ok(Outcome::Fine)
 }
 
-/// Gives the room of deleted sessions back, and tells what has become of it.
+/// Shrinks the store after deletions, and reports the result.
 fn give_back(store: &Store, before: u64) -> Result<(), CommandError> {
     let shrunk = store.shrink();
     let sizes = store.sizes().map_err(store_error)?;
     let free = sizes.file.saturating_sub(sizes.used);
     eprintln!(
-        "the store has {} now, {} less than before{}",
+        "the store is {} now, {} less than before{}",
         size(sizes.file),
         size(before.saturating_sub(sizes.file)),
         if free > 0 {
@@ -109,7 +110,7 @@ fn give_back(store: &Store, before: u64) -> Result<(), CommandError> {
     );
     shrunk.map_err(|error| {
         CommandError::failed(format!(
-            "the sessions are deleted, but not all of their room is given back: {error}"
+            "the sessions were deleted, but not all of their space was freed: {error}"
         ))
     })
 }

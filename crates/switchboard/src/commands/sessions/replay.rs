@@ -1,4 +1,4 @@
-//! `switchboard sessions replay`: a recording as an agent, or as the client of one.
+//! `switchboard sessions replay`: a recording as an agent, or as a client.
 
 pub(crate) mod drive;
 mod faults;
@@ -23,50 +23,51 @@ use crate::script::{Reader, Script};
 use crate::store_file::{self, store_error};
 use crate::{losses, stdio};
 
-/// Be the agent of a recording, or the client of one
+/// Replay a recording as an agent, or as a client of an agent
 ///
-/// As the agent, it speaks on standard input and output with any client, of either version: it answers the handshake
-/// as recorded, and each prompt with the recorded turn, at the recorded pace. What the recorded agent asked is asked
-/// again and waited for. As the client (--as client), it sends the recorded prompts to an agent, and answers its
-/// questions as they were answered then; an answer that is not offered any more is a rejection.
+/// As the agent, it talks to any client of either version over stdio: it answers the handshake as recorded,
+/// and each prompt with the recorded turn, at the recorded pace. Recorded questions are asked again and their
+/// answers awaited. As the client (--as client), it sends the recorded prompts to an agent and answers its
+/// questions as recorded; an answer that is no longer offered becomes a rejection.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     switchboard run 'Fix the build' -- switchboard sessions replay 20261115-0418\n  \
     switchboard sessions replay recording.jsonl --as client -- my-agent --acp")]
 pub(super) struct Arguments {
-    /// The session, or a file of recorded lines
+    /// Session id, or a file of recorded lines
     #[arg(value_name = "ID|FILE")]
     recording: String,
 
-    /// Name of the agent to drive (with --as client)
+    /// Name of the agent to prompt (with --as client)
     #[arg(conflicts_with = "command", requires = "role")]
     agent: Option<String>,
 
-    /// Command line of the agent to drive (with --as client)
+    /// Command line of the agent to prompt (with --as client)
     #[arg(last = true, value_name = "CMD", requires = "role")]
     command: Vec<String>,
 
-    /// Whose part to play
+    /// Role to play
     #[arg(long = "as", id = "role", value_name = "ROLE", value_enum)]
     role: Option<Role>,
 
-    /// How many times as fast as it was
+    /// Speed factor relative to the recording
     #[arg(long, value_name = "FACTOR", value_parser = parse_speed, conflicts_with = "instant")]
     speed: Option<f64>,
 
-    /// Without any pause
+    /// Replay without pauses
     #[arg(long)]
     instant: bool,
 
-    /// Put a fault into about one line in eight; may be given several times
+    /// Inject a fault into about one line in eight; may be repeated
     #[arg(long, value_name = "FAULT", value_enum)]
     fault: Vec<Fault>,
 
-    /// Another choice of the lines that are hit
+    /// Seed for the choice of the faulty lines
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
 
-    /// What to print as the client: text for people, json for every update on a line, quiet for last messages alone
+    /// Output format of the client: text for people, json for every update on a line, quiet for last messages
+    /// only
     #[arg(long, value_enum, default_value = "text", requires = "role")]
     format: Format,
 }
@@ -94,8 +95,8 @@ pub(super) fn run(
     match arguments.role {
         None | Some(Role::Agent) => {
             if arguments.agent.is_some() || !arguments.command.is_empty() {
-                return Err(CommandError::usage("a recorded agent needs no other one")
-                    .hint("with `--as client` the recorded client talks to it"));
+                return Err(CommandError::usage("replaying an agent does not need another agent")
+                    .hint("use `--as client` to replay the client"));
             }
             let speed = (!arguments.instant).then(|| arguments.speed.unwrap_or(1.0));
             let version = recording.version();
@@ -126,7 +127,7 @@ fn from_store(store: &Store, id: &str) -> Result<Recording, CommandError> {
         match item.map_err(store_error)? {
             Item::Record(record) if record.channel.is_message() => messages.push(record),
             Item::Record(_) => {}
-            // The agent that is replayed has no part of them; that is all that can be said here.
+            // The replayed agent lacks these records.
             Item::Gap { from, to, reason } => eprintln!("{}", store_file::gap_in_words(from, to, &reason)),
         }
     }
@@ -151,7 +152,7 @@ fn from_lines(input: impl std::io::BufRead, name: &str) -> std::io::Result<Recor
     while let Some(line) = lines.next()? {
         let Line::Text(line) = line else { continue };
         let text = std::str::from_utf8(line).unwrap_or_default();
-        // A file may have several recordings, one behind the other.
+        // A file may contain several recordings, one after the other.
         if !messages.is_empty() && began(text).is_some() {
             messages.clear();
             passed_over += 1;
@@ -169,7 +170,7 @@ fn from_lines(input: impl std::io::BufRead, name: &str) -> std::io::Result<Recor
     Ok(Recording { messages, protocol: 0 })
 }
 
-/// The agent of recorded lines, which plays without any pause, and the script for its client.
+/// Returns the agent of recorded lines, without pauses, and the script for its client.
 #[cfg(test)]
 pub(crate) fn replayed(lines: &str) -> (impl Future<Output = ()>, tokio::io::DuplexStream, Script) {
     let recording = from_lines(lines.as_bytes(), "memory").expect("lines in memory");
@@ -192,7 +193,8 @@ impl Recording {
         reader.finish()
     }
 
-    /// The version that the recorded agent speaks, by the shape of its answer: numbers alone say little.
+    /// Returns the recorded agent's version by the shape of its response: version numbers alone are
+    /// unreliable.
     fn version(&self) -> u16 {
         match self.script().introduction {
             Some(Ok(answer)) => Handshake::of_answer(&answer).version.number(),
@@ -201,7 +203,7 @@ impl Recording {
         }
     }
 
-    /// The same in version 2.
+    /// Returns the recording in version 2.
     fn translated(self) -> Self {
         if self.version() != 1 {
             return self;
@@ -214,7 +216,7 @@ impl Recording {
     }
 }
 
-/// Plays the agent until the client leaves.
+/// Plays the agent until the client disconnects.
 async fn serve(
     mut player: Player,
     mut faults: Faults,
@@ -229,7 +231,7 @@ async fn serve(
     let start = Instant::now();
     let mut is_introduced = false;
     loop {
-        // What the player says may make the bridge ask it more, and the reverse.
+        // Output of the player may make the bridge send requests to it, and the reverse.
         let mut has_said = true;
         while has_said {
             let now = start.elapsed();
@@ -270,7 +272,7 @@ async fn serve(
                         port.to_player.push(line.to_string());
                     }
                 }
-                Ok(Some(_)) => eprintln!("switchboard: the client sent something that is no message"),
+                Ok(Some(_)) => eprintln!("switchboard: the client sent an invalid line"),
                 Ok(None) | Err(_) => break,
             },
             () = stdio::sleep_until(deadline.map(Into::into)) => {
@@ -278,13 +280,13 @@ async fn serve(
             }
         }
     }
-    // An error says that the client does not read any more.
+    // An error means that the client no longer reads.
     let _ = to_client.flush().await;
     losses::report(driver.bridge().losses());
     Ok(Outcome::Fine)
 }
 
-/// Where lines of the bridge wait until they are sent or played.
+/// Queue of the bridge's lines.
 #[derive(Default)]
 struct ReplayPort {
     to_player: Vec<String>,

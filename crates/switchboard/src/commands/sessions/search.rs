@@ -11,43 +11,43 @@ use crate::outcome::{CommandError, Outcome, write_error};
 use crate::store_file::{self, store_error};
 use crate::units::moment;
 
-/// Search all sessions, the latest texts first
+/// Search all sessions, latest texts first
 ///
-/// All words must be there, in any order; "words in quotation marks" must follow each other; word* stands for all
-/// words that begin so. Case and accents do not matter. What was replaced or emptied later, and is not in the message any
-/// more, is found and marked. The exit code is 1 when nothing is found, or when a part could not be searched.
+/// All words must occur, in any order; "words in quotation marks" must be adjacent; word* matches all words
+/// with this prefix. Case and accents are ignored. Text that was replaced or cleared later is found and
+/// marked. The exit code is 1 if nothing is found, or if a part could not be searched.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// What to look for
+    /// Search query
     query: String,
 
     /// Only in this session
     #[arg(long, value_name = "ID")]
     session: Option<String>,
 
-    /// Only with agents whose name has this in it
+    /// Only agents whose name contains this text
     #[arg(long)]
     agent: Option<String>,
 
-    /// Only in texts of this kind; may be given several times
+    /// Only texts of this kind; may be repeated
     #[arg(long, value_name = "KIND", value_parser = kind,
         long_help = "Only in texts of this kind: user, agent, thought, title, command, path, patch, output, plan, log. \
             May be given several times")]
     kind: Vec<TextKind>,
 
-    /// Only since a date (2026-11-15) or a length of time (12h, 30d)
+    /// Only texts since a date (2026-11-15) or within a duration (12h, 30d)
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<Moment>,
 
-    /// Only before then
+    /// Only texts before this time
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<Moment>,
 
-    /// At most so many
+    /// Maximum number of results
     #[arg(long, value_name = "NUMBER", default_value_t = 50)]
     limit: usize,
 
-    /// Print a JSON object a hit
+    /// Print one JSON object per result
     #[arg(long)]
     json: bool,
 }
@@ -98,22 +98,22 @@ pub(super) fn run(store: &Store, arguments: &Arguments) -> Result<Outcome, Comma
     Ok(if hits.is_empty() { Outcome::Problems } else { outcome })
 }
 
-/// Tells whose the texts are that were found.
+/// Determines the sessions of found texts.
 struct Speakers<'s> {
     store: &'s Store,
-    /// What each recording tells of its sessions; nothing of one that cannot be read.
+    /// The conversation of each recording; `None` if it cannot be read.
     known: HashMap<String, Option<Conversation>>,
 }
 
 impl Speakers<'_> {
-    /// The session that a hit is in, by its id on the wire, and the sub-agent whose that is.
+    /// Returns the wire id of a result's session, and the name of its sub-agent.
     fn of(&mut self, hit: &Hit) -> (Option<String>, Option<String>) {
         let first = self.store.read(&hit.session, hit.first).ok().and_then(|mut items| items.next());
         let Some(Ok(Item::Record(record))) = first else { return (None, None) };
         let id = std::str::from_utf8(&record.bytes).ok().and_then(session_of);
         let store = self.store;
         let all = self.known.entry(hit.session.clone()).or_insert_with(|| {
-            // The end of the recording, without any entries: who belongs to whom is in it.
+            // The final state without entries, which contains the tree of sub-agents.
             store.window(&hit.session, None, 0).ok().map(|state| state.conversation)
         });
         let speaker = all.as_ref().zip(id.as_deref()).and_then(|(all, id)| all.speaker(id));
@@ -121,7 +121,7 @@ impl Speakers<'_> {
     }
 }
 
-/// The session that a message is about.
+/// Returns the session of a message.
 fn session_of(line: &str) -> Option<String> {
     let message = Raw::parse(line).ok()?;
     message.get("params")?.text("sessionId")

@@ -12,19 +12,19 @@ use crate::store_file::{self, message_number, store_error};
 
 /// Show a session
 ///
-/// Prints the transcript, with those of sub-agents below the session that started them; of a sub-agent alone, when that is
-/// asked for by its id. A session of version 1 is translated into version 2 first, and shown whole.
+/// Prints the transcript, with sub-agents below their parent session; the id of a sub-agent selects only its
+/// transcript. A version 1 session is translated to version 2 first and shown completely.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The session
+    /// Session id
     id: String,
 
-    /// Print the messages instead, with standard error, events of the process, losses, and the other side where
-    /// they were translated
+    /// Print the messages instead, with standard error, process events, losses, and the other side of a
+    /// translation
     #[arg(long)]
     wire: bool,
 
-    /// As it was after this many records
+    /// Show the state after this many records
     #[arg(long, value_name = "NUMBER")]
     at: Option<u64>,
 
@@ -32,18 +32,18 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NUMBER")]
     last: Option<usize>,
 
-    /// Print the session as JSON, as fold does
+    /// Print the session as JSON, like fold
     #[arg(long, conflicts_with = "wire")]
     json: bool,
 
-    /// Go on with the records as they come, until interrupted
+    /// Continue with new records until interrupted
     #[arg(long, requires = "wire")]
     follow: bool,
 }
 
 #[cfg(test)]
 impl Arguments {
-    /// The whole session.
+    /// Returns the arguments for a complete session.
     pub(crate) fn whole(id: &str, json: bool) -> Self {
         Arguments { id: id.to_owned(), wire: false, at: None, last: None, json, follow: false }
     }
@@ -88,7 +88,7 @@ fn transcript(
         eprintln!("{}", store_file::gap_in_words(*from, *to, reason));
     }
     if state.refused > 0 {
-        eprintln!("{} messages could not be understood; see them with --wire", state.refused);
+        eprintln!("{} messages could not be read; show them with --wire", state.refused);
     }
     for hidden in state.hidden.iter().filter(|hidden| **hidden > 0) {
         eprintln!("{hidden} entries before these");
@@ -97,7 +97,7 @@ fn transcript(
     Ok(outcome)
 }
 
-/// Writes the sessions of a recording, or the one of the sub-agent that was asked for.
+/// Writes the sessions of a recording, or the one of the requested sub-agent.
 fn write_sessions(
     conversation: &Conversation,
     arguments: &Arguments,
@@ -116,7 +116,7 @@ fn write_sessions(
     sessions.try_for_each(|(id, session)| writeln!(output, "{}", session.to_json(id)))
 }
 
-/// A session of version 1, translated as `convert` does and then folded.
+/// Folds a version 1 session, translated like `convert`.
 fn version_1(
     store: &Store,
     session: &Summary,
@@ -135,7 +135,8 @@ fn version_1(
                 apply_hub_note(&mut conversation, &text, at);
                 continue;
             }
-            // Nobody sent this line: what the engine refuses of it was not in the recording.
+            // Translated lines were not in the recording, so errors of the session engine about them are
+            // ignored.
             drop(conversation.read(&text, Some(side), at));
         }
     };
@@ -186,7 +187,7 @@ fn wire(
                 Ok(Some(Item::Record(record))) => write_record(output, session, &record)?,
                 Ok(Some(gap)) => outcome = report(&gap),
                 Ok(None) => {}
-                // It was deleted: there is nothing more to come.
+                // It was deleted: no more records follow.
                 Err(StoreError::UnknownSession { .. }) => break,
                 Err(error) => return Err(store_error(error)),
             }

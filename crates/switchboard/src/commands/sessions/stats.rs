@@ -9,9 +9,9 @@ use crate::outcome::{CommandError, Outcome, write_error};
 use crate::store_file::store_error;
 use crate::units::size;
 
-/// Bytes on the wire against bytes of content, by agent and tool
+/// Show bytes on the wire and bytes of content, by agent and tool
 ///
-/// The last column is how many bytes go over the wire for a byte of content.
+/// The last column is the number of bytes on the wire per byte of content.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

@@ -1,9 +1,9 @@
-//! Sessions of version 1, translated as `convert` does.
+//! Version 1 sessions, translated like `convert`.
 
 use switchboard_bridge::{LossPolicy, Moment, RecordingBridge, Side, Version};
 use switchboard_store::{Channel, Record};
 
-/// Translates the messages of a session into version 2.
+/// Translates the messages of a session to version 2.
 pub(super) struct Translation {
     bridge: RecordingBridge,
     at: Moment,
@@ -14,7 +14,7 @@ impl Translation {
         Translation { bridge: RecordingBridge::with_policy(Version::V2, LossPolicy::Quiet), at: Moment(0) }
     }
 
-    /// What a record amounts to. What was noted about the messages stays as it is, and everything else is left out.
+    /// Returns the translation of a record. Notes about messages are kept, and everything else is left out.
     pub(super) fn take(&mut self, record: &Record) -> Vec<Record> {
         let from = match record.channel {
             Channel::ToAgent => Side::Client,
@@ -28,7 +28,7 @@ impl Translation {
         self.drain()
     }
 
-    /// What was held back.
+    /// Returns the held records.
     pub(super) fn finish(mut self) -> Vec<Record> {
         self.bridge.finish();
         self.drain()

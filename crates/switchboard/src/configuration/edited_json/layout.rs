@@ -1,12 +1,12 @@
-//! How what is new is laid out: as what is there already.
+//! Layout of inserted text, which follows the existing layout.
 
 use serde_json::Value;
 
 use super::Container;
 
-/// The habits of a text.
+/// The layout of a text.
 pub(super) struct Layout {
-    /// What one level is indented by.
+    /// Indentation of one level.
     unit: String,
     line_end: &'static str,
 }
@@ -18,12 +18,12 @@ impl Layout {
         Layout { unit, line_end: if text.contains("\r\n") { "\r\n" } else { "\n" } }
     }
 
-    /// The text of a value that takes the place of another.
+    /// Returns the text of a value that replaces another.
     pub(super) fn replacing(&self, text: &str, place: usize, value: &Value) -> String {
         self.render(value, Some(indentation(text, place)))
     }
 
-    /// The text with a value more at the end of an object or a list.
+    /// Returns the text with a value added at the end of an object or a list.
     pub(super) fn inserted(&self, text: &str, node: &Container, key: Option<&str>, value: &Value) -> String {
         let member = |indent: Option<&str>| {
             let value = self.render(value, indent);
@@ -31,7 +31,7 @@ impl Layout {
         };
         let end = node.span.end - 1;
         let Some(last) = node.items.last() else {
-            // Comments stay where they are.
+            // Comments keep their position.
             let inner = text[node.span.start + 1..end].trim_end();
             let place = node.span.start + 1 + inner.len();
             let outer = indentation(text, node.span.start);
@@ -45,7 +45,7 @@ impl Layout {
         let (before, rest) = text.split_at(after);
         match own_line(text, last.start) {
             Some(indent) => {
-                // A comment behind the last item stays with it.
+                // A comment after the last item stays with it.
                 let (comment, rest) = rest.split_at(rest_of_line(rest).unwrap_or(0));
                 let member = member(Some(indent));
                 format!("{before}{comma}{comment}{}{indent}{member}{closing_comma}{rest}", self.line_end)
@@ -54,7 +54,8 @@ impl Layout {
         }
     }
 
-    /// A value over several lines, or on one where there is no indentation. Lists of plain values are on one.
+    /// Formats a value over several lines, or on one without indentation. Lists of plain values are on one
+    /// line.
     fn render(&self, value: &Value, indent: Option<&str>) -> String {
         let is_plain = |value: &Value| !value.is_object() && !value.is_array();
         match value {
@@ -84,7 +85,7 @@ impl Layout {
     }
 }
 
-/// The text without an item: with its line, where it has one of its own.
+/// Returns the text without an item, including its line if it has one of its own.
 pub(super) fn without(text: &str, node: &Container, place: usize) -> String {
     let item = &node.items[place];
     let next = node.items.get(place + 1);
@@ -103,7 +104,7 @@ pub(super) fn without(text: &str, node: &Container, place: usize) -> String {
         }
         _ => {
             if let Some(next) = next {
-                // A comment before the next one is its own.
+                // A comment before the next item belongs to that.
                 let gap = text[end..next.start].chars().take_while(|character| character.is_whitespace());
                 end += gap.map(char::len_utf8).sum::<usize>();
             }
@@ -111,7 +112,7 @@ pub(super) fn without(text: &str, node: &Container, place: usize) -> String {
     }
     let comma_before = place.checked_sub(1).and_then(|previous| node.commas.get(previous));
     if let (None, None, Some(&comma)) = (next, node.trailing_comma(), comma_before) {
-        // It was the last: the comma before it would become a trailing one.
+        // It was the last item: the comma before it would become a trailing one.
         kept.push_str(&text[..comma]);
         let between = &text[comma + 1..start];
         kept.push_str(if between.trim().is_empty() && !between.contains('\n') { "" } else { between });
@@ -122,21 +123,21 @@ pub(super) fn without(text: &str, node: &Container, place: usize) -> String {
     kept
 }
 
-/// The white space before a place, if nothing else is before it on its line.
+/// Returns the white space before a position, if nothing else precedes it on its line.
 fn own_line(text: &str, place: usize) -> Option<&str> {
     let line = text[..place].rfind('\n')? + 1;
     let before = &text[line..place];
     before.chars().all(|character| character == ' ' || character == '\t').then_some(before)
 }
 
-/// The white space at the beginning of the line of a place.
+/// Returns the white space at the beginning of a position's line.
 fn indentation(text: &str, place: usize) -> &str {
     let line = text[..place].rfind('\n').map_or(0, |end| end + 1);
     let line = &text[line..place];
     &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
 }
 
-/// The length of what is left of a line, without its end, if that is only white space and a comment.
+/// Returns the length of the rest of a line without its end, if that is only white space and a comment.
 fn rest_of_line(text: &str) -> Option<usize> {
     let line = text.split('\n').next().unwrap_or_default();
     let line = line.strip_suffix('\r').unwrap_or(line);

@@ -1,4 +1,4 @@
-//! The two ends: an editor that drives `switchboard connect`, and `switchboard serve`.
+//! The two ends of a connection: an editor that runs `switchboard connect`, and `switchboard serve`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use crate::agent_program::Place;
 use crate::interop::SWITCHBOARD;
 
-/// How long something may take that is certain to come.
+/// Timeout for events that must happen.
 const LONG: Duration = Duration::from_secs(120);
 
-/// A hub before demo agents that keep their sessions; ended with the test.
+/// A hub with demo agents that keep their sessions. It is killed on drop.
 pub(super) struct Hub {
     process: Child,
     pub(super) address: SocketAddr,
@@ -44,7 +44,7 @@ impl Hub {
         format!("{scheme}://{}/acp", self.address)
     }
 
-    /// Ends it at once, with nothing written that was not.
+    /// Kills it, without a chance to write anything.
     pub(super) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -57,30 +57,30 @@ impl Hub {
 
 impl Drop for Hub {
     fn drop(&mut self) {
-        // It may have been killed before.
+        // It may already have been killed.
         let _ = (self.process.kill(), self.process.wait());
     }
 }
 
-/// An editor, which says yes to everything; ended with the test.
+/// An editor that allows every request. It is killed on drop.
 pub(crate) struct Editor {
     process: Child,
     input: Option<ChildStdin>,
     from_program: Receiver<String>,
     errors: Receiver<String>,
     last_id: i64,
-    /// How much had come when it last asked for something: what it waits for comes after that.
+    /// The number of received lines at its last request: waits start there.
     asked_at: usize,
-    /// All that came.
+    /// All received lines.
     pub(crate) lines: Vec<Value>,
-    /// The prompts and their requests.
+    /// The prompts and the ids of their requests.
     pub(super) prompts: Vec<(String, i64)>,
-    /// The tool calls that it was asked about.
+    /// The tool calls of all permission requests.
     pub(super) asked: Vec<String>,
 }
 
 impl Editor {
-    /// Starts `connect` and says who it is.
+    /// Starts `connect` and sends `initialize`.
     pub(crate) fn start(place: &Place, url: &str, version: u8) -> Self {
         let mut editor = Editor::start_unanswered(place, url, version);
         let answer = editor.answer_to(1);
@@ -126,7 +126,7 @@ impl Editor {
         self.last_id
     }
 
-    /// Takes lines until what came since it last asked is what is wanted.
+    /// Receives lines until the lines since the last request contain the wanted one.
     fn until<T>(&mut self, what: &str, mut found: impl FnMut(&[Value]) -> Option<T>) -> T {
         loop {
             if let Some(found) = found(&self.lines[self.asked_at..]) {
@@ -156,7 +156,7 @@ impl Editor {
         self.say(&json!({"jsonrpc": "2.0", "id": question["id"], "result": outcome}));
     }
 
-    /// The answer to a request.
+    /// Waits for the response to a request.
     pub(super) fn answer_to(&mut self, id: i64) -> Value {
         self.until("an answer", |lines| lines.iter().find(|line| is_answer(line, id)).cloned())
     }
@@ -188,7 +188,7 @@ impl Editor {
         self.answer_to(id)
     }
 
-    /// Waits until a number of updates has come in the last turn, or it is over.
+    /// Waits for a number of updates in the last turn, or for its end.
     pub(super) fn wait_for_updates(&mut self, session: &str, count: usize) {
         self.until("an update", |lines| {
             let updates = updates(lines, session);
@@ -197,10 +197,11 @@ impl Editor {
         });
     }
 
-    /// Waits until the turn of a prompt is over, and gives the state that says so.
+    /// Waits for the end of the turn of a prompt, and returns the state update that ends it.
     pub(crate) fn turn_end(&mut self, session: &str, text: &str) -> Value {
         self.until("the end of a turn", |lines| {
-            // A client that has got nothing of a turn is told only how the session stands, behind its history.
+            // A client that missed the whole turn only gets its history, followed by the state of the
+            // session.
             let updates = all_updates(lines, session);
             let is_prompt = |update: &Value| {
                 update["sessionUpdate"] == "user_message" && update["content"][0]["text"] == text
@@ -210,12 +211,12 @@ impl Editor {
         })
     }
 
-    /// The updates of a session, without what only says how it stands.
+    /// Returns the updates of a session, without those that only repeat its state.
     pub(super) fn updates(&self, session: &str) -> Vec<Value> {
         updates(&self.lines, session)
     }
 
-    /// Waits for words on standard error.
+    /// Waits for a text on standard error.
     pub(super) fn wait_for_error(&self, words: &str) {
         loop {
             let line = self.errors.recv_timeout(LONG).unwrap_or_else(|_| panic!("{words:?} does not come"));
@@ -225,13 +226,13 @@ impl Editor {
         }
     }
 
-    /// Ends it, and gives the exit code.
+    /// Closes the input, and returns the exit code.
     pub(crate) fn end(mut self) -> i32 {
         drop(self.input.take());
         self.exit_code()
     }
 
-    /// Waits for its end.
+    /// Waits for its exit, and returns the exit code.
     pub(super) fn exit_code(mut self) -> i32 {
         while self.from_program.recv_timeout(LONG).is_ok() {}
         self.process.wait().unwrap().code().unwrap()
@@ -262,7 +263,7 @@ fn updates_in<'l>(lines: impl Iterator<Item = &'l Value>, session: &str) -> Vec<
     params.map(|params| params["update"].clone()).filter(Value::is_object).collect()
 }
 
-/// The lines of a stream, read by a thread that ends with it.
+/// Returns the lines of a stream, which a thread reads until its end.
 fn lines(stream: impl std::io::Read + Send + 'static) -> Receiver<String> {
     let (send, receive) = channel();
     std::thread::spawn(move || {

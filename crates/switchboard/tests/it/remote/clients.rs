@@ -1,4 +1,4 @@
-//! Clients of the official SDKs, which come to a server of ours.
+//! Clients of the official SDKs with our server.
 
 use std::net::SocketAddr;
 
@@ -10,10 +10,10 @@ use crate::serve::hub::Hub;
 
 use super::hosted::{Hosted, TOKEN, certificate};
 
-/// What a client is to find: questions, files, terminals, and updates of every kind.
+/// Scenarios for a client: permission requests, files, terminals, and updates of every kind.
 const SCENARIOS: [&str; 6] = ["hello", "tool", "permission", "edit", "plan", "config"];
 
-/// An official client runs scenarios of the demo agents behind a server, by HTTP and by WebSocket.
+/// Runs scenarios of the demo agents behind a server with an official client, over HTTP and WebSocket.
 fn come_to(address: SocketAddr, token: &str, client: &[String], versions: &[&str]) {
     for (scheme, version) in
         ["http", "ws"].into_iter().flat_map(|scheme| versions.iter().map(move |v| (scheme, v)))
@@ -54,13 +54,13 @@ fn our_own_client_of_an_encrypted_server() {
         assert_eq!(there.code, 0, "{url}: {}", there.stderr);
         let here = place.demo("permission", &["--approve-all", "--format", "json"]);
         assert_eq!(kinds(&there.updates()), kinds(&here.updates()), "{url}");
-        // A certificate that nobody trusted is not taken.
+        // An untrusted certificate is refused.
         let refused = run("certificate.pem");
         assert_ne!(refused.code, 0, "{url}: {}", refused.stdout);
     }
 }
 
-/// A hub whose agents are called by the version that they speak, with a folder for each client.
+/// Returns a hub with one agent per protocol version, named by it, and a directory for each client.
 fn hub(place: &Place) -> Hub {
     let agent =
         |version: &str| json!({"command": SWITCHBOARD, "args": ["demo-agent", "--protocol", version]});

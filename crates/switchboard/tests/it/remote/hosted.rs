@@ -1,4 +1,4 @@
-//! A server of ours with a demo agent a connection: what stands between a client and an agent is the transport alone.
+//! A server with one demo agent per connection: only the transport is between client and agent.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -19,15 +19,15 @@ use crate::interop::SWITCHBOARD;
 
 pub(super) const TOKEN: &str = "secret-1";
 
-/// A server, ended with the test. Its agents are called by the version that they speak.
+/// A server with one agent per protocol version, named by it. It is stopped on drop.
 pub(super) struct Hosted {
     pub(super) address: SocketAddr,
-    /// Its end ends the server.
+    /// Dropping it stops the server.
     _runtime: tokio::runtime::Runtime,
 }
 
 impl Hosted {
-    /// With the certificate of the tests.
+    /// Starts it with the test certificate.
     pub(super) fn start_encrypted() -> Self {
         let tls = Tls::from_files(&certificate("certificate.pem"), &certificate("key.pem")).unwrap();
         let runtime =
@@ -64,7 +64,7 @@ impl Service for Demo {
     }
 }
 
-/// Passes messages on between a client and an agent of its own, each on the stream of its session.
+/// Passes messages between a client and its agent, each on the stream of its session.
 async fn pass_on(version: String, mut connection: ServerConnection) {
     let mut command = tokio::process::Command::new(SWITCHBOARD);
     command.args(["demo-agent", "--protocol", &version]);
@@ -72,7 +72,7 @@ async fn pass_on(version: String, mut connection: ServerConnection) {
     let mut agent = command.spawn().unwrap();
     let mut input = agent.stdin.take().unwrap();
     let mut output = BufReader::new(agent.stdout.take().unwrap()).lines();
-    // The session that each request is about: its answer goes there.
+    // The session of each request: its response goes to the same stream.
     let mut about: HashMap<String, Arc<str>> = HashMap::new();
     loop {
         tokio::select! {

@@ -1,4 +1,4 @@
-//! Servers of ACP: those of the official SDKs, and one of our own that can misbehave.
+//! ACP servers: those of the official SDKs, and one of our own that can misbehave.
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use crate::interop::SWITCHBOARD;
 
-/// A server that an official SDK has made, ended with the test.
+/// A server based on an official SDK. It is stopped on drop.
 pub(super) struct Official {
     server: Child,
     address: String,
@@ -47,11 +47,11 @@ impl Drop for Official {
     }
 }
 
-/// Our own server, with the demo agent behind it, ended with the test.
+/// Our server with the demo agent. It is stopped on drop.
 pub(super) struct Served {
     address: std::net::SocketAddr,
     state: Shared,
-    /// Its end ends the server.
+    /// Dropping it stops the server.
     _runtime: tokio::runtime::Runtime,
 }
 
@@ -84,7 +84,7 @@ impl Served {
         format!("{scheme}://{}{path}", self.address)
     }
 
-    /// The headers of each WebSocket that was opened.
+    /// Returns the headers of each WebSocket request.
     pub(super) fn headers(&self) -> Vec<BTreeMap<String, String>> {
         self.state.lock().unwrap().headers.clone()
     }
@@ -98,7 +98,7 @@ fn agent() -> (tokio::process::Child, ChildStdin, Lines<ChildStdout>) {
     (child, input, Lines::new(output))
 }
 
-/// One agent a connection, one line a frame.
+/// Serves one agent per connection, with one line per frame.
 async fn plain(State(state): State<Shared>, headers: HeaderMap, upgrade: WebSocketUpgrade) -> Response {
     let told = headers.iter().map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
     state.lock().unwrap().headers.push(told.collect());
@@ -139,10 +139,10 @@ async fn closing(upgrade: WebSocketUpgrade) -> Response {
     })
 }
 
-/// A connection over HTTP whose streams end after each event.
+/// An HTTP connection whose event streams end after each event.
 struct Connection {
     input: tokio::sync::Mutex<ChildStdin>,
-    /// What the agent said, by session; what belongs to none under the empty name.
+    /// Lines of the agent by session; those without a session under the empty name.
     said: Mutex<HashMap<String, Vec<String>>>,
     more: Notify,
 }

@@ -1,4 +1,4 @@
-//! Clients that know a session up to a place, and go on behind it: on another connection, and after a restart.
+//! Clients that resume a session from a cursor: on another connection, and after a restart.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ fn cursor(message: &Value) -> Option<&str> {
     message["params"]["_meta"]["acp/cursor"].as_str()
 }
 
-/// What a client that looks on from the beginning is told of a session, once somebody else has prompted it.
+/// Returns the messages to a client that attaches from the beginning, after another client has sent a prompt.
 async fn watch(hub: &Hub, place: &Place, version: u64) -> (String, Vec<Value>) {
     let (mut owner, mut client) = (hub.client(2).await, hub.client(version).await);
     let session = owner.new_session(place).await;
@@ -29,7 +29,7 @@ async fn watch(hub: &Hub, place: &Place, version: u64) -> (String, Vec<Value>) {
     (session, seen)
 }
 
-/// A client that has done what it asked for, and what it was told.
+/// Sends a request with a new client, and returns its messages.
 async fn after(hub: &Hub, version: u64, method: &str, params: Value) -> (Vec<Value>, Value) {
     let mut client: Client = hub.client(version).await;
     let answer = client.ask(method, params).await;
@@ -80,7 +80,7 @@ fn a_cursor_is_good_on_another_connection_in_either_version() {
     for (version, (session, seen)) in [1, 2].into_iter().zip(&seen) {
         for last in [0, seen.len() / 3, seen.len() / 2, seen.len() - 1] {
             let known = cursor(&seen[last]).unwrap();
-            // Of several that were made of one record, the client has all.
+            // If one record became several messages, the client has all of them.
             let more = seen[last + 1..].iter().take_while(|message| cursor(message) == Some(known)).count();
             let had = &seen[..=last + more];
             let params = json!({"sessionId": session, "cwd": place.work(), "mcpServers": [],
@@ -92,7 +92,7 @@ fn a_cursor_is_good_on_another_connection_in_either_version() {
                 stream(&hub, version, session, known, had, &shown(seen));
             }
         }
-        // It works from there on.
+        // The session continues to work.
         block_on(async {
             let mut client = hub.client(version).await;
             let known = cursor(seen.last().unwrap()).unwrap();
@@ -107,7 +107,7 @@ fn a_cursor_is_good_on_another_connection_in_either_version() {
     }
 }
 
-/// Opens the stream of a session behind a place on a connection that has said nothing but hello; gives what the server says.
+/// Opens the event stream of a session from a cursor, on a connection that has only sent `initialize`.
 fn open(hub: &Hub, version: u64, session: &str, cursor: &str) -> TcpStream {
     let own = format!("Host: {}\r\nAuthorization: Bearer {}\r\n", hub.address, hub.token);
     let params = match version {
@@ -130,7 +130,7 @@ fn open(hub: &Hub, version: u64, session: &str, cursor: &str) -> TcpStream {
     stream
 }
 
-/// Reads that stream until a client that had something shows what it should.
+/// Reads the stream until a client with earlier messages shows the expected state.
 fn stream(hub: &Hub, version: u64, session: &str, cursor: &str, had: &[Value], wanted: &[(String, String)]) {
     let mut stream = open(hub, version, session, cursor);
     let (mut text, mut piece) = (String::new(), [0; 4096]);
@@ -148,7 +148,7 @@ fn stream(hub: &Hub, version: u64, session: &str, cursor: &str, had: &[Value], w
     }
 }
 
-/// The beginning of what the server says to it.
+/// Returns the beginning of the response.
 fn ask(hub: &Hub, version: u64, session: &str, cursor: &str) -> String {
     let mut piece = [0; 512];
     let read = open(hub, version, session, cursor).read(&mut piece).unwrap();

@@ -1,6 +1,6 @@
-//! Three NATS servers, three hubs and ten sessions, while hubs and servers are killed, stopped and started again, and the network
-//! between them is cut. A hundred times it is run by hand: `cargo test --workspace --test it -- --ignored chaos`, with other
-//! numbers in `SWITCHBOARD_CHAOS` (how often) and `SWITCHBOARD_CHAOS_SEED`.
+//! Three NATS servers, three hubs and ten sessions, while hubs and servers are killed, stopped and restarted,
+//! and the network between them is cut. To run it a hundred times: `cargo test --workspace --test it --
+//! --ignored chaos`; `SWITCHBOARD_CHAOS` sets the number of failures, `SWITCHBOARD_CHAOS_SEED` the seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,22 +16,22 @@ use super::shown;
 use crate::agent_program::{Place, signal};
 use crate::interop::SWITCHBOARD;
 
-/// How many sessions there are.
+/// Number of sessions.
 const SESSIONS: usize = 10;
-/// How many kinds of things go wrong.
+/// Number of kinds of failures.
 const KINDS: usize = 5;
-/// How many milliseconds an agent takes for each piece of what it says, so that it is at work when something happens.
+/// Delay of an agent per chunk, in milliseconds, so that it is working when a failure occurs.
 const PACE: u64 = 10;
-/// How long a hub stands still when it is stopped: longer than its lease.
+/// Duration of a stopped hub: longer than its lease.
 const STOPPED: Duration = Duration::from_secs(8);
-/// How long a prompt may take before its client tries another hub.
+/// Timeout of a prompt before its client tries another hub.
 const IMPATIENCE: Duration = Duration::from_secs(15);
-/// How long a hub may be behind the others.
+/// Maximum delay of a hub compared with the others.
 const BEHIND: Duration = Duration::from_secs(60);
-/// How long everything may take to be well again.
+/// Timeout for recovery.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Numbers that look like chance and are the same each time.
+/// A pseudorandom number generator, deterministic for a seed.
 #[derive(Debug)]
 struct Chance(AtomicU64);
 
@@ -43,21 +43,21 @@ impl Chance {
     }
 }
 
-/// Where the hubs are, and what lets in.
+/// Addresses and tokens of the hubs.
 type Doors = Arc<Mutex<Vec<(String, String)>>>;
 
-/// What the client of a session was told, and how far it has come.
+/// The messages to the client of a session, and its cursor.
 #[derive(Default, Clone)]
 struct Told {
     messages: Vec<Value>,
     cursor: Option<String>,
 }
 
-/// A client that has said hello at a hub, if that can be reached.
+/// Returns a client after `initialize` at a hub, if the hub can be reached.
 async fn client_at((address, token): (String, String)) -> Option<Client> {
     let mut client = Client::at(&address, &token).await?;
     let hello = json!({"protocolVersion": 2, "info": {"name": "chaos", "version": "1"}, "capabilities": {},
-        // The answers to prompts tell how the work on them has ended, if it has.
+        // The responses to prompts contain the result of the turn, if it has ended.
         "_meta": {"switchboard/turn": true}});
     client
         .ask_within("initialize", hello, IMPATIENCE)
@@ -66,7 +66,7 @@ async fn client_at((address, token): (String, String)) -> Option<Client> {
     Some(client)
 }
 
-/// Looks at a session from a place on.
+/// Attaches to a session from a cursor.
 async fn attach(
     client: &mut Client,
     session: &str,
@@ -84,7 +84,7 @@ async fn attach(
     }
 }
 
-/// Keeps what was told.
+/// Appends a message.
 fn keep(told: &mut Told, message: &Value) {
     if message["method"] == "session/update" {
         let cursor = message["params"]["_meta"]["acp/cursor"].as_str();
@@ -93,7 +93,8 @@ fn keep(told: &mut Told, message: &Value) {
     }
 }
 
-/// One try of a prompt at one hub. It has come to its end, well or not; or why it has not.
+/// Tries a prompt once at one hub. Returns whether the turn ended, successfully or not, or the reason why it
+/// did not.
 async fn try_prompt(
     door: (String, String),
     (session, folder): (&str, &str),
@@ -115,7 +116,7 @@ async fn try_prompt(
     match answer {
         None => not("no answer to the prompt"),
         Some(answer) if answer.get("error").is_some() => {
-            // Interrupted is an end; that the log cannot be written is none.
+            // An interruption ends the turn; a log that cannot be written does not.
             let text = answer.to_string();
             match text.contains("interrupted") || text.contains("was ended") || text.contains("the hub ended")
             {
@@ -140,7 +141,7 @@ async fn try_prompt(
     }
 }
 
-/// Prompts in a session, at any hub, until it is enough; gives what was told and the prompts that came to their end.
+/// Sends prompts in a session, at any hub, until stopped; returns the messages and the prompts that ended.
 async fn use_session(
     doors: Doors,
     chance: Arc<Chance>,
@@ -175,7 +176,7 @@ async fn use_session(
     (told, count)
 }
 
-/// All that a session has, as a hub tells it.
+/// Returns the whole content of a session at a hub.
 async fn whole(doors: &Doors, hub: usize, session: &str, folder: &str) -> Vec<(String, String)> {
     let begun = Instant::now();
     loop {
@@ -192,10 +193,10 @@ async fn whole(doors: &Doors, hub: usize, session: &str, folder: &str) -> Vec<(S
     }
 }
 
-/// Looks at the stream itself: in each session every record is there once and in its order, and who wrote it lost the right to
-/// when the next one began. Gives how often sessions changed hands.
+/// Checks the stream: each session has every record once and in order, and a writer never writes after the
+/// next one has started. Returns how often sessions moved to another hub.
 async fn check_stream(servers: &str) -> usize {
-    // Of each session the number under which its last message was written, and how many records it has.
+    // For each session, the fence of its last message, and its number of records.
     let mut sessions: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     let mut taken = 0;
     each_message(servers, |message| {
@@ -210,7 +211,7 @@ async fn check_stream(servers: &str) -> usize {
         );
         taken += usize::from(now > *fence);
         let (first, count) = (number("Switchboard-First"), number("Switchboard-Count"));
-        // One without records says only who writes from there on.
+        // A message without records only announces a new writer.
         assert!(first == *end || count == 0, "{first} is not behind {end} in {}", message.subject);
         (*fence, *end) = (now, *end + count);
     })
@@ -219,7 +220,7 @@ async fn check_stream(servers: &str) -> usize {
     taken
 }
 
-/// Shows every message of the stream.
+/// Calls a function for every message of the stream.
 async fn each_message(servers: &str, mut see: impl FnMut(&async_nats::jetstream::Message)) {
     let client = async_nats::connect(servers.split(',').collect::<Vec<_>>()).await.unwrap();
     let stream = async_nats::jetstream::new(client).get_stream("SWITCHBOARD").await.unwrap();
@@ -234,7 +235,7 @@ async fn each_message(servers: &str, mut see: impl FnMut(&async_nats::jetstream:
     }
 }
 
-/// What agents have been told, by their own records: each prompt at most once. Gives how many there were.
+/// Checks the logs of the agents: each prompt at most once. Returns the number of prompts.
 fn check_agents(place: &Place) -> usize {
     let mut prompts = BTreeSet::new();
     for file in std::fs::read_dir(place.home()).unwrap().flatten() {
@@ -242,7 +243,7 @@ fn check_agents(place: &Place) -> usize {
             continue;
         }
         let text = std::fs::read_to_string(file.path()).unwrap();
-        // The last line of one that was killed may have no end.
+        // The last line of a killed agent may be incomplete.
         for line in text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
             if line["method"] == "session/prompt" {
                 let prompt = line["params"]["prompt"].to_string();
@@ -254,11 +255,11 @@ fn check_agents(place: &Place) -> usize {
     prompts.len()
 }
 
-/// Servers, hubs and sessions, and what happens to them.
+/// Servers, hubs and sessions, and their failures.
 struct World {
     place: Place,
     servers: [NatsServer; 3],
-    /// Between each hub and each server.
+    /// The proxies between each hub and each server.
     gates: Vec<[Gate; 3]>,
     hubs: Vec<Hub>,
     doors: Doors,
@@ -266,7 +267,7 @@ struct World {
 }
 
 const NAMES: [&str; 3] = ["one", "two", "three"];
-/// How the files begin in which agents write down what they are told.
+/// Prefix of the log files of the agents.
 const TOLD: &str = "told.";
 
 impl World {
@@ -295,18 +296,18 @@ impl World {
             let arguments = ["--log", &addresses, "--", "sh", "-c", &agent];
             match Hub::try_start(&self.place, NAMES[hub], &arguments) {
                 Some(hub) => return hub,
-                // The servers may have to elect a leader first.
+                // The servers may first have to elect a leader.
                 None => assert!(begun.elapsed() < PATIENCE, "hub {} does not start", NAMES[hub]),
             }
         }
     }
 
-    /// Where the servers are.
+    /// Returns the addresses of the servers.
     fn addresses(&self) -> String {
         self.servers.each_ref().map(NatsServer::address).join(",")
     }
 
-    /// Something goes wrong, and is mended.
+    /// Causes a failure and repairs it.
     fn fail(&mut self, kind: usize) -> String {
         let which = self.chance.below(3);
         let for_a_while = |most: u64| pause(Duration::from_millis(self.chance.below(most as usize) as u64));
@@ -350,7 +351,7 @@ fn pause(time: Duration) {
     std::thread::park_timeout(time);
 }
 
-/// Uses ten sessions while so many things go wrong, and looks what came of it.
+/// Uses ten sessions during this number of failures, and checks the result.
 fn nothing_is_lost_or_done_twice(times: usize, seed: u64) {
     let Some(mut world) = World::new(seed) else { return };
     let is_enough = Arc::new(AtomicBool::new(false));
@@ -375,7 +376,7 @@ fn nothing_is_lost_or_done_twice(times: usize, seed: u64) {
         .collect();
     for time in 0..times {
         pause(Duration::from_millis(500 + chance.below(1500) as u64));
-        // Each kind of thing happens, however few there are.
+        // Each kind of failure occurs at least once.
         let what = world.fail(if time < KINDS { time } else { chance.below(KINDS) });
         eprintln!("chaos: {} of {times}: {what}", time + 1);
         if used.iter().any(tokio::task::JoinHandle::is_finished) {
@@ -390,13 +391,13 @@ fn nothing_is_lost_or_done_twice(times: usize, seed: u64) {
             let (told, count) = used.await.unwrap();
             prompts += count;
             let begun = Instant::now();
-            // A hub may be a moment behind.
+            // A hub may be behind for a moment.
             loop {
                 let mut hubs = Vec::new();
                 for hub in 0..NAMES.len() {
                     hubs.push(whole(&doors, hub, session, &work).await);
                 }
-                // What was told is there as it was told, and each hub has the same.
+                // All received messages are in the log, and each hub has the same.
                 let first = &hubs[0];
                 let missing = shown(&told.messages).into_iter().find(|line| !first.contains(line));
                 if hubs.iter().all(|hub| hub == first) && missing.is_none() {

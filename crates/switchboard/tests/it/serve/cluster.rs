@@ -1,4 +1,4 @@
-//! Several hubs whose log is kept by the same NATS servers.
+//! Several hubs with a shared log on NATS servers.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use super::{block_on, cursors, text};
 use crate::agent_program::Place;
 use crate::interop::SWITCHBOARD;
 
-/// After how long the servers forget a hub, and a few seconds.
+/// Time after which the servers forget a hub, plus a few seconds.
 const FORGOTTEN: Duration = Duration::from_secs(12);
 
-/// A place with a NATS server and two hubs.
+/// Returns a directory with a NATS server and two hubs.
 fn two_hubs() -> Option<(Place, NatsServer, Hub, Hub)> {
     let (place, server) = place_with_server(&["--jetstream"])?;
     let [one, other] =
@@ -23,7 +23,7 @@ fn two_hubs() -> Option<(Place, NatsServer, Hub, Hub)> {
     Some((place, server, one, other))
 }
 
-/// A session that is at work at one hub, with a client there and one at the other hub.
+/// Returns a session with running work at one hub, a client there, and one at the other hub.
 async fn at_work(place: &Place, one: &Hub, other: &Hub) -> (Client, Client, String) {
     let mut at_one = one.client(2).await;
     let session = at_one.new_session(place).await;
@@ -34,7 +34,7 @@ async fn at_work(place: &Place, one: &Hub, other: &Hub) -> (Client, Client, Stri
     (at_one, at_other, session)
 }
 
-/// Looks at a session from its beginning; gives the places and the text of what it has.
+/// Attaches to a session from its beginning; returns its cursors and its text.
 pub(super) async fn attach(client: &mut Client, session: &str, place: &Place) -> (Vec<u64>, String) {
     attach_in(client, session, &place.work()).await
 }
@@ -47,13 +47,13 @@ async fn attach_in(client: &mut Client, session: &str, folder: &Path) -> (Vec<u6
         if resumed.get("error").is_none() {
             break;
         }
-        // It may have been begun at another hub only just now.
+        // It may just have been created at another hub.
         assert!(resumed["error"]["code"] == -32002 && begun.elapsed() < FORGOTTEN, "{resumed}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let seen: Vec<Value> = client.seen.drain(..).collect();
     let mut places = cursors(&seen);
-    // The last is the state, once more.
+    // The last one is the state again.
     places.pop();
     (places, text(&seen))
 }
@@ -73,7 +73,7 @@ fn a_session_is_used_through_any_hub() {
         let mut at_other = other.client(2).await;
         assert_eq!(attach(&mut at_other, &session, &place).await.1, first);
 
-        // What is asked for here is done there, and both see it.
+        // A prompt at this hub runs at the other, and both clients see it.
         let prompt = at_other.prompt(&session, "permission").await;
         let answer = at_other.answer(prompt).await;
         assert!(answer.get("error").is_none(), "{answer}");
@@ -86,7 +86,7 @@ fn a_session_is_used_through_any_hub() {
         let at_home = at_one.until_idle().await;
         assert_eq!((cursors(&seen), text(&seen)), (cursors(&at_home), text(&at_home)));
 
-        // So is what is cancelled here.
+        // So does a cancellation.
         at_other.prompt(&session, "slow 600").await;
         at_one.until(|message| message["params"]["update"]["state"] == "running").await;
         at_other.until(|message| message["params"]["update"]["state"] == "running").await;
@@ -97,7 +97,7 @@ fn a_session_is_used_through_any_hub() {
         assert_eq!(ended["params"]["update"]["stopReason"], "cancelled", "{ended}");
         at_other.until_idle().await;
 
-        // An old client gets the answer when its turn is over.
+        // A version 1 client gets the response at the end of its turn.
         let mut old = other.client(1).await;
         let load = json!({"sessionId": session, "cwd": place.work(), "mcpServers": []});
         assert!(old.ask("session/load", load).await.get("error").is_none());
@@ -106,7 +106,7 @@ fn a_session_is_used_through_any_hub() {
         assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
         assert!(text(&old.seen.drain(..).collect::<Vec<_>>()).ends_with(&first));
 
-        // A session that its hub has let go of goes on here, and one that is deleted is gone here, too.
+        // A session that its hub has released continues here, and a deleted one is gone here as well.
         let closed = at_one.ask("session/close", json!({"sessionId": session})).await;
         assert!(closed.get("error").is_none(), "{closed}");
         let mut again = other.client(2).await;
@@ -148,7 +148,7 @@ fn a_session_whose_hub_is_lost_goes_on_at_another() {
     assert_eq!(other.end(), Some(0));
 }
 
-/// Whether a process runs: one that was killed and that nobody has waited for does not.
+/// Returns whether a process is running; a zombie is not.
 fn is_running(process: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
@@ -160,7 +160,7 @@ fn the_agent_of_a_hub_that_stands_still_or_is_cut_off_is_gone_before_another_goe
     for is_frozen in [true, false] {
         let gate = switchboard_testkit::Gate::start(([127, 0, 0, 1], server.port()).into()).unwrap();
         let pid = place.home().join(format!("pid-{is_frozen}"));
-        // What it starts itself goes with it, also what does not listen to a kinder signal.
+        // Its child processes are stopped as well, also those that ignore SIGTERM.
         let agent = format!(
             "trap '' TERM; echo $$ > '{}'; sleep 1000 & '{SWITCHBOARD}' demo-agent",
             pid.to_str().unwrap()
@@ -178,7 +178,7 @@ fn the_agent_of_a_hub_that_stands_still_or_is_cut_off_is_gone_before_another_goe
                 true => one.signal("STOP"),
                 false => gate.open(false),
             }
-            // Another hub goes on with the session as soon as it may.
+            // Another hub continues the session when the lease has expired.
             let prompt = at_other.prompt(&session, "hello").await;
             at_other.until(is_error).await;
             assert!(!is_running(&process), "two agents work in one folder");
@@ -200,7 +200,7 @@ fn a_hub_that_stood_still_writes_nothing_more() {
     block_on(async {
         let (at_one, mut at_other, session) = at_work(&place, &one, &other).await;
         one.signal("STOP");
-        // A prompt that comes meanwhile waits for the one that can do it.
+        // A prompt in the meantime waits for the hub that can run it.
         let prompt = at_other.prompt(&session, "hello").await;
         let told = at_other.until(is_error).await;
         assert!(told.to_string().contains("the turn was interrupted"), "{told}");
@@ -213,7 +213,7 @@ fn a_hub_that_stood_still_writes_nothing_more() {
         let mut beside = other.client(2).await;
         let there = attach(&mut beside, &session, &place).await;
         let begun = Instant::now();
-        // It has to read first what came meanwhile.
+        // It first has to read the records since then.
         let mut again = loop {
             let mut again = one.client(2).await;
             let here = attach(&mut again, &session, &place).await;
@@ -222,7 +222,7 @@ fn a_hub_that_stood_still_writes_nothing_more() {
             }
             assert!(begun.elapsed() < FORGOTTEN, "{here:?} is not {there:?}");
         };
-        // And it is as good as any other from then on.
+        // Afterwards it works like any other hub.
         again.prompt(&session, "hello").await;
         assert!(!text(&again.until_idle().await).is_empty());
     });
@@ -259,19 +259,19 @@ fn a_session_goes_on_only_where_its_folder_is() {
                 begun["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
             at_b.prompt(&session, "hello").await;
             at_b.until_idle().await;
-            // It lets go of it, and stays.
+            // It releases the session and keeps running.
             let closed = at_b.ask("session/close", json!({"sessionId": session})).await;
             assert!(closed.get("error").is_none(), "{closed}");
             until_let_go(&server, &session).await;
             let mut at_a = a.client(2).await;
-            // It can be looked at everywhere.
+            // Every hub can attach to it.
             attach_in(&mut at_a, &session, folder).await;
             let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]});
             let begun = Instant::now();
             let refused = loop {
                 let refused = at_a.ask("session/prompt", prompt.clone()).await;
                 assert_eq!(refused["error"]["code"], -32602, "{refused}");
-                // Who else is there is looked up every second.
+                // The list of hubs is refreshed every second.
                 let named = refused["error"]["data"]["hubs"].as_array().map_or(0, Vec::len);
                 if named == 1 + hubs.len() || begun.elapsed() > FORGOTTEN {
                     break refused;
@@ -290,7 +290,7 @@ fn a_session_goes_on_only_where_its_folder_is() {
             assert!(message.starts_with(&format!("cannot resume the session in {folder}: ")), "{message}");
             assert!(message.contains("; these hubs have the folder: http://127.0.0.1:"), "{message}");
             assert_eq!(refused["error"]["data"]["roots"], json!([of_a]), "{refused}");
-            // Nothing keeps it from going on where it is.
+            // The session can continue at the same hub.
             until_let_go(&server, &session).await;
             let mut again = b.client(2).await;
             attach_in(&mut again, &session, Path::new(folder)).await;
@@ -301,7 +301,7 @@ fn a_session_goes_on_only_where_its_folder_is() {
     assert_eq!((a.end(), b.end(), c.end()), (Some(0), Some(0), Some(0)));
 }
 
-/// Waits until nobody writes a session.
+/// Waits until no hub writes a session.
 async fn until_let_go(server: &NatsServer, session: &str) {
     let client = async_nats::connect(server.address()).await.unwrap();
     let context = async_nats::jetstream::new(client);
@@ -350,7 +350,7 @@ fn who_attaches_at_another_hub_is_told_who_prompted_and_answered() {
             beside.until(kind("turn_complete")).await;
             owner.until_idle().await;
 
-            // What it does itself the others are told, and not it.
+            // The other clients are informed about its actions, but not the client itself.
             guest.seen.clear();
             beside.seen.clear();
             guest.prompt(&session, "permission").await;
@@ -366,7 +366,7 @@ fn who_attaches_at_another_hub_is_told_who_prompted_and_answered() {
             assert_eq!(guest.seen.iter().find(is_notice), None);
             owner.until_idle().await;
         }
-        // Who does not know such words gets none.
+        // Clients that do not support these notifications get none.
         assert_eq!(looking.seen.iter().chain(&owner.seen).find(is_notice), None);
     });
     assert_eq!((one.end(), other.end()), (Some(0), Some(0)));

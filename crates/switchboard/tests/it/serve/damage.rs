@@ -1,4 +1,4 @@
-//! A hub whose journals were damaged while it was not running.
+//! A hub whose journals were damaged while it was stopped.
 
 use serde_json::{Value, json};
 
@@ -38,10 +38,10 @@ fn a_hub_that_was_killed_shows_everything_around_a_damaged_record() {
         assert!(resumed.get("error").is_none(), "{resumed}");
         let seen: Vec<Value> = client.seen.drain(..).collect();
         let shown = text(&seen);
-        // What was written together with the damaged record is gone with it, and nothing else.
+        // Only the records that were written together with the damaged one are lost.
         assert!(!shown.contains("piece 20\n"), "{shown}");
         assert!(said.iter().all(|said| shown.contains(&**said)), "{shown}");
-        // And it goes on.
+        // The session continues.
         client.prompt(&session, "hello").await;
         assert!(!text(&client.until_idle().await).is_empty());
     });

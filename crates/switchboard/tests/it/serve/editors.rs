@@ -30,7 +30,7 @@ fn a_session_is_listed_by_its_first_prompt_before_the_turn_has_ended_and_an_empt
             session
         });
         hub.kill();
-        // After a power cut the store has the same to say.
+        // After a power cut, the store has the same content.
         let hub = Hub::start(&place, &["demo"]);
         block_on(async {
             let listed = listed(&mut hub.client(version).await).await;
@@ -86,7 +86,7 @@ fn the_prompt_of_an_editor_that_was_asked_again_is_answered_in_its_turn() {
         let session = first.new_session(&place).await;
         let load = json!({"sessionId": session, "cwd": place.work(), "mcpServers": []});
         assert!(editor.ask("session/load", load).await.get("error").is_none());
-        // The question of somebody else's turn arrives outside of its prompt, and is dropped.
+        // The permission request of another client's turn arrives outside of its prompt, and is dropped.
         let turn = first.prompt(&session, "permission").await;
         first.question().await;
         editor.question().await;

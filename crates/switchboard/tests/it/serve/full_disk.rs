@@ -1,4 +1,4 @@
-//! A hub whose disk is full.
+//! A hub with a full disk.
 
 use std::fs::File;
 use std::io::Write;
@@ -19,7 +19,7 @@ fn nothing_that_was_told_is_lost_and_with_room_it_goes_on() {
     run_on_mount(Mount::Small(16), folder.path(), SMALL_DISK, test, done);
 }
 
-/// The child: a hub on a small disk. For everybody else it does nothing.
+/// Child process: a hub on a small disk. Does nothing in an ordinary test run.
 #[test]
 fn child_on_a_small_disk() {
     let Ok(folder) = std::env::var(SMALL_DISK) else { return };
@@ -37,7 +37,8 @@ fn child_on_a_small_disk() {
             while file.write_all(&vec![1; size]).is_ok() {}
         }
         drop(file);
-        // Some of it may find room; what does not is told to nobody, and the client is told that.
+        // Some records may still fit; those that do not are not sent to any client, and the client gets an
+        // error.
         let more = loop {
             client.prompt(&session, "flood 20000").await;
             match client.until_idle_or_end().await {
@@ -49,7 +50,7 @@ fn child_on_a_small_disk() {
         let reason = client.ended().await;
         assert!(reason.contains("1011") && reason.contains("no room"), "{reason}");
 
-        // Others are served, as far as that needs no room.
+        // Other clients are served if this needs no space.
         let mut other = hub.client(2).await;
         let list = other.ask("session/list", json!({})).await;
         assert_eq!(list["result"]["sessions"][0]["sessionId"], *session, "{list}");
@@ -57,7 +58,7 @@ fn child_on_a_small_disk() {
         let message = refused["error"]["message"].as_str().unwrap_or_default().to_owned();
         assert!(message.contains("no room"), "{refused}");
 
-        // What was cut off can be looked at, again and again, and nobody is cut off by that.
+        // The session can be read again, and connections stay open.
         let resume = json!({"sessionId": session, "cwd": place.work(), "replayFrom": {"type": "start"}});
         for _ in 0..2 {
             let resumed = other.ask("session/resume", resume.clone()).await;
@@ -71,7 +72,7 @@ fn child_on_a_small_disk() {
         }
 
         std::fs::remove_file(&filler).unwrap();
-        // It is noticed without a restart.
+        // Free space is detected without a restart.
         loop {
             let created = other.ask("session/new", json!({"cwd": place.work(), "mcpServers": []})).await;
             if created.get("error").is_none() {
@@ -82,7 +83,7 @@ fn child_on_a_small_disk() {
         let resumed = other.ask("session/resume", resume).await;
         assert!(resumed.get("error").is_none(), "{resumed}");
         let kept: Vec<Value> = other.seen.drain(..).collect();
-        // What was told is in the log.
+        // All messages that were sent are in the log.
         let logged = shown(&kept);
         for (what, text) in shown(&told) {
             assert!(logged.iter().any(|(known, all)| *known == what && all.starts_with(&text)), "{what}");
@@ -104,7 +105,7 @@ fn a_running_hub_deletes_the_oldest_dormant_sessions_before_its_store_is_full() 
     let mut sessions = Vec::new();
     block_on(async {
         let mut client = hub.client(2).await;
-        // Many times what has room.
+        // Many times the available space.
         for number in 0..6 {
             let session = client.new_session(&place).await;
             for turn in 0..2 {
@@ -131,7 +132,7 @@ fn a_running_hub_deletes_the_oldest_dormant_sessions_before_its_store_is_full() 
     assert_eq!(list.code, 0, "{}", list.stderr);
     let left: Vec<Value> = list.json_lines();
     assert!(left.len() < sessions.len() && !left.is_empty(), "{} of {}", left.len(), sessions.len());
-    // The oldest are gone, and the newest are whole.
+    // The oldest are deleted, and the newest are complete.
     let is_left = |id: &String| left.iter().any(|session| session["id"] == *id);
     assert!(!is_left(&sessions[0]) && is_left(sessions.last().unwrap()), "{left:?}");
 }

@@ -1,4 +1,4 @@
-//! A hub of the program, and clients that speak to it line by line.
+//! A hub process, and clients that exchange messages line by line.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -12,10 +12,10 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, Lines};
 
 use crate::agent_program::{Place, signal};
 
-/// How long anything may take, on a machine that has much else to do.
+/// Timeout for all operations, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A hub that runs. It is ended with the test.
+/// A running hub. It is stopped on drop.
 pub(crate) struct Hub {
     child: Option<Child>,
     pub(crate) address: String,
@@ -24,22 +24,22 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    /// Starts a hub with its store in the home of the place.
+    /// Starts a hub with its store in the home.
     pub(crate) fn start(place: &Place, arguments: &[&str]) -> Self {
         Hub::start_as(place, "hub", arguments)
     }
 
-    /// Starts one of several hubs of a place, with a store of its own name.
+    /// Starts one of several hubs, with its own store.
     pub(crate) fn start_as(place: &Place, name: &str, arguments: &[&str]) -> Self {
         Hub::try_start(place, name, arguments).unwrap_or_else(|| panic!("the hub {name} does not start"))
     }
 
-    /// The same; `None` where it ends at once.
+    /// The same; `None` if it exits immediately.
     pub(crate) fn try_start(place: &Place, name: &str, arguments: &[&str]) -> Option<Self> {
         Hub::start_command(place, name, place.command(&["serve"]), arguments)
     }
 
-    /// The same with a command of its own: another environment or folder.
+    /// The same with another command: with another environment or directory.
     pub(crate) fn start_command(
         place: &Place,
         name: &str,
@@ -54,7 +54,7 @@ impl Hub {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let Some(address) = line.trim().strip_prefix("listening on ") else {
-            // It says why itself.
+            // It prints the reason itself.
             let _ = child.wait();
             return None;
         };
@@ -67,13 +67,13 @@ impl Hub {
         self.store.to_str().unwrap()
     }
 
-    /// A client with a token.
+    /// Returns a client with a token.
     pub(crate) async fn client_with(&self, token: &str, agent: &str) -> Result<Client, RemoteError> {
         let remote = Remote::new(&format!("ws://{}/acp{agent}", self.address))?;
         Ok(Client::of(remote.header("authorization", &format!("Bearer {token}"))?.connect().await?))
     }
 
-    /// A client over streamable HTTP that has said hello, with the token of the launch.
+    /// Returns a client over streamable HTTP after `initialize`, with the token of the start.
     pub(crate) async fn client_over_http(&self, version: u64) -> Client {
         self.client_over_http_as(&self.token, version).await
     }
@@ -87,16 +87,16 @@ impl Hub {
         client
     }
 
-    /// Another socket of a client with the token of the launch, which has said nothing yet.
+    /// Opens another socket for the connection of a client, before its first message.
     pub(crate) async fn take_up(&self, client: &Client) -> Client {
         let remote = Remote::new(&format!("ws://{}/acp", self.address)).unwrap();
         let remote = remote.header("authorization", &format!("Bearer {}", self.token)).unwrap();
         let stream = remote.take_up(client.connection_id.as_ref().unwrap()).await.unwrap();
-        // Its requests are new ones.
+        // Its request ids are new.
         Client { last: client.last + 1000, ..Client::of(stream) }
     }
 
-    /// A client of a version that has said hello, with the token of the launch.
+    /// Returns a client of a version after `initialize`, with the token of the start.
     pub(crate) async fn client(&self, version: u64) -> Client {
         let token = self.token.clone();
         self.client_as(&token, version).await
@@ -109,14 +109,14 @@ impl Hub {
         client
     }
 
-    /// Ends it as an operator would, and gives the exit code.
+    /// Stops it like an operator, and returns the exit code.
     pub(crate) fn end(mut self) -> Option<i32> {
         let mut child = self.child.take().unwrap();
         signal("TERM", child.id());
         child.wait().unwrap().code()
     }
 
-    /// The id of its process.
+    /// Returns its process id.
     pub(crate) fn process(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }
@@ -126,19 +126,19 @@ impl Hub {
         signal(name, self.child.as_ref().unwrap().id());
     }
 
-    /// Ends it as a power cut would.
+    /// Kills it, like a power cut.
     pub(crate) fn kill(mut self) {
         self.cut_off();
     }
 
-    /// The same, where something else takes its place.
+    /// The same, if it is to be replaced.
     pub(crate) fn cut_off(&mut self) {
         let mut child = self.child.take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
-    /// What the server says to a request of HTTP.
+    /// Returns the response to an HTTP request.
     pub(crate) fn http(&self, head: &str) -> String {
         use std::io::Write;
         let mut stream = std::net::TcpStream::connect(&self.address).unwrap();
@@ -160,12 +160,12 @@ impl Drop for Hub {
     }
 }
 
-/// A client that speaks line by line.
+/// A client that exchanges messages line by line.
 pub(crate) struct Client {
     lines: Lines<tokio::io::BufReader<tokio::io::ReadHalf<tokio::io::DuplexStream>>>,
     writer: tokio::io::WriteHalf<tokio::io::DuplexStream>,
     pub(crate) end: tokio::task::JoinHandle<Result<(), RemoteError>>,
-    /// What has come and nobody has taken.
+    /// Received messages that were not consumed yet.
     pub(crate) seen: VecDeque<Value>,
     last: i64,
     connection_id: Option<String>,
@@ -178,7 +178,7 @@ impl Client {
         Client { lines, writer, end, seen: VecDeque::new(), last: 0, connection_id }
     }
 
-    /// A client of a hub that may not be there.
+    /// Returns a client of a hub, if the hub can be reached.
     pub(crate) async fn at(address: &str, token: &str) -> Option<Self> {
         let remote = Remote::new(&format!("ws://{address}/acp")).ok()?;
         let remote = remote.header("authorization", &format!("Bearer {token}")).ok()?;
@@ -186,7 +186,7 @@ impl Client {
         Some(Client::of(stream))
     }
 
-    /// The next message, if one comes in time.
+    /// Returns the next message, unless the time expires first.
     pub(crate) async fn next_within(&mut self, time: Duration) -> Option<Value> {
         if let Some(message) = self.seen.pop_front() {
             return Some(message);
@@ -195,7 +195,8 @@ impl Client {
         serde_json::from_str(&line).ok()
     }
 
-    /// Asks, and gives the answer, if it comes in time; what comes before it stays to be seen.
+    /// Sends a request and returns the response, unless the time expires first. Other messages stay in
+    /// `seen`.
     pub(crate) async fn ask_within(&mut self, method: &str, params: Value, time: Duration) -> Option<Value> {
         self.last += 1;
         let id = self.last;
@@ -229,14 +230,14 @@ impl Client {
         self.ask("initialize", params).await
     }
 
-    /// Asks without waiting for the answer; gives the id.
+    /// Sends a request without waiting for the response; returns the id.
     pub(crate) async fn begin(&mut self, method: &str, params: Value) -> i64 {
         self.last += 1;
         self.send(json!({"jsonrpc": "2.0", "id": self.last, "method": method, "params": params})).await;
         self.last
     }
 
-    /// Asks, and gives the answer.
+    /// Sends a request and returns the response.
     pub(crate) async fn ask(&mut self, method: &str, params: Value) -> Value {
         let id = self.begin(method, params).await;
         self.answer(id).await
@@ -246,7 +247,7 @@ impl Client {
         self.until(|message| message["id"] == id && message.get("method").is_none()).await
     }
 
-    /// The next message that is meant; those before it stay to be seen.
+    /// Waits for a matching message; earlier ones stay in `seen`.
     pub(crate) async fn until(&mut self, is_meant: impl Fn(&Value) -> bool) -> Value {
         if let Some(place) = self.seen.iter().position(&is_meant) {
             return self.seen.remove(place).unwrap();
@@ -263,13 +264,13 @@ impl Client {
         }
     }
 
-    /// Everything that has come in a session until it is idle, with that.
+    /// Returns all messages until a session is idle, including that update.
     pub(crate) async fn until_idle(&mut self) -> Vec<Value> {
         let last = self.until(|message| message["params"]["update"]["state"] == "idle").await;
         self.seen.drain(..).chain([last]).collect()
     }
 
-    /// Everything that has come until a session is idle, or, as an error, until the connection ends.
+    /// Returns all messages until a session is idle or, as an error, until the connection ends.
     pub(crate) async fn until_idle_or_end(&mut self) -> Result<Vec<Value>, Vec<Value>> {
         loop {
             let line = tokio::time::timeout(PATIENCE, self.lines.next_line()).await.unwrap();
@@ -287,14 +288,14 @@ impl Client {
         self.until(|message| message["method"] == "session/request_permission").await
     }
 
-    /// Chooses the first option.
+    /// Selects the first option.
     pub(crate) async fn allow(&mut self, question: &Value) {
         let option = &question["params"]["options"][0]["optionId"];
         let result = json!({"outcome": {"outcome": "selected", "optionId": option}});
         self.send(json!({"jsonrpc": "2.0", "id": question["id"], "result": result})).await;
     }
 
-    /// Opens a session in a folder, and gives its id.
+    /// Opens a session in a directory, and returns its id.
     pub(crate) async fn new_session(&mut self, place: &Place) -> String {
         let answer = self.ask("session/new", json!({"cwd": place.work(), "mcpServers": []})).await;
         answer["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
@@ -308,7 +309,7 @@ impl Client {
         .await
     }
 
-    /// Why the server ended the connection.
+    /// Returns the reason for which the server closed the connection.
     pub(crate) async fn ended(self) -> String {
         match tokio::time::timeout(PATIENCE, self.end).await.unwrap().unwrap() {
             Ok(()) => String::new(),

@@ -1,4 +1,5 @@
-//! Clients that leave a session with a pending question, and clients that come after text was taken back.
+//! Clients that leave a session with a pending permission request, and clients that attach after text was
+//! withdrawn.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -9,7 +10,7 @@ use super::hub::{Client, Hub};
 use super::{block_on, shown, token};
 use crate::agent_program::Place;
 
-/// Attaches to a session in the words of a version.
+/// Attaches to a session with the method of a version.
 async fn attach(client: &mut Client, session: &str, place: &Place, version: u64) {
     let method = if version == 1 { "session/load" } else { "session/resume" };
     let params = json!({"sessionId": session, "cwd": place.work(), "mcpServers": [],
@@ -18,7 +19,8 @@ async fn attach(client: &mut Client, session: &str, place: &Place, version: u64)
     assert!(answer.get("error").is_none(), "{answer}");
 }
 
-/// Comes by `switchboard connect`, is asked if its role may answer, and ends.
+/// Connects with `switchboard connect`, waits for the pending request if its role may answer, and
+/// disconnects.
 fn come_by_connect(place: &Place, hub: &Hub, token: &str, session: &str, is_asked: bool, is_killed: bool) {
     let mut command = place.command(&["connect", &format!("ws://{}/acp", hub.address)]);
     let mut child =
@@ -67,7 +69,7 @@ fn a_question_survives_every_role_that_leaves_in_every_way() {
             assert_eq!(shared.code, 0, "{}", shared.stderr);
         }
         for (token, is_asked) in [view, answer, (hub.token.clone(), true)] {
-            // A running hub heeds a share; how soon is not the point here.
+            // A running hub reads new shares; the delay is not tested here.
             let mut looking = hub.client_as(&token, 2).await;
             while looking.ask("session/list", json!({})).await["result"]["sessions"][0].is_null() {
                 tokio::task::yield_now().await;
@@ -89,10 +91,10 @@ fn a_question_survives_every_role_that_leaves_in_every_way() {
                     if way == "detached" {
                         client.ask("session/detach", json!({"sessionId": session})).await;
                     }
-                    // What it has said is heard before it is gone.
+                    // Its messages are processed before it disconnects.
                     client.ask("session/list", json!({})).await;
                     drop(client);
-                    // Who comes next is asked: the question is open.
+                    // The next client gets the pending request.
                     let mut next = hub.client(2).await;
                     attach(&mut next, &session, &place, 2).await;
                     next.question().await;
@@ -102,7 +104,7 @@ fn a_question_survives_every_role_that_leaves_in_every_way() {
                 come_by_connect(&place, &hub, &token, &session, is_asked, is_killed);
             }
         }
-        // It was never taken back from who was asked first, and the answer counts.
+        // The request was never cancelled for the first client, and its answer is used.
         owner.ask("session/list", json!({})).await;
         let withdrawn = owner.seen.iter().filter(|message| message["method"] == "$/cancel_request").count();
         assert_eq!(withdrawn, 0, "{:?}", owner.seen);
@@ -161,7 +163,7 @@ fn text_that_the_agent_took_back_is_sent_to_nobody_who_comes_later() {
                     }
                 }
             }
-            // By any cursor that somebody has, and what it shows then is right.
+            // With any cursor, the client shows the correct state.
             let cursor =
                 |message: &Value| message["params"]["_meta"]["acp/cursor"].as_str().map(str::to_owned);
             for (at, message) in first.iter().enumerate() {
@@ -175,7 +177,7 @@ fn text_that_the_agent_took_back_is_sent_to_nobody_who_comes_later() {
                 assert!(!said(&rest).contains("hunter"), "after {cursor}: {rest:?}");
                 assert_eq!(shown(&[&first[..=at], &rest].concat()), shown(&first), "after {cursor}");
             }
-            // One that keeps what it has does not double it.
+            // A client that keeps its messages has no duplicates.
             let mut client = hub.client(2).await;
             attach(&mut client, &session, &place, 2).await;
             let again: Vec<Value> = client.seen.drain(..).collect();

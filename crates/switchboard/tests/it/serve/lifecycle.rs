@@ -6,9 +6,9 @@ use super::hub::Hub;
 use super::{block_on, text};
 use crate::agent_program::Place;
 
-/// An agent of version 1 that cannot load sessions. It tells the id of its process, works on without end when it is told to
-/// `wait`, and does not heed cancellations. Where the file `deaf` is in its folder, it removes it after it has opened a
-/// session, closes its input, and says so.
+/// A version 1 agent that cannot load sessions. It sends its process id, works forever on the prompt `wait`,
+/// and ignores cancellations. If its directory contains the file `deaf`, it removes the file after it has
+/// opened a session, closes its input, and sends a message about it.
 const STUBBORN: &str = r#"#!/bin/sh
 while IFS= read -r line; do
     id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -34,7 +34,7 @@ while IFS= read -r line; do
 done
 "#;
 
-/// Writes the agent into a place, and lets it have a second to stop. Gives the command.
+/// Writes the agent to a directory, with one second to stop. Returns its command.
 pub(crate) fn write_stubborn(place: &Place) -> [&'static str; 3] {
     place.write("work/stubborn", STUBBORN);
     place.write("home/.config/switchboard/config.json", r#"{"hub": {"cancel_timeout": "1s"}}"#);
@@ -45,7 +45,7 @@ fn stubborn(place: &Place) -> Hub {
     Hub::start(place, &write_stubborn(place))
 }
 
-/// The process that an agent told of.
+/// Returns the process id that an agent has sent.
 fn process(said: &str) -> u32 {
     said.rsplit_once("I am ").unwrap().1.trim_end_matches('.').parse().unwrap()
 }
@@ -71,7 +71,7 @@ fn an_agent_that_ignores_cancel_is_given_up_and_started_again_and_the_session_st
             .await;
         let answer = client.answer(waiting).await;
         assert_eq!(answer["result"]["stopReason"], "cancelled", "{answer}");
-        // Its process runs until somebody ends it, or needs another one.
+        // Its process runs until a client stops it, or needs another one.
         assert!(is_running(first));
         let mut other = hub.client(2).await;
         let list = other.ask("session/list", json!({})).await;
@@ -85,7 +85,7 @@ fn an_agent_that_ignores_cancel_is_given_up_and_started_again_and_the_session_st
         let second = process(&text(&said));
         assert_ne!(first, second);
         assert!(!is_running(first), "two would work in the same folder");
-        // Ended by a client, and started again by the next prompt.
+        // Stopped by a client, and started again by the next prompt.
         let waiting = client.begin("session/prompt", prompt("wait again")).await;
         client.until(|message| message["params"]["update"]["content"]["text"].is_string()).await;
         let ended = other.ask("_switchboard/end_agent", json!({"sessionId": session})).await;
@@ -97,7 +97,7 @@ fn an_agent_that_ignores_cancel_is_given_up_and_started_again_and_the_session_st
         session
     });
     assert_eq!(hub.end(), Some(0));
-    // One session and one transcript for everybody who comes later.
+    // There is one session with one transcript for all later clients.
     let store = place.home().join("hub.sqlite3");
     let store = store.to_str().unwrap();
     let shown = place.run(&["sessions", "show", &session, "--store", store]);
@@ -132,7 +132,7 @@ fn a_prompt_to_an_agent_that_has_closed_its_input_goes_to_the_next_one() {
             if version == 2 {
                 client.until_idle().await;
             }
-            // For the other version the process is another one again.
+            // The other version gets another process.
             client.ask("_switchboard/end_agent", json!({"sessionId": session})).await;
             let closed = client.ask("session/close", json!({"sessionId": session})).await;
             drop(closed);
@@ -166,7 +166,7 @@ fn at_the_limit_of_open_files_every_new_session_is_answered_and_the_connection_s
             opened += usize::from(answer["result"].is_object());
         }
         assert!(opened > 0);
-        // Those that are open still work.
+        // Open connections still work.
         let list = client.ask("session/list", json!({})).await;
         assert!(list["result"]["sessions"].is_array(), "{list}");
     });

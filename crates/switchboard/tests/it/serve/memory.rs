@@ -1,4 +1,4 @@
-//! A hub keeps what tools print in its log, and not in memory.
+//! A hub keeps tool output in its log, and not in memory.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use super::block_on;
 use super::hub::Hub;
 use crate::agent_program::Place;
 
-/// An agent of version 2 that plays a file in its turn.
+/// A version 2 agent that plays a file in its turn.
 const AGENT: &str = r#"#!/bin/sh
 say() { printf '%s\n' "$1"; }
 while read -r line; do
@@ -21,14 +21,14 @@ while read -r line; do
 done
 "#;
 
-/// How long anything may take, on a machine that has much else to do.
+/// Timeout for all operations, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const MEGABYTE: usize = 1024 * 1024;
-/// Bytes of tool output in the turn, half of it by one call.
+/// Bytes of tool output in the turn, half of it in one call.
 const OUTPUT: usize = 40 * MEGABYTE;
 const CHUNK: usize = 64 * 1024;
 
-/// One call that grows by chunks, and many that end with their output.
+/// Returns one call that grows by chunks, and many calls that end with their output.
 fn turn() -> String {
     let update = |update: Value| {
         let params = json!({"sessionId": "s", "update": update});
@@ -54,7 +54,7 @@ fn turn() -> String {
     lines + &update(json!({"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"}))
 }
 
-/// Bytes of memory that a process has at present.
+/// Returns the resident memory of a process, in bytes.
 fn resident(process: u32) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -71,7 +71,7 @@ fn tool_output_does_not_stay_in_memory() {
         file.to_str().unwrap().to_owned()
     };
     let (agent, turn) = (file("agent", AGENT), file("turn", &turn()));
-    // Memory that is given back goes back to the system at once, so that what is resident is what is kept.
+    // The allocator returns freed memory to the system immediately, so that resident memory is used memory.
     let mut command = place.command(&["serve"]);
     let given_back =
         [("MALLOC_ARENA_MAX", "1"), ("MALLOC_TRIM_THRESHOLD_", "0"), ("MALLOC_MMAP_THRESHOLD_", "65536")];
@@ -88,7 +88,7 @@ fn tool_output_does_not_stay_in_memory() {
                 break;
             }
         }
-        // The store makes what was said searchable, and is done with that a little later.
+        // The store finishes its full-text index a little later.
         let until = Instant::now() + PATIENCE;
         let kept = || resident(hub.process()).saturating_sub(before);
         while kept() > OUTPUT / 4 * 3 {

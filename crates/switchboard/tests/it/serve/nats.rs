@@ -1,4 +1,4 @@
-//! A hub whose log is kept by a NATS server.
+//! A hub with its log on a NATS server.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use super::hub::{Client, Hub};
 use super::{block_on, cursors, shown, text};
 use crate::agent_program::Place;
 
-/// How long servers may take to be missed, or found again, on a machine that has much else to do.
+/// Timeout for the detection of a failure or a recovery of the servers, on a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A place to work, with a folder for a NATS server in its home.
+/// Returns a directory with a NATS server in its home.
 pub(super) fn place_with_server(arguments: &[&str]) -> Option<(Place, NatsServer)> {
     let place = Place::new();
     let folder = place.home().join("nats");
@@ -22,7 +22,7 @@ pub(super) fn place_with_server(arguments: &[&str]) -> Option<(Place, NatsServer
     Some((place, server))
 }
 
-/// Takes everything away that a hub has on this machine.
+/// Deletes all local files of a hub.
 fn lose_store(place: &Place) {
     for entry in std::fs::read_dir(place.home()).unwrap().flatten() {
         let path = entry.path();
@@ -32,14 +32,14 @@ fn lose_store(place: &Place) {
     }
 }
 
-/// The places in the log of everything that a session has, for a client that comes anew.
+/// Returns the cursors and the content of a session for a new client.
 async fn replayed(client: &mut Client, session: &str, place: &Place) -> (Vec<u64>, Vec<(String, String)>) {
     let resume = json!({"sessionId": session, "cwd": place.work(), "replayFrom": {"type": "start"}});
     let resumed = client.ask("session/resume", resume).await;
     assert!(resumed.get("error").is_none(), "{resumed}");
     let seen: Vec<Value> = client.seen.drain(..).collect();
     let mut places = cursors(&seen);
-    // The last is the state, once more.
+    // The last one is the state again.
     places.pop();
     (places, shown(&seen))
 }
@@ -69,13 +69,13 @@ fn sessions_outlive_the_machine_of_their_hub() {
     block_on(async {
         let mut client = hub.client(2).await;
         assert_eq!(replayed(&mut client, &session, &place).await.1, said);
-        // It goes on where it was.
+        // The session continues.
         client.prompt(&session, "hello").await;
         assert!(!text(&client.until_idle().await).is_empty());
     });
     assert_eq!(hub.end(), Some(0));
 
-    // The copy can be made anew, and is searched like any store.
+    // The local copy can be rebuilt, and searched like any store.
     let store = place.home().join("hub.sqlite3");
     let store = store.to_str().unwrap();
     let rebuilt = place.run(&[
@@ -105,7 +105,7 @@ fn without_its_servers_a_hub_shows_what_it_has_and_goes_on_when_they_are_back() 
         client.until_idle().await;
 
         server.kill();
-        // What is begun in the moment before anybody knows ends with the connection.
+        // A prompt before the failure is detected ends with the connection.
         let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]});
         let begun = Instant::now();
         let refusal = loop {
@@ -135,7 +135,7 @@ fn without_its_servers_a_hub_shows_what_it_has_and_goes_on_when_they_are_back() 
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        // The session may be told to be idle before the agent that was started again works on the prompt.
+        // The session may be reported as idle before the restarted agent works on the prompt.
         while text(&reader.until_idle().await).is_empty() {}
         let mut late = hub.client(2).await;
         let (places, _) = replayed(&mut late, &session, &place).await;
@@ -163,7 +163,7 @@ fn who_only_looks_does_not_wait_for_who_writes() {
         gate.open(false);
         writer.prompt(&written, "hello").await;
         let (mut looks, mut longest) = (0, Duration::ZERO);
-        // Its connection ends when it is known that the log cannot be written.
+        // Its connection ends when the failure of the log is detected.
         while !writer.end.is_finished() {
             let begun = Instant::now();
             let list = reader.ask("session/list", json!({})).await;
@@ -175,7 +175,7 @@ fn who_only_looks_does_not_wait_for_who_writes() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         eprintln!("{looks} looks while somebody waited for the servers, the longest {longest:?}");
-        // Where everybody waits, two come through: what was asked before, and after.
+        // If all clients waited, there would be two: one before and one after the failure.
         assert!(looks > 10, "{looks}");
         let reason = writer.ended().await;
         assert!(reason.contains("cannot write the log"), "{reason}");
@@ -190,7 +190,7 @@ fn who_only_looks_does_not_wait_for_who_writes() {
                 assert!(begun.elapsed() < PATIENCE);
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
-            // What was cut off is told first.
+            // The interrupted turn is sent first.
             again.until(|message| message["params"]["update"]["stopReason"] == "end_turn").await;
             assert!(!text(again.seen.make_contiguous()).is_empty());
             let mut late = hub.client(2).await;
@@ -231,7 +231,7 @@ fn what_is_wrong_with_the_servers_is_said_with_the_setting() {
     assert!(refused.stderr.contains("--jetstream"), "{}", refused.stderr);
 }
 
-/// The subjects of sessions of which the stream has something.
+/// Returns the subjects of sessions in the stream.
 async fn subjects(server: &NatsServer) -> Vec<String> {
     let client = async_nats::connect(server.address()).await.unwrap();
     let stream = async_nats::jetstream::new(client).get_stream("SWITCHBOARD").await.unwrap();
@@ -244,7 +244,7 @@ async fn subjects(server: &NatsServer) -> Vec<String> {
     subjects
 }
 
-/// The sessions of a hub, once they are those that are expected.
+/// Waits until the sessions of a hub are the expected ones.
 async fn until_listed(hub: &Hub, expected: &[&String]) {
     let mut client = hub.client(2).await;
     let begun = Instant::now();
@@ -271,7 +271,7 @@ fn what_is_too_old_or_too_much_goes_everywhere_and_nothing_else() {
     let arguments = ["--log", &*server.address(), "demo"];
     let mut sessions = Vec::new();
     for _ in 0..2 {
-        // What is kept is said to the second.
+        // Retention has a resolution of one second.
         let second = switchboard_store::Moment::now().to_string();
         let hub = Hub::start(&place, &arguments);
         block_on(async {
@@ -290,7 +290,7 @@ fn what_is_too_old_or_too_much_goes_everywhere_and_nothing_else() {
     }
     let other = Hub::start_as(&place, "other", &arguments);
     block_on(async {
-        // The oldest of them is at work at another hub.
+        // The oldest of them has running work at another hub.
         let mut client = other.client(2).await;
         super::cluster::attach(&mut client, &sessions[0], &place).await;
         client.prompt(&sessions[0], "slow 600").await;
@@ -308,7 +308,7 @@ fn what_is_too_old_or_too_much_goes_everywhere_and_nothing_else() {
     };
     let subject = |session: &String| format!("switchboard.log.{session}");
 
-    // The hub's own copy is gone meanwhile: what is old is old by the log.
+    // The local copy of the hub is missing: the age is read from the log.
     lose_store(&place);
     configure(json!({"keep": keep.to_string()}));
     let hub = Hub::start(&place, &arguments);
@@ -324,7 +324,7 @@ fn what_is_too_old_or_too_much_goes_everywhere_and_nothing_else() {
     });
     assert_eq!(hub.end(), Some(0));
 
-    // More than there may be: all go but the one at which another hub is at work.
+    // More than the maximum: all are deleted except the one that another hub is working on.
     configure(json!({"max_size": "1kB"}));
     let hub = Hub::start(&place, &arguments);
     block_on(async {

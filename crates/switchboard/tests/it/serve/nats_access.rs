@@ -1,4 +1,4 @@
-//! Who is let in at NATS servers, and what is said to who is not.
+//! Authentication at NATS servers, and the error messages.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -18,10 +18,10 @@ use crate::agent_program::Place;
 use crate::interop::SWITCHBOARD;
 use crate::program::Run;
 
-/// What lets in is given in this variable, where no file is named.
+/// The credentials are in this variable if no file is given.
 const VARIABLE: &str = "SWITCHBOARD_LOG_CREDENTIALS";
 
-/// What a hub is started with that is not to start.
+/// Returns the command of a hub that must not start.
 fn command(place: &Place, log: &str, more: &[&str]) -> Command {
     let store = place.home().join("refused.sqlite3");
     let store = store.to_str().unwrap();
@@ -30,7 +30,7 @@ fn command(place: &Place, log: &str, more: &[&str]) -> Command {
     command
 }
 
-/// What a hub says that does not start.
+/// Returns the error message of a hub that does not start.
 fn refused(place: &Place, log: &str, more: &[&str]) -> String {
     said(place.run_command(command(place, log, more)))
 }
@@ -70,7 +70,7 @@ fn a_secure_connection_needs_who_signed_the_certificate() {
         block_on(use_session(&hub, &place));
         assert_eq!(hub.end(), Some(0));
     }
-    // Also where the address does not insist, for the server does.
+    // Also if the address does not require it, because the server does.
     for address in [secure.clone(), server.address()] {
         assert_eq!(
             refused(&place, &address, &[]),
@@ -80,7 +80,7 @@ fn a_secure_connection_needs_who_signed_the_certificate() {
             )
         );
     }
-    // A certificate for somebody else is none for this name.
+    // A certificate for another name is refused.
     let elsewhere = format!("tls://127.0.0.2:{}", server.port());
     let text = refused(&place, &elsewhere, &["--log-ca", &authority]);
     assert!(text.contains(&format!("at {elsewhere}")), "{text}");
@@ -106,7 +106,7 @@ fn a_server_without_a_certificate_is_no_secure_one() {
     assert!(text.contains("for a server without TLS use nats://"), "{text}");
 }
 
-/// Somebody in a NATS account, as `nsc` would make them.
+/// A NATS account, as created by `nsc`.
 struct Account {
     operator: KeyPair,
     account: KeyPair,
@@ -117,7 +117,7 @@ impl Account {
         Account { operator: KeyPair::new_operator(), account: KeyPair::new_account() }
     }
 
-    /// What a server is told to trust the operator, and to have the account.
+    /// Returns the server configuration that trusts the operator and contains the account.
     fn configuration(&self) -> String {
         let system = KeyPair::new_account();
         let unlimited = json!({"subs": -1, "conn": -1, "leaf": -1, "imports": -1, "exports": -1, "data": -1, "payload": -1,
@@ -136,7 +136,7 @@ impl Account {
         )
     }
 
-    /// The credentials file of a new user, which somebody has signed.
+    /// Returns the credentials file of a new user, with the signature of a key.
     fn user(&self, signer: &KeyPair) -> String {
         let user = KeyPair::new_user();
         let claims = json!({"pub": {}, "sub": {}, "subs": -1, "data": -1, "payload": -1, "type": "user"});
@@ -149,7 +149,7 @@ impl Account {
     }
 }
 
-/// Says something about a key, and signs it.
+/// Signs claims about a key.
 fn token(signer: &KeyPair, subject: &KeyPair, claims: &Value) -> String {
     let mut claims = claims.clone();
     claims["version"] = json!(2);
@@ -166,7 +166,7 @@ fn file(place: &Place, name: &str, text: &str) -> String {
     place.home().join(name).to_str().unwrap().to_owned()
 }
 
-/// Starts a server with a configuration, in a place of its own.
+/// Starts a server with a configuration, in its own directory.
 fn configured(text: &str) -> Option<(Place, NatsServer)> {
     let place = Place::new();
     let configuration = file(&place, "nats.conf", text);
@@ -224,7 +224,7 @@ fn the_environment_lets_in_and_agents_do_not_see_it() {
     assert!(!text.contains("terrible"), "{text}");
 }
 
-/// The permissions of a hub's user, as the guide lists them.
+/// Returns the permissions of the hub's user that the guide lists.
 fn permissions() -> String {
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cluster.md");
     let guide = std::fs::read_to_string(guide).unwrap();
@@ -247,7 +247,7 @@ fn a_hub_needs_the_permissions_of_the_guide_and_no_others() {
     let (one, other) = (Hub::start_as(&place, "one", &arguments), Hub::start_as(&place, "other", &arguments));
     block_on(async {
         use_session(&one, &place).await;
-        // What is wanted of the one through the other is done, and answered.
+        // Requests from one hub to the other are executed and answered.
         let mut at_one = one.client(2).await;
         let session = at_one.new_session(&place).await;
         at_one.prompt(&session, "hello").await;

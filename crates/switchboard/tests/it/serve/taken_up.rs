@@ -1,4 +1,4 @@
-//! Connections that another socket takes up.
+//! Connections that are resumed on another socket.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ fn what_was_lost_on_the_way_is_told_again_in_either_version() {
             let seen: Vec<Value> = client.seen.drain(..).collect();
             let first = seen.iter().position(|message| cursor(message).is_some()).unwrap();
 
-            // The first socket may still be there.
+            // The first socket may still be open.
             let mut again = hub.take_up(&client).await;
             let resume = |cursor: &str| json!({"streams": [{"sessionId": session, "cursor": cursor}]});
             let params = resume(&cursor(&seen[first]).unwrap());
@@ -41,7 +41,7 @@ fn what_was_lost_on_the_way_is_told_again_in_either_version() {
             let failed = again.until(|message| message["method"] == "stream/resume_failed").await;
             assert_eq!(failed["params"], json!({"sessionId": session, "reason": "unknown_cursor"}));
 
-            // What does not begin like this is no continuation.
+            // A connection with another first message is not resumed.
             let mut hasty = hub.take_up(&client).await;
             hasty.begin("session/list", json!({})).await;
             let reason = hasty.ended().await;

@@ -1,4 +1,4 @@
-//! A program that was built with the feature `otlp`.
+//! A program with the feature `otlp`.
 
 use serde_json::{Value, json};
 use switchboard_testkit::{Answers, Collector, SeenSpan};
@@ -14,7 +14,7 @@ fn only<'s>(spans: &'s [SeenSpan], name: &str) -> &'s SeenSpan {
     found[0]
 }
 
-/// Whoever is told that work belongs to a span.
+/// Returns the trace parent of a span.
 fn parent_of(span: &SeenSpan) -> Value {
     format!("00-{}-{}-01", span.trace, span.id).into()
 }
@@ -139,7 +139,7 @@ fn a_hub_sends_what_its_sessions_do() {
     let session = tokio::runtime::Runtime::new().unwrap().block_on(async {
         let mut client = hub.client(2).await;
         let session = client.new_session(&place).await;
-        // One that nobody has is nothing to tell of.
+        // A session that does not exist has no span.
         let refused = client.prompt("nobody", "hello").await;
         assert!(client.answer(refused).await.get("error").is_some());
         client.prompt(&session, "permission").await;

@@ -13,7 +13,7 @@ use crate::outcome::{CommandError, Outcome};
 use crate::rules::Rules;
 use crate::script::{Action, Script};
 
-/// Who is to be driven.
+/// The agent to prompt.
 pub(super) struct Agent<'a> {
     pub(super) name: Option<&'a str>,
     pub(super) command: &'a [String],
@@ -43,7 +43,7 @@ pub(super) fn run(script: &Script, agent: &Agent<'_>, format: Format) -> Result<
     })
 }
 
-/// The prompts of each session, and the options that were chosen for the agent's questions.
+/// Returns the prompts of each session, and the options that were selected for the agent's questions.
 pub(crate) fn prompts(script: &Script) -> (Vec<Vec<Prompt>>, VecDeque<Option<String>>) {
     let mut sessions = Vec::new();
     let mut answers: Vec<(usize, Option<String>)> = Vec::new();

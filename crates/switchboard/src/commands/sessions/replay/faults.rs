@@ -1,35 +1,35 @@
-//! What can go wrong on the way to a client, the same way each time.
+//! Deterministic faults on the way to a client.
 
 use std::time::Duration;
 
-/// A fault. About one line in eight is hit by each that is asked for; the handshake is spared.
+/// A fault. Each requested one affects about one line in eight, except for the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Fault {
-    /// A line is left out
+    /// Omit a line
     Drop,
-    /// A line comes twice
+    /// Send a line twice
     Duplicate,
-    /// A line comes after the next one
+    /// Send a line after the next one
     Reorder,
-    /// A line, and all behind it, come half a second late
+    /// Delay a line and all following ones by half a second
     Delay,
-    /// A line is cut off in its middle
+    /// Cut a line in the middle
     Truncate,
-    /// A line that is no message comes before
+    /// Insert an invalid line
     Noise,
 }
 
 const ONE_IN: u64 = 8;
 const DELAY: Duration = Duration::from_millis(500);
 
-/// What to write.
+/// Output of the fault injection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Line(String),
     Pause(Duration),
 }
 
-/// Puts faults into lines.
+/// Injects faults into lines.
 pub(super) struct Faults {
     kinds: Vec<Fault>,
     state: u64,
@@ -41,7 +41,7 @@ impl Faults {
         Faults { kinds, state: seed, held: None }
     }
 
-    /// What becomes of a line.
+    /// Returns the output for a line.
     pub(super) fn apply(&mut self, line: String) -> Vec<Part> {
         let mut line = Some(line);
         let mut parts = Vec::new();
@@ -59,7 +59,7 @@ impl Faults {
                 Fault::Reorder => {}
                 Fault::Delay => parts.push(Part::Pause(DELAY)),
                 Fault::Truncate => text.truncate(text.floor_char_boundary(text.len() / 2)),
-                Fault::Noise => parts.push(Part::Line("Warning: this line is no message".to_owned())),
+                Fault::Noise => parts.push(Part::Line("Warning: this line is not a message".to_owned())),
             }
         }
         parts.extend(line.map(Part::Line));
@@ -67,12 +67,12 @@ impl Faults {
         parts
     }
 
-    /// What was held back when nothing more is to come for now.
+    /// Returns the held line when no more lines follow for now.
     pub(super) fn rest(&mut self) -> Option<String> {
         self.held.take()
     }
 
-    /// The next number of a sequence that the seed decides (SplitMix64).
+    /// Returns the next random number of the seed (SplitMix64).
     fn random(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! The agent of a recording, without input and output: lines of a client in, lines for it out.
+//! The agent of a recording without I/O: lines of a client in, lines for it out.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -10,41 +10,41 @@ use switchboard_session::{prompt_title, prompt_title_in};
 
 use crate::script::{Action, RecordedAnswer, Script, SessionScript, update_line, wants_history};
 
-/// How many questions may wait for their answers; for more, the oldest are forgotten.
+/// Maximum number of pending questions; above it, the oldest are dropped.
 const MAX_OPEN: usize = 10_000;
 
-/// What a client is told that asks for more than was recorded.
+/// Error for requests beyond the recording.
 const NO_MORE: &str = "the recording ends here; it has no more turns";
 
-/// Plays a script. All times are since its beginning.
+/// Plays a script. All times are relative to its start.
 pub(super) struct Player {
     script: Script,
     version: u16,
-    /// How many times as fast as it was; `None`: without any pause.
+    /// Speed factor; `None`: without pauses.
     speed: Option<f64>,
     playing: Vec<Playing>,
     ready: VecDeque<String>,
-    /// What the client was asked, and has not answered.
+    /// Pending questions to the client.
     questions: Correlator<(usize, usize)>,
     asked: i64,
 }
 
-/// How far a session is.
+/// Progress of a session.
 #[derive(Default)]
 struct Playing {
     place: usize,
     due: Duration,
     is_open: bool,
-    /// Whether the client has asked for a new session, and has not got its id yet.
+    /// Set if the client requested a new session and does not have its id yet.
     is_new: bool,
     opening: Option<RequestId<'static>>,
     prompts: VecDeque<RequestId<'static>>,
-    /// The client's ids of the requests that are not answered yet.
+    /// The client's ids of pending requests.
     requests: HashMap<usize, RequestId<'static>>,
     answered: HashSet<usize>,
-    /// The ids of questions that were asked.
+    /// The ids of the asked questions.
     questions: HashMap<usize, RequestId<'static>>,
-    /// Whether the agent has said that it works.
+    /// Set if the agent has reported that it is running.
     is_running: bool,
     is_deleted: bool,
 }
@@ -56,7 +56,7 @@ impl Player {
         Player { script, version, speed, playing, ready, questions, asked: 0 }
     }
 
-    /// Takes a line of the client.
+    /// Handles a line of the client.
     pub(super) fn take(&mut self, line: &str, now: Duration) {
         match Message::decode(line, WireFormat::Any).map(Wire::into_owned) {
             Ok(Message::Request(request)) => self.request(request, now),
@@ -69,7 +69,7 @@ impl Player {
         }
     }
 
-    /// The next line for the client that is due.
+    /// Returns the next line for the client that is due.
     pub(super) fn next(&mut self, now: Duration) -> Option<String> {
         loop {
             if let Some(line) = self.ready.pop_front() {
@@ -82,17 +82,17 @@ impl Player {
         }
     }
 
-    /// When to ask again; `None`: when the client has said something.
+    /// Returns the time of the next line; `None` until the client sends something.
     pub(super) fn next_due(&self) -> Option<Duration> {
         let moving = (0..self.playing.len()).filter(|&session| self.can_move(session));
         moving.map(|session| self.playing[session].due).min()
     }
 
-    /// Whether a session waits for nothing but its time.
+    /// Returns whether a session only waits for its time.
     fn can_move(&self, session: usize) -> bool {
         let playing = &self.playing[session];
         match self.script.sessions[session].steps.get(playing.place).map(|step| &step.action) {
-            // A client that prompts without opening the session again has it open.
+            // A client that prompts without opening the session again already has it open.
             Some(Action::AwaitOpening { .. }) => {
                 playing.opening.is_some() || (playing.is_open && !playing.prompts.is_empty())
             }
@@ -129,7 +129,7 @@ impl Player {
                     let is_opening = std::mem::take(&mut playing.is_new);
                     let session = &self.script.sessions[session].id;
                     self.ready.push_back(match outcome {
-                        // A session that was an old one then is new now.
+                        // A session that was loaded in the recording is new now.
                         Ok(result) if is_opening && result.get("sessionId").is_none() => {
                             let mut result = result.to_value();
                             result["sessionId"] = Value::from(session.as_str());
@@ -173,7 +173,7 @@ impl Player {
         };
     }
 
-    /// Nobody is left to wait for something that was not recorded.
+    /// Ends requests that were not recorded.
     fn at_the_end(&mut self, session: usize) {
         let playing = &mut self.playing[session];
         let waiting: Vec<_> =
@@ -231,7 +231,7 @@ impl Player {
                 let is_replayed = wants_history(&request);
                 let playing = &self.playing[session];
                 let steps = &self.script.sessions[session].steps;
-                // As it was recorded, where it was; else as an agent would that remembers everything.
+                // As recorded if possible; otherwise like an agent that keeps its sessions.
                 let was_new = steps.iter().find_map(|step| match &step.action {
                     Action::Answer { outcome, .. } => {
                         Some(outcome.as_ref().is_ok_and(|result| result.get("sessionId").is_some()))
@@ -253,12 +253,12 @@ impl Player {
                 playing.due = playing.due.max(now);
                 playing.prompts.push_back(request.id);
             }
-            // Clients close sessions whether or not the recorded one did.
+            // Clients close sessions even if the recorded one did not.
             ("session/close", Some(session)) => {
                 self.cancel(session);
                 self.ready.push_back(answer(request.id, Ok(json!({}).into())));
             }
-            // What the agent says that it can, it can, also if nobody wanted it then.
+            // Advertised methods work, even if they were not used in the recording.
             ("session/delete", _) if self.can_delete() => {
                 if let Some(session) = session {
                     self.cancel(session);
@@ -280,7 +280,7 @@ impl Player {
         }
     }
 
-    /// Whether the recorded agent says that sessions can be deleted.
+    /// Returns whether the recorded agent supports deleting sessions.
     fn can_delete(&self) -> bool {
         let Some(Ok(introduction)) = &self.script.introduction else { return false };
         let introduction = introduction.to_value();
@@ -289,7 +289,7 @@ impl Player {
             .any(|pointer| introduction.pointer(pointer).is_some_and(Value::is_object))
     }
 
-    /// What was answered to a method; the last answer serves for whatever comes after it.
+    /// Returns the recorded response to a method; the last one is reused.
     fn recorded_answer(&mut self, method: &str) -> Option<RecordedAnswer> {
         let answers = self.script.answers.get_mut(method)?;
         if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() }
@@ -301,7 +301,7 @@ impl Player {
         playing.due = playing.due.max(now);
     }
 
-    /// Opens a session again: one that was played until here, or one whose whole recording has already happened.
+    /// Opens a session again: one that was played up to now, or one whose whole recording counts as history.
     fn remember(&mut self, session: usize, id: RequestId<'static>, is_replayed: bool) {
         let playing = &mut self.playing[session];
         let script = &self.script.sessions[session];
@@ -330,7 +330,7 @@ impl Player {
         self.cancel(session);
     }
 
-    /// Leaves out the rest of a turn.
+    /// Skips the rest of a turn.
     fn cancel(&mut self, session: usize) {
         let playing = &mut self.playing[session];
         let steps = &self.script.sessions[session].steps;
@@ -383,7 +383,7 @@ fn answer(id: RequestId<'static>, outcome: RecordedAnswer) -> String {
     Message::response(id, outcome).encode(WireFormat::Any)
 }
 
-/// For recordings without a handshake.
+/// Returns a handshake response for recordings without one.
 fn introduction(version: u16) -> Raw<'static> {
     let info = json!({"name": "recording", "version": env!("CARGO_PKG_VERSION")});
     let introduction = if version == 1 {
@@ -394,18 +394,18 @@ fn introduction(version: u16) -> Raw<'static> {
     introduction.into()
 }
 
-/// The state that an update says the session is in.
+/// Returns the state in an update.
 fn state(notification: &Notification<'_>) -> Option<String> {
     let update = notification.params.as_ref()?.get("update")?;
     if update.text("sessionUpdate")? == "state_update" { update.text("state") } else { None }
 }
 
-/// A session as it is listed; `None` for one of another folder, or in which nothing was prompted.
+/// Returns a session for the list; `None` for another folder or without a prompt.
 fn listed(session: &SessionScript, cwd: Option<&str>) -> Option<Value> {
     let own = session.cwd.as_deref().unwrap_or("/");
     let title = session.steps.iter().find_map(|step| match &step.action {
         Action::AwaitPrompt { prompt, .. } => Some(prompt.as_ref().and_then(prompt_title)),
-        // A session that was opened again begins with what was prompted before.
+        // A session that was opened again begins with its earlier prompts.
         Action::Notify(notification) if session.is_own(notification) => {
             prompt_title_in(&Message::Notification(notification.clone())).map(|(_, title)| Some(title))
         }
@@ -460,14 +460,15 @@ mod tests {
         assert!(player.next(at(101)).unwrap().contains("running"));
         assert_eq!(player.next_due(), Some(at(102)));
         assert_eq!(player.next(at(102)).as_deref(), Some(r#"{"jsonrpc":"2.0","id":"p","result":{}}"#));
-        // The recording was cut off in the middle of the turn.
+        // The recording was cut in the middle of the turn.
         assert!(player.next(at(102)).unwrap().contains(r#""stopReason":"error""#));
         player.take(prompt, at(103));
         assert!(player.next(at(103)).unwrap().contains(NO_MORE));
         assert_eq!((player.next(at(103)), player.next_due()), (None, None));
     }
 
-    /// What a client gets that says what the recorded one said: each session's notifications, and its answers.
+    /// Returns the messages for a client that repeats the recorded one: each session's notifications, and the
+    /// number of responses.
     fn played(messages: &[(bool, Message<'static>)]) -> (Vec<String>, usize) {
         let mut reader = Reader::default();
         for (from_agent, message) in messages {
