@@ -23,7 +23,7 @@ pub use crate::core::{
     Counts, FolderRefusal, Folders, HubAbout, Identity, NO_HANDSHAKE, QueuedPrompt, SessionState,
     SessionSummary,
 };
-pub use crate::log::{JetStream, JetStreamOptions, LogError, SharedLog};
+pub use crate::log::{HAS_JETSTREAM, JetStream, JetStreamOptions, LogError, SharedLog};
 pub use access::{WrongTokens, bearer, is_same};
 pub use judge::{Judge, Judgement, PermissionRequest};
 pub use listener::Listener;

@@ -350,6 +350,12 @@ pub(crate) fn configuration_folder() -> Option<PathBuf> {
     set.or_else(|| Some(home()?.join(".config")))
 }
 
+/// The folder for data of programs, by the XDG rules.
+pub(crate) fn data_folder() -> Option<PathBuf> {
+    let set = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    set.or_else(|| Some(home()?.join(".local/share")))
+}
+
 /// A part of the user's own configuration. A file that cannot be read is complained of where agents are looked for.
 pub(crate) fn own_settings(key: &str) -> Option<Value> {
     own_configuration().ok()??.get(key).cloned()

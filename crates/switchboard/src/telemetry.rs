@@ -31,7 +31,7 @@ pub(crate) const LAST_SENDING: Duration = Duration::from_secs(3);
 #[derive(Debug, clap::Args)]
 pub(crate) struct TelemetryArguments {
     /// Send spans and metrics of what agents do to the OpenTelemetry collector at this address, as in http://127.0.0.1:4318
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", hide = cfg!(not(feature = "otlp")))]
     otlp: Option<String>,
 }
 

@@ -32,6 +32,9 @@ pub use jetstream::JetStream;
 pub(crate) use local::LocalLog;
 pub use servers::{JetStreamOptions, LogError};
 
+/// Whether this build can keep its logs at NATS servers: the feature `jetstream`.
+pub const HAS_JETSTREAM: bool = cfg!(feature = "jetstream");
+
 /// How many bytes are read for a client at once.
 const PORTION: usize = 128 * 1024;
 /// How many records are read for a client at once.

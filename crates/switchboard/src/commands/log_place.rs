@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use switchboard_hub::{JetStream, JetStreamOptions, LogError, SharedLog};
+use switchboard_hub::{HAS_JETSTREAM, JetStream, JetStreamOptions, LogError, SharedLog};
 use switchboard_store::Store;
 use tokio::runtime::Handle;
 
@@ -17,15 +17,15 @@ pub(crate) const CREDENTIALS: &str = "SWITCHBOARD_LOG_CREDENTIALS";
 pub(crate) struct LogArguments {
     /// Keep the logs of the sessions at NATS servers with JetStream, where other hubs can go on with them; several
     /// addresses with commas between them. The store then has a copy
-    #[arg(long, value_name = "nats://HOST:PORT")]
+    #[arg(long, value_name = "nats://HOST:PORT", hide = !HAS_JETSTREAM)]
     log: Option<String>,
 
     /// A file that lets in there: NATS credentials, USER:PASSWORD, or a token; else what SWITCHBOARD_LOG_CREDENTIALS says
-    #[arg(long, value_name = "FILE", requires = "log")]
+    #[arg(long, value_name = "FILE", requires = "log", hide = !HAS_JETSTREAM)]
     log_credentials: Option<PathBuf>,
 
     /// Certificates in PEM of who signed those of the NATS servers
-    #[arg(long, value_name = "FILE", requires = "log")]
+    #[arg(long, value_name = "FILE", requires = "log", hide = !HAS_JETSTREAM)]
     log_ca: Option<PathBuf>,
 }
 

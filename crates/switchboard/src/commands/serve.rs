@@ -14,7 +14,7 @@ use axum::extract::{ConnectInfo, Request};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use switchboard_hub::{FolderRefusal, Folders, Hub, HubAbout, HubOptions, Listener};
+use switchboard_hub::{FolderRefusal, Folders, HAS_JETSTREAM, Hub, HubAbout, HubOptions, Listener};
 use switchboard_transport::server::{self, ListenerLimits, ServerLimits, Service, Tls};
 use switchboard_transport::{Grace, Program, Remote};
 use tokio::net::TcpListener;
@@ -57,11 +57,7 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// file for. Sessions work in the folders listed as `roots` in config.json, else in the one where this was started.
 /// Another address than this machine's own needs a certificate, or a proxy that has one.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  \
-    switchboard serve --token-file ~/.switchboard-token claude codex\n  \
-    switchboard connect ws://127.0.0.1:4173/acp --token-file ~/.switchboard-token\n  \
-    switchboard serve --log nats://127.0.0.1:4222 claude\n  \
-    switchboard serve --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem -- my-agent --acp")]
+#[command(after_help = examples())]
 pub(crate) struct Arguments {
     /// Names of configured agents (see `switchboard agents`), or `demo`; all that are configured where none is named
     #[arg(value_name = "AGENT")]
@@ -110,6 +106,19 @@ pub(crate) struct Arguments {
     /// How to write what happens, on standard error
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
+}
+
+/// The examples of the help text: only those that this build can run.
+fn examples() -> String {
+    let with_servers = "switchboard serve --log nats://127.0.0.1:4222 claude";
+    let lines = [
+        "switchboard serve --token-file ~/.switchboard-token claude codex",
+        "switchboard connect ws://127.0.0.1:4173/acp --token-file ~/.switchboard-token",
+        with_servers,
+        "switchboard serve --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem -- my-agent --acp",
+    ];
+    let lines = lines.into_iter().filter(|line| HAS_JETSTREAM || *line != with_servers);
+    lines.fold("Examples:".to_owned(), |text, line| format!("{text}\n  {line}"))
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {

@@ -25,7 +25,8 @@ pub(super) fn start(
     match endpoint {
         None => Ok(None),
         Some(_) => Err(CommandError::usage("this program was built without telemetry")
-            .hint("build it with the feature `otlp`: cargo install switchboard --features otlp")),
+            .hint("the packages have it: npm install -g switchboard-acp, or uv tool install switchboard-acp")
+            .hint("from source: cargo install --path crates/switchboard --features otlp")),
     }
 }
 

@@ -191,6 +191,44 @@ fn command_lines_are_ones_that_the_program_takes() {
     assert!(count > 40, "only {count} command lines were found");
 }
 
+/// The packages have one name. Another one may belong to somebody else.
+#[test]
+fn no_text_tells_to_install_a_name_that_is_not_ours() {
+    let mut files = pages();
+    let mut folders = vec![root().join("crates")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let is_text = path.extension().is_some_and(|extension| extension == "rs" || extension == "md");
+            if path.is_dir() && path.file_name().is_some_and(|name| name != "tests") {
+                folders.push(path);
+            } else if is_text {
+                files.push(path);
+            }
+        }
+    }
+    let mut count = 0;
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for begin in [
+            "npm install -g",
+            "npx",
+            "uvx",
+            "pip install",
+            "uv tool install",
+            "brew install",
+            "cargo install",
+        ] {
+            for (at, found) in text.match_indices(&format!("{begin} switchboard")) {
+                count += 1;
+                let is_ours = begin != "cargo install" && text[at + found.len()..].starts_with("-acp");
+                assert!(is_ours, "{}: {found}", file.display());
+            }
+        }
+    }
+    assert!(count > 5, "only {count} were found");
+}
+
 /// The name of a heading in a link, as sites make it.
 fn anchor(heading: &str) -> String {
     let letters =

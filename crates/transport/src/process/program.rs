@@ -105,13 +105,16 @@ pub struct Spawned {
     pub output: ChildOutput,
 }
 
+/// The descriptor by which a launcher of our own program watches it. It is for that program alone.
+const LAUNCHER_FD: &str = "SWITCHBOARD_LAUNCHER_FD";
+
 impl Program {
     /// A program: a path where it has a slash in it, else a name that is searched for in `PATH`.
     pub fn new(program: impl Into<OsString>) -> Self {
         Program {
             program: program.into(),
             arguments: Vec::new(),
-            environment: Vec::new(),
+            environment: vec![(LAUNCHER_FD.into(), None)],
             working_directory: None,
             grace: Grace::default(),
             watchdog: true,

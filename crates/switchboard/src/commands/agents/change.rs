@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use switchboard_transport::Program;
 
-use crate::agents;
+use crate::agents::{self, installation};
 use crate::configuration::edited_file::EditedFile;
 use crate::configuration::edited_json::EditedJson;
 use crate::configuration::own_file;
@@ -30,10 +30,10 @@ pub(super) struct AddArguments {
     replace: bool,
 }
 
-/// Take an agent out of the user's own configuration
+/// Take an agent out of the user's own configuration, and remove what `agents install` installed
 #[derive(Debug, clap::Args)]
 pub(super) struct RemoveArguments {
-    /// What the agent is called
+    /// What the agent is called; NAME@VERSION removes this installed version alone
     name: String,
 }
 
@@ -98,7 +98,7 @@ fn installed(name: &str) -> Result<Vec<String>, CommandError> {
             .hint(format!("give its command line: switchboard agents add {name} -- CMD...")));
     };
     match agent.installed() {
-        Some(found) => Ok(found.command.iter().map(|word| (*word).to_owned()).collect()),
+        Some(found) => Ok(found.command),
         None => Err(CommandError::usage(format!("{} is not installed", agent.title))
             .hint(format!("to install it: {}", agent.install))),
     }
@@ -107,7 +107,19 @@ fn installed(name: &str) -> Result<Vec<String>, CommandError> {
 pub(super) fn remove(arguments: &RemoveArguments) -> Result<Outcome, CommandError> {
     let name = &arguments.name;
     let (file, mut edited) = read()?;
-    if !edited.remove(&[SERVERS, name]).map_err(|reason| refused(&file, &reason))? {
+    let is_configured = edited.remove(&[SERVERS, name]).map_err(|reason| refused(&file, &reason))?;
+    let installed = match (agents::find(name), agents::with_version(name)) {
+        (Some(agent), _) => installation::remove(agent, None)?,
+        (None, Some((agent, version))) => installation::remove(agent, Some(version))?,
+        (None, None) => Vec::new(),
+    };
+    for version in &installed {
+        println!("removed {name} {version}");
+    }
+    if !is_configured && !installed.is_empty() {
+        return Ok(Outcome::Fine);
+    }
+    if !is_configured {
         return Err(CommandError::usage(format!("{} has no agent \"{name}\"", file.path().display())).hint(
             "agents of projects and editors are in their own files; `switchboard agents` tells in which",
         ));

@@ -11,13 +11,14 @@ use crate::outcome::{CommandError, Outcome};
 use crate::stdio;
 use crate::terminal::text::visible_line;
 
-/// Read the public registry of agents, and keep it
+/// Read the public registry of agents, or update an installed agent
 ///
-/// Its agents are then known by their ids. Nothing is installed or run: that is asked for when an agent is used.
+/// The agents of the registry are then known by their ids. Nothing of it is installed or run: that is asked for when an agent is
+/// used. With the name of an agent that `agents install` installed, installs its newest version; the version before it stays.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Where the registry is, instead of the public one
-    #[arg(value_name = "FILE|URL")]
+    /// An installed agent; or where the registry is, instead of the public one
+    #[arg(value_name = "NAME|FILE|URL")]
     from: Option<String>,
 
     /// Take it only if it has this checksum
@@ -34,6 +35,9 @@ fn parse_hash(text: &str) -> Result<String, String> {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    if let Some(agent) = arguments.from.as_deref().and_then(agents::find) {
+        return super::install::update(agent);
+    }
     let from = arguments.from.as_deref().unwrap_or(REGISTRY);
     let refused = |reason: String| {
         CommandError::failed(format!("the registry {from} is not taken: {reason}"))

@@ -44,8 +44,7 @@ pub(super) async fn look(configuration: &Configuration, folder: &Path, patience:
     let installed = agents::known().iter().filter(|agent| configuration.find(agent.name).is_none());
     patients.extend(installed.filter_map(|agent| {
         let found = agent.installed()?;
-        let program = Program::new(found.path).args(found.command.iter().skip(1).copied());
-        Some(Patient { name: agent.name.to_owned(), program: Ok(program), known: Some(agent) })
+        Some(Patient { name: agent.name.to_owned(), program: Ok(found.program()), known: Some(agent) })
     }));
     if patients.is_empty() {
         return vec![Finding::note(
