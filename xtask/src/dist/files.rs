@@ -73,7 +73,9 @@ impl Files {
         let encoder =
             GzEncoder::new(std::io::BufWriter::new(file), flate2::Compression::new(compression.level()));
         let mut archive = tar::Builder::new(encoder);
-        for (path, is_program, content) in self.iter() {
+        // The description of an npm package comes first, so that it can be read without unpacking the program.
+        let (first, rest): (Vec<_>, Vec<_>) = self.iter().partition(|(path, ..)| *path == "package.json");
+        for (path, is_program, content) in first.into_iter().chain(rest) {
             let mut header = tar::Header::new_gnu();
             header.set_mode(mode(is_program));
             header.set_size(content.len() as u64);

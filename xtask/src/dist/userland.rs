@@ -52,8 +52,8 @@ pub(super) fn check(folder: &Path, platform: &Platform) -> Result<(), String> {
         output(&root, &words)
     };
     expect("--version --json", &switchboard(&["--version", "--json"])?, "\"channel\":\"archive\"")?;
-    expect("run", &switchboard(&["run", "demo", "hello"])?, "You said: hello")?;
-    expect("doctor", &switchboard(&["doctor", "--hub", "http://127.0.0.1:9"])?, "demo")?;
+    expect("run", &switchboard(&["run", "demo", "hi"])?, "You said: hi")?;
+    expect("doctor", &switchboard(&["doctor", "--min-free", "1B"])?, "switchboard: version")?;
     check_open(&root)?;
     check_serve(&root)
 }
@@ -80,10 +80,10 @@ fn check_serve(root: &Path) -> Result<(), String> {
     let token = String::from_utf8_lossy(&token).trim().to_owned();
     let url = format!("ws://127.0.0.1:{port}/acp");
     let answer = text_of(
-        inside(root, &["/opt/switchboard", "run", "hello", "--", &url])
+        inside(root, &["/opt/switchboard", "run", "hi", "--", &url])
             .env("VARIABLES", format!("SWITCHBOARD_TOKEN={token}")),
     )?;
-    expect("serve", &answer, "You said: hello")?;
+    expect("serve", &answer, "You said: hi")?;
     hub.end()
 }
 
