@@ -35,8 +35,13 @@ cargo xtask recordings    record the conversations of the demo agent in fixtures
 cargo xtask bench-record  compare `switchboard bridge` with and without recording
 cargo xtask mutate        forget a field of a conversion, and see a test fail, for a sample of all fields; --all: for
                           every one; PLACE: for those in files whose path contains it
-cargo xtask dist          make an archive of a release build with completions, manual pages and licences; --program FILE:
-                          of this program; --to DIR: there
+cargo xtask dist          build the program with all features for an old glibc, and make the packages of a release in
+                          target/dist: archive, npm, wheel, .deb, install script, Homebrew formula, checksums
+                          --target TRIPLE: for another platform of packaging/platforms.toml
+                          --check [DIR]: try the packages, also in an old system
+                          --program FILE --to DIR: packages of this program, compressed fast, for tests
+                          --finish DIR: launcher, script, formula and checksums for the archives there
+                          --platforms: the table as a matrix; --registry DIR: serve packages on loopback
 cargo xtask package       package every crate, build the examples against the packages alone, run them, and check the libraries
                           with the oldest Rust that they promise; --all: every package with its own
 cargo xtask api           compare the public items of the libraries with api/; --bless: write them down
@@ -65,9 +70,7 @@ fn main() -> ExitCode {
         ["bench-record"] => record::bench(),
         ["recordings"] => recordings::write(),
         ["tee", file, ref agent @ ..] => recordings::tee(file, agent),
-        ["dist"] => dist::dist(None, None),
-        ["dist", "--to", to] => dist::dist(None, Some(to)),
-        ["dist", "--program", program, "--to", to] => dist::dist(Some(program), Some(to)),
+        ["dist", ref words @ ..] => dist::run(words),
         ["package"] => package::package(false),
         ["package", "--all"] => package::package(true),
         ["api"] => api::check(false),

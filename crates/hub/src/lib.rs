@@ -23,7 +23,7 @@ pub use crate::core::{
     Counts, FolderRefusal, Folders, HubInfo, Identity, NO_HANDSHAKE, QueuedPrompt, SessionActivity,
     SessionSummary,
 };
-pub use crate::log::{JetStream, JetStreamOptions, LogError, SharedLog};
+pub use crate::log::{HAS_JETSTREAM, JetStream, JetStreamOptions, LogError, SharedLog};
 pub use access::{LoginRateLimit, bearer_token, constant_time_eq};
 pub use listener::Listener;
 pub use policy::{PermissionRequest, Policy, PolicyDecision};

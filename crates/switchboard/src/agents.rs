@@ -3,11 +3,13 @@
 //! downloaded without asking.
 
 mod asking;
+pub(crate) mod installation;
 mod registry;
 mod table;
 
 use std::path::{Path, PathBuf};
 
+use installation::Installation;
 use switchboard_acp::display::visible_line;
 use switchboard_transport::Program;
 
@@ -86,21 +88,49 @@ impl Package {
 /// An installed agent.
 #[derive(Debug)]
 pub(crate) struct Installed {
-    pub(crate) command: &'static [&'static str],
+    pub(crate) command: Vec<String>,
     /// Path of the program.
     pub(crate) path: PathBuf,
+    /// The version, as far as it is known without running the agent.
+    pub(crate) version: Option<String>,
+    /// Whether `switchboard agents install` put it there.
+    pub(crate) is_ours: bool,
+}
+
+impl Installed {
+    pub(crate) fn program(&self) -> Program {
+        let (program, arguments) =
+            self.command.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
+        Program::new(program).args(arguments)
+    }
+
+    fn of(installation: &Installation, package: &Package) -> Self {
+        Installed {
+            command: installation.command_line(package),
+            path: installation.file(),
+            version: Some(installation.version.clone()),
+            is_ours: true,
+        }
+    }
 }
 
 impl KnownAgent {
-    /// Returns the installed command line, if all programs it needs exist.
+    /// Returns the installed command line, if all programs it needs exist: of our own installation, else on the `PATH`.
     pub(crate) fn installed(&self) -> Option<Installed> {
         let locate = |program: &str| Program::new(program).locate().ok();
         if !self.needs.iter().all(|program| locate(program).is_some()) {
             return None;
         }
+        if let Some(package) = &self.package
+            && let Some(found) = installation::find(self, None)
+        {
+            return Some(Installed::of(&found, package));
+        }
         self.commands.iter().find_map(|command| {
             let path = locate(command.first()?)?;
-            Some(Installed { command, path })
+            let version = version_of(&path);
+            let command = command.iter().map(|word| (*word).to_owned()).collect();
+            Some(Installed { command, path, version, is_ours: false })
         })
     }
 }
@@ -120,15 +150,35 @@ pub(crate) fn program(name: &str) -> Option<Result<Program, CommandError>> {
     if let Some(agent) = find(name) {
         return Some(program_of(agent));
     }
+    if let Some((agent, version)) = with_version(name) {
+        return Some(program_of_version(agent, version));
+    }
     let registry = Registry::cached().ok().flatten()?;
     Some(program_of_registered(registry.find(name)?))
 }
 
-fn program_of(agent: &KnownAgent) -> Result<Program, CommandError> {
-    if let Some(Installed { command, .. }) = agent.installed()
-        && let [program, arguments @ ..] = command
-    {
-        return Ok(Program::new(*program).args(arguments.iter().copied()));
+/// The known agent and the version of `NAME@VERSION`.
+pub(crate) fn with_version(name: &str) -> Option<(&'static KnownAgent, &str)> {
+    let (name, version) = name.split_once('@')?;
+    Some((find(name)?, version))
+}
+
+/// The program of exactly that version. It is never fetched.
+fn program_of_version(agent: &KnownAgent, version: &str) -> Result<Program, CommandError> {
+    match (&agent.package, installation::find(agent, Some(version))) {
+        (Some(package), Some(found)) => Ok(Installed::of(&found, package).program()),
+        _ => Err(CommandError::usage(format!("{} {} is not installed", agent.title, visible_line(version)))
+            .hint(format!(
+                "to install it: switchboard agents install {}@{}",
+                agent.name,
+                visible_line(version)
+            ))),
+    }
+}
+
+fn program_of(agent: &'static KnownAgent) -> Result<Program, CommandError> {
+    if let Some(found) = agent.installed() {
+        return Ok(found.program());
     }
     let programs: Vec<&str> =
         agent.needs.iter().copied().chain(agent.commands.first().map(|command| command[0])).collect();
@@ -143,7 +193,8 @@ fn program_of(agent: &KnownAgent) -> Result<Program, CommandError> {
     // A package contains its own program, but not the other programs it needs.
     match &agent.package {
         Some(package) if agent.needs.iter().all(|program| Program::new(*program).locate().is_ok()) => {
-            asking::from_network(agent.title, package.runner, &package.command_line(), error)
+            let line = package.command_line();
+            asking::from_network(agent.title, package.runner, &line, Some(agent), error)
         }
         _ => Err(error),
     }
@@ -169,7 +220,7 @@ fn program_of_registered(agent: &RegistryAgent) -> Result<Program, CommandError>
     };
     match &agent.package {
         Some(package) => {
-            let program = asking::from_network(&title, package.runner, &package.command_line(), error)?;
+            let program = asking::from_network(&title, package.runner, &package.command_line(), None, error)?;
             Ok(package.env.iter().fold(program, |program, (name, value)| program.env(name, value)))
         }
         None => Err(error),

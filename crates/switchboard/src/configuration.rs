@@ -365,6 +365,12 @@ pub(crate) fn configuration_folder() -> Option<PathBuf> {
     set.or_else(|| Some(home()?.join(".config")))
 }
 
+/// Returns the folder for data of programs, by the XDG rules.
+pub(crate) fn data_folder() -> Option<PathBuf> {
+    let set = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    set.or_else(|| Some(home()?.join(".local/share")))
+}
+
 /// Returns a part of the user's configuration. An unreadable file is reported where agents are read.
 pub(crate) fn own_settings(key: &str) -> Option<Value> {
     own_configuration().ok()??.get(key).cloned()

@@ -7,6 +7,7 @@ mod commands;
 mod configuration;
 mod ending;
 mod handshake;
+mod launcher;
 mod lines;
 mod losses;
 mod oddities;
@@ -24,6 +25,7 @@ mod store_file;
 mod telemetry;
 mod terminal;
 mod units;
+mod version;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -36,12 +38,20 @@ const LAST_LINES: Duration = Duration::from_millis(500);
 /// Any ACP agent with any ACP client, every session seen, kept and replayed.
 #[derive(Debug, Parser)]
 #[command(name = "switchboard", version, about, max_term_width = 100)]
+#[command(
+    after_help = "`--version --json` prints version, commit, target, features and how this program was installed."
+)]
 struct Arguments {
     #[command(subcommand)]
     command: commands::Command,
 }
 
 fn main() -> ExitCode {
+    launcher::follow();
+    if version::is_asked_as_json(std::env::args_os().skip(1)) {
+        println!("{}", version::as_json());
+        return ExitCode::SUCCESS;
+    }
     let matches = commands::with_grouped_help(Arguments::command()).get_matches();
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     ending::outlive_file_size_limit();

@@ -32,7 +32,7 @@ pub(crate) const LAST_SENDING: Duration = Duration::from_secs(3);
 pub(crate) struct TelemetryArguments {
     /// Send spans and metrics of agents to the OpenTelemetry collector at this URL, such as
     /// http://127.0.0.1:4318
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", hide = cfg!(not(feature = "otlp")))]
     otlp: Option<String>,
 }
 

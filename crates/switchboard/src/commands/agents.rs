@@ -1,6 +1,7 @@
 //! `switchboard agents`.
 
 mod change;
+mod install;
 mod list;
 mod update;
 
@@ -18,6 +19,8 @@ use crate::outcome::{CommandError, Outcome};
     switchboard agents add mine -- my-agent --acp\n  \
     switchboard agents add codex --env OPENAI_API_KEY=...\n  \
     switchboard agents remove mine\n  \
+    switchboard agents install codex            # into a folder of our own, to start without the network\n  \
+    switchboard agents update codex             # to the newest version\n  \
     switchboard agents update                   # read the public registry")]
 pub(crate) struct Arguments {
     /// Print one JSON object per line
@@ -31,6 +34,8 @@ pub(crate) struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum AgentsCommand {
     Add(change::AddArguments),
+    Install(install::Arguments),
+    List(list::Arguments),
     Remove(change::RemoveArguments),
     Update(update::Arguments),
 }
@@ -39,6 +44,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     match &arguments.command {
         None => list::run(arguments.json),
         Some(AgentsCommand::Add(arguments)) => change::add(arguments),
+        Some(AgentsCommand::Install(arguments)) => install::run(arguments),
+        Some(AgentsCommand::List(listed)) => list::run(arguments.json || listed.json),
         Some(AgentsCommand::Remove(arguments)) => change::remove(arguments),
         Some(AgentsCommand::Update(arguments)) => update::run(arguments),
     }

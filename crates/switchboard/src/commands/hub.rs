@@ -24,6 +24,7 @@ enum HubCommand {
     Share(share::Arguments),
     Unshare(share::UnshareArguments),
     Status(status::Arguments),
+    #[command(hide = !switchboard_hub::HAS_JETSTREAM)]
     Rebuild(rebuild::Arguments),
 }
 

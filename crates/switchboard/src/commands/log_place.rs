@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use switchboard_hub::{JetStream, JetStreamOptions, LogError, SharedLog};
+use switchboard_hub::{HAS_JETSTREAM, JetStream, JetStreamOptions, LogError, SharedLog};
 use switchboard_store::Store;
 use tokio::runtime::Handle;
 
@@ -17,16 +17,16 @@ pub(crate) const CREDENTIALS: &str = "SWITCHBOARD_LOG_CREDENTIALS";
 pub(crate) struct LogArguments {
     /// Keep session logs on NATS servers with JetStream, where other hubs can continue them; separate several
     /// addresses with commas. The store then has a copy
-    #[arg(long, value_name = "nats://HOST:PORT", alias = "log")]
+    #[arg(long, value_name = "nats://HOST:PORT", alias = "log", hide = !HAS_JETSTREAM)]
     session_log: Option<String>,
 
     /// File with NATS credentials, USER:PASSWORD, or a token; default: the variable
     /// SWITCHBOARD_LOG_CREDENTIALS
-    #[arg(long, value_name = "FILE", alias = "log-credentials", requires = "session_log")]
+    #[arg(long, value_name = "FILE", alias = "log-credentials", requires = "session_log", hide = !HAS_JETSTREAM)]
     session_log_credentials: Option<PathBuf>,
 
     /// CA certificates of the NATS servers in PEM
-    #[arg(long, value_name = "FILE", alias = "log-ca", requires = "session_log")]
+    #[arg(long, value_name = "FILE", alias = "log-ca", requires = "session_log", hide = !HAS_JETSTREAM)]
     session_log_ca: Option<PathBuf>,
 }
 

@@ -14,7 +14,7 @@ use axum::extract::{ConnectInfo, Request};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use switchboard_hub::{FolderRefusal, Folders, Hub, HubInfo, HubOptions, Listener};
+use switchboard_hub::{FolderRefusal, Folders, HAS_JETSTREAM, Hub, HubInfo, HubOptions, Listener};
 use switchboard_transport::server::{self, ListenerLimits, ServerLimits, Service, Tls};
 use switchboard_transport::{Grace, Program, Remote};
 use switchboard_web::{Access, Page, PageOptions};
@@ -56,11 +56,7 @@ const FAREWELL: Duration = Duration::from_millis(500);
 /// --token-file writes to a file. Sessions work in the folders listed as `roots` in config.json, else in the
 /// current folder. Listening on other addresses than loopback needs a certificate, or a proxy that has one.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  \
-    switchboard serve --token-file ~/.switchboard-token claude codex\n  \
-    switchboard connect ws://127.0.0.1:4173/acp --token-file ~/.switchboard-token\n  \
-    switchboard serve --session-log nats://127.0.0.1:4222 claude\n  \
-    switchboard serve --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem -- my-agent --acp")]
+#[command(after_help = examples())]
 pub(crate) struct Arguments {
     /// Names of configured agents (see `switchboard agents`), or `demo`; default: all configured agents
     #[arg(value_name = "AGENT")]
@@ -109,6 +105,19 @@ pub(crate) struct Arguments {
     /// Format of the messages on standard error
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
+}
+
+/// The examples of the help text: only those that this build can run.
+fn examples() -> String {
+    let with_servers = "switchboard serve --session-log nats://127.0.0.1:4222 claude";
+    let lines = [
+        "switchboard serve --token-file ~/.switchboard-token claude codex",
+        "switchboard connect ws://127.0.0.1:4173/acp --token-file ~/.switchboard-token",
+        with_servers,
+        "switchboard serve --listen 0.0.0.0:443 --tls-cert chain.pem --tls-key key.pem -- my-agent --acp",
+    ];
+    let lines = lines.into_iter().filter(|line| HAS_JETSTREAM || *line != with_servers);
+    lines.fold("Examples:".to_owned(), |text, line| format!("{text}\n  {line}"))
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {

@@ -25,10 +25,9 @@ pub(super) fn start(
 ) -> Result<Option<Telemetry>, CommandError> {
     match endpoint {
         None => Ok(None),
-        Some(_) => Err(CommandError::usage(
-            "--otlp needs a program with the feature `otlp`, which this build does not have",
-        )
-        .hint("build it with the feature: cargo build --release --features otlp")),
+        Some(_) => Err(CommandError::usage("this program was built without telemetry")
+            .hint("the packages have it: npm install -g switchboard-acp, or uv tool install switchboard-acp")
+            .hint("from source: cargo install --path crates/switchboard --features otlp")),
     }
 }
 

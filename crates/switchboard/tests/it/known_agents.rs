@@ -117,7 +117,7 @@ fn nothing_is_run_from_the_network_unless_somebody_says_so() {
     for answer in ["n\n", "\n", "no\n", "yess\n"] {
         let (code, shown) = typed_to(home.command(&["run", "claude", "hi"]), &[answer]);
         assert_eq!(code, 2, "{answer:?}: {shown}");
-        assert!(shown.contains("Run it? [y/N]"), "{shown}");
+        assert!(shown.contains("Run it? [i/y/N]"), "{shown}");
         assert!(shown.contains("to install it: npm install"), "{shown}");
     }
     assert_eq!(home.started(), "");

@@ -4,6 +4,7 @@
 
 mod agent_program;
 mod agents;
+mod agents_install;
 mod bridge;
 mod bridge_ends;
 mod bridge_login;

@@ -106,13 +106,16 @@ pub struct Spawned {
     pub output: ChildOutput,
 }
 
+/// The descriptor by which a launcher of our own program watches it. It is for that program alone.
+const LAUNCHER_FD: &str = "SWITCHBOARD_LAUNCHER_FD";
+
 impl Program {
     /// Creates a program from a path if it contains a slash, else from a name that is looked up in `PATH`.
     pub fn new(program: impl Into<OsString>) -> Self {
         Program {
             program: program.into(),
             arguments: Vec::new(),
-            environment: Vec::new(),
+            environment: vec![(LAUNCHER_FD.into(), None)],
             working_directory: None,
             grace: Grace::default(),
             watchdog: true,

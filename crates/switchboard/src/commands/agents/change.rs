@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use switchboard_transport::Program;
 
-use crate::agents;
+use crate::agents::{self, installation};
 use crate::configuration::edited_file::EditedFile;
 use crate::configuration::edited_json::EditedJson;
 use crate::configuration::own_file;
@@ -31,10 +31,10 @@ pub(super) struct AddArguments {
     replace: bool,
 }
 
-/// Remove an agent from the user's configuration
+/// Remove an agent from the user's configuration, and the versions that `agents install` installed
 #[derive(Debug, clap::Args)]
 pub(super) struct RemoveArguments {
-    /// Name of the agent
+    /// Name of the agent; NAME@VERSION removes only this installed version
     name: String,
 }
 
@@ -99,7 +99,7 @@ fn installed(name: &str) -> Result<Vec<String>, CommandError> {
             .hint(format!("give its command line: switchboard agents add {name} -- CMD...")));
     };
     match agent.installed() {
-        Some(found) => Ok(found.command.iter().map(|word| (*word).to_owned()).collect()),
+        Some(found) => Ok(found.command),
         None => Err(CommandError::usage(format!("{} is not installed", agent.title))
             .hint(format!("to install it: {}", agent.install))),
     }
@@ -108,7 +108,19 @@ fn installed(name: &str) -> Result<Vec<String>, CommandError> {
 pub(super) fn remove(arguments: &RemoveArguments) -> Result<Outcome, CommandError> {
     let name = &arguments.name;
     let (file, mut edited) = read()?;
-    if !edited.remove(&[SERVERS, name]).map_err(|reason| refused(&file, &reason))? {
+    let is_configured = edited.remove(&[SERVERS, name]).map_err(|reason| refused(&file, &reason))?;
+    let installed = match (agents::find(name), agents::with_version(name)) {
+        (Some(agent), _) => installation::remove(agent, None)?,
+        (None, Some((agent, version))) => installation::remove(agent, Some(version))?,
+        (None, None) => Vec::new(),
+    };
+    for version in &installed {
+        println!("removed {name} {version}");
+    }
+    if !is_configured && !installed.is_empty() {
+        return Ok(Outcome::Fine);
+    }
+    if !is_configured {
         return Err(CommandError::usage(format!("{} has no agent \"{name}\"", file.path().display())).hint(
             "agents of projects and editors are in their own files; `switchboard agents` shows which",
         ));

@@ -6,12 +6,21 @@ use serde_json::{Value, json};
 use switchboard_acp::display::{visible, visible_line};
 use switchboard_transport::Program;
 
-use crate::agents::{self, KnownAgent, RegisteredPackage, Registry, RegistryAgent};
+use crate::agents::installation::{self, Installation};
+use crate::agents::{self, Installed, KnownAgent, RegisteredPackage, Registry, RegistryAgent};
 use crate::configuration::{Configuration, ConfiguredAgent};
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::terminal::style::Style;
 use crate::terminal::table::Table;
 use crate::terminal::text::visible_path;
+
+/// List the agents that are configured, installed and known, with their versions
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// One JSON object a line
+    #[arg(long)]
+    pub(super) json: bool,
+}
 
 pub(super) fn run(is_json: bool) -> Result<Outcome, CommandError> {
     let project = std::env::current_dir()
@@ -65,26 +74,43 @@ impl<'c> Row<'c> {
 /// A known agent.
 struct Known<'c> {
     agent: &'static KnownAgent,
-    program: Option<String>,
-    version: Option<String>,
+    installed: Option<Installed>,
+    /// The versions that `agents install` installed, the newest first.
+    versions: Vec<Installation>,
     /// The configured agent with its name.
     configured: Option<&'c ConfiguredAgent>,
 }
 
 impl<'c> Known<'c> {
     fn new(configuration: &'c Configuration, agent: &'static KnownAgent) -> Self {
-        let installed = agent.installed();
         Known {
             agent,
-            version: installed.as_ref().and_then(|found| agents::version_of(&found.path)),
-            program: installed.map(|found| found.path.display().to_string()),
+            installed: agent.installed(),
+            versions: installation::all(agent),
             configured: configuration.find(agent.name),
         }
     }
 
-    fn command(&self) -> &'static [&'static str] {
-        let installed = self.agent.installed().map(|found| found.command);
-        installed.or_else(|| self.agent.commands.first().copied()).unwrap_or_default()
+    fn command(&self) -> Vec<&str> {
+        match &self.installed {
+            Some(found) => found.command.iter().map(String::as_str).collect(),
+            None => self.agent.commands.first().map(|command| command.to_vec()).unwrap_or_default(),
+        }
+    }
+
+    /// The command line for people: that of an installation of ours begins with a long path.
+    fn shown(&self) -> String {
+        match &self.installed {
+            Some(found) if found.is_ours => {
+                let others = self.versions.iter().map(|other| &*other.version);
+                let others: Vec<&str> =
+                    others.filter(|version| found.version.as_deref() != Some(version)).collect();
+                let before =
+                    if others.is_empty() { String::new() } else { format!(", also {}", others.join(", ")) };
+                format!("installed by Switchboard{before}")
+            }
+            _ => self.command().join(" "),
+        }
     }
 }
 
@@ -112,9 +138,20 @@ fn print_json(
     }
     for row in known {
         let agent = row.agent;
-        let (command, args) = row.command().split_first().unwrap_or((&"", &[]));
+        let words = row.command();
+        let (command, args) = words.split_first().unwrap_or((&"", &[]));
+        let program = row.installed.as_ref().map(|found| found.path.display().to_string());
+        let current = row.installed.as_ref().filter(|found| found.is_ours);
+        let versions: Vec<Value> = row
+            .versions
+            .iter()
+            .map(|version| {
+                let is_current = current.is_some_and(|found| found.version.as_deref() == Some(&version.version));
+                json!({"version": version.version, "integrity": version.integrity, "since": version.since, "used": is_current})
+            })
+            .collect();
         let value = json!({
-            "state": if row.program.is_some() { "installed" } else { "known" },
+            "state": if row.installed.is_some() { "installed" } else { "known" },
             "name": agent.name,
             "aliases": agent.aliases,
             "title": agent.title,
@@ -122,8 +159,9 @@ fn print_json(
             "args": args,
             "commands": agent.commands,
             "needs": agent.needs,
-            "program": row.program,
-            "version": row.version,
+            "program": program,
+            "version": row.installed.as_ref().and_then(|found| found.version.as_deref()),
+            "versions": versions,
             "package": agent.package.as_ref().map(agents::Package::command_line),
             "install": agent.install,
             "login": agent.login,
@@ -176,14 +214,15 @@ fn print_text(
         let name = row.agent.name.clone();
         table.row([name, status.to_owned(), version(&row.version), row.agent.command_line(), from]);
     }
-    let (installed, missing): (Vec<_>, Vec<_>) = known.iter().partition(|row| row.program.is_some());
+    let (installed, missing): (Vec<_>, Vec<_>) = known.iter().partition(|row| row.installed.is_some());
     for row in installed {
         let status = match row.configured {
             Some(agent) => format!("not used: the name means the one in {}", agent.file.display()),
             None => "installed".to_owned(),
         };
         let (name, title) = (row.agent.name.to_owned(), row.agent.title.to_owned());
-        table.row([name, status, version(&row.version), row.command().join(" "), title]);
+        let found = row.installed.as_ref().and_then(|found| found.version.clone());
+        table.row([name, status, version(&found), row.shown(), title]);
     }
     for row in missing.iter().filter(|row| row.configured.is_none()) {
         let agent = row.agent;

@@ -11,13 +11,14 @@ use crate::agents::{self, MAX_REGISTRY, REGISTRY, Registry};
 use crate::outcome::{CommandError, Outcome};
 use crate::stdio;
 
-/// Download the public registry of agents and keep a copy
+/// Download the public registry of agents, or update an installed agent
 ///
-/// Its agents are then known by their ids. Nothing is installed or run: you are asked when you use an agent.
+/// The agents of the registry are then known by their ids. Nothing is installed or run: you are asked when you use an agent. With the name
+/// of an agent that `agents install` installed, installs its newest version and keeps the previous one.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// File or URL of the registry, instead of the public one
-    #[arg(value_name = "FILE|URL")]
+    /// Name of an installed agent; or file or URL of the registry, instead of the public one
+    #[arg(value_name = "NAME|FILE|URL")]
     from: Option<String>,
 
     /// Accept the registry only with this SHA-256 checksum
@@ -34,6 +35,9 @@ fn parse_hash(text: &str) -> Result<String, String> {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
+    if let Some(agent) = arguments.from.as_deref().and_then(agents::find) {
+        return super::install::update(agent);
+    }
     let from = arguments.from.as_deref().unwrap_or(REGISTRY);
     let refused = |reason: String| {
         CommandError::failed(format!("the registry {from} was rejected: {reason}"))

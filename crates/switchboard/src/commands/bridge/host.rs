@@ -12,6 +12,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
+use crate::launcher::LAUNCHER_FD;
+
 /// An event of a command.
 #[derive(Debug)]
 pub(super) enum TerminalEvent {
@@ -80,6 +82,7 @@ impl Host for LocalHost {
             command
         };
         command
+            .env_remove(LAUNCHER_FD)
             .envs(start.env.iter().map(|(name, value)| (name, value)))
             .current_dir(directory)
             .stdin(Stdio::null())

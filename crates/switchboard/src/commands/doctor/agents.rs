@@ -48,8 +48,8 @@ pub(super) async fn look(configuration: &Configuration, folder: &Path, patience:
     candidates.extend(installed.filter_map(|agent| {
         let found = agent.installed()?;
         let command = found.path.display().to_string();
-        let program = Program::new(found.path).args(found.command.iter().skip(1).copied());
-        Some(Candidate { name: agent.name.to_owned(), command, program: Ok(program), known: Some(agent) })
+        let program = Ok(found.program());
+        Some(Candidate { name: agent.name.to_owned(), command, program, known: Some(agent) })
     }));
     if candidates.is_empty() {
         return vec![Finding::note(

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: an archive that runs without Rust.
+//! The licence texts of the crates that the program is linked of.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -7,81 +7,12 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::setup::target;
-use crate::{cargo, root};
+use super::files::Files;
+use super::text_of;
+use crate::root;
 
-/// Makes the archive in `to`, or in `dist` of Cargo's target folder; of `program`, or of a fresh release build.
-pub(crate) fn dist(program: Option<&str>, to: Option<&str>) -> Result<(), String> {
-    let program = match program {
-        Some(program) => PathBuf::from(program),
-        None => {
-            cargo(["build", "--release", "--locked", "--package", "switchboard", "--all-features"])?;
-            target().join("release/switchboard")
-        }
-    };
-    let to = to.map_or_else(|| target().join("dist"), PathBuf::from);
-    let version = text_of(Command::new(&program).arg("--version"))?;
-    let version = version
-        .trim()
-        .strip_prefix("switchboard ")
-        .ok_or("the program does not tell its version")?
-        .to_owned();
-    let host = text_of(Command::new("rustc").arg("-vV"))?;
-    let host = host
-        .lines()
-        .find_map(|line| line.strip_prefix("host: "))
-        .ok_or("rustc does not tell the host")?
-        .to_owned();
-    let name = format!("switchboard-{version}-{host}");
-    let folder = to.join(&name);
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder)
-            .map_err(|error| format!("cannot remove {}: {error}", folder.display()))?;
-    }
-    make_folder(&folder.join("completions"))?;
-    let ours = folder.join("switchboard");
-    copy(&program, &ours)?;
-    text_of(Command::new("strip").arg(&ours))?;
-    for (shell, file) in [("bash", "switchboard.bash"), ("zsh", "_switchboard"), ("fish", "switchboard.fish")]
-    {
-        let text = text_of(Command::new(&ours).args(["completions", shell]))?;
-        write(&folder.join("completions").join(file), &text)?;
-    }
-    text_of(Command::new(&ours).arg("man").arg(folder.join("man")))?;
-    for file in ["README.md", "LICENSE", "CHANGELOG.md"] {
-        copy(&root().join(file), &folder.join(file))?;
-    }
-    let count = licences(&folder.join("licences"), &host)?;
-    let archive = format!("{name}.tar.gz");
-    // The same files make the same archive.
-    text_of(
-        Command::new("tar")
-            .args([
-                "--sort=name",
-                "--mtime=@0",
-                "--owner=0",
-                "--group=0",
-                "--numeric-owner",
-                "-czf",
-                &archive,
-                &name,
-            ])
-            .current_dir(&to),
-    )?;
-    let checksum = text_of(Command::new("sha256sum").arg(&archive).current_dir(&to))?;
-    write(&to.join(format!("{archive}.sha256")), &checksum)?;
-    let size = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len() / 1000);
-    println!("{}", to.join(&archive).display());
-    println!(
-        "program {} kB, archive {} kB, licences of {count} crates",
-        size(&ours),
-        size(&to.join(&archive))
-    );
-    Ok(())
-}
-
-/// Writes the licence texts of everything that the program is linked of. Gives how many crates that is.
-fn licences(folder: &Path, host: &str) -> Result<usize, String> {
+/// Adds the licence texts of everything that the program is linked of. Returns how many crates that is.
+pub(super) fn add(files: &mut Files, target: &str) -> Result<usize, String> {
     let metadata = text_of(
         Command::new("cargo")
             .args([
@@ -91,7 +22,7 @@ fn licences(folder: &Path, host: &str) -> Result<usize, String> {
                 "--locked",
                 "--all-features",
                 "--filter-platform",
-                host,
+                target,
             ])
             .current_dir(root()),
     )?;
@@ -121,22 +52,21 @@ fn licences(folder: &Path, host: &str) -> Result<usize, String> {
         let text = |key: &str| package[key].as_str().unwrap_or("unknown");
         let name = format!("{}-{}", text("name"), text("version"));
         let (own, shared) = (&texts[text("id")], by_repository.get(repository(package)));
-        let files = match (own.is_empty(), shared) {
+        let texts_of_it = match (own.is_empty(), shared) {
             (false, _) => own.clone(),
             (true, Some(shared)) if !repository(package).is_empty() => shared.clone(),
             // Ours is the same, word for word.
             _ if text("license").contains("Apache-2.0") => vec![root().join("LICENSE")],
             _ => Vec::new(),
         };
-        let remark = if files.is_empty() { " (published without a text)" } else { "" };
+        let remark = if texts_of_it.is_empty() { " (published without a text)" } else { "" };
         let _ = writeln!(index, "{name}  {}  {}{remark}", text("license"), text("repository"));
-        for file in &files {
+        for file in &texts_of_it {
             let beside = file.file_name().ok_or("a licence has no name")?;
-            make_folder(&folder.join(&name))?;
-            copy(file, &folder.join(&name).join(beside))?;
+            files.copy(format!("licences/{name}/{}", beside.to_string_lossy()), file)?;
         }
     }
-    write(&folder.join("INDEX.txt"), &index)?;
+    files.add("licences/INDEX.txt", index);
     Ok(foreign.len())
 }
 
@@ -191,27 +121,4 @@ fn licence_files(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = top.iter().cloned().chain(below).filter(is_licence).collect();
     files.dedup_by_key(|path| path.file_name().map(ToOwned::to_owned));
     files
-}
-
-fn text_of(command: &mut Command) -> Result<String, String> {
-    let output = command.output().map_err(|error| format!("cannot start {command:?}: {error}"))?;
-    if !output.status.success() {
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        return Err(format!("failed ({}): {command:?}\n{told}", output.status));
-    }
-    String::from_utf8(output.stdout).map_err(|_| format!("{command:?} prints what is no text"))
-}
-
-fn make_folder(folder: &Path) -> Result<(), String> {
-    std::fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))
-}
-
-fn copy(from: &Path, to: &Path) -> Result<(), String> {
-    std::fs::copy(from, to)
-        .map(drop)
-        .map_err(|error| format!("cannot copy {} to {}: {error}", from.display(), to.display()))
-}
-
-fn write(file: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(file, text).map_err(|error| format!("cannot write {}: {error}", file.display()))
 }
