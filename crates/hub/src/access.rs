@@ -118,6 +118,7 @@ impl LoginRateLimit {
 }
 
 impl Inner {
+    /// Drops the older generation when the younger one has reached the window.
     fn age(&mut self, now: Instant) {
         let since = *self.since.get_or_insert(now);
         if now.saturating_duration_since(since) >= WINDOW {
@@ -126,6 +127,7 @@ impl Inner {
         }
     }
 
+    /// Returns the counter of an address.
     fn of(&mut self, address: Address) -> &mut Failures {
         let is_known = self.younger.contains_key(&address);
         if !is_known && self.younger.len() >= MAX_ADDRESSES {
