@@ -19,9 +19,9 @@ const MAX_ADDRESSES: usize = 4096;
 ///
 /// ```
 /// let mut headers = http::HeaderMap::new();
-/// assert_eq!(switchboard_hub::bearer(&headers), None);
+/// assert_eq!(switchboard_hub::bearer_token(&headers), None);
 /// headers.insert("authorization", http::HeaderValue::from_static("Bearer sb_abc"));
-/// assert_eq!(switchboard_hub::bearer(&headers), Some("sb_abc"));
+/// assert_eq!(switchboard_hub::bearer_token(&headers), Some("sb_abc"));
 /// ```
 pub fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
@@ -45,9 +45,9 @@ pub fn constant_time_eq(one: &str, other: &str) -> bool {
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use switchboard_hub::WrongTokens;
+/// use switchboard_hub::LoginRateLimit;
 ///
-/// let (limit, from, now) = (WrongTokens::default(), "192.0.2.7".parse().unwrap(), Instant::now());
+/// let (limit, from, now) = (LoginRateLimit::default(), "192.0.2.7".parse().unwrap(), Instant::now());
 /// for _ in 0..10 {
 ///     assert_eq!(limit.record_failure(from, now), Ok(()));
 /// }
@@ -118,6 +118,7 @@ impl LoginRateLimit {
 }
 
 impl Inner {
+    /// Drops the older generation when the younger one has reached the window.
     fn age(&mut self, now: Instant) {
         let since = *self.since.get_or_insert(now);
         if now.saturating_duration_since(since) >= WINDOW {
@@ -126,6 +127,7 @@ impl Inner {
         }
     }
 
+    /// Returns the counter of an address.
     fn of(&mut self, address: Address) -> &mut Failures {
         let is_known = self.younger.contains_key(&address);
         if !is_known && self.younger.len() >= MAX_ADDRESSES {

@@ -121,6 +121,7 @@ pub(crate) struct AgentExit {
     pub(crate) undelivered: Vec<String>,
 }
 
+/// State of the task of one agent process.
 struct AgentTask {
     id: AgentId,
     driver: Driver,

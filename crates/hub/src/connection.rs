@@ -87,6 +87,7 @@ pub(crate) async fn run(
     let _ = events.send(Event::Disconnected { connection: id }).await;
 }
 
+/// State of a connection task.
 struct Client {
     id: ConnectionId,
     outgoing: Outgoing,
@@ -382,6 +383,7 @@ impl Client {
         self.send_translated(written, has_cursor);
     }
 
+    /// Counts a line against the send window of its session. The result acknowledges it when it has been written.
     fn reserve(&mut self, session: &SessionId, bytes: usize) -> Written {
         // Counts the bytes against the send window. The returned guard acknowledges them when the transport has written
         // the line.

@@ -167,8 +167,8 @@ mod tests {
         }
         push(&mut buffer, "2", "s", Some("s.2"));
         buffer.answered(&RequestId::Number(1));
-        let withdrawal = r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":3}}"#;
-        buffer.push(&withdrawal.to_owned().into(), None, None);
+        let cancellation = r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":3}}"#;
+        buffer.push(&cancellation.to_owned().into(), None, None);
         assert_eq!(after(&buffer, "s.1"), Some(vec![question(2), "2".to_owned()]));
         assert_eq!(after(&buffer, "s.2"), Some(vec![]));
         assert_eq!((after(&buffer, "t.1"), after(&buffer, "s.3")), (None, None));

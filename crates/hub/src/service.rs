@@ -172,6 +172,7 @@ pub(crate) struct ClientHandle {
     identity: Identity,
 }
 
+/// The main task of a hub.
 pub(crate) struct Service {
     pub(crate) core: Core,
     pub(crate) store: Store,
@@ -264,6 +265,7 @@ impl Service {
         }
     }
 
+    /// Passes the current time to the core.
     fn update_clock(&mut self) {
         let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.core.at(now, Moment::now().0);
@@ -342,7 +344,7 @@ impl Service {
                             self.core.agent_line(process, &line);
                         }
                         AgentEvent::WireLine { from, text, about } => {
-                            self.core.wire_line(process, &about, from, &text)
+                            self.core.wire_line(process, &about, from, &text);
                         }
                         AgentEvent::Loss(loss) => self.core.agent_loss(process, &loss),
                         AgentEvent::StandardError(text) => self.core.agent_stderr(process, &text),
@@ -418,6 +420,7 @@ impl Service {
         identity.made == 0 && self.local.contains(&identity.name)
     }
 
+    /// Sends an input to the task of a connection.
     fn send_to(&self, connection: ConnectionId, line: ConnectionInput) {
         if let Some(client) = self.clients.get(&connection) {
             // A connection task that has ended needs no input.
@@ -425,6 +428,7 @@ impl Service {
         }
     }
 
+    /// Performs one output.
     fn perform_one(&mut self, output: Output, log: &mut dyn SessionLog) {
         match output {
             Output::Create { ticket, agent, owner, folder, starter } => {

@@ -107,11 +107,11 @@ impl Core {
 
     /// Records an invalid line or an unroutable message in a log.
     fn record_invalid_line(&mut self, process: AgentId, text: &str) {
-        if let Some(noise) =
+        if let Some(invalid) =
             self.processes.get_mut(&process).and_then(|process| process.invalid_recorded.next(text))
         {
-            let noise = json!({"from": Side::Agent, "noise": noise}).to_string();
-            self.record_beside(process, Channel::Diagnostic, &noise);
+            let invalid = json!({"from": Side::Agent, "noise": invalid}).to_string();
+            self.record_beside(process, Channel::Diagnostic, &invalid);
         }
     }
 
@@ -315,17 +315,17 @@ impl Core {
                 }
             }
             PendingAgentRequest::Adopt { session, client } => {
-                self.session_adopted(&session, &client, outcome, line)
+                self.session_adopted(&session, &client, outcome, line);
             }
             PendingAgentRequest::AgentSessions { client } => {
                 let outcome = self.with_hub_ids(process, outcome);
                 self.reply(client.0, &client.1, outcome, None);
             }
             PendingAgentRequest::Resume { session } => {
-                self.session_resumed(process, &session, &outcome, line)
+                self.session_resumed(process, &session, &outcome, line);
             }
             PendingAgentRequest::Recreate { session, tries } => {
-                self.session_recreated(process, &session, &outcome, tries, line)
+                self.session_recreated(process, &session, &outcome, tries, line);
             }
             PendingAgentRequest::Prompt { session, client, .. } => {
                 let after = self.append(&session, Channel::ToClient, line);
@@ -372,13 +372,13 @@ impl Core {
         if let Some(description) = self.descriptions.get_mut(agent) {
             *description = Some(Arc::new(Description { result: result.clone(), version }));
         }
-        let waking: Vec<SessionId> = self
+        let resuming: Vec<SessionId> = self
             .sessions
             .values()
             .filter(|session| session.process == Some(process) && session.is_resuming)
             .map(|session| Arc::clone(session.id()))
             .collect();
-        for session in waking {
+        for session in resuming {
             self.resume_session(process, &session);
         }
         for (connection, message) in waiting {

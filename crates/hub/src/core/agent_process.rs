@@ -239,6 +239,7 @@ impl Core {
         let line = lines::call(number.as_ref(), "initialize", Some(&Raw::from(params)), Rewrite::default());
         process.handshake_lines.push((Channel::ToAgent, line.as_str().into()));
         self.processes.insert(id, process);
+        // The handshake is queued right after the start, so that it is the first line the agent gets.
         self.output.push_back(Output::StartAgent { process: id, agent, services });
         self.output.push_back(Output::ToAgent { process: id, line, session: None });
         id
@@ -249,6 +250,7 @@ impl Core {
         if !self.processes.contains_key(&id) {
             return;
         }
+        // Undelivered prompts are queued again first: everything that is still pending below fails.
         let unsent = self.take_unsent(id);
         self.undelivered(id, &unsent);
         let Some(mut process) = self.processes.remove(&id) else { return };
@@ -264,6 +266,8 @@ impl Core {
         if !self.ending {
             self.report(format!("agent {agent}: {reason}"));
         }
+        // Every pending request gets its error before the sessions are interrupted, so that clients see the response
+        // before the idle state.
         for OpenRequest { about: purpose, .. } in process.pending.drain_of(Side::Client) {
             match purpose {
                 PendingAgentRequest::Handshake
@@ -284,7 +288,7 @@ impl Core {
                 PendingAgentRequest::Forwarded { client, .. }
                 | PendingAgentRequest::Fork { client, .. }
                 | PendingAgentRequest::AgentSessions { client } => {
-                    self.reply(client.0, &client.1, error(), None)
+                    self.reply(client.0, &client.1, error(), None);
                 }
             }
         }
@@ -303,6 +307,7 @@ impl Core {
             if is_at_work || self.options.name.is_none() {
                 let _ = self.append(&session, Channel::Process, reason);
             }
+            // While the session still has its process: the records of the interruption belong to it.
             self.interrupt(&session, reason, data.as_ref());
             let is_resuming = self.sessions.get(&session).is_some_and(|session| session.is_resuming);
             if let Some(session) = self.sessions.get_mut(&session) {
@@ -319,6 +324,7 @@ impl Core {
                 continue;
             }
             self.output.push_back(Output::CloseLog { session: Arc::clone(&session) });
+            // Dispatched again after the reset: these messages may start the next process.
             let waiting = self.sessions.get_mut(&session).map(|session| std::mem::take(&mut session.waiting));
             for (connection, message) in waiting.unwrap_or_default() {
                 self.dispatch(connection, &message);
@@ -328,6 +334,8 @@ impl Core {
         }
         let mut parked = Vec::new();
         for session in self.sessions.values_mut().filter(|session| session.parked == Some(id)) {
+            // A parked session does not notice the exit. It needs `session/resume` in the next process, which waiting
+            // messages start at once.
             session.parked = None;
             if !session.prompts.is_empty() || !session.waiting.is_empty() {
                 parked.push((Arc::clone(session.id()), std::mem::take(&mut session.waiting)));
@@ -360,6 +368,7 @@ impl Core {
 
     /// Records that the work in a session was interrupted, so that every client learns of it.
     pub(super) fn interrupt(&mut self, id: &SessionId, reason: &str, data: Option<&serde_json::Value>) {
+        // Questions first: clients must not answer an agent that is not there.
         self.abandon_questions(id, reason);
         let Some(session) = self.sessions.get(id) else { return };
         let Some(state) = &session.state else { return };
@@ -380,6 +389,7 @@ impl Core {
             let agent_session = session.agent_session().unwrap_or(id).to_owned();
             let _ = self.append(id, Channel::ToClient, lines::update(&agent_session, &update.to_string()));
         }
+        // After the end of the turn is recorded, so that a duplicate finds both.
         for operation in unanswered {
             let error = Outcome::error(codes::INTERNAL_ERROR, reason, data.cloned());
             self.prompt_failed(id, Some(&operation), &error);

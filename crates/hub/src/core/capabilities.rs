@@ -31,9 +31,9 @@ pub(super) fn of_hub(description: &Description) -> String {
         capabilities.as_ref().filter(|known| known.is_object()),
         &[("session", &session), ("transport", RESUMABLE)],
     );
-    let told = merged(Some(&agent), &[("protocolVersion", "2"), ("capabilities", &*capabilities)]);
-    match Raw::parse(told.as_str()) {
-        Ok(told) => AGENT_VERSION.set(&told, u64::from(description.version)).to_string(),
-        Err(_) => told,
+    let merged_result = merged(Some(&agent), &[("protocolVersion", "2"), ("capabilities", &*capabilities)]);
+    match Raw::parse(merged_result.as_str()) {
+        Ok(merged_result) => AGENT_VERSION.set(&merged_result, u64::from(description.version)).to_string(),
+        Err(_) => merged_result,
     }
 }

@@ -28,6 +28,7 @@ const CACHED_REPLY_BYTES: usize = 4 * 1024 * 1024;
 /// Maximum number of sessions to which one client can be attached.
 pub(super) const MAX_SUBSCRIPTIONS: usize = 1024;
 
+/// A connection of one client.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) identity: Identity,
@@ -85,6 +86,7 @@ pub(super) struct PendingQuestion {
     pub(super) invalid_answers: usize,
 }
 
+/// Origin of a question.
 #[derive(Debug, Clone)]
 pub(super) enum QuestionSource {
     /// A question in a session, by its offset in the log.
@@ -125,6 +127,7 @@ pub(super) struct Subscription {
     pub(super) losses: LossCounts,
 }
 
+/// Delivery phase of a subscriber.
 #[derive(Debug)]
 pub(super) enum Phase {
     /// The client gets the history up to `until`, then the state, then the response, then the pending questions.
@@ -218,6 +221,7 @@ impl Subscription {
         }
     }
 
+    /// Returns whether the send window has space. A full window is backpressure: delivery waits for an ack.
     pub(super) fn has_window(&self, send_window: usize) -> bool {
         self.sent.saturating_sub(self.acked) < send_window as u64
     }
@@ -248,6 +252,7 @@ impl ReplyCache {
         }
     }
 
+    /// Returns the cached reply to a duplicate request.
     pub(super) fn get(&self, identity: &Arc<str>, operation: &str) -> Option<&Outcome> {
         self.known.get(&(Arc::clone(identity), operation.to_owned()))
     }

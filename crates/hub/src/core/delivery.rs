@@ -51,6 +51,7 @@ impl Core {
         if client.forwarded_key.is_some() {
             return;
         }
+        // Records after this point are delivered live, so history and live records neither overlap nor leave a gap.
         let until = session.next;
         let may_be_native =
             client.wants_native && session.state.as_ref().is_none_or(|state| state.origins.has_native());
@@ -114,6 +115,7 @@ impl Core {
         for question in subscription.asked.values() {
             client.questions.close(Side::Agent, &(*question).into());
         }
+        // Replies are still due, even if the record that they should follow is not delivered any more.
         for (_, line) in subscription.deferred_replies {
             self.output.push_back(Output::Send { connection, line });
         }
@@ -183,6 +185,8 @@ impl Core {
                 }
                 return;
             }
+            // Backpressure: nothing is sent while the send window is full. `acknowledge` continues delivery. The log is
+            // read again later, so nothing needs to be queued for a slow client.
             if subscription.is_reading || !subscription.has_window(send_window) {
                 subscription.lagging_since.get_or_insert(self.now);
                 // Some HTTP clients open the stream of a session only after they have this response. If it waited for
@@ -213,6 +217,7 @@ impl Core {
                 }
                 return;
             }
+            // The subscriber has fallen behind the tail: continue from the log, one portion at a time.
             if subscription.offset < session.tail_start {
                 subscription.is_reading = true;
                 subscription.lagging_since.get_or_insert(self.now);
@@ -227,6 +232,7 @@ impl Core {
                 continue;
             };
             let (sequence, is_question) = (recent.sequence, recent.is_question);
+            // Advanced before sending: a record that is skipped below must not be looked at again.
             subscription.offset = sequence + 1;
             if recent.origin == Origin::Native && !client.wants_native {
                 continue;
@@ -420,6 +426,7 @@ impl Core {
     pub(crate) fn acknowledge(&mut self, connection: ConnectionId, id: &SessionId, acked: u64) {
         let Some(client) = self.connections.get_mut(&connection) else { return };
         let Some(subscription) = client.subscriptions.get_mut(id) else { return };
+        // Never more than was sent: a wrong report must not open the window.
         subscription.acked = acked.min(subscription.sent);
         self.deliver(connection, id);
     }

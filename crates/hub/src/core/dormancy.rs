@@ -47,6 +47,7 @@ impl Core {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(process) = session.process else { return };
         let is_about_it = |purpose: &PendingAgentRequest| purpose.session() == Some(id);
+        // A response could arrive after the log is closed, so a session with a pending request stays open.
         let may_rest = self.processes.get(&process).is_some_and(|process| {
             process.is_ready
                 && !process.is_ending
@@ -57,6 +58,8 @@ impl Core {
         }
         session.process = None;
         session.idle_since = None;
+        // The process keeps the session open. If it exits meanwhile, the next prompt resumes the session in another
+        // one.
         session.parked = Some(process);
         self.summary_version += 1;
         self.output.push_back(Output::CloseLog { session: Arc::clone(id) });
@@ -66,6 +69,7 @@ impl Core {
     pub(super) fn unpark(&mut self, id: &SessionId) -> bool {
         let Some(session) = self.sessions.get_mut(id) else { return false };
         let Some(process) = session.parked.take() else { return false };
+        // The process may have ended, become unresponsive or reused the id meanwhile.
         let is_here = |process: &super::agent_process::AgentProcess| {
             let known = session.agent_session().and_then(|own| process.sessions.get(own));
             !process.is_ending && !process.is_unresponsive && known == Some(id)

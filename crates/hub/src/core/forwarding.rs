@@ -293,9 +293,9 @@ impl Core {
     ) -> Option<String> {
         let session = self.sessions.get(id)?;
         let subscription = self.connections.get(&connection)?.subscriptions.get(id)?;
-        let is_told =
+        let is_delivered =
             subscription.offset >= session.next && after.is_none_or(|after| subscription.offset > after);
-        let operation = params.and_then(|params| OPERATION_ID.of(params)).filter(|_| is_told)?;
+        let operation = params.and_then(|params| OPERATION_ID.of(params)).filter(|_| is_delivered)?;
         session.state.as_ref()?.operation(&operation)?.ended.clone()
     }
 

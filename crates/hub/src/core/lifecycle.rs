@@ -217,8 +217,8 @@ impl Core {
         self.output.push_back(Output::Changed { session: Arc::clone(id) });
         let result = Raw::parse(result.as_str()).ok().filter(Raw::is_object);
         let result = result.unwrap_or_else(|| Raw::from(json!({})));
-        let told = Outcome::Result(ADOPTED_SESSION.set(&result, &**id).to_string());
-        self.attach(client.0, id, Start::Beginning, Some((client.1.clone(), told)));
+        let result_for_client = Outcome::Result(ADOPTED_SESSION.set(&result, &**id).to_string());
+        self.attach(client.0, id, Start::Beginning, Some((client.1.clone(), result_for_client)));
     }
 
     /// Returns the agent's list of sessions with the hub's ids for those that the hub has.
@@ -322,12 +322,12 @@ impl Core {
         self.append_hub_record(id, &HubRecord::AgentSession(AgentSessionRecord::new(&*agent_session)));
         let _ = self.append(id, Channel::ToClient, answer);
         self.output.push_back(Output::Changed { session: Arc::clone(id) });
-        let told = with_session(result, id);
+        let result_for_client = with_session(result, id);
         // The client that opened the session gets every record from the first one.
         self.attach_first(client.0, id);
         // The response precedes the updates that the agent has already sent: before it, the client does not know the
         // session.
-        self.reply(client.0, &client.1, Outcome::Result(told), None);
+        self.reply(client.0, &client.1, Outcome::Result(result_for_client), None);
         self.bind_agent_session(process, id, &agent_session);
     }
 

@@ -149,6 +149,7 @@ impl Core {
         Ok(())
     }
 
+    /// Attaches a client with `session/resume`, with or without history or after a cursor.
     pub(super) fn resume(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
         let session = self
@@ -272,6 +273,7 @@ impl Core {
         Ok(())
     }
 
+    /// Queues a prompt. A duplicate by its idempotency key is not queued again.
     pub(super) fn prompt(&mut self, request: ClientRequest<'_>) -> Result<(), Refusal> {
         let ClientRequest { connection, id, params, line, .. } = request;
         self.may_begin()?;

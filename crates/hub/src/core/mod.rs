@@ -442,6 +442,7 @@ impl Core {
         self.summary_version
     }
 
+    /// Reports something to the operator.
     fn report(&mut self, what: impl Into<String>) {
         self.output.push_back(Output::Report(what.into()));
     }
@@ -524,7 +525,7 @@ impl Core {
         };
         match (kind, decision) {
             (session_state::RecordKind::Question, Some(decision)) => {
-                self.apply_decision(id, sequence, &decision)
+                self.apply_decision(id, sequence, &decision);
             }
             (
                 session_state::RecordKind::Update
@@ -703,6 +704,7 @@ impl Core {
         self.output.push_back(Output::Send { connection, line });
     }
 
+    /// Responds to a request with an error.
     fn refuse(
         &mut self,
         connection: ConnectionId,

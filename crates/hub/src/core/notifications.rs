@@ -114,9 +114,9 @@ impl Core {
         let Some(client) = self.connections.get(&connection) else { return true };
         let Some(operation) = params.and_then(|params| OPERATION_ID.of(params)) else { return false };
         let key = client.identity.key();
-        let is_duplicate_notification = self.answers.get(&key, &operation).is_some();
+        let is_duplicate = self.answers.get(&key, &operation).is_some();
         self.answers.keep(&key, operation, Outcome::Result("{}".to_owned()));
-        is_duplicate_notification
+        is_duplicate
     }
 
     /// Cancels the work of a session, or of one sub-agent.
@@ -127,7 +127,7 @@ impl Core {
     ) {
         let Some(known) = self.sessions.get(session) else { return };
         // Repeated cancellations of an agent that does not stop must fill neither the log nor memory.
-        let is_told = known.state.as_ref().is_some_and(|state| state.cancels >= CANCELS);
+        let is_limit_reached = known.state.as_ref().is_some_and(|state| state.cancels >= CANCELS);
         let (Some(process), Some(own)) = (known.process, known.agent_session().map(str::to_owned)) else {
             return self.cancel_prompts(session);
         };
@@ -135,12 +135,14 @@ impl Core {
         let name = child.as_deref().unwrap_or(&own);
         let params = Raw::from(json!({"sessionId": name}));
         let line = lines::call(None, "session/cancel", Some(&params), Rewrite::default());
-        if !is_told {
+        // Recorded before it is sent, like everything that changes the state of the agent.
+        if !is_limit_reached {
             self.append_hub_record(session, &HubRecord::Cancelled(ActRecord::new().by(by.clone())));
             let _ = self.append(session, Channel::ToAgent, line.as_str());
             self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(session)) });
         }
         if child.is_none() {
+            // Queued prompts go first: ending the turn would start the next one.
             self.cancel_prompts(session);
             self.cancel_questions(session, &by);
             self.await_stop(session);
@@ -193,6 +195,7 @@ impl Core {
     /// Handles `stream/resume` of a client that has reconnected: resumes each session after its cursor.
     pub(super) fn resume_streams(&mut self, connection: ConnectionId, params: Option<&Raw<'_>>) {
         let Some(client) = self.connections.get_mut(&connection) else { return };
+        // Unpaused before the streams are resumed: `resume_at` delivers at once.
         client.is_paused = false;
         let mut left: Vec<SessionId> = client.subscriptions.keys().cloned().collect();
         self.ask_direct_again(connection);
@@ -200,6 +203,7 @@ impl Core {
         for stream in streams.iter().flat_map(Raw::items).take(MAX_SUBSCRIPTIONS) {
             let session = lines::text_of(Some(&stream), "sessionId").unwrap_or_default().into_owned();
             let cursor = lines::text_of(Some(&stream), "cursor").unwrap_or_default().into_owned();
+            // Sessions that the client does not name are detached below: it has given them up.
             left.retain(|known| **known != *session);
             if let Err(reason) = self.resume_at(connection, &session, &cursor) {
                 let reason = match reason {

@@ -90,6 +90,7 @@ impl PartialEq for Replay {
 
 impl Eq for Replay {}
 
+/// One pass of a replay over the log.
 #[derive(Debug, Clone)]
 struct Stage {
     /// The part of the history that the client has.
@@ -152,6 +153,7 @@ impl Replay {
                     // First pass over the log. The index stays with the replay, so later portions read only their own
                     // records.
                     let index = Builder::build(stage.end, records)?;
+                    // Only the last stage covers the whole log.
                     if !stage.is_known {
                         // Live delivery continues exactly after the records that the index has seen.
                         self.end = index.end;
@@ -193,6 +195,7 @@ struct Index {
     unreadable: usize,
 }
 
+/// An item of the history: an entry of the transcript, or another update.
 #[derive(Debug, Clone)]
 struct IndexItem {
     key: u64,
@@ -208,6 +211,7 @@ struct IndexItem {
     alias: Option<String>,
 }
 
+/// Kind of an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ItemKind {
     Entry(EntryKind, Box<str>),
@@ -252,6 +256,7 @@ enum StateKind {
     State,
 }
 
+/// Builds the index of a log in one pass.
 struct Builder {
     /// Folds the session state.
     conversation: Conversation,
@@ -442,6 +447,7 @@ impl Builder {
         self.items.push(IndexItem { key, first, last, bytes, session, kind, alias: None });
     }
 
+    /// Extends an entry by a record, or adds the entry.
     fn touch(&mut self, sequence: u64, bytes: usize, session: usize, kind: EntryKind, id: &str) {
         let key = (session, kind, Box::from(id));
         match self.entries.get(&key).and_then(|at| self.items.get_mut(*at)) {
@@ -457,6 +463,7 @@ impl Builder {
         }
     }
 
+    /// Completes the index: adds the state updates and orders the items.
     fn finish(mut self, end: u64) -> Index {
         if let (Some(own), Some(name)) = (self.own.last(), self.names.first_mut()) {
             name.clone_from(own);
@@ -699,6 +706,7 @@ impl Index {
                 if channel != Channel::ToClient {
                     return;
                 }
+                // These records are sent as they are and need no fold.
                 if wanted.contains(&sequence) {
                     kept.insert(sequence, text.to_owned());
                     return;

@@ -105,8 +105,8 @@ mod tests {
         let services = Services::of(&Raw::parse(offered).unwrap(), 7);
         let wanted = Services { reads_files: true, writes_files: false, commands_of: Some(7) };
         assert_eq!(services, wanted);
-        let told = Raw::from(services.capabilities());
-        assert_eq!(Services::of(&told, 7), wanted);
+        let capabilities = Raw::from(services.capabilities());
+        assert_eq!(Services::of(&capabilities, 7), wanted);
         for odd in [r#"{"_meta":{"acp.v1/fs":[true],"acp.v1/terminal":"true"}}"#, r#"{"_meta":7}"#, "[]"] {
             assert_eq!(Services::of(&Raw::parse(odd).unwrap(), 1), Services::default(), "{odd}");
         }

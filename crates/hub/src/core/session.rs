@@ -26,6 +26,7 @@ const TAIL_BYTES: usize = 2 * 1024 * 1024;
 /// Maximum number of characters of a queued prompt in a summary.
 const PREVIEW_CHARS: usize = 200;
 
+/// A session of the hub.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) info: SessionInfo,
@@ -111,6 +112,7 @@ impl Prompt {
 }
 
 impl Session {
+    /// Creates a dormant session whose log is not loaded.
     pub(super) fn dormant(info: SessionInfo) -> Self {
         Session {
             next: info.length,
@@ -141,6 +143,7 @@ impl Session {
         }
     }
 
+    /// Returns whether a client may see the session: it sees all sessions, or this one is shared with its token.
     pub(super) fn is_visible_to(&self, identity: &Identity) -> bool {
         identity.sees_all() || self.shared.contains(&(Arc::clone(&identity.name), identity.made))
     }
@@ -191,6 +194,7 @@ impl Session {
 
     /// Continues the log at an offset with an empty tail. Records after this offset may not have been written.
     pub(super) fn reset_tail(&mut self, offset: u64) {
+        // The tail may contain records that were never written, so none of it can be delivered.
         self.next = offset;
         self.tail.clear();
         self.tail_bytes = 0;
@@ -224,6 +228,7 @@ impl Session {
         self.agent_session().or(Some(&*self.info.agent_session)).filter(|id| !id.is_empty())
     }
 
+    /// Returns the current activity.
     pub(super) fn activity(&self) -> SessionActivity {
         // A session of another hub has the activity that it has there.
         let has_agent = self.process.is_some() || self.hub.is_some();
@@ -236,6 +241,7 @@ impl Session {
         }
     }
 
+    /// Returns the summary for clients.
     pub(super) fn summary(&self) -> SessionSummary {
         let SessionInfo { id, agent, agent_session: _, owner, folder, title, changed, length: _ } =
             self.info.clone();
@@ -261,6 +267,7 @@ impl Session {
     /// Returns the title: the agent's, or one from the first prompt, which may still be queued. `None`: the session is
     /// empty.
     pub(super) fn title(&self) -> Option<String> {
+        // The agent's title, then that of the metadata for a session that is not loaded, then a queued prompt.
         let remembered = self.state.as_ref().and_then(|state| state.title().map(str::to_owned));
         let queued = || prompt_title(&self.prompts.front()?.params.get("prompt")?);
         remembered.or_else(|| self.info.title.clone()).or_else(queued)

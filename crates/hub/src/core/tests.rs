@@ -1,4 +1,4 @@
-//! Every order of events in a small world around the core.
+//! Explores interleavings of events in a small world around the core.
 
 mod agent_sessions;
 mod cluster;
@@ -33,14 +33,14 @@ enum Action {
     New(usize),
     Attach(usize, usize),
     AttachAt(usize, usize, usize),
-    /// Behind a message, which may not be there.
+    /// After a message, which may not exist.
     AttachAfter(usize, usize, usize),
     Detach(usize, usize),
     Disconnect(usize),
     Reconnect(usize),
     Prompt(usize, usize, bool),
     Repeat(usize),
-    /// The client asks for a prompt back.
+    /// The client cancels a prompt.
     WantBack(usize),
     Update(usize),
     Ask(usize),
@@ -48,9 +48,9 @@ enum Action {
     Answer(usize, usize),
     Rest(usize),
     Cancel(usize, usize),
-    /// Something that needs the agent, which is woken for it.
+    /// A request that needs the agent, which resumes the session for it.
     Configure(usize, usize),
-    /// Somebody deletes the session, with the hub or behind its back.
+    /// Deletes the session, through the hub or without its knowledge.
     Delete(usize, usize, bool),
     Close(usize, usize),
     BoxFuture(usize),
@@ -87,9 +87,9 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// An update of any kind: most add to a message, some replace or clear what was said.
+/// Returns an update of any kind: most append to a message, some replace or clear content.
 fn any_update(number: u64, which: usize, session: &str) -> Value {
-    // An agent that counts its ids anew is another matter.
+    // Agents that reuse ids are tested elsewhere.
     let (message, call) = (format!("m{}-{session}", number / 5), format!("c{}-{session}", number / 9));
     let text = |text: String| json!({"type": "text", "text": text});
     let chunk = |more: Value| {
@@ -120,14 +120,14 @@ fn any_update(number: u64, which: usize, session: &str) -> Value {
     }
 }
 
-/// What the test itself has to know.
+/// State of the test itself.
 #[derive(Default)]
 struct Notes {
     number: u64,
-    /// Prompts that may be repeated: client, session, params.
+    /// Prompts that may be sent again: client, session, params.
     with_idempotency_key: Vec<(ConnectionId, Value)>,
     operations: usize,
-    /// Prompts that nobody repeats: client, request, text.
+    /// Prompts that are not sent again: client, request, text.
     prompts: Vec<(ConnectionId, i64, String)>,
 }
 
@@ -212,7 +212,7 @@ impl World {
                 }
             }
             Action::WantBack(which) => {
-                // Nearly always it is one of the last that still waits.
+                // Usually it is one of the last, which still waits.
                 if let Some((client, id, _)) = notes.prompts.iter().rev().nth(which) {
                     self.notify(*client, "$/cancel_request", json!({"requestId": id}));
                 }
@@ -282,7 +282,7 @@ impl World {
                 }
             }
             Action::Delete(which, session, by_hub) => {
-                // Seldom: there is nothing to be tried with what is not there.
+                // Rarely, because a deleted session offers nothing more to test.
                 let Some(session) = self.session_of(0).filter(|_| session == 0) else { return };
                 let Some(client) = self.client(which) else { return };
                 if by_hub {
@@ -328,7 +328,7 @@ impl World {
         }
     }
 
-    /// The client begins anew at a place.
+    /// Makes the client start again at an offset.
     fn begin_at(&mut self, client: ConnectionId, session: &str, offset: u64) {
         if !self.core.connections[&client].is_initialized {
             return;
@@ -348,7 +348,7 @@ impl World {
         client.questions.retain(|id, _| known.contains(id));
     }
 
-    /// The socket of a client breaks; some of what was sent is lost, and it says what it has got.
+    /// Breaks the socket of a client: some of the sent lines are lost, and it resumes with its cursors.
     fn reconnect(&mut self, which: usize) {
         let Some(id) = self.client(which) else { return };
         self.core.reconnected(id);
@@ -360,7 +360,7 @@ impl World {
         };
         let client = self.clients.get_mut(&id).unwrap();
         let mut streams = Vec::new();
-        // What it has asked for and has nothing of, it still wants.
+        // Sessions that it has requested but not received any update of.
         let mut still = BTreeMap::new();
         for (session, got) in &mut client.got {
             // The last one is lost.
@@ -370,7 +370,7 @@ impl World {
             let cursor = match got.iter().rev().find_map(|got| got.cursor.clone()) {
                 Some(cursor) => cursor,
                 None => match client.from.get(session) {
-                    // It has nothing to name, so it gives the session up, unless it waits for the answer.
+                    // Without a cursor it gives the session up, unless it waits for the response.
                     None | Some(0) => {
                         still.extend(wanted(session).map(|offset| (session.clone(), offset)));
                         continue;
@@ -388,13 +388,13 @@ impl World {
         client.got.extend(still.keys().map(|session| (session.clone(), Vec::new())));
         client.from.extend(still);
         let streams = json!({"streams": streams});
-        // Some want an answer.
+        // Some clients want a response.
         if which.is_multiple_of(2) {
             self.notify(id, "stream/resume", streams);
         } else {
             self.request(id, "stream/resume", streams);
         }
-        // What it was asked in sessions that it has given up concerns it no more.
+        // Questions of sessions that it has given up are not pending any more.
         let known: HashSet<i64> = asked_of(&self.core.connections[&id]).collect();
         self.clients.get_mut(&id).unwrap().questions.retain(|id, _| known.contains(id));
     }
@@ -468,7 +468,8 @@ fn queued_prompts_are_identified_by_their_idempotency_key() {
 }
 
 impl World {
-    /// The answer to a prompt tells whether the agent has got it, also where its client wanted it back.
+    /// Checks that the response to a prompt says whether the agent has received it, even if the client has cancelled
+    /// it.
     fn check_prompts(&self, notes: &Notes) {
         for (client, id, text) in &notes.prompts {
             let answers = self.clients.get(client).and_then(|client| client.answers.get(id));
@@ -493,7 +494,7 @@ impl World {
         for (connection, client) in &self.clients {
             for id in &client.asked {
                 let count = client.answers.get(id).map_or(0, Vec::len);
-                // Prompts wait for their turn.
+                // Queued prompts have no response yet.
                 let waits = client.prompts.contains(id)
                     && self.core.connections[connection].pending.contains(Side::Client, &(*id).into());
                 assert_eq!(
@@ -509,7 +510,7 @@ impl World {
                 let all = shown(&self.fold_log(session, usize::MAX));
                 let held = shown(&self.held_by(*connection, session));
                 assert_eq!(held, all, "{connection} in {session} from {from}");
-                // Whoever translates for it has all that it knows.
+                // The translator of a client has everything that the client has.
                 if self.core.connections[connection].is_translated {
                     let translated = shown(&self.translated_for(*connection, session));
                     assert_eq!(translated, all, "the translator of {connection} in {session} from {from}");
@@ -528,7 +529,7 @@ impl World {
                 }
             }
         }
-        // Whatever happened, the log alone amounts to what the hub believes.
+        // In every interleaving, folding the log gives the state that the hub has.
         for (id, session) in &self.core.sessions {
             let Some(known) = &session.state else { continue };
             let mut state = SessionState::default();

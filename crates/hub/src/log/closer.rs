@@ -18,6 +18,7 @@ const SHUTDOWN_THREADS: usize = 32;
 /// journals.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1500);
 
+/// A log to be closed.
 struct Job {
     session: SessionId,
     recorder: Recorder,
@@ -25,12 +26,14 @@ struct Job {
     _done: SyncSender<()>,
 }
 
+/// Queue of the closing threads.
 #[derive(Default)]
 struct Work {
     waiting: VecDeque<Job>,
     threads: usize,
 }
 
+/// Closes logs in the background.
 #[derive(Default)]
 pub(super) struct Closer {
     work: Arc<Mutex<Work>>,

@@ -55,6 +55,7 @@ impl LocalLog {
         if self.recorders.len() < self.limit {
             return;
         }
+        // Recorders with records that are not durable must stay open until the commit.
         let written = self.recorders.iter().filter(|(session, _)| !self.unwritten.contains(*session));
         if let Some(session) =
             written.min_by_key(|(_, open)| open.used).map(|(session, _)| Arc::clone(session))
@@ -87,12 +88,15 @@ impl LocalLog {
 
     /// Drops a recorder that has failed. The next append gets a new one, which may succeed.
     fn give_up(&mut self, session: &SessionId) {
+        // A failed recorder cannot make its records durable any more; `commit` must not report success for them.
         self.unwritten.remove(session);
         self.recorders.remove(session);
     }
 
     fn recorder(&mut self, session: &SessionId) -> Result<&mut Recorder, StoreError> {
         if let Some(closing) = self.closing.remove(session) {
+            // Cancelling is cheaper than closing and reopening. A close that has started must finish first, because the
+            // store allows one recorder per session.
             match self.closer.cancel(session) {
                 Some(recorder) => self.insert(session, recorder),
                 None => closing.wait(),
@@ -124,6 +128,7 @@ impl LocalLog {
         };
         match &put {
             Ok(()) => drop(self.unwritten.insert(Arc::clone(session))),
+            // The log and the core disagree about its length; the next append starts with a new recorder.
             Err(_) => self.give_up(session),
         }
         put
@@ -171,6 +176,7 @@ impl SessionLog for LocalLog {
     }
 
     fn open_created(&mut self, CreatedLog { known, recorder }: CreatedLog) -> SessionInfo {
+        // Before the insertion, so that the limit of open files is never exceeded.
         self.make_room();
         self.insert(&known.id, recorder);
         known
@@ -219,6 +225,7 @@ impl SessionLog for LocalLog {
         let closing = self.closing.remove(session);
         let (store, session) = (self.store.clone(), Arc::clone(session));
         let removed = blocking(move || {
+            // A log that is being closed is still written, so deleting waits for it.
             if let Some(closing) = closing {
                 closing.wait();
             }

@@ -80,7 +80,7 @@ pub(crate) enum Prepared {
 #[derive(Debug)]
 pub(crate) enum ClusterEvent {
     /// A hub has appended records, or is about to.
-    RecordReader { session: SessionId, hub: Arc<str>, records: Vec<Record> },
+    Records { session: SessionId, hub: Arc<str>, records: Vec<Record> },
     /// A hub has created a session.
     SessionCreated(SessionInfo),
     /// A hub has forwarded a request. `key` is its idempotency key; the reply goes to `inbox`.

@@ -21,7 +21,7 @@ impl Service {
     /// Passes an event of another hub to the core.
     pub(super) fn handle_cluster_event(&mut self, news: ClusterEvent) {
         match news {
-            ClusterEvent::RecordReader { session, hub, records } => {
+            ClusterEvent::Records { session, hub, records } => {
                 let records: Vec<_> = records
                     .into_iter()
                     .map(|record| {

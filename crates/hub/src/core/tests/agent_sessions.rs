@@ -1,4 +1,4 @@
-//! Sessions that only the agent remembers, and agents that forget or take back.
+//! Sessions that only the agent has, and agents that lose sessions or cancel questions.
 
 use super::*;
 
@@ -24,17 +24,17 @@ fn sessions_of_the_agent_are_listed_and_adopted_once() {
     world.settle();
     let list = world.request(client, "session/list", json!({"_meta": agent_sessions_meta()}));
     let answer = world.clients[&client].answers[&list][0].clone();
-    // What the hub has is called as the hub calls it; nothing else is touched.
+    // Sessions of the hub have their hub ids; everything else is unchanged.
     assert_eq!(answer["result"]["sessions"][0], json!({"sessionId": "old", "cwd": "/w/a", "big": 1e300}));
     assert_eq!(answer["result"]["sessions"][1]["sessionId"], "h1");
 
     let answer = adopt(&mut world, client, "old");
     assert_eq!(answer["result"]["_meta"]["switchboard/session"], "h2", "{answer}");
-    // Its history is the beginning of the log, and who took it over has it once.
+    // Its history is the beginning of the log, and the client that adopted it gets it once.
     assert_eq!(world.numbers(client, "h2"), [1]);
     let told = world.log["h2"].iter().any(|(_, text)| text.contains("switchboard/remembered"));
     assert!(!told, "the agent hears nothing of the hub's words");
-    // It works like every other session.
+    // It works like any other session.
     let prompt = json!({"sessionId": "h2", "prompt": [{"type": "text", "text": "go"}]});
     world.request(client, "session/prompt", prompt);
     world.settle();
@@ -74,7 +74,7 @@ fn only_admins_see_the_sessions_of_an_agent() {
     let params = json!({"sessionId": "old", "cwd": "/elsewhere", "_meta": agent_sessions_meta()});
     let id = world.request(owner, "session/resume", params);
     assert_eq!(world.clients[&owner].answers[&id][0]["error"]["data"]["roots"], json!(["/w"]));
-    // One that the agent cannot go on with leaves nothing.
+    // A session that the agent cannot resume is removed.
     world.agent.refuses = true;
     assert_eq!(adopt(&mut world, owner, "old")["error"]["message"], "gone");
     assert_eq!(world.log.len(), 0);
@@ -118,7 +118,7 @@ fn invalid_lines_are_recorded_and_reported_within_limits() {
     assert!(kept[0].contains("log line 0") && kept[1000].contains("10000 invalid lines so far"));
 }
 
-/// A session whose agent asks its only client something, by the number 7.
+/// Creates a session whose agent asks its only client something, with the id 7.
 fn asked() -> (World, ConnectionId) {
     let mut world = world(1 << 20);
     let client = world.connect(Role::Admin);
@@ -155,7 +155,7 @@ fn the_number_of_forwarded_cancellations_is_limited() {
         log.iter().filter(|(_, text)| text.contains(r#""session/cancel""#)).count()
     };
     assert_eq!(told(&world), 100);
-    // The next prompt can be cancelled like every other one.
+    // The next prompt can be cancelled like any other.
     world.request(
         client,
         "session/prompt",
@@ -206,7 +206,7 @@ fn a_session_lost_by_its_agent_continues_after_a_divider() {
     world.settle();
     let said = |text: &str| json!({"sessionUpdate": "agent_message_chunk", "messageId": "m1", "content": {"type": "text", "text": text}});
     world.update("a1", said("before"));
-    // Twice: each time the agent counts its sessions and messages anew.
+    // Twice: each time the agent numbers its sessions and messages from the start.
     for text in ["after", "at last"] {
         let process = world.agent.process.take().unwrap();
         world.agent.at_work.clear();

@@ -1,5 +1,5 @@
-//! Every order of events among hubs that share a log: each is a core, with its own agent and clients, and does what the core says
-//! as late as it likes. What they pass on to each other may get lost, and a hub may be taken for gone though it is not.
+//! Explores interleavings of hubs that share a log. Each hub is a core with its own agent and clients, and performs
+//! outputs with arbitrary delay. Forwarded requests may be lost, and a live hub may be considered dead.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use super::world::read;
 
 const HUBS: usize = 3;
 
-/// What all hubs share.
+/// The shared log.
 #[derive(Default)]
 struct Log {
     sessions: BTreeMap<SessionId, Vec<(Channel, Arc<str>)>>,
-    /// Each record as it came into the stream, with the hub that wrote it.
+    /// Each record in stream order, with the hub that wrote it.
     order: Vec<(SessionId, u64, usize)>,
     known: Vec<SessionInfo>,
     owners: BTreeMap<SessionId, usize>,
@@ -39,24 +39,24 @@ impl Log {
 
 struct Hub {
     core: Core,
-    /// What the core wants and has not got yet.
+    /// Outputs of the core that have not been performed yet.
     later: VecDeque<Output>,
-    /// How far it has read the stream, and how much its store has of each session.
+    /// Position up to which the hub has read the stream, and the length of each session in its store.
     offset: usize,
     store: BTreeMap<SessionId, usize>,
-    /// The sessions that it believes to write.
+    /// The sessions that the hub believes to own.
     writes: HashSet<SessionId>,
-    /// What its agent has said and nobody has heard, and the sessions in which it works.
+    /// Output of its agent that has not been delivered, and the sessions in which the agent works.
     said: VecDeque<Value>,
     agent: Option<AgentId>,
     at_work: BTreeSet<String>,
-    /// Answers of its clients' requests, by connection and id.
+    /// Responses to its clients' requests, by connection and id.
     answers: BTreeMap<(ConnectionId, i64), Vec<Value>>,
     asked: BTreeSet<(ConnectionId, i64)>,
     is_lapsed: bool,
 }
 
-/// Something between two hubs.
+/// A message between two hubs.
 enum Letter {
     Request { from: usize, to: usize, ticket: u64, message: Arc<str> },
     Answer { to: usize, ticket: u64, text: String },
@@ -66,7 +66,7 @@ struct World {
     log: Log,
     hubs: Vec<Hub>,
     letters: VecDeque<Letter>,
-    /// What agents were told to do, in order.
+    /// Prompts that agents have received, in order.
     prompts: Vec<String>,
     next: u64,
     now: u64,
@@ -150,7 +150,7 @@ impl World {
         self.request(hub, client, "session/prompt", params)
     }
 
-    /// Does what a core says, as the hub does: records are safe before anything else is done.
+    /// Performs the outputs of a core as the hub does: records are durable before anything else is performed.
     fn perform(&mut self, at: usize) {
         loop {
             let mut rest = Vec::new();
@@ -215,7 +215,7 @@ impl World {
                 }
             }
             Output::Close { connection, .. } => {
-                // It comes again, as another one.
+                // The client reconnects with a new connection.
                 self.hubs[at].core.disconnected(connection);
                 self.hubs[at].asked.retain(|(client, _)| *client != connection);
                 self.hubs[at].core.connected(connection, identity("somebody", Role::Admin), 0, false, false);
@@ -253,15 +253,15 @@ impl World {
         }
     }
 
-    /// What a client is told is in the log, at the place that it is told.
+    /// Checks that a line to a client is in the log, at the offset of its cursor.
     fn check_told(&self, cursor: &str, told: &Value) {
-        // How a session stands is told once more behind what was before it.
+        // The state of a session is sent again with the cursor of the preceding record.
         if told["_meta"].get("switchboard/questions").is_some() {
             return;
         }
         let (session, offset) = cursor.rsplit_once('.').unwrap();
         let records = &self.log.sessions[session];
-        // In a replay the state of several records is told.
+        // A replay sends the folded state of several records.
         if offset.contains('-') {
             return;
         }
@@ -270,7 +270,7 @@ impl World {
         assert_eq!(written["params"]["update"], told["update"], "{cursor} is something else in the log");
     }
 
-    /// The agent of a hub is told something.
+    /// Delivers a line to the agent of a hub.
     fn hear(&mut self, at: usize, line: &str) {
         let message: Value = serde_json::from_str(line).unwrap();
         let session = message["params"]["sessionId"].as_str().unwrap_or_default().to_owned();
@@ -296,7 +296,7 @@ impl World {
         }
     }
 
-    /// The agent of a hub says the next thing, or comes to its end.
+    /// Makes the agent of a hub send its next line, or end its turn.
     fn agent_goes_on(&mut self, at: usize) {
         let line = self.hubs[at].said.pop_front().or_else(|| {
             let session = self.hubs[at].at_work.pop_first()?;
@@ -365,7 +365,7 @@ impl World {
         self.perform(at);
     }
 
-    /// A hub reads the next record of the stream.
+    /// Makes a hub read the next record of the stream.
     fn follow(&mut self, at: usize) {
         let Some((session, sequence, by)) = self.log.order.get(self.hubs[at].offset).cloned() else { return };
         self.hubs[at].offset += 1;
@@ -395,7 +395,7 @@ impl World {
                 let key = format!("{}.{ticket}", name(from));
                 self.hubs[to].core.receive_forwarded(&key, &message);
                 self.perform(to);
-                // Who waits for an answer does not do so for ever.
+                // Forwarded requests time out.
                 self.hubs[from].core.forward_answered(ticket, None);
                 self.perform(from);
             }
@@ -428,7 +428,7 @@ impl World {
         self.letters.is_empty() && self.hubs.iter().all(is_quiet)
     }
 
-    /// All is well, and goes on until nothing is left to do.
+    /// Runs without faults until nothing is left to do.
     fn settle(&mut self) {
         self.hubs.iter_mut().for_each(|hub| hub.is_lapsed = false);
         let mut quiet = 0;
@@ -456,7 +456,7 @@ impl World {
         for (number, hub) in self.hubs.iter().enumerate() {
             for (client, id) in &hub.asked {
                 let count = hub.answers.get(&(*client, *id)).map_or(0, Vec::len);
-                // Also where the same was asked for again elsewhere, and somebody else gets the result.
+                // Also for a duplicate that another client has sent, which gets the result.
                 assert_eq!(count, 1, "answers to the request {id} at hub {number}");
             }
             assert!(hub.core.cluster.is_empty(), "hub {number} waits: {:?}", hub.core.cluster);
@@ -484,7 +484,7 @@ fn state(session: &str, state: &str) -> Value {
 #[derive(Debug, Clone, Copy)]
 enum Action {
     Prompt(usize, ConnectionId),
-    /// The same prompt again, at any hub.
+    /// A duplicate of a prompt, at any hub.
     Repeat(usize, ConnectionId, usize),
     Attach(usize, ConnectionId),
     Follow(usize),
@@ -548,7 +548,7 @@ proptest! {
         }
         world.settle();
         world.check();
-        // Whoever asks again for what came to nothing gets it done, at any hub.
+        // A failed prompt can be sent again at any hub and runs.
         for number in 1..=count {
             let (hub, operation) = (number % HUBS, format!("p{number}"));
             let id = world.prompt(hub, 1, &operation);
@@ -566,14 +566,14 @@ proptest! {
 fn unwritten_records_are_not_sent_to_clients() {
     let mut world = World::new();
     let session = world.session();
-    // Another hub had it for a moment, and has written nothing.
+    // Another hub owned it for a moment and has written nothing.
     world.hubs[0].writes.remove(&session);
     world.log.owners.remove(&session);
     let length = world.log.sessions[&session].len();
     world.hubs[0].said.push_back(state(&format!("a{}", world.next), "running"));
     world.agent_goes_on(0);
     assert_eq!(world.log.sessions[&session].len(), length, "it is not in the log");
-    // Somebody looks at it before anything else is written.
+    // A client attaches before anything else is written.
     let params = json!({"sessionId": &*session, "cwd": "/w", "replayFrom": {"type": "start"}});
     world.request(0, 2, "session/resume", params);
     for _ in 0..10 {
@@ -591,7 +591,7 @@ fn a_session_without_owner_is_taken_over() {
     let mut world = World::new();
     let session = world.session();
     world.prompt(0, 1, "p1");
-    // Another hub shows the session at work.
+    // Another hub shows the session as working.
     let params = json!({"sessionId": &*session, "cwd": "/w", "replayFrom": {"type": "start"}});
     world.request(1, 1, "session/resume", params);
     for _ in 0..40 {
@@ -609,7 +609,7 @@ fn a_session_without_owner_is_taken_over() {
         world.hubs[hub].core.sessions[&session].state.as_ref().is_some_and(SessionState::is_busy)
     };
     assert!(is_busy(&world, 1), "it is at work");
-    // Its hub starts anew under its name, has no agent, and lets go of what it had.
+    // Its hub restarts under the same name, has no agent, and releases its sessions.
     world.hubs[0] = hub(0);
     world.log.owners.remove(&session);
     let begun = world.now;

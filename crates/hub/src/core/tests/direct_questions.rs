@@ -1,4 +1,4 @@
-//! What an agent asks about a client's own request, outside any session.
+//! Questions of an agent about a client's own request, outside any session.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::*;
 struct Login {
     world: World,
     client: ConnectionId,
-    /// The client's id of the request, and the agent's.
+    /// The request id of the client, and that of the agent.
     request: i64,
     at_agent: i64,
 }
@@ -17,7 +17,7 @@ fn ask(id: i64, about: i64) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params})
 }
 
-/// The agent does not answer the login before the test is over.
+/// Starts a login that the agent does not answer during the test.
 fn login(can: Value) -> Login {
     let mut world = world(1 << 20);
     world.next_connection += 1;
@@ -28,7 +28,7 @@ fn login(can: Value) -> Login {
     world.request(client, "initialize", json!({"protocolVersion": 2, "info": info, "capabilities": can}));
     world.request(client, "session/new", json!({"cwd": "/w/a"}));
     world.settle();
-    // The hub answers this by itself, so that the client and the agent count differently.
+    // The hub answers this request itself, so that the request ids of client and agent differ.
     world.request(client, "session/list", json!({}));
     world.agent.is_slow = true;
     let request = world.request(client, "auth/login", json!({"methodId": "form"}));

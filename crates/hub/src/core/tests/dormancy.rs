@@ -1,9 +1,9 @@
-//! Sessions that go dormant by their own idleness, and those that a hub finds again after it was cut off.
+//! Dormancy of idle sessions, and recovery after a crash.
 
 use super::*;
 
 impl World {
-    /// Lets time go by; gives the sessions whose logs were closed.
+    /// Advances the time; returns the sessions whose logs were closed.
     fn idle(&mut self, milliseconds: u64) -> Vec<String> {
         let now = self.core.now + milliseconds;
         self.core.at(now, 0);
@@ -19,7 +19,7 @@ impl World {
     }
 }
 
-/// Two sessions of one agent, of which the second is at work.
+/// Creates two sessions of one agent, of which the second is working.
 fn two_sessions() -> (World, ConnectionId) {
     let mut world = world(1 << 20);
     let client = world.connect(Role::Admin);
@@ -44,7 +44,7 @@ fn an_idle_session_becomes_dormant_while_its_agent_works_for_others() {
     assert_eq!(world.core.sessions["h1"].activity(), super::super::SessionActivity::Dormant);
     assert_eq!(world.core.sessions["h2"].activity(), super::super::SessionActivity::Working);
     assert_eq!(world.idle(5000), [""; 0]);
-    // The process still has it: nothing has to be resumed.
+    // The process still has the session: nothing has to be resumed.
     let before = world.log["h1"].len();
     let prompt = json!({"sessionId": "h1", "prompt": [{"type": "text", "text": "again"}]});
     world.request(client, "session/prompt", prompt);
@@ -70,7 +70,7 @@ fn updates_of_a_dormant_session_are_recorded_and_it_becomes_dormant_again() {
     assert_eq!(world.core.sessions["h1"].activity(), super::super::SessionActivity::Idle);
     world.idle(1);
     assert_eq!(world.idle(1000), ["h1"]);
-    // When the process is gone, the next prompt has the session resumed.
+    // After the process has exited, the next prompt resumes the session.
     let process = world.agent.process.take().unwrap();
     world.agent.at_work.clear();
     world.core.agent_exited(process, "died", &[]);

@@ -1,4 +1,4 @@
-//! Answers to forms are looked at before the agent gets them.
+//! Validation of answers to forms before the agent gets them.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn asked() -> (World, ConnectionId) {
 }
 
 impl World {
-    /// What the agent has got as the answer to a question.
+    /// Returns the responses that the agent has got for a question.
     pub(super) fn agent_got(&self, id: i64) -> Vec<Value> {
         let lines = self.log["h1"].iter().filter(|(channel, _)| *channel == Channel::ToAgent);
         let lines = lines.map(|(_, text)| serde_json::from_str::<Value>(text).unwrap());
@@ -80,7 +80,7 @@ fn an_invalid_question_is_refused_with_the_reason() {
     let kept = &world.log["h1"][before..];
     assert!(kept.iter().all(|(channel, _)| *channel == Channel::Diagnostic), "{kept:?}");
     assert!(kept[0].1.contains("requestedSchema"), "what was said is kept");
-    // One id for two questions at a time cannot be.
+    // Two pending questions must not have the same id.
     world.say(form(7));
     assert_eq!((world.agent.answered[&7], world.agent_got(7).len()), (1, 0));
 }

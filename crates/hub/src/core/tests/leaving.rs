@@ -6,12 +6,12 @@ use switchboard_store::Role;
 use super::world::{World, world};
 use crate::core::{ConnectionId, SessionInfo};
 
-/// The ways of leaving that a client has.
+/// Ways in which a client leaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Leaving {
     Detach,
     Disconnect,
-    /// The client gives every pending request up with an error, as a process that is shut down does.
+    /// The client answers every pending request with an error, as a process that shuts down does.
     Error,
     /// The same, and then its connection closes.
     ErrorThenDisconnect,
@@ -27,7 +27,7 @@ const ALL: [Leaving; 5] = [
     Leaving::OtherSession,
 ];
 
-/// A world with a session in which the agent asks for a permission, and the client that prompted.
+/// Creates a world with a session in which the agent asks for a permission, and the client that prompted.
 fn asked() -> (World, ConnectionId, String) {
     let mut world = world(100_000);
     let owner = world.connect(Role::Admin);
@@ -120,7 +120,7 @@ fn a_question_without_clients_is_asked_of_the_next_client() {
         leave(&mut world, owner, &session, how);
         assert_eq!(world.agent.answered.get(&77), None, "{how:?}");
         let next = if world.clients.contains_key(&owner) { owner } else { world.connect(Role::Admin) };
-        // What it was asked before it left is no matter of its any more.
+        // The questions from before it left are not pending any more.
         world.clients.get_mut(&next).unwrap().questions.clear();
         attach(&mut world, next, &session);
         assert!(is_asked(&world, next), "{how:?}");
@@ -143,7 +143,7 @@ fn an_error_response_does_not_answer_a_question_and_is_recorded() {
     assert_eq!(world.agent.results[&77], [json!({"outcome": {"outcome": "cancelled"}})]);
 }
 
-/// Asks about a tool call that is at work, and about one of a sub-agent.
+/// Asks about a running tool call, and about one of a sub-agent.
 fn asked_about_a_call() -> (World, ConnectionId, String) {
     let (mut world, owner, session) = asked();
     let agent = world.agent.at_work[0].clone();
@@ -161,7 +161,7 @@ fn asked_about_a_call() -> (World, ConnectionId, String) {
     );
     world.update("child", json!({"sessionUpdate": "state_update", "state": "running"}));
     world.update("child", call("below", "in_progress"));
-    // The state of this one is told by its parent alone.
+    // The state of this sub-agent is sent by its parent only.
     world.update(
         "child",
         json!({"sessionUpdate": "subagent_update", "sessionId": "grandchild", "state": {"state": "running"}}),
@@ -198,7 +198,7 @@ fn check_end(world: &World, client: ConnectionId, session: &str) {
 #[test]
 fn after_a_crash_no_tool_call_runs_and_no_question_is_pending() {
     let (before, owner, session) = asked_about_a_call();
-    // The log is all that is left.
+    // Only the log remains.
     let mut world = world(100_000);
     let length = before.log[&*session].len();
     world.log = before.log;
@@ -215,7 +215,7 @@ fn after_a_crash_no_tool_call_runs_and_no_question_is_pending() {
     });
     world.core.recover(&session);
     world.perform();
-    // One that comes before the log was read, one that comes later, and one that holds what there was.
+    // One client attaches before the log is loaded, one later, and one resumes after a cursor.
     let early = world.connect(Role::Admin);
     let start = json!({"sessionId": session, "cwd": "/w/p", "replayFrom": {"type": "start"}});
     world.begin_at(early, &session, 0);
@@ -233,7 +233,7 @@ fn after_a_crash_no_tool_call_runs_and_no_question_is_pending() {
         check_end(&world, client, &session);
     }
     let written = world.log[&*session].len();
-    // Once more, and nothing is written twice.
+    // Recovering again writes nothing.
     world.core.recover(&session);
     world.perform();
     world.settle();

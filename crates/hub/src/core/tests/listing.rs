@@ -15,7 +15,7 @@ fn known(number: usize) -> SessionInfo {
     }
 }
 
-/// A page of the list: ids, and the cursor of the next one.
+/// Returns a page of the list: ids, and the cursor of the next page.
 fn page(world: &mut World, client: ConnectionId, cursor: Option<&str>) -> (Vec<String>, Option<String>) {
     let id = world.request(client, "session/list", json!({"cursor": cursor}));
     let answer = &world.clients[&client].answers[&id][0]["result"];
@@ -33,7 +33,7 @@ fn pages_continue_even_if_the_last_session_moved_or_was_deleted() {
     }
     let (first, cursor) = page(&mut world, client, None);
     assert_eq!((first.len(), &*first[0], &*first[99]), (100, "s249", "s150"));
-    // The session at the end of the page is used, and moves to the beginning.
+    // The last session of the page is used and moves to the front.
     world.core.sessions.get_mut("s150").unwrap().info.changed = 1000;
     let (second, cursor) = page(&mut world, client, cursor.as_deref());
     assert_eq!((second.len(), &*second[0], &*second[99]), (100, "s149", "s050"));
@@ -73,13 +73,13 @@ fn a_session_is_listed_from_its_first_prompt_on() {
         let listed = listed(&mut world, client);
         assert_eq!((listed.len(), &listed[0]["title"]), (1, &json!("Fix the build")), "{listed:?}");
     }
-    // The log says the same to whoever reads it later.
+    // Folding the log gives the same title.
     let mut state = SessionState::default();
     for (offset, (channel, text)) in world.log[&*session].iter().enumerate() {
         state.apply(offset as u64, *channel, text);
     }
     assert_eq!(state.title(), Some("Fix the build"));
-    // It keeps its name while its log is read anew.
+    // It keeps its title while its log is loaded again.
     world.core.log_failed(&std::sync::Arc::from(&*session), "no room");
     world.perform();
     let other = world.connect(Role::Admin);

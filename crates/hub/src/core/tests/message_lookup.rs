@@ -1,8 +1,8 @@
-//! Clients that go on behind a message.
+//! Attaching after a message.
 
 use super::*;
 
-/// A session in which messages were said: `one` twice, `two`, the same by a sub-agent, and something else.
+/// Creates a session with messages: `one` twice, `two`, the same by a sub-agent, and something else.
 fn spoken() -> (World, ConnectionId, String) {
     let mut world = world(100_000);
     let client = world.connect(Role::Admin);
@@ -28,7 +28,7 @@ fn after(session: &str, message: &str) -> Value {
     json!({"sessionId": session, "historyPolicy": "after_message", "afterMessageId": message})
 }
 
-/// What a client that goes on behind a message gets.
+/// Returns the updates for a client that attaches after a message.
 fn told(world: &mut World, session: &str, message: &str) -> (Vec<u64>, Value) {
     let client = world.connect(Role::Admin);
     let id = world.request(client, "session/attach", after(session, message));
@@ -44,7 +44,7 @@ fn attaching_after_a_message_starts_after_its_last_record() {
     assert!(!numbers.contains(&2) && numbers.contains(&3), "{numbers:?}");
     let (numbers, _) = told(&mut world, &session, "two");
     assert!(!numbers.contains(&3) && numbers.contains(&6), "{numbers:?}");
-    // A client of version 1 has another id for what was said anew.
+    // A version 1 client has another id for a replaced message.
     assert_eq!(told(&mut world, &session, "two~r1").0, numbers);
     world.check();
 }
@@ -111,7 +111,7 @@ fn an_unreadable_log_is_reported() {
     world.settle();
     let answer = &world.clients[&client].answers[&id][0];
     assert!(answer["error"]["message"].as_str().unwrap().contains("no disk"), "{answer}");
-    // Nobody waits for it any more.
+    // The client has disconnected.
     world.core.message_found(client, Ok(Some(1)));
     world.check();
 }
@@ -123,14 +123,14 @@ fn detaching_during_catch_up_answers_the_request() {
     let resume = json!({"sessionId": session, "cwd": "/w/p", "replayFrom": {"type": "start"}});
     let first = world.request(client, "session/resume", resume.clone());
     let second = world.request(client, "session/resume", resume.clone());
-    // Two who ask are two who are answered; the one whose share was taken away is told that.
+    // Both requests get a response; the one whose share was removed gets an error.
     assert!(world.clients[&client].answers[&first][0].get("result").is_some());
     assert!(!world.clients[&client].answers.contains_key(&second));
     world.core.access_changed(client, Some(Identity { all: false, ..identity("view", Role::View) }));
     world.settle();
     assert_eq!(world.clients[&client].answers[&second][0]["error"]["code"], codes::REQUEST_CANCELLED);
 
-    // One whose socket breaks before it has got anything still waits, and gets it.
+    // A client whose socket breaks before it has received anything still gets the history.
     let client = world.connect(Role::View);
     world.begin_at(client, &session, 0);
     let resume = world.request(client, "session/resume", resume);

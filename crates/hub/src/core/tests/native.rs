@@ -1,9 +1,9 @@
-//! The own lines of an agent of version 1, for clients of version 1.
+//! Native lines of a version 1 agent for version 1 clients.
 
 use super::*;
 use crate::agent_task::LineSession;
 
-/// The agent says something in its own version. What is translated from it follows.
+/// Sends a native line of the agent, followed by its translation.
 fn say(world: &mut World, agent: &str, own: &Value, translated: &[Value]) {
     let process = world.agent.process.unwrap();
     world.core.wire_line(process, &LineSession::Agent(agent.to_owned()), Side::Agent, &own.to_string());
@@ -13,7 +13,8 @@ fn say(world: &mut World, agent: &str, own: &Value, translated: &[Value]) {
     }
 }
 
-/// A session of a client that wants native lines, with another client that does not; its id at the hub and at the agent.
+/// Creates a session of a client that wants native lines, with another client that does not. Returns its ids at the hub
+/// and at the agent.
 fn opened(send_window: usize) -> (World, [ConnectionId; 2], String, String) {
     let mut world = world(send_window);
     let first = world.connect_native(Role::Admin, false);
@@ -38,11 +39,11 @@ fn chunk(number: usize, id: Option<&str>) -> Value {
     chunk
 }
 
-/// What a client of version 1 is told: the agent's own lines, and what has none, each with its place in the log.
+/// Returns the lines of a version 1 client: native lines and lines without a native counterpart, each with its offset.
 fn told(world: &World, client: ConnectionId, session: &str) -> Vec<(u64, bool, String)> {
     let got = world.clients[&client].got.get(session);
     let got = got.into_iter().flatten().filter(|got| !got.is_known);
-    // How the session stands is told at a place that was told before.
+    // The state of the session is sent with a cursor that was sent before.
     let got = got.filter(|got| got.is_own || got.update["sessionUpdate"] != "state_update");
     let offset = |cursor: &str| cursor.rsplit_once('.').unwrap().1.parse().unwrap();
     got.map(|got| (offset(got.cursor.as_ref().unwrap()), got.is_own, got.update.to_string())).collect()
@@ -62,7 +63,7 @@ fn native_lines_are_sent_once_from_any_cursor() {
             "session/prompt",
             json!({"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}),
         );
-        // What the hub or its translation adds by itself.
+        // An update that the hub or the translation adds itself.
         world.update(&agent, json!({"sessionUpdate": "_original"}));
         say(&mut world, &agent, &update(&agent, &chunk(9, None)), &[]);
         say(&mut world, &agent, &update(&agent, &chunk(10, None)), &[update(&agent, &chunk(10, Some("n")))]);
@@ -74,7 +75,7 @@ fn native_lines_are_sent_once_from_any_cursor() {
         assert_eq!(own, wanted);
         assert!(all.iter().any(|(_, is_own, text)| !is_own && text.contains("_original")), "{all:?}");
         assert!(!all.iter().any(|(_, is_own, text)| !is_own && text.contains("<")), "{all:?}");
-        // A client that does not ask for them never gets them.
+        // A client that does not request native lines never gets them.
         assert!(!world.clients[&other].got[&session].iter().any(|got| got.is_own));
         let length = world.log[&*session].len() as u64;
         for is_translated in [false, true] {

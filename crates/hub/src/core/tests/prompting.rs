@@ -6,7 +6,7 @@ use switchboard_store::Role;
 use super::world::{World, world};
 use crate::core::ConnectionId;
 
-/// A world with a session in which the agent asks for a permission, and a client that attaches then.
+/// Creates a world with a session in which the agent asks for a permission, and a client that attaches then.
 fn attached(is_translated: bool) -> (World, ConnectionId, String) {
     let mut world = world(100_000);
     let owner = world.connect(Role::Admin);
@@ -43,12 +43,12 @@ fn a_version_1_client_is_asked_again_when_it_prompts() {
     let (mut world, client, session) = attached(true);
     let first = asked(&world, client);
     assert_eq!(first.len(), 1);
-    // It drops that, and prompts.
+    // The client drops the question and prompts.
     let id = prompt(&mut world, client, &session, "next");
     let again = asked(&world, client);
     assert!(again.len() == 1 && again != first, "the first one is cancelled: {again:?}");
     assert_eq!(world.agent.answered.get(&77), None);
-    // An answer to the cancelled request comes too late.
+    // An answer to the cancelled request arrives too late.
     let chosen = json!({"outcome": {"outcome": "selected", "optionId": "y"}});
     let late = json!({"jsonrpc": "2.0", "id": first[0], "result": {"outcome": {"outcome": "cancelled"}}});
     world.core.client_line(client, &late.to_string().into());
@@ -57,7 +57,7 @@ fn a_version_1_client_is_asked_again_when_it_prompts() {
     world.answer_last(client, chosen.clone());
     world.settle();
     assert_eq!(world.agent.results[&77], [chosen]);
-    // The prompt runs when the work before it has ended.
+    // The prompt runs when the turn before it has ended.
     let at_work = world.agent.at_work[0].clone();
     world.agent.rest(&at_work);
     world.perform();

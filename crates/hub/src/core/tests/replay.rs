@@ -1,8 +1,8 @@
-//! History that is replayed: as it stands now, never as it was.
+//! Replayed history: the current state, never earlier ones.
 
 use super::*;
 
-/// A session in which the agent says something and takes it back, twice over.
+/// Creates a session in which the agent sends something and clears it, twice.
 fn redacted(send_window: usize) -> (World, ConnectionId, String) {
     let mut world = world(send_window);
     let client = world.connect(Role::Admin);
@@ -50,7 +50,7 @@ fn resume(world: &mut World, client: ConnectionId, session: &str, more: Value) -
 fn text_that_was_replaced_or_cleared_is_never_sent_again() {
     for send_window in [1, 100_000] {
         let (mut world, first, session) = redacted(send_window);
-        // Who was there has seen it.
+        // An attached client has received it.
         assert!(
             world.clients[&first].got[&session].iter().any(|got| got.update.to_string().contains("SECRET"))
         );
@@ -64,7 +64,7 @@ fn text_that_was_replaced_or_cleared_is_never_sent_again() {
                 assert_eq!(got.iter().filter(|line| line.contains(words)).count(), 1, "{words}: {got:#?}");
             }
             world.check();
-            // By any cursor that there was.
+            // From every cursor.
             for offset in 0..length - 1 {
                 let client = world.connect_translated(Role::View, is_translated);
                 world.begin_at(client, &session, offset as u64 + 1);
@@ -89,16 +89,16 @@ fn replaying_to_a_client_with_state_duplicates_nothing() {
     let (mut world, client, session) = redacted(100_000);
     let before = shown(&world.held_by(client, &session));
     assert_eq!(before, shown(&world.fold_log(&session, usize::MAX)));
-    // It resumes from the start, and applies what comes to what it has.
+    // The client resumes from the start and applies the updates to its state.
     let got = resume(&mut world, client, &session, json!({"replayFrom": {"type": "start"}}));
     let mut after = shown(&world.held_by(client, &session));
     let mut once = before.clone();
-    // Of an update of an unknown kind nobody knows whether it is the same one.
+    // Updates of unknown kinds cannot be recognized as duplicates.
     for shown in [&mut after, &mut once] {
         shown.values_mut().for_each(|lines| lines.retain(|line| !line.contains("_future")));
     }
     assert_eq!(after, once);
-    // A chunk comes only behind the whole message.
+    // A chunk follows its whole message.
     let mut begun = HashSet::new();
     for line in &got {
         let update: Value = serde_json::from_str(line).unwrap();
@@ -123,7 +123,7 @@ fn a_client_resumes_in_the_middle_of_a_replay() {
         let cursors: Vec<String> =
             world.clients[&client].got[&session].iter().filter_map(|got| got.cursor.clone()).collect();
         assert!(cursors.len() >= 4, "{cursors:?}");
-        // What it has not got is redacted while it is away.
+        // The part that it has not received is cleared while it is away.
         let agent = world.agent.sessions[0].clone();
         let acked = json!({"sessionUpdate": "agent_message", "messageId": "three", "content": null});
         world.update(&agent, acked);
@@ -188,7 +188,7 @@ fn replayed_entries_are_complete_and_long_ones_are_chunked() {
     ] {
         world.update(about, update);
     }
-    // A question says how its tool call stands.
+    // A question updates its tool call.
     world.say(json!({"jsonrpc": "2.0", "id": 9, "method": "session/request_permission", "params": {
         "sessionId": agent, "title": "q", "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}],
         "subject": {"type": "tool_call", "toolCall": {"toolCallId": "asked", "title": "Remove"}}}}));
@@ -216,7 +216,7 @@ fn replayed_entries_are_complete_and_long_ones_are_chunked() {
         for shown in [&mut all, &mut held] {
             shown.values_mut().for_each(|lines| {
                 lines.retain(|line| {
-                    // Clients know sub-agents by other ids, and a question is no update.
+                    // Clients use other ids for sub-agents, and a question is not an update.
                     !line.contains(r#""asked""#) && !line.contains("subagent_update")
                 })
             });
@@ -262,7 +262,7 @@ fn entries_with_reused_ids_stay_separate() {
     assert_eq!(said, ["before", "after"]);
     let titles = shown.entries().filter_map(|entry| entry.as_tool_call()?.title());
     assert_eq!(titles.collect::<Vec<_>>(), ["before", "after"]);
-    // What comes next belongs to the last one.
+    // Later chunks belong to the last message.
     say(&mut world, " and more");
     world.settle();
     let held = world.held_by(late, &session);

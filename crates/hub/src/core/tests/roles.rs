@@ -1,4 +1,4 @@
-//! What tokens of each role may do.
+//! Rights of tokens by role.
 
 use serde_json::{Value, json};
 use switchboard_acp::extensions::{END_AGENT_METHOD, LOSS_METHOD};
@@ -22,7 +22,7 @@ impl World {
         id
     }
 
-    /// The answer to a request, with everything done that takes time.
+    /// Returns the response to a request, after all slow work is done.
     fn ask(&mut self, client: ConnectionId, method: &str, params: Value) -> Value {
         let id = self.request(client, method, params);
         self.settle();
@@ -34,7 +34,7 @@ impl World {
         answer["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
     }
 
-    /// The sessions that a client sees, also those in which nothing was said.
+    /// Returns the visible sessions of a client, including those without a prompt.
     fn listed(&mut self, client: ConnectionId) -> Vec<String> {
         let identity = self.core.connections[&client].identity.clone();
         let mut ids: Vec<String> =
@@ -75,7 +75,7 @@ fn the_role_use_controls_its_own_and_shared_sessions_only() {
     world.share(&of_admin, &[("ben", 3)]);
     assert_eq!(world.listed(ben), [of_admin.clone()]);
     assert_eq!(code(&world.ask(ben, "session/prompt", prompt(&of_admin, "three"))), None);
-    // A session that is shared with it stays its owner's.
+    // A shared session remains that of its owner.
     let refused = world.ask(ben, "session/delete", json!({"sessionId": of_admin}));
     assert_eq!(code(&refused), Some(FORBIDDEN.into()), "{refused}");
     world.share(&of_anna, &[("anna", 2)]);
@@ -115,7 +115,7 @@ fn each_role_allows_exactly_its_listed_methods() {
         ("auth/login", json!({"methodId": "m"}), Role::Admin),
         ("auth/logout", json!({}), Role::Admin),
         ("_x/anything", json!({}), Role::Admin),
-        // As requests they are passed on to the agent.
+        // As requests they are forwarded to the agent.
         ("session/cancel", json!({"sessionId": "S"}), Role::Use),
         (LOSS_METHOD, json!({"sessionId": "S", "loss": {}}), Role::Use),
         (LOSS_METHOD, json!({"loss": {}}), Role::Admin),
@@ -135,7 +135,7 @@ fn a_reused_token_name_inherits_nothing() {
     let session = world.start(before);
     let named = json!({"sessionId": session, "title": "secret", "_meta": {"switchboard/operationId": "o"}});
     assert_eq!(code(&world.ask(before, "session/set_title", named.clone())), None);
-    // The hub has not heard yet that the first token was revoked and what was shared with it is not any more.
+    // The hub has not yet read that the first token was revoked.
     let after = world.connect_as(token("anna", Role::Use, 2));
     assert_eq!(world.listed(after), [""; 0]);
     let not_found = i64::from(codes::RESOURCE_NOT_FOUND);
@@ -147,7 +147,7 @@ fn a_reused_token_name_inherits_nothing() {
         Some(not_found),
         "an answer is not repeated to it"
     );
-    // Shared anew it is seen, and still is not the new token's own.
+    // Shared again it is visible, but does not belong to the new token.
     world.share(&session, &[("anna", 2)]);
     assert_eq!(world.listed(after), [session]);
     assert_eq!(world.listed(before), [""; 0]);
@@ -231,7 +231,7 @@ fn additional_folders_must_be_below_the_roots_and_keys_unique() {
         let params = json!({"sessionId": session, "cwd": "/w/p", "additionalDirectories": "/etc"});
         assert_eq!(code(&world.ask(client, method, params)), invalid, "{method}");
     }
-    // Of two values the hub would look at one, and the agent at the other.
+    // With a duplicate key, the hub might check one value and the agent use the other.
     for params in [
         r#"{"cwd":"/w/p","additionalDirectories":[],"additionalDirectories":["/etc"]}"#,
         r#"{"cwd":"/w/p","mcpServers":[],"mcpServers":[{"command":"sh"}]}"#,
@@ -272,7 +272,7 @@ fn a_notification_with_the_name_of_a_request_is_dropped() {
     world.settle();
     assert_eq!(world.agent.prompts, ["first"], "the second did not wait for its turn");
     assert_eq!(world.log[&*session].len(), before, "nothing of it is in the log");
-    // What only the agent knows is passed on, in a session and outside of all.
+    // Unknown notifications are forwarded, inside and outside sessions.
     world.notify(client, "_x/hint", json!({"sessionId": session}));
     world.settle();
     let (channel, text) = world.log[&*session].last().unwrap();
@@ -287,7 +287,7 @@ fn unknown_methods_are_forwarded_in_both_directions() {
     let viewer = world.connect_as(token("eve", Role::View, 2));
     world.share(&session, &[("eve", 2)]);
     world.ask(viewer, "session/attach", json!({"sessionId": session}));
-    // What concerns no session gets to those who see everything, also to one that comes later.
+    // Notifications outside sessions go to clients that see everything, including later ones.
     world.say(json!({"jsonrpc": "2.0", "method": "_auth/status_update", "params": {"n": 1}}));
     world.say(json!({"jsonrpc": "2.0", "method": "_auth/status_update", "params": {"n": 2}}));
     let second = world.connect_as(token("root", Role::Admin, 1));
@@ -296,7 +296,7 @@ fn unknown_methods_are_forwarded_in_both_directions() {
     assert_eq!(heard(&world, second).iter().filter(|told| told.contains(r#""n":2"#)).count(), 1);
     assert_eq!(heard(&world, viewer).len(), 0);
 
-    // A request goes to one client at a time, until one of them knows it.
+    // A request goes to one client at a time, until one knows the method.
     world.ask(second, "session/attach", json!({"sessionId": session}));
     let ask = |world: &mut World, id: i64| {
         let params = json!({"sessionId": "a1", "q": id});
@@ -315,7 +315,7 @@ fn unknown_methods_are_forwarded_in_both_directions() {
     reply(&mut world, second, json!({"error": {"code": codes::METHOD_NOT_FOUND, "message": "?"}}));
     reply(&mut world, first, json!({"result": {"known": true}}));
     assert_eq!(world.agent.results[&70], [json!({"known": true})]);
-    // A client that goes leaves it to the others.
+    // If a client disconnects, the next one is asked.
     ask(&mut world, 71);
     world.core.disconnected(second);
     world.clients.remove(&second);
@@ -323,7 +323,7 @@ fn unknown_methods_are_forwarded_in_both_directions() {
     reply(&mut world, first, json!({"error": {"code": 7, "message": "no"}}));
     assert_eq!(world.agent.results[&71][0]["code"], 7);
     assert_eq!(world.clients[&viewer].requests.len(), 0, "who may only view answers nothing");
-    // Where no client is left the agent hears so.
+    // Without clients, the agent gets an error.
     world.core.disconnected(first);
     world.clients.remove(&first);
     ask(&mut world, 72);

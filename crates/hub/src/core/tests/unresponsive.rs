@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A client with a session in which an agent that ignores cancellations is at work, and the id of its prompt.
+/// Creates a client with a session in which an agent that ignores cancellations is working. Returns the id of its
+/// prompt.
 fn cancelled_in_vain(world: &mut World) -> (ConnectionId, i64) {
     let client = world.connect(Role::Admin);
     world.request(client, "session/new", json!({"cwd": "/w/p"}));
@@ -54,7 +55,7 @@ fn the_hub_ends_a_turn_that_the_agent_does_not_cancel() {
     let (client, prompt) = cancelled_in_vain(&mut world);
     world.wait(29_999);
     assert_eq!(world.summary().state, super::super::SessionActivity::Working);
-    // Who cancels again waits no longer for it.
+    // A repeated cancellation does not extend the time.
     world.notify(client, "session/cancel", json!({"sessionId": "h1"}));
     world.wait(1);
     let summary = world.summary();
@@ -87,11 +88,11 @@ fn a_prompt_without_response_is_answered_when_the_hub_ends_the_turn() {
         }
         world.wait(30_000);
         assert_eq!(world.clients[&client].answers[&id][0]["result"], json!({}));
-        // Who repeats it gets the same answer, and the agent is not asked twice.
+        // A duplicate gets the same response, and the agent is not asked twice.
         let again = prompt(&mut world, client, "h1", "one");
         assert_eq!(world.clients[&client].answers[&again][0]["result"], json!({}));
         assert_eq!(world.agent.prompts, ["one"]);
-        // What the agent says of it later changes nothing.
+        // A late response of the agent has no effect.
         world.say(json!({"jsonrpc": "2.0", "id": world.agent.last_request, "result": {}}));
         assert_eq!(world.clients[&client].answers[&id].len(), 1);
         world.check();
@@ -121,7 +122,7 @@ fn an_agent_that_stops_late_keeps_its_session() {
     let (client, _) = cancelled_in_vain(&mut world);
     world.wait(30_000);
     let session = world.agent.at_work[0].clone();
-    // What it still does is seen; that it works is not told of a turn that is over.
+    // Its further updates are shown; that it is working is not, because the turn is over.
     world.update(
         &session,
         json!({"sessionUpdate": "agent_message_chunk", "messageId": "m", "n": 1,
@@ -130,7 +131,7 @@ fn an_agent_that_stops_late_keeps_its_session() {
     world.update(&session, json!({"sessionUpdate": "state_update", "state": "running"}));
     assert_eq!(world.logged("late words"), [Channel::ToClient]);
     assert_eq!(world.summary().state, super::super::SessionActivity::Idle);
-    // What it asks is cancelled, whatever a policy would say.
+    // Its questions are cancelled, whatever a policy would decide.
     world.say(json!({"jsonrpc": "2.0", "id": 900, "method": "session/request_permission", "params": {
         "sessionId": session, "title": "late", "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}}));
     assert_eq!(world.agent.results[&900], [json!({"outcome": {"outcome": "cancelled"}})]);
@@ -180,14 +181,14 @@ fn replacing_an_unresponsive_agent_does_not_interrupt_other_sessions() {
     assert_ne!(world.core.sessions["h1"].process, Some(old), "it has a process of its own");
     assert_eq!(world.core.sessions["h2"].process, Some(old));
     assert!(!world.core.processes[&old].is_ending);
-    // What the old process still says of the session that left it is in no log.
+    // Updates of the old process about the session that has left it are in no log.
     let late = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": old_session,
         "update": {"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"type": "text", "text": "ghost"}}}});
     let (h1, h2) = (world.log["h1"].len(), world.log["h2"].len());
     world.core.agent_line(old, &late.to_string());
     world.perform();
     assert_eq!((world.log["h1"].len(), world.log["h2"].len()), (h1, h2));
-    // When nobody is at work in it any more, it is ended.
+    // When no session works in it any more, it is ended.
     let session = world.core.sessions["h2"].agent_session().unwrap().to_owned();
     let idle = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session,
         "update": {"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"}}});
@@ -226,7 +227,7 @@ fn an_undelivered_prompt_goes_to_the_next_process_and_is_answered_once() {
     world.agent.is_slow = true;
     let id = prompt(&mut world, client, "h1", "one");
     let agent_session = world.agent.at_work[0].clone();
-    // It was written down, and then the agent's input turned out to be closed.
+    // It was recorded, and then the agent's input turned out to be closed.
     world.agent.prompts.clear();
     world.agent.is_slow = false;
     world.core.undelivered(world.agent.process.unwrap(), &[agent_session]);
@@ -267,7 +268,7 @@ fn an_unsent_prompt_goes_to_the_next_process() {
         "prompt": [{"type": "text", "text": "one"}]}});
     world.clients.get_mut(&client).unwrap().prompts.insert(77);
     world.core.client_line(client, &line.to_string().into());
-    // Nothing was done of what the core said by then.
+    // None of the outputs has been performed yet.
     world.agent.sessions.clear();
     world.core.agent_exited(process, "died", &[]);
     world.perform();

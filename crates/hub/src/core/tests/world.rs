@@ -1,4 +1,4 @@
-//! A small world around the core, with a log, an agent and clients, which does what the core says as late as it likes.
+//! A small world around the core, with a log, an agent and clients, which performs outputs with arbitrary delay.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -18,25 +18,25 @@ use super::super::{
     SessionInfo, SessionState, ToClient,
 };
 
-/// What a client has got.
+/// State of a client.
 #[derive(Default)]
 pub(super) struct Client {
-    /// The updates of each session, since it last attached.
+    /// Updates of each session since it last attached.
     pub(super) got: BTreeMap<String, Vec<Got>>,
-    /// How many of them had come when its connection was taken up again: its translator knows only what came since.
+    /// Number of these when its connection was resumed: its translator has only later ones.
     pub(super) mark: BTreeMap<String, usize>,
-    /// The records of each session that it held when it attached.
+    /// Offset of each session that it already had when it attached.
     pub(super) from: BTreeMap<String, u64>,
-    /// Answers by request.
+    /// Responses by request.
     pub(super) answers: HashMap<i64, Vec<Value>>,
     pub(super) asked: HashSet<i64>,
-    /// Those that are prompts, which wait for their turn.
+    /// Requests that are prompts, which may be queued.
     pub(super) prompts: HashSet<i64>,
-    /// Questions that it has been asked and that were not taken back: the agent's words.
+    /// Pending questions: the agent's text.
     pub(super) questions: BTreeMap<i64, String>,
-    /// The last of them, whole.
+    /// The last question as a whole.
     pub(super) last_question: Value,
-    /// Notifications and requests that are known to no client.
+    /// Notifications and requests with unknown methods.
     pub(super) heard: Vec<String>,
     pub(super) requests: Vec<Value>,
     pub(super) bytes: HashMap<String, u64>,
@@ -44,16 +44,16 @@ pub(super) struct Client {
     pub(super) is_closed: bool,
 }
 
-/// An update that a client has got.
+/// An update that a client has received.
 #[derive(Debug, Clone)]
 pub(super) struct Got {
     pub(super) cursor: Option<String>,
-    /// The session or sub-agent that it is about.
+    /// The session or sub-agent of the update.
     pub(super) about: String,
     pub(super) update: Value,
     /// Whether only the translator of the client gets it.
     pub(super) is_known: bool,
-    /// Whether it is the agent's own.
+    /// Whether it is a native line.
     pub(super) is_own: bool,
 }
 
@@ -62,38 +62,38 @@ pub(super) struct World {
     pub(super) log: BTreeMap<SessionId, Vec<(Channel, Arc<str>)>>,
     pub(super) clients: BTreeMap<ConnectionId, Client>,
     pub(super) next_connection: ConnectionId,
-    /// What the core wants and has not got yet.
+    /// Outputs that have not been performed yet.
     pub(super) later: VecDeque<Output>,
     pub(super) agent: Agent,
 }
 
-/// An agent that does what the test says.
+/// An agent controlled by the test.
 #[derive(Default)]
 pub(super) struct Agent {
     pub(super) process: Option<AgentId>,
     pub(super) sessions: Vec<String>,
-    /// Prompts that it has got, by their text.
+    /// Received prompts, by their text.
     pub(super) prompts: Vec<String>,
-    /// Prompts that it has not ended: session.
+    /// Sessions with a running prompt.
     pub(super) at_work: Vec<String>,
     pub(super) questions: Vec<(i64, String)>,
     pub(super) answered: HashMap<i64, usize>,
-    /// What it got for them: results and errors.
+    /// Responses to its questions: results and errors.
     pub(super) results: HashMap<i64, Vec<Value>>,
-    /// The id of the last request that it got.
+    /// The id of the last request that it received.
     pub(super) last_request: i64,
-    /// Whether it answers neither prompts nor what it does not know.
+    /// Whether it responds neither to prompts nor to unknown requests.
     pub(super) is_slow: bool,
     pub(super) next: i64,
-    /// Whether it works on after a cancellation.
+    /// Whether it keeps working after a cancellation.
     pub(super) ignores_cancel: bool,
-    /// Whether it has forgotten its sessions.
+    /// Whether it has lost its sessions.
     pub(super) refuses: bool,
     /// The sessions that it lists.
     pub(super) remembers: Vec<String>,
 }
 
-/// The ids of what a client was asked.
+/// Returns the ids of a client's pending questions.
 pub(super) fn asked_of(client: &Connection) -> impl Iterator<Item = i64> {
     client.questions.iter().filter_map(|(_, id, _)| match id {
         RequestId::Number(number) => Some(*number),
@@ -153,7 +153,7 @@ impl World {
         id
     }
 
-    /// Connects a client that translates for one of version 1, or for which the hub does.
+    /// Connects a client behind a translator, in the hub or in the client.
     pub(super) fn connect_native(&mut self, role: Role, is_translated: bool) -> ConnectionId {
         let id = self.connect_translated(role, is_translated);
         let meta = json!({"switchboard/native": 1});
@@ -192,7 +192,7 @@ impl World {
         self.say(json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": update}}));
     }
 
-    /// Does what the core says; what takes time is done later.
+    /// Performs the outputs of the core; slow ones are done later.
     pub(super) fn perform(&mut self) {
         while let Some(output) = self.core.next_output() {
             match output {
@@ -235,12 +235,12 @@ impl World {
         }
     }
 
-    /// What the agent answers by itself.
+    /// Takes the automatic responses of the agent.
     pub(super) fn agent_out(&mut self) -> Vec<Value> {
         std::mem::take(&mut OUT.with(|out| out.borrow_mut().drain(..).collect()))
     }
 
-    /// Does one of the things that take time.
+    /// Performs one of the slow outputs.
     pub(super) fn do_later(&mut self, which: usize) {
         if self.later.is_empty() {
             return;
@@ -324,7 +324,7 @@ impl World {
         panic!("it does not come to rest");
     }
 
-    /// The client takes what was sent.
+    /// Acknowledges everything that was sent to the client.
     pub(super) fn room(&mut self, connection: ConnectionId) -> bool {
         let Some(client) = self.clients.get(&connection) else { return false };
         let before = client.bytes.values().sum::<u64>();
@@ -355,7 +355,7 @@ impl World {
                 assert_eq!(cursor.as_deref(), line.cursor.as_deref());
                 if let Some(cursor) = &cursor {
                     let held = lines::parse_cursor(&session, cursor).expect("a cursor that the hub reads");
-                    // It is in the log before anybody sees it.
+                    // Records are in the log before a client gets them.
                     assert!(self.log[&*session].len() as u64 >= held.end);
                 }
                 let about = message["params"]["sessionId"].as_str().unwrap().to_owned();
@@ -389,7 +389,7 @@ impl World {
         }
     }
 
-    /// The client answers what it was asked last.
+    /// Answers the last question of the client.
     pub(super) fn answer_last(&mut self, client: ConnectionId, result: Value) {
         let id = self.clients.get_mut(&client).unwrap().questions.pop_last().expect("it is asked").0;
         let line = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
@@ -397,7 +397,7 @@ impl World {
         self.perform();
     }
 
-    /// What the first records of a log amount to, with the sessions as clients call them.
+    /// Folds the first records of a log, with the session ids that clients use.
     pub(super) fn fold_log(&self, session: &str, length: usize) -> Conversation {
         let mut state = SessionState::default();
         let mut fold = Conversation::new(WireFormat::Any);
@@ -413,7 +413,7 @@ impl World {
         fold
     }
 
-    /// What a client has of a session, by all that it held and got.
+    /// Folds the session as a client has it.
     pub(super) fn held_by(&self, client: ConnectionId, session: &str) -> Conversation {
         let client = &self.clients[&client];
         let from = client.from.get(session).copied().unwrap_or_default();
@@ -424,7 +424,7 @@ impl World {
         fold
     }
 
-    /// What the translator of a client has been told of a session since it last began.
+    /// Folds the session as the translator of a client has seen it since its last start.
     pub(super) fn translated_for(&self, client: ConnectionId, session: &str) -> Conversation {
         let client = &self.clients[&client];
         let mark = client.mark.get(session).copied().unwrap_or_default();
@@ -435,7 +435,7 @@ impl World {
         fold
     }
 
-    /// The numbers in the updates that a client has got.
+    /// Returns the numbers in the updates of a client.
     pub(super) fn numbers(&self, client: ConnectionId, session: &str) -> Vec<u64> {
         let got = self.clients[&client].got.get(session).cloned().unwrap_or_default();
         got.iter().filter_map(|got| got.update["n"].as_u64()).collect()
@@ -474,10 +474,10 @@ fn apply(fold: &mut Conversation, about: &str, update: &Value) {
     }
 }
 
-/// All that a client can show, with text as it reads and not as it came.
+/// Returns everything that a client can show, with text independent of its chunks.
 pub(super) fn shown(fold: &Conversation) -> BTreeMap<String, Vec<String>> {
     let all = fold.sessions().map(|(id, session)| (id.unwrap().to_owned(), shown_of(session)));
-    // One of which only the state is known shows nothing.
+    // A session of which only the state is known shows nothing.
     all.filter(|(_, shown)| shown.len() > 1 || !shown[0].starts_with("None None")).collect()
 }
 

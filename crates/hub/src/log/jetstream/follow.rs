@@ -97,9 +97,10 @@ impl Follower {
         position: &mut MirrorPosition,
         known: &mut HashMap<SessionId, (Assembler, Instant)>,
     ) -> Result<(), Stopped> {
-        let mut take_refusal: Vec<(SessionId, Arc<str>, Vec<Record>)> = Vec::new();
+        let mut batches: Vec<(SessionId, Arc<str>, Vec<Record>)> = Vec::new();
         for message in portion {
             let Ok(sequence) = message.info().map(|info| info.stream_sequence) else { continue };
+            // Advanced even for skipped messages. A crash before the position is saved only reads them again.
             position.sequence = sequence;
             let Some(session) = session_of(&message.subject).map(SessionId::from) else { continue };
             if !known.contains_key(&session) && !self.ensure_session(&session).await? {
@@ -110,6 +111,7 @@ impl Follower {
             let (assembler, at) =
                 known.entry(Arc::clone(&session)).or_insert_with(|| (Assembler::default(), Instant::now()));
             *at = Instant::now();
+            // Own messages are in the store already; only their position in the stream matters.
             if locked(&self.writers).observe(&self.name, &session, sequence, headers) {
                 assembler.skip(headers, &message.payload);
                 continue;
@@ -117,24 +119,26 @@ impl Follower {
             let records = assembler.take(headers, &message.payload).unwrap_or_default();
             let by = hub(headers).unwrap_or_default();
             let kept = locked(&self.local).take(&session, &records);
+            // A gap: the store lacks earlier records of the session. They are copied from the stream.
             if kept.is_err() && mirror::copy(&self.server, &self.local, &session, sequence).await.is_err() {
                 locked(&self.writers).uncertain.insert(session);
                 continue;
             }
             let hub: Arc<str> = by.into();
-            match take_refusal.last_mut() {
+            match batches.last_mut() {
                 Some((of, by, more)) if *of == session && *by == hub => more.extend(records),
-                _ => take_refusal.push((session, hub, records)),
+                _ => batches.push((session, hub, records)),
             }
         }
-        if take_refusal.is_empty() {
+        if batches.is_empty() {
             return Ok(());
         }
+        // Durable in the store before the core hears of them, because clients are served from the store.
         let failed = locked(&self.local).write();
-        take_refusal.retain(|(session, ..)| failed.iter().all(|(failed, _)| failed != session));
+        batches.retain(|(session, ..)| failed.iter().all(|(failed, _)| failed != session));
         locked(&self.writers).uncertain.extend(failed.into_iter().map(|(session, _)| session));
-        for (session, hub, records) in take_refusal {
-            self.emit(ClusterEvent::RecordReader { session, hub, records }).await?;
+        for (session, hub, records) in batches {
+            self.emit(ClusterEvent::Records { session, hub, records }).await?;
         }
         Ok(())
     }
@@ -158,7 +162,7 @@ impl Follower {
             };
             locked(&self.writers).uncertain.remove(&session);
             if let Some((hub, record)) = copied {
-                self.emit(ClusterEvent::RecordReader { session, hub, records: vec![record] }).await?;
+                self.emit(ClusterEvent::Records { session, hub, records: vec![record] }).await?;
             }
         }
         Ok(())
@@ -172,8 +176,8 @@ impl Follower {
         Ok(copied.last.map(|record| (by, record)))
     }
 
-    async fn emit(&self, take_refusal: ClusterEvent) -> Result<(), Stopped> {
-        self.events.send(Event::Cluster(take_refusal)).await.map_err(|_| Stopped)
+    async fn emit(&self, event: ClusterEvent) -> Result<(), Stopped> {
+        self.events.send(Event::Cluster(event)).await.map_err(|_| Stopped)
     }
 
     /// Returns whether a session exists. A session that another hub has just created is added to the store. If this
@@ -203,6 +207,7 @@ impl Follower {
         let mut local = locked(&self.local);
         known.retain(|session, (_, at)| {
             let is_quiet = at.elapsed() >= QUIET;
+            // The owner keeps its recorder; only the copies of other hubs' sessions are closed.
             if is_quiet && !writers.sessions.contains_key(session) {
                 local.close_session(session);
             }
@@ -220,6 +225,7 @@ impl Follower {
                     let Some(id) = self.server.deleted(&message) else { continue };
                     if self.store.hosted(id).is_ok_and(|hosted| hosted.is_some()) {
                         let id = SessionId::from(id);
+                        // Removed from the owned sessions first, so that nothing is appended to a deleted session.
                         locked(&self.writers).sessions.remove(&id);
                         let removed = locked(&self.local).remove(&id);
                         removed.await;

@@ -47,6 +47,7 @@ pub(super) struct Lease {
     granted: watch::Sender<Option<Instant>>,
 }
 
+/// Mutable state of a lease.
 struct LeaseState {
     info: HubInfo,
     /// Time until which the key certainly exists.
@@ -91,6 +92,7 @@ impl Lease {
         this.upgrade().filter(|lease| !locked(&lease.state).is_ended)
     }
 
+    /// Renews the lease until it is dropped.
     async fn run_renewal(this: Weak<Self>) {
         let mut pause = Duration::ZERO;
         while let Some(lease) = Lease::upgrade_after(&this, pause).await {
@@ -103,6 +105,7 @@ impl Lease {
         }
     }
 
+    /// Refreshes the list of hubs and sends releases until the lease is dropped.
     async fn run_refresh(this: Weak<Self>) {
         while let Some(lease) = Lease::upgrade_after(&this, REFRESH).await {
             // Retried at the next interval.
@@ -187,6 +190,7 @@ impl Lease {
         Ok(())
     }
 
+    /// Gives up all sessions, with the reason for the operator.
     fn lose_all(&self, reason: &str) {
         let mut writers = locked(&self.writers);
         let all: Vec<(SessionId, u64)> =
@@ -252,6 +256,7 @@ impl Lease {
         taken
     }
 
+    /// Acquires a session by a compare-and-set of its owner key.
     async fn try_acquire(&self, session: &SessionId) -> Result<LeaseOutcome, String> {
         let owners = &self.server.owners;
         for _ in 0..TRIES {

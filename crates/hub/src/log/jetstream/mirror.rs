@@ -111,18 +111,18 @@ pub(super) async fn catch_up(
         None => MirrorPosition { stream, sequence: 0 },
     };
     position.write(store)?;
-    let mut there: HashMap<SessionId, SessionInfo> = HashMap::new();
+    let mut sessions: HashMap<SessionId, SessionInfo> = HashMap::new();
     server
         .descriptions(|id, text| {
             if let Some(known) = description(id, text) {
-                there.insert(Arc::clone(&known.id), known);
+                sessions.insert(Arc::clone(&known.id), known);
             }
         })
         .await
         .map_err(unreadable)?;
     {
-        let (store, there) = (store.clone(), there.clone());
-        blocking(move || mirror_sessions(&store, &hosted, &there)).await.map_err(of_store)?;
+        let (store, sessions) = (store.clone(), sessions.clone());
+        blocking(move || mirror_sessions(&store, &hosted, &sessions)).await.map_err(of_store)?;
     }
     let mut local = LocalLog::new(store.clone());
     let mut copies: HashMap<SessionId, Assembler> = HashMap::new();
@@ -131,7 +131,7 @@ pub(super) async fn catch_up(
     let read = server.read(None, (position.sequence + 1, end), |message, pending| {
         done += 1;
         last = message.info().map_err(|error| error.to_string())?.stream_sequence;
-        let session = session_of(&message.subject).and_then(|id| there.get_key_value(id));
+        let session = session_of(&message.subject).and_then(|id| sessions.get_key_value(id));
         // It was deleted meanwhile.
         if let Some((session, _)) = session {
             let assembler = copies.entry(Arc::clone(session)).or_default();
@@ -152,12 +152,12 @@ pub(super) async fn catch_up(
 fn mirror_sessions(
     store: &Store,
     hosted: &HashSet<String>,
-    there: &HashMap<SessionId, SessionInfo>,
+    sessions: &HashMap<SessionId, SessionInfo>,
 ) -> Result<(), String> {
-    for id in hosted.iter().filter(|id| !there.contains_key(id.as_str())) {
+    for id in hosted.iter().filter(|id| !sessions.contains_key(id.as_str())) {
         store.delete(id).map_err(|error| error.to_string())?;
     }
-    for (id, known) in there.iter().filter(|(id, _)| !hosted.contains(&***id)) {
+    for (id, known) in sessions.iter().filter(|(id, _)| !hosted.contains(&***id)) {
         add_session(store, id, known)?;
     }
     Ok(())

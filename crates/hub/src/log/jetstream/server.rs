@@ -138,7 +138,7 @@ impl Server {
                 let _ = answer.await;
             }
         }));
-        let hearing = async {
+        let subscribing = async {
             let name = self.unique_name();
             let Ok(mut requests) = self.requests(&name).await else { return };
             let read_back = async {
@@ -152,7 +152,7 @@ impl Server {
                 tokio::time::timeout(REPLY_TIMEOUT, read_back)
             );
         };
-        tokio::join!(writing, hearing);
+        tokio::join!(writing, subscribing);
         self.refusals.error().map_or(Ok(()), Err)
     }
 

@@ -1,4 +1,4 @@
-//! Against a real server.
+//! Tests against a real server.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::core::SessionId;
 use crate::log::contract::{self, LogBackend};
 use crate::log::{BoxFuture, NewSession, Prepared, SessionLog, SharedLog, load, stored_sessions};
 
-/// A server, and hubs whose stores are new each time: what they know they know from the server.
+/// A server, and hubs with a new store each time: everything they know comes from the server.
 pub(super) struct Servers {
     pub(super) server: NatsServer,
-    /// Everything that goes with this: of the server, and of stores.
+    /// Folders of the server and the stores, removed with this value.
     folders: Mutex<Vec<TempDir>>,
 }
 
@@ -38,7 +38,7 @@ impl Servers {
         JetStream::connect(&options).await
     }
 
-    /// A hub that has this store.
+    /// Opens the log of a hub with this store.
     pub(super) async fn open_with(&self, store: &Store) -> Box<dyn SessionLog> {
         let servers = self.connect().await.unwrap();
         servers.catch_up(store, |_, _| {}).await.unwrap();
@@ -47,7 +47,7 @@ impl Servers {
     }
 }
 
-/// A store in a folder that goes with it.
+/// Creates a store in a temporary folder.
 pub(super) fn new_store() -> (Store, TempDir) {
     let folder = TempDir::new().unwrap();
     (Store::open(folder.path().join("sessions.sqlite3")).unwrap(), folder)
@@ -94,7 +94,7 @@ async fn a_copy_is_updated_and_rebuilt() {
     let mut log = servers.open_with(&mine).await;
     let (first, second) = (begin(&mut log).await, begin(&mut log).await);
     append(&mut log, &first, 0, "0").await;
-    // Another hub copies what there is, and only the rest when it starts again.
+    // Another hub copies everything at first, and only the rest when it starts again.
     servers.open_with(&other).await.close().await;
     append(&mut log, &first, 1, "1").await;
     append(&mut log, &second, 0, "0").await;
@@ -115,7 +115,7 @@ async fn a_copy_is_updated_and_rebuilt() {
     expected.sort();
     assert_eq!(ids(&other), expected);
     log.close().await;
-    // Damage to the copy is no damage to the log.
+    // Damage to the copy does not affect the log.
     mine.delete(&first).unwrap();
     again.rebuild(&mine, |_, _| {}).await.unwrap();
     assert_eq!(ids(&mine), expected);
@@ -137,7 +137,7 @@ async fn a_store_with_its_own_sessions_is_refused() {
     assert!(refused.problem.contains("would be lost"), "{refused}");
     assert_eq!(load(&store, &id).unwrap().1, 1);
 
-    // Nor one that is a copy of another stream.
+    // Nor a copy of another stream.
     let other = Servers::start(&["--jetstream"]).unwrap();
     let (copy, _copy) = new_store();
     servers.open_with(&copy).await.close().await;
@@ -197,7 +197,7 @@ async fn a_stream_with_other_settings_is_refused() {
     );
 }
 
-/// How long servers may take for something, on a machine that has much else to do.
+/// Time limit for servers on a busy machine.
 const DURABLE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Waits until the log can be written.
@@ -210,8 +210,8 @@ async fn until_well(log: &dyn SessionLog) {
     tokio::time::timeout(DURABLE_TIMEOUT, well).await.unwrap();
 }
 
-/// Writes the records of a session up to a number, each with its number, whatever happens to the servers. A hub does the
-/// same: what fails is found out about before it goes on.
+/// Appends records up to a number, each with its number as text, despite server failures. Like a hub, it prepares the
+/// session again after a failure.
 async fn write_up_to(log: &mut Box<dyn SessionLog>, store: &Store, id: &SessionId, end: u64) {
     let begun = Instant::now();
     let mut next = load(store, id).unwrap().1;
@@ -220,7 +220,7 @@ async fn write_up_to(log: &mut Box<dyn SessionLog>, store: &Store, id: &SessionI
         let written = log.append(id, next, Channel::ToClient, &next.to_string());
         if written.is_err() || !log.commit().await.is_empty() {
             until_well(&**log).await;
-            // It may be there all the same.
+            // The record may have been written all the same.
             let _ = log.prepare(id).await;
             next = load(store, id).unwrap().1;
             continue;
@@ -281,7 +281,7 @@ async fn a_full_server_is_reported_and_recovers() {
     assert_eq!(failed, [(Arc::clone(&removed), reason)]);
     assert!(log.problem().is_some());
     log.remove(&removed).await;
-    // Servers of this version find out only then that there is room again.
+    // Servers of this version notice free space only after a restart.
     servers.server.restart();
     until_well(&*log).await;
     log.prepare(&kept).await.unwrap();
@@ -315,24 +315,24 @@ async fn one_of_three_servers_may_fail() {
     let id = begin(&mut log).await;
     for (gone, end) in [(0, 20), (1, 40), (2, 60)] {
         write_up_to(&mut log, &store, &id, end - 10).await;
-        // A leader may have to be elected, for which a hub does not wait for ever, but again.
+        // A leader may have to be elected. A hub waits for a limited time and tries again.
         three[gone].kill();
         write_up_to(&mut log, &store, &id, end).await;
         three[gone].restart();
     }
     log.close().await;
-    // A hub that knows nothing finds each record once.
+    // A hub with an empty store finds each record once.
     let (new, _new) = new_store();
     let again = connect_to_cluster(&options).await;
     let begun = Instant::now();
-    // The server that has just come back may be the one that is asked.
+    // The server that has just restarted may be the one that responds.
     while let Err(error) = again.catch_up(&new, |_, _| {}).await {
         assert!(begun.elapsed() < DURABLE_TIMEOUT, "{error}: {}", error.hint);
     }
     assert_eq!(numbers(&new, &id), (0..60).map(|number| number.to_string()).collect::<Vec<_>>());
 }
 
-/// The numbers under which the messages of a session were written, in the order of the stream.
+/// Returns the fencing tokens of the messages of a session, in stream order.
 async fn fences(servers: &Servers, id: &SessionId) -> Vec<u64> {
     let connected = servers.connect().await.unwrap();
     let mut fences = Vec::new();
@@ -354,14 +354,14 @@ async fn a_session_has_one_owner_until_it_is_released() {
     let name = first.name().unwrap();
     assert_eq!(second.prepare(&id).await, Ok(Prepared::OwnedBy(name)));
     first.release(&id).await;
-    // Who has let go of it does not write it.
+    // A hub that has released the session cannot write it.
     assert!(first.append(&id, 1, Channel::ToClient, "1").is_err());
     let (again, _again) = new_store();
     let mut third = servers.open_with(&again).await;
     assert_eq!(third.prepare(&id).await, Ok(Prepared::Owned));
     append(&mut third, &id, 1, "1").await;
     assert_eq!(first.prepare(&id).await, Ok(Prepared::OwnedBy(third.name().unwrap())));
-    // One that ends need not be waited for.
+    // A hub that shuts down releases its sessions at once.
     third.close().await;
     assert_eq!(first.prepare(&id).await, Ok(Prepared::Owned));
     assert_eq!(load(&mine, &id).unwrap().1, 2);
@@ -423,7 +423,7 @@ async fn catching_up_ends_while_others_write() {
         let connected = servers.connect().await.unwrap();
         connected.catch_up(&other, |_, _| {}).await.unwrap();
     };
-    // It goes on writing for as long as the other one starts.
+    // It keeps writing while the other one starts.
     let writing = async {
         for sequence in 1.. {
             append(&mut log, &id, sequence, "more").await;
@@ -483,7 +483,7 @@ async fn a_deduplicated_but_unstored_message_is_not_written() {
     let server = servers.connect().await.unwrap().server;
     let message = super::Outgoing::takeover(0);
     let first = server.publish("s", &message, ("hub", 1), 0).await.unwrap();
-    // It is known from before, and is there.
+    // It is already stored, and found again.
     assert_eq!(server.publish("s", &message, ("hub", 1), 0).await, Ok(first));
     server.stream.delete_message(first).await.unwrap();
     let again = server.publish("s", &message, ("hub", 1), 0).await;
@@ -534,7 +534,7 @@ async fn the_first_of_two_concurrent_writes_counts() {
     let id = begin(&mut first).await;
     append(&mut first, &id, 0, "0").await;
     first.release(&id).await;
-    // What a cluster may let through: both follow the same message.
+    // A cluster may accept both: they name the same predecessor.
     let server = servers.connect().await.unwrap().server;
     let record = |text: &str| Record::new(Channel::ToClient, text).with_protocol(2);
     let long = [record("1"), record("2"), record("3")];
