@@ -1,5 +1,5 @@
-//! Reads and folds streams of session updates with this crate and with the official types, in one run, and
-//! shows that nothing slows down as a session grows.
+//! Parses and folds streams of session updates with this crate and with the official types, and shows that
+//! the cost per update does not grow with the session.
 
 mod official;
 
@@ -60,7 +60,8 @@ fn against_the_official_types(place: TagPlace) {
     );
 }
 
-/// Reads a hundred updates, then folds them, and so on: each alone, as warm as it would be on a connection.
+/// Parses a hundred updates, then folds them, and so on: measured separately, with caches as warm as on a
+/// connection.
 fn reading_and_folding(lines: &[String]) -> (Duration, Duration) {
     let (mut reading, mut folding) = (Duration::ZERO, Duration::ZERO);
     let mut session = Session::new(WireFormat::Any);
@@ -117,7 +118,7 @@ fn updates_take_constant_time() {
         }
         let updates: Vec<v2::SessionUpdate<'_>> =
             ids[part.clone()].iter().map(|id| call(id).title("Read").into()).collect();
-        // The middle one of ten parts, so that it does not count when the machine had other things to do.
+        // Median of ten parts, to ignore other load on the machine.
         let mut times: Vec<Duration> = (updates.chunks(100))
             .map(|updates| best(1, || updates.iter().for_each(|update| drop(session.apply(update)))))
             .collect();

@@ -1,4 +1,4 @@
-//! What a session takes in memory. Counting slows allocation down, so this is apart from the timing.
+//! Memory usage of a session. Separate from the timing, because counting slows allocation down.
 
 use peak_alloc::PeakAlloc;
 use switchboard_acp::rpc::Expected;

@@ -1,4 +1,4 @@
-//! Bytes that grow by chunks, up to a limit.
+//! A byte buffer that grows by chunks, up to a limit.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use crate::shared_vec::SharedVec;
 
 const SEGMENT: usize = 8192;
 
-/// The output of a terminal: the latest bytes, and how many came before them that are not kept.
+/// Output of a terminal: the latest bytes, and the number of earlier bytes that were dropped.
 ///
-/// Appending takes constant time, also while a snapshot shares the bytes.
+/// Appending takes constant time, even while a snapshot shares the bytes.
 #[derive(Clone, Default)]
 pub struct Bytes {
     sealed: SharedVec<Arc<[u8]>>,
-    /// How many sealed segments hold nothing that counts any more.
+    /// Number of sealed segments that are dropped completely.
     passed: usize,
-    /// How many bytes of the next one do not count any more.
+    /// Number of dropped bytes in the next segment.
     skipped: usize,
     tail: Vec<u8>,
     length: usize,
@@ -23,22 +23,22 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// The number of bytes that are kept.
+    /// Returns the number of bytes kept.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there are none.
+    /// Returns true if it is empty.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// How many bytes stood before the first one that is kept, and went because there were too many.
+    /// Returns the number of bytes before the first one kept, which were dropped because of the limit.
     pub fn dropped(&self) -> usize {
         self.dropped
     }
 
-    /// The bytes in pieces. A piece may end inside a character.
+    /// Returns the bytes in pieces. A piece may end inside a character.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let sealed = self.sealed.iter_from(self.passed).map(|piece| &**piece);
         let mut skipped = self.skipped;
@@ -46,20 +46,19 @@ impl Bytes {
         pieces.filter(|piece| !piece.is_empty())
     }
 
-    /// All bytes.
+    /// Returns all bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.length);
         self.pieces().for_each(|piece| bytes.extend_from_slice(piece));
         bytes
     }
 
-    /// Says that so many bytes stood before these.
+    /// Sets the number of dropped bytes.
     pub(crate) fn set_dropped(&mut self, dropped: usize) {
         self.dropped = dropped;
     }
 
-    /// Lets the caller write to the end, and keeps the latest bytes up to the limit. Gives the number of bytes
-    /// that were written.
+    /// Lets `write` append bytes, and drops the oldest beyond the limit. Returns the number of bytes written.
     pub(crate) fn append(&mut self, limit: usize, write: impl FnOnce(&mut Vec<u8>)) -> usize {
         let before = self.tail.len();
         write(&mut self.tail);
@@ -88,7 +87,7 @@ impl Bytes {
         if self.passed == self.sealed.len() {
             self.tail.drain(..std::mem::take(&mut self.skipped));
         }
-        // What is kept is moved only when as much has gone, so that a byte is moved once in the mean.
+        // Compact only when half is dropped, so that each byte is moved once on average.
         if self.passed > self.sealed.len() / 2 {
             self.sealed = self.sealed.iter_from(self.passed).cloned().collect();
             self.passed = 0;

@@ -1,11 +1,11 @@
-//! What an update changed, precisely enough to redraw only that.
+//! Changes of a session, precise enough to redraw only the affected parts.
 
 use crate::entry::EntryKind;
 
-/// What one update, request or answer changed. Empty when it changed nothing that can be seen.
+/// Changes made by one update, request or response. Empty if nothing visible changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// Nearly every update changes one thing, so the first needs no allocation.
+    /// Nearly every update makes one change, so the first needs no allocation.
     first: Option<Change>,
     more: Vec<Change>,
     revision: u64,
@@ -25,7 +25,7 @@ impl Changes {
         }
     }
 
-    /// What was changed after these changes.
+    /// Appends later changes.
     pub(crate) fn extend(&mut self, later: Changes) {
         self.revision = self.revision.max(later.revision);
         for change in later.first.into_iter().chain(later.more) {
@@ -37,109 +37,108 @@ impl Changes {
         self.revision = revision;
     }
 
-    /// Whether nothing changed.
+    /// Returns true if nothing changed.
     pub fn is_empty(&self) -> bool {
         self.first.is_none()
     }
 
-    /// How many things changed.
+    /// Returns the number of changes.
     pub fn len(&self) -> usize {
         usize::from(self.first.is_some()) + self.more.len()
     }
 
-    /// The changes in the order in which they were made.
+    /// Returns the changes in order.
     pub fn iter(&self) -> impl Iterator<Item = &Change> {
         self.first.iter().chain(&self.more)
     }
 
-    /// The session's revision after them.
+    /// Returns the session's revision after the changes.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 }
 
-/// One thing that changed. Indices point into the session's lists and stay valid until the next
-/// [`Change::Replayed`].
+/// One change. Indices refer to the session's lists and stay valid until the next [`Change::Replayed`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// An entry of the transcript was created or changed.
     Entry(EntryChange),
-    /// The session went to another state, or told it again with other details.
+    /// The session's state changed, or was reported again with other details.
     State,
     /// The session's title was set or cleared.
     Title,
-    /// The session's time of last change or its metadata changed.
+    /// The session's modification time or metadata changed.
     Info,
     /// The list of commands was replaced.
     Commands,
     /// The list of configuration options was replaced.
     ConfigOptions,
-    /// Usage or cost was told.
+    /// Usage or cost was reported.
     Usage,
     /// A plan was created or replaced.
     Plan {
-        /// Its place in the list of plans.
+        /// Index in the list of plans.
         index: usize,
-        /// Whether it is new.
+        /// True if it is new.
         created: bool,
     },
-    /// A plan was taken away. Those behind it have moved up by one.
+    /// A plan was removed. Later plans move up by one.
     PlanRemoved {
-        /// The place in the list of plans that it had.
+        /// Former index in the list of plans.
         index: usize,
     },
-    /// A permission was asked for, answered or cancelled.
+    /// A permission was requested, answered or cancelled.
     Permission {
-        /// Its place in the list of permissions.
+        /// Index in the list of permissions.
         index: usize,
-        /// What happened to it.
+        /// Event of the request.
         event: RequestEvent,
     },
-    /// Data was asked for, given or the question taken back.
+    /// An elicitation was requested, answered or cancelled.
     Elicitation {
-        /// Its place in the list of elicitations.
+        /// Index in the list of elicitations.
         index: usize,
-        /// What happened to it.
+        /// Event of the request.
         event: RequestEvent,
     },
-    /// The agent said something to show once: the last of the notices.
+    /// The agent sent a notice, which is shown once. It is the last of the notices.
     Notice,
     /// An update of an unknown kind was kept.
     Unknown {
-        /// Its place in the list of unknown updates.
+        /// Index in the list of unknown updates.
         index: usize,
     },
-    /// A replay took the place of the transcript: draw everything anew.
+    /// A replay replaced the transcript: redraw everything.
     Replayed,
 }
 
-/// What happened to a request of the agent.
+/// Event of an agent's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestEvent {
-    /// It was made.
+    /// The request was made.
     Opened,
     /// The user or a policy answered it.
     Answered,
-    /// One of the sides took it back.
+    /// One side cancelled it.
     Cancelled,
-    /// The web page that it sent the user to is done with.
+    /// The user has finished the web page of the request.
     Completed,
-    /// What it is about is another now: an answer to what was asked before must not count.
+    /// Its subject changed: an answer to the previous one must not count.
     Changed,
 }
 
-/// What happened to an entry.
+/// Change of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryChange {
-    /// The place in the transcript.
+    /// Index in the transcript.
     pub position: usize,
-    /// What the entry is.
+    /// Kind of the entry.
     pub kind: EntryKind,
-    /// Whether it is new.
+    /// True if it is new.
     pub created: bool,
-    /// What happened to its content, output or summary.
+    /// Change of its content, output or summary.
     pub content: ContentChange,
-    /// The other fields that were set or cleared.
+    /// Other fields that were set or cleared.
     pub fields: FieldChanges,
 }
 
@@ -154,18 +153,18 @@ impl EntryChange {
     }
 }
 
-/// What happened to content.
+/// Change of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentChange {
-    /// Nothing.
+    /// Unchanged.
     Kept,
-    /// So many items (of a terminal: bytes) came to the end.
+    /// This many items (for a terminal: bytes) were appended.
     Appended(usize),
-    /// It is another now, of so many items (of a terminal: bytes).
+    /// Replaced by this many items (for a terminal: bytes).
     Replaced(usize),
 }
 
-/// A field of an entry, besides its content.
+/// A field of an entry other than its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 #[repr(u8)]
@@ -221,7 +220,7 @@ impl EntryField {
         EntryField::Extra,
     ];
 
-    /// The key on the wire; empty for unknown keys.
+    /// Returns the key on the wire. Empty for unknown keys.
     pub fn key(self) -> &'static str {
         match self {
             EntryField::Title => "title",
@@ -250,16 +249,16 @@ impl EntryField {
     }
 }
 
-/// What happened to one field.
+/// Change of one field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldChange {
-    /// It has a value that it did not have before.
+    /// The field has a new value.
     Set,
-    /// It has its default now, or none.
+    /// The field has its default or no value.
     Cleared,
 }
 
-/// The fields of an entry that were set or cleared. A field that was told again as it is counts as neither.
+/// Fields of an entry that were set or cleared. A field that was set to its current value is not included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FieldChanges {
     set: u32,
@@ -276,7 +275,7 @@ impl FieldChanges {
         }
     }
 
-    /// What happened to a field.
+    /// Returns the change of a field.
     pub fn get(self, field: EntryField) -> Option<FieldChange> {
         let bit = 1 << field as u8;
         if self.set & bit != 0 {
@@ -288,12 +287,12 @@ impl FieldChanges {
         }
     }
 
-    /// Whether no field changed.
+    /// Returns true if no field changed.
     pub fn is_empty(self) -> bool {
         self == FieldChanges::default()
     }
 
-    /// The fields that changed.
+    /// Returns the changed fields.
     pub fn iter(self) -> impl Iterator<Item = (EntryField, FieldChange)> {
         EntryField::ALL.into_iter().filter_map(move |field| Some((field, self.get(field)?)))
     }

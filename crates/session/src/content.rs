@@ -1,4 +1,4 @@
-//! Content that grows by chunks: one text with boundaries instead of one allocation a chunk.
+//! Content that grows by chunks: one text with boundaries instead of one allocation per chunk.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use switchboard_acp::{Extra, Meta, Wire, v2};
 use crate::segment::{Odd, Segment};
 use crate::shared_vec::SharedVec;
 
-/// What content consists of: [`v2::ContentBlock`] in messages, [`v2::ToolCallContent`] in tool calls.
+/// Type of a content block: [`v2::ContentBlock`] in messages, [`v2::ToolCallContent`] in tool calls.
 pub trait Block: Clone + PartialEq + fmt::Debug + private::Sealed + 'static {
     /// The same type, borrowed from a message.
     type Wire<'a>: Wire<'a, Owned = Self> + Clone;
@@ -22,7 +22,7 @@ pub trait Block: Clone + PartialEq + fmt::Debug + private::Sealed + 'static {
     #[doc(hidden)]
     fn borrowed(&self) -> Self::Wire<'_>;
 
-    /// The text of a block that is text, with or without annotations.
+    /// Returns the text of a text block, with or without annotations.
     #[doc(hidden)]
     fn any_text(&self) -> Option<&str>;
 }
@@ -88,10 +88,10 @@ impl Block for v2::ToolCallContent<'static> {
     }
 }
 
-/// The content of a message, a tool call or a summary: one item for each block that came, in order.
+/// Content of a message, a tool call or a summary: one item per received block, in order.
 ///
-/// Blocks of plain text lie in one growing text with boundaries; all others are kept as they are. Appending
-/// takes constant time however long the content is and whether or not a snapshot shares it.
+/// Blocks of plain text are stored in one growing text with boundaries; other blocks are stored as they are.
+/// Appending takes constant time for content of any length, even if a snapshot shares it.
 ///
 /// ```
 /// use switchboard_acp::{WireFormat, Wire, v2};
@@ -109,7 +109,7 @@ impl Block for v2::ToolCallContent<'static> {
 /// ```
 #[derive(Clone)]
 pub struct Content<B> {
-    /// What lies before the tail. Short contents have nothing there.
+    /// Segments before the tail. Empty for short content.
     sealed: Option<Arc<Sealed<B>>>,
     tail: Segment<B>,
 }
@@ -122,30 +122,30 @@ struct Sealed<B> {
 }
 
 struct SealedSegment<B> {
-    /// The number of items before this segment.
+    /// Number of items before this segment.
     first: usize,
-    /// The number of bytes of text before this segment.
+    /// Number of bytes of text before this segment.
     first_byte: usize,
     segment: Segment<B>,
 }
 
-/// What an update brought beside its content: of a chunk, an output, a plan or a list.
+/// Metadata and unknown keys that an update has in addition to its content.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Attached {
-    /// Its metadata.
+    /// Metadata.
     pub meta: Option<Meta<'static>>,
-    /// Its keys that the protocol does not define.
+    /// Keys that the protocol does not define.
     pub extra: Extra<'static>,
 }
 
 impl Attached {
-    /// Metadata and unknown keys as updates hold them.
+    /// Returns metadata and unknown keys in the form of an update.
     pub(crate) fn parts(attached: Option<&Self>) -> (Option<Meta<'static>>, Extra<'static>) {
         attached.map_or_else(Default::default, |attached| (attached.meta.clone(), attached.extra.clone()))
     }
 
-    /// `None` where nothing came.
+    /// Creates a value, or `None` if there is neither metadata nor unknown keys.
     #[inline]
     pub(crate) fn of(meta: Option<&Meta<'_>>, extra: &Extra<'_>) -> Option<Arc<Self>> {
         if meta.is_none() && extra.is_empty() {
@@ -172,7 +172,7 @@ impl<B> Clone for Item<'_, B> {
 impl<B> Copy for Item<'_, B> {}
 
 impl<'c, B: Block> Item<'c, B> {
-    /// The block as the protocol has it.
+    /// Returns the protocol's block.
     pub fn block(self) -> B::Wire<'c> {
         match self.odd.and_then(|odd| odd.block.as_deref()) {
             Some(block) => block.borrowed(),
@@ -180,7 +180,7 @@ impl<'c, B: Block> Item<'c, B> {
         }
     }
 
-    /// The text, where the item is text.
+    /// Returns the text of a text item.
     pub fn text(self) -> Option<&'c str> {
         match self.odd.and_then(|odd| odd.block.as_deref()) {
             Some(block) => block.any_text(),
@@ -188,17 +188,17 @@ impl<'c, B: Block> Item<'c, B> {
         }
     }
 
-    /// The block, where it is more than plain text.
+    /// Returns the block if it is more than plain text.
     pub fn structured(self) -> Option<&'c B> {
         self.odd?.block.as_deref()
     }
 
-    /// The metadata of the chunk that brought this item.
+    /// Returns the metadata of the chunk with this item.
     pub fn chunk_meta(self) -> Option<&'c Meta<'static>> {
         self.odd?.chunk.as_ref()?.meta.as_ref()
     }
 
-    /// The keys of the chunk that brought this item which the protocol does not define.
+    /// Returns the unknown keys of the chunk with this item.
     pub fn chunk_extra(self) -> Option<&'c Extra<'static>> {
         self.odd?.chunk.as_ref().map(|chunk| &chunk.extra)
     }
@@ -221,17 +221,17 @@ impl<B> Default for Content<B> {
 }
 
 impl<B: Block> Content<B> {
-    /// The number of items.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         self.sealed_items() + self.tail.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The number of bytes of [`Content::text`], without making it.
+    /// Returns the number of bytes of [`Content::text`] without building it.
     pub fn text_len(&self) -> usize {
         self.sealed_bytes() + self.tail.text_len()
     }
@@ -249,16 +249,17 @@ impl<B: Block> Content<B> {
         sealed.map(|sealed| &sealed.segment).chain([&self.tail])
     }
 
-    /// All items in their order.
+    /// Returns all items in order.
     pub fn items(&self) -> impl Iterator<Item = Item<'_, B>> {
         self.segments().flat_map(Segment::items)
     }
 
-    /// The first item that begins with a byte of [`Content::text`] or holds it, and how many bytes of text come
-    /// before that item. Past the end it is the place for the next item. Takes no walk over the items before it.
+    /// Returns the first item that starts with or contains a byte of [`Content::text`], and the number of
+    /// bytes of text before that item. Past the end, returns the index of the next item. Does not iterate
+    /// over earlier items.
     pub fn item_at_byte(&self, byte: usize) -> (usize, usize) {
         let tail = (self.sealed_items(), self.sealed_bytes(), &self.tail);
-        // Of segments without text several begin with the same byte.
+        // Several segments without text can start at the same byte.
         let sealed = self
             .sealed
             .as_ref()
@@ -275,8 +276,8 @@ impl<B: Block> Content<B> {
         (item, start)
     }
 
-    /// The items from one on, without a walk over those before it. After a change that appended N items,
-    /// `items_from(len() - N)` are the new ones.
+    /// Returns the items from an index, without iterating over earlier ones. After a change that appended N
+    /// items, `items_from(len() - N)` returns the new ones.
     pub fn items_from(&self, start: usize) -> impl Iterator<Item = Item<'_, B>> {
         let sealed = self.sealed.as_ref().filter(|sealed| start < sealed.items);
         let place = sealed.map_or(0, |sealed| sealed.place_of(|segment| segment.first <= start));
@@ -287,17 +288,17 @@ impl<B: Block> Content<B> {
         segments.flat_map(Segment::items).skip(start - skipped)
     }
 
-    /// The array that the protocol defines: one block an item.
+    /// Returns the protocol's array: one block per item.
     pub fn blocks(&self) -> impl Iterator<Item = B::Wire<'_>> {
         self.items().map(Item::block)
     }
 
-    /// The text in pieces as long as can be: all text items, one after the other, without what lies between.
+    /// Returns the text of all text items in pieces that are as long as possible.
     pub fn text_pieces(&self) -> impl Iterator<Item = &str> {
         self.segments().flat_map(Segment::text_pieces)
     }
 
-    /// All text items as one text.
+    /// Returns the text of all text items.
     pub fn text(&self) -> String {
         self.text_pieces().collect()
     }
@@ -324,7 +325,7 @@ impl<B: Block> Content<B> {
 
     fn push_text(&mut self, text: &str) {
         self.make_room(text.len());
-        // Only what goes on gets room for more: most long messages are one piece.
+        // Reserve extra capacity only for content that continues: most long messages are one piece.
         let last = self
             .sealed
             .as_ref()
@@ -353,14 +354,14 @@ impl<B: Block> Content<B> {
         }
     }
 
-    /// What is long is sealed at once, so that nothing long is ever copied.
+    /// Seals a long tail at once, so that long text is never copied.
     fn seal_if_full(&mut self) {
         if self.tail.is_full() {
             self.seal();
         }
     }
 
-    /// Makes these blocks the whole content.
+    /// Replaces the content with these blocks.
     pub(crate) fn replace<'a, 'b: 'a>(&mut self, blocks: impl IntoIterator<Item = &'a B::Wire<'b>>)
     where
         B::Wire<'b>: 'a,
@@ -384,8 +385,8 @@ impl<B: Block> Content<B> {
         sealed.segments.push(Arc::new(SealedSegment { first, first_byte, segment }));
     }
 
-    /// Whether both say the same, wherever their chunks begin and end.
-    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
+    /// Returns true if both have equal content, regardless of chunk boundaries.
+    pub(crate) fn has_same_content(&self, other: &Self) -> bool {
         same_pieces(self.runs(), other.runs())
     }
 
@@ -410,7 +411,7 @@ impl<B> Default for Sealed<B> {
 }
 
 impl<B> Sealed<B> {
-    /// The last segment that begins early enough.
+    /// Returns the last segment for which `is_early` returns true.
     fn place_of(&self, is_early: impl Fn(&SealedSegment<B>) -> bool) -> usize {
         let (mut low, mut high) = (0, self.segments.len());
         while high - low > 1 {
@@ -455,7 +456,7 @@ fn same_pieces<'c, B: Block>(
     }
 }
 
-/// Fills an empty text from the runs, or gives the block that comes before any text.
+/// Fills an empty text from the runs, or returns the block before the next text.
 fn next_block<'c, B>(text: &mut &'c str, runs: &mut impl Iterator<Item = Run<'c, B>>) -> Option<&'c B> {
     while text.is_empty() {
         match runs.next()? {
@@ -513,8 +514,8 @@ mod tests {
             (&["é"], &["è"], false),
         ];
         for (left, right, same) in cases {
-            assert_eq!(content(left).says_the_same(&content(right)), same, "{left:?} {right:?}");
-            assert_eq!(content(right).says_the_same(&content(left)), same, "{right:?} {left:?}");
+            assert_eq!(content(left).has_same_content(&content(right)), same, "{left:?} {right:?}");
+            assert_eq!(content(right).has_same_content(&content(left)), same, "{right:?} {left:?}");
         }
     }
 

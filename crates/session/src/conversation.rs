@@ -1,4 +1,4 @@
-//! The messages of a connection, folded into sessions: the one reading that everybody looks at.
+//! Folds the messages of a connection into sessions. All consumers use this one interpretation.
 
 mod login;
 mod message;
@@ -30,19 +30,19 @@ use crate::turn::{Turn, Turns};
 use crate::update::entry_of_update;
 pub use login::AuthStatus;
 
-/// How many requests may wait for an answer; for more, the oldest are forgotten.
+/// Maximum number of pending requests. Beyond it, the oldest are evicted.
 const MAX_OPEN: usize = 10_000;
 
-/// How many unreadable updates of unknown sessions are remembered.
+/// Maximum number of unreadable updates remembered for unknown sessions.
 const MAX_UNREAD: usize = 100;
 
-/// The sessions that the messages of one connection amount to, in the order in which they first appear: their
-/// transcripts, the prompts and how the work on each ended, the questions and who answered them.
+/// The sessions on one connection, in order of appearance: transcripts, prompts with their outcomes,
+/// questions with their answers.
 ///
-/// It takes what either side sends, so it can stand between the two, be one of them, or read a recording. Messages
-/// that have nothing to do with a session are passed over. It reads tolerantly: what is malformed and optional is left
-/// out and reported, as a good client does; [`strict`](Conversation::strict) makes it refuse such messages.
-/// A copy shares what the two have in common, and is cheap.
+/// It takes messages of both sides, so it can run between them, in one of them, or on a recording. Messages
+/// that do not concern a session are skipped. It parses tolerantly: optional parts that are malformed are
+/// left out and reported, as a good client does; [`strict`](Conversation::strict) makes it refuse such
+/// messages. A copy shares common data and is cheap.
 ///
 /// ```
 /// use switchboard_acp::{Moment, Side, WireFormat};
@@ -66,32 +66,32 @@ pub struct Conversation {
     is_strict: bool,
     keeps_transcript: bool,
     keeps_settled: bool,
-    /// The outlines that a new session begins with.
+    /// Initial outlines of a new session.
     outlines: Option<Outlines>,
-    /// Unreadable updates of sessions that are not known yet: the session, what they are about, and the problem.
+    /// Unreadable updates of unknown sessions: session, kind and id of the entry, problem.
     unread: Vec<(Option<Arc<str>>, EntryKind, String, String)>,
     session_limit: usize,
     slots: Vec<Slot>,
-    /// Places of sessions that were removed.
+    /// Indices of removed sessions.
     free: Vec<usize>,
     places: HashMap<Option<Arc<str>>, usize>,
-    /// The session that the last message went to; the next one mostly goes there too.
+    /// Session of the last message, which the next one usually concerns too.
     recent: usize,
-    /// Requests without an answer yet.
+    /// Pending requests.
     open: Correlator<Call>,
-    /// The agent's dialect, as far as it shows.
+    /// The agent's dialect, as far as detected.
     dialect: DialectTracker,
-    /// Who says what, where nobody tells.
+    /// Detects the sender of messages if it is not given.
     senders: SenderTracker,
-    /// Sessions that agents of other sessions have opened.
+    /// Sessions that agents opened within other sessions.
     subagents: SubagentTree,
-    /// Whether somebody is logged in, where the agent told.
+    /// Login state, if the agent reported it.
     auth_status: Option<Arc<AuthStatus>>,
-    /// The latest moment that was told.
+    /// Latest time given.
     now: Moment,
-    /// The request that opened the connection, until it is answered.
+    /// Id of the pending `initialize` request.
     handshake: Option<RequestId<'static>>,
-    /// Whether the agent answered it in version 1.
+    /// True if the agent answered it with version 1.
     is_version_1: bool,
 }
 
@@ -106,7 +106,7 @@ struct Slot {
 
 #[derive(Debug, Clone)]
 enum Call {
-    /// Opens a session, from nothing or as a copy of another.
+    /// Opens a session, new or as a fork.
     New,
     Login,
     AuthStatus,
@@ -127,18 +127,20 @@ enum Call {
     Question {
         session: usize,
         is_permission: bool,
-        owed: Owed,
-        /// Who answers from the client's side.
+        reused_id: ReusedId,
+        /// Author of the client's answer.
         by: Decider,
     },
 }
 
-/// Answers with the id of a question that belong to other requests: an agent may use an id again too early.
+/// Number of expected responses with a question's id that belong to other requests, because the agent reused
+/// the id early.
 #[derive(Debug, Clone, Copy, Default)]
-struct Owed {
-    /// Questions with this id that were taken back and not answered when it was asked: their answers come first.
-    withdrawn: u32,
-    /// Requests with this id that came while it was open, and are refused with an error.
+struct ReusedId {
+    /// Cancelled questions with this id that were not answered when it was reused. Their responses come
+    /// first.
+    cancelled: u32,
+    /// Requests with this id that arrived while it was pending, and are refused with an error.
     repeated: u32,
 }
 
@@ -155,67 +157,67 @@ impl Call {
     }
 }
 
-/// What a message did to a session.
+/// Effect of a message on a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// The place of the session, for [`Conversation::session_at`].
+    /// Index of the session, for [`Conversation::session_at`].
     pub session: usize,
-    /// What changed there.
+    /// Changes of the session.
     pub changes: Changes,
 }
 
-/// What became of a message.
+/// Result of folding a message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Folded<'t> {
-    /// What it did to its session, where it concerns one.
+    /// Effect on its session, if it concerns one.
     pub step: Option<Step>,
-    /// The entry of the transcript that it is about, whether it changed or not.
+    /// Entry of the transcript that the message concerns, even if unchanged.
     pub entry: Option<(EntryKind, Text<'t>)>,
-    /// What was malformed, with its place in the message: it was left out or, where only a rule was broken that nothing
-    /// depends on, as by a path that is not absolute, kept as it came.
+    /// Malformed parts with their pointers in the message. They were left out, or kept if only a rule without
+    /// consequences was broken, such as a relative path.
     pub left_out: Vec<Diagnostic>,
-    /// The prompts that are over thereby, by the ids of their requests.
+    /// Prompts that the message ended, by request id.
     pub ended: Vec<RequestId<'static>>,
 }
 
-/// A message that has been read, and not applied yet.
+/// A parsed message that is not applied yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decoded<'t> {
-    /// The message. Updates come in great numbers, and are read in one pass.
+    /// The message. Updates, which are frequent, are parsed in one pass.
     pub message: Expected<'t, v2::UpdateSessionNotification<'t>>,
-    /// What was malformed and left out.
+    /// Malformed parts that were left out.
     pub left_out: Vec<Diagnostic>,
 }
 
-/// Why a message that concerns a session changed nothing.
+/// Reason why a message that concerns a session was not applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConversationError {
-    /// It is not what it should be.
+    /// The message is malformed.
     #[error(transparent)]
     Malformed(#[from] DecodeError),
-    /// It is a batch of too many messages, or of none.
+    /// The batch is empty or has too many messages.
     #[error("expected 1 to {BATCH_LIMIT} messages in a batch, found another number")]
     Batch,
-    /// It asks for something that the session refuses.
+    /// The session refuses the request.
     #[error(transparent)]
     Refused(#[from] SessionError),
-    /// It belongs to a conversation in version 1, as the handshake shows.
+    /// The message belongs to a version 1 conversation, according to the handshake.
     #[error(
         "the message is of version 1 of the protocol, and conversations of version 2 are folded here; \
          translate the recording first, with switchboard_bridge::RecordingBridge"
     )]
     Version1,
-    /// It is about one session more than there may be.
+    /// The message concerns a session beyond the limit.
     #[error("there are {limit} sessions on this connection already")]
     TooManySessions {
-        /// How many there may be.
+        /// Maximum number of sessions.
         limit: usize,
     },
 }
 
 impl Conversation {
-    /// A connection on which nothing has been said, whose messages are read tolerantly in a dialect of version 2.
+    /// Creates an empty conversation that parses messages tolerantly in a dialect of version 2.
     pub fn new(format: WireFormat) -> Self {
         Conversation {
             format,
@@ -240,17 +242,16 @@ impl Conversation {
         }
     }
 
-    /// The same, which refuses messages that are malformed in any part.
+    /// Makes it refuse messages with any malformed part.
     #[must_use]
     pub fn strict(mut self) -> Self {
         self.is_strict = true;
         self
     }
 
-    /// The same for who wants to know how the sessions stand and not what was said: it keeps states, titles, usage,
-    /// options and commands, prompts, the questions that wait for an answer, and who opened which session. It stays small
-    /// however long the sessions get. Titles of tool calls that were told before they
-    /// stood for a sub-agent do not name it.
+    /// Makes it keep only the state of sessions, not their content: states, titles, usage, options and
+    /// commands, prompts, pending questions and the sub-agent tree. Memory stays small for sessions of any
+    /// length. Titles of tool calls that were reported before they represented a sub-agent do not name it.
     ///
     /// ```
     /// use switchboard_acp::{Moment, Side, WireFormat};
@@ -274,92 +275,93 @@ impl Conversation {
         self
     }
 
-    /// The same for who also has to decide over tool calls, and has no transcript: of the latest calls it keeps what they are to
-    /// do, and nothing that they produce. [`Snapshot::tool_call_outline`](crate::Snapshot::tool_call_outline) gives it.
+    /// Makes it keep outlines of the latest tool calls, for policy decisions without a transcript: the input
+    /// of each call, but not its output. [`Snapshot::tool_call_outline`](crate::Snapshot::tool_call_outline)
+    /// returns them.
     #[must_use]
     pub fn with_tool_call_outlines(mut self) -> Self {
         self.outlines = Some(Outlines::default());
         self
     }
 
-    /// The same for who reads a recording for what tools were to do, and what was answered to whom: it keeps the outlines of
-    /// all tool calls and all questions, and no other part of the transcript.
+    /// Makes it keep only the outlines of all tool calls and all questions, to read a recording for policy
+    /// decisions.
     #[must_use]
     pub fn with_tool_calls_alone(mut self) -> Self {
         (self.keeps_transcript, self.outlines) = (false, Some(Outlines::unlimited()));
         self
     }
 
-    /// The same with a limit to the number of sessions. Messages about more are refused.
+    /// Limits the number of sessions. Messages about further ones are refused.
     #[must_use]
     pub fn with_session_limit(mut self, limit: usize) -> Self {
         self.session_limit = limit;
         self
     }
 
-    /// Says what is known of the agent's dialect from before, as where a recording is read from its middle.
+    /// Sets the agent's dialect, for example to read a recording from its middle.
     pub fn set_dialect(&mut self, dialect: DialectTracker) {
         self.dialect = dialect;
         self.tell_dialect();
     }
 
-    /// The agent's dialect, as far as it shows, and what shows it.
+    /// Returns the agent's dialect as far as detected, with the evidence.
     pub fn dialect(&self) -> &DialectTracker {
         &self.dialect
     }
 
     // ----- reading
 
-    /// All sessions with their ids. Updates that came without an id have a session of their own, without one.
+    /// Returns all sessions with their ids. Updates without an id belong to a session without one.
     pub fn sessions(&self) -> impl Iterator<Item = (Option<&str>, &Session)> {
         let there = self.slots.iter().filter(|slot| !slot.removed);
         there.map(|slot| (slot.id.as_deref(), &slot.session))
     }
 
-    /// The session with an id.
+    /// Returns the session with an id.
     pub fn session(&self, id: Option<&str>) -> Option<&Session> {
         self.slots.get(self.place_of(id)?).map(|slot| &slot.session)
     }
 
-    /// The session at the place that a [`Step`] names, with its id.
+    /// Returns the session with the index of a [`Step`], and its id.
     pub fn session_at(&self, place: usize) -> Option<(Option<&str>, &Session)> {
         let slot = self.slots.get(place).filter(|slot| !slot.removed)?;
         Some((slot.id.as_deref(), &slot.session))
     }
 
-    /// The id of the session at a place, to be kept.
+    /// Returns the shared id of the session at an index.
     pub fn id_at(&self, place: usize) -> Option<&Arc<str>> {
         self.slots.get(place)?.id.as_ref()
     }
 
-    /// The prompts of a session, in their order. Of very many, the oldest that are over are forgotten.
+    /// Returns the prompts of a session in order. If there are very many, the oldest ended ones are evicted.
     pub fn turns(&self, session: Option<&str>) -> impl DoubleEndedIterator<Item = &Turn> {
         let slot = self.place_of(session).and_then(|place| self.slots.get(place));
         slot.into_iter().flat_map(|slot| slot.turns.iter())
     }
 
-    /// The prompt of a request, the last one where an id was used again.
+    /// Returns the prompt with a request id. If the id was reused, returns the last one.
     pub fn turn(&self, session: Option<&str>, id: &RequestId<'_>) -> Option<&Turn> {
         self.turns(session).rev().find(|turn| turn.id() == id)
     }
 
-    /// Whether a prompt of a session is on its way or at work.
+    /// Returns true if a prompt of a session is pending or being worked on.
     pub fn is_prompted(&self, session: Option<&str>) -> bool {
         let slot = self.place_of(session).and_then(|place| self.slots.get(place));
         slot.is_some_and(|slot| slot.turns.are_at_work())
     }
 
-    /// How many sessions there are.
+    /// Returns the number of sessions.
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether there is no session.
+    /// Returns true if there is no session.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    // ----- places
+    // ----- sessions
 
     fn place_of(&self, id: Option<&str>) -> Option<usize> {
         if let Some(slot) = self.slots.get(self.recent)
@@ -371,7 +373,7 @@ impl Conversation {
         self.places.get(&id.map(Arc::from)).copied()
     }
 
-    /// The place of a session, which is made if need be.
+    /// Returns the index of a session, and creates it if needed.
     fn place(&mut self, id: Option<&str>) -> Result<usize, ConversationError> {
         let place = match self.place_of(id) {
             Some(place) => place,
@@ -411,13 +413,13 @@ impl Conversation {
         Ok(place)
     }
 
-    /// Makes room for a session that is about to be opened, or finds it.
+    /// Creates a session that is about to be opened, or finds it.
     pub fn open_session(&mut self, id: &str) -> Result<usize, ConversationError> {
         self.place(Some(id))
     }
 
-    /// A session goes on under another id, as where an agent has forgotten it and began one in its place. Says whether
-    /// that is so: the one must be there, and no other have the new id.
+    /// Changes the id of a session, for example because the agent lost it and opened another in its place.
+    /// Returns false if there is no such session or the new id is taken.
     pub fn rename(&mut self, id: &str, to: &str) -> bool {
         let Some(place) = self.place_of(Some(id)).filter(|_| self.place_of(Some(to)).is_none()) else {
             return false;
@@ -433,9 +435,9 @@ impl Conversation {
         true
     }
 
-    /// A session continues under another id, because its agent has lost it and opened one in its place: what is said under
-    /// the new id goes on behind what was said under the old one, which stays the session's id. Entries of both that happen
-    /// to have the same id are different ones. Says whether that is so: no other session may have the new id.
+    /// Adds an alias for a session whose agent has lost it and opened another one in its place. Updates under
+    /// the new id are appended to the session, which keeps its id. Entries with equal ids before and after
+    /// are distinct. Returns false if the new id is taken.
     ///
     /// ```
     /// use switchboard_acp::{Moment, WireFormat, v2};
@@ -462,12 +464,12 @@ impl Conversation {
         Ok(true)
     }
 
-    /// The id of the session that an id belongs to; the id itself where no session has it.
+    /// Returns the session id that an id or alias refers to, or the id itself if unknown.
     pub fn canonical_id<'c>(&'c self, id: &'c str) -> &'c str {
         self.place_of(Some(id)).and_then(|place| self.slots.get(place)?.id.as_deref()).unwrap_or(id)
     }
 
-    /// Forgets a session, for instance after it was closed.
+    /// Removes a session, for example after it was closed.
     pub fn remove(&mut self, id: Option<&str>) {
         let Some(place) = self.place_of(id) else { return };
         let _ = self.open.drain_if(|_, _, call| call.session() == Some(place));
@@ -498,10 +500,11 @@ impl Conversation {
 
     // ----- messages
 
-    /// Reads and applies one message. `from` is who sent it, where that is known; else it is told by a [`SenderTracker`].
+    /// Parses and applies one message. `from` is its sender if known; otherwise a [`SenderTracker`] detects
+    /// it.
     ///
-    /// Only version 2 is folded. After a handshake in which the agent answers in version 1, every message is
-    /// [`ConversationError::Version1`], until the next handshake.
+    /// Only version 2 is folded. After a handshake that the agent answers with version 1, every message fails
+    /// with [`ConversationError::Version1`], until the next handshake.
     pub fn read<'t>(
         &mut self,
         text: &'t str,
@@ -510,7 +513,7 @@ impl Conversation {
     ) -> Result<Folded<'t>, ConversationError> {
         let decoded = match self.decode(text) {
             Ok(decoded) => decoded,
-            // Many messages of version 1 cannot even be read as ones of version 2.
+            // Many version 1 messages cannot be parsed as version 2.
             Err(_) if self.is_version_1 => return Err(ConversationError::Version1),
             Err(error) => {
                 if let Some(params) = Raw::parse(text).ok().as_ref().and_then(|message| message.get("params"))
@@ -524,7 +527,7 @@ impl Conversation {
         self.apply(decoded, from, at)
     }
 
-    /// Takes notice of what the handshake shows of the version of the protocol.
+    /// Detects the protocol version in the handshake.
     fn note_version(
         &mut self,
         message: &Expected<'_, v2::UpdateSessionNotification<'_>>,
@@ -545,7 +548,8 @@ impl Conversation {
         }
     }
 
-    /// Reads and applies a line that holds a message, or several in an array, and gives what became of each.
+    /// Parses and applies a line with one message or a batch, and passes the result of each message to
+    /// `each`.
     pub fn read_line<'t>(
         &mut self,
         line: &'t str,
@@ -579,7 +583,7 @@ impl Conversation {
         }
     }
 
-    /// Reads a message as this conversation reads them, without applying it.
+    /// Parses a message with the settings of this conversation, without applying it.
     pub fn decode<'t>(&self, text: &'t str) -> Result<Decoded<'t>, DecodeError> {
         if self.is_strict {
             let message = Expected::decode(text, self.format)?;
@@ -589,7 +593,7 @@ impl Conversation {
         Ok(Decoded { message, left_out })
     }
 
-    /// Reads a part of a message, such as its parameters, as this conversation reads them.
+    /// Parses a part of a message, such as its parameters, with the settings of this conversation.
     fn decode_part<'t, T: Wire<'t>>(
         &self,
         pointer: &str,
@@ -605,7 +609,7 @@ impl Conversation {
         Ok(value)
     }
 
-    /// Applies a message that has been read by [`decode`](Conversation::decode).
+    /// Applies a message parsed by [`decode`](Conversation::decode).
     pub fn apply<'t>(
         &mut self,
         decoded: Decoded<'t>,
@@ -644,13 +648,17 @@ impl Conversation {
         update: &'u v2::SessionUpdate<'_>,
     ) -> Result<Folded<'u>, ConversationError> {
         let place = self.place(session_id)?;
-        // Sub-agents belong to the session, whatever the agent calls it by now.
+        // Sub-agents are linked to the session's canonical id, not to the agent's current alias.
         let known = self.slots.get(place).and_then(|slot| slot.id.as_ref());
         let canonical = known.filter(|id| Some(&***id) != session_id).cloned();
         let session_id = canonical.as_deref().or(session_id);
+        // Detect the dialect before applying, so that this update's metadata is already merged by the right
+        // rule.
         if self.dialect.see_update(update) {
             self.tell_dialect();
         }
+        // Order: the session first, then its prompts and the sub-agent tree. Both read the session's new
+        // state, for example its replay flag and the titles of its tool calls.
         let step = self.step(place, |session| session.apply(update));
         let mut folded = Folded { step: Some(step), ..Folded::default() };
         match update {
@@ -676,7 +684,7 @@ impl Conversation {
         Ok(folded)
     }
 
-    /// Notes what was malformed in an update that was applied to a session.
+    /// Records that an applied update was malformed.
     fn note_malformed(
         &mut self,
         session: Option<usize>,
@@ -691,8 +699,8 @@ impl Conversation {
         }
     }
 
-    /// Notes that an update could not be read, or not all of it, by its parameters. If it is about a tool call, the outline of
-    /// that call has a [problem](crate::ToolCallOutline::problem).
+    /// Records that an update could not be parsed completely, given its parameters. If it concerns a tool
+    /// call, the outline of that call has a [problem](crate::ToolCallOutline::problem).
     pub fn note_unreadable(&mut self, params: &Raw<'_>, problem: &str) {
         let (session, Some(update)) = (params.text("sessionId"), params.get("update")) else { return };
         for (key, kind) in [("toolCallId", EntryKind::ToolCall), ("terminalId", EntryKind::Terminal)] {
@@ -700,7 +708,7 @@ impl Conversation {
             let place = self.place_of(session.as_deref());
             match place.and_then(|place| self.slots.get_mut(place)) {
                 Some(slot) => slot.session.note_malformed(kind, &id, problem),
-                // What cannot be read makes no session, but must not be overlooked when there is one.
+                // An unreadable update creates no session, but must be reported once the session exists.
                 None if self.unread.len() < MAX_UNREAD => {
                     self.unread.push((session.as_deref().map(Arc::from), kind, id, problem.to_owned()));
                 }
@@ -709,7 +717,7 @@ impl Conversation {
         }
     }
 
-    /// Makes the sessions follow the dialect that has shown.
+    /// Applies the detected dialect to all sessions.
     #[cold]
     fn tell_dialect(&mut self) {
         if self.format != WireFormat::Any {
@@ -739,7 +747,7 @@ impl Conversation {
         }
     }
 
-    /// The connection is gone: questions are settled and prompts over. Gives what that changed, and the prompts.
+    /// Ends the connection: cancels questions and ends prompts. Returns the effects and the ended prompts.
     pub fn end_connection(&mut self, at: Moment) -> (Vec<Step>, Vec<RequestId<'static>>) {
         let (mut steps, mut ended) = (Vec::new(), Vec::new());
         for (place, slot) in self.slots.iter_mut().enumerate() {
@@ -757,7 +765,7 @@ impl Conversation {
         (steps, ended)
     }
 
-    /// Forgets the outlines of tool calls, for instance because the agent that could ask about them is gone.
+    /// Removes the outlines of tool calls, for example because the agent that could refer to them has ended.
     pub fn forget_calls(&mut self) {
         self.slots.iter_mut().for_each(|slot| slot.session.forget_calls());
     }
@@ -774,13 +782,13 @@ impl Folded<'_> {
         Folded { step, entry, left_out, ended }
     }
 
-    /// What changed.
+    /// Returns the changes.
     pub fn changes(&self) -> Option<&Changes> {
         self.step.as_ref().map(|step| &step.changes)
     }
 }
 
-/// The id of the entry that an update is about, for as long as the text lives that it was read from.
+/// Returns the id of the entry that an update concerns, with the lifetime of the parsed text.
 fn id_of(update: v2::SessionUpdate<'_>) -> Option<Text<'_>> {
     use v2::SessionUpdate as Update;
     Some(match update {
@@ -803,8 +811,8 @@ fn id_of(update: v2::SessionUpdate<'_>) -> Option<Text<'_>> {
     })
 }
 
-/// Whether the answer to `initialize` shows version 1. Where it shows nothing but the number 2, which several agents of version
-/// 1 repeat as it was asked, nothing is known.
+/// Returns true if the response to `initialize` indicates version 1. If it only contains the number 2, which
+/// several version 1 agents echo, nothing is known.
 fn is_of_version_1(result: &Raw<'_>) -> bool {
     let handshake = Handshake::of_answer(result);
     let is_unclear = handshake.evidence == HandshakeEvidence::NothingOfVersion2

@@ -1,4 +1,4 @@
-//! A session on disk: one JSON document with a version, and the way back.
+//! Serialization of a session as one versioned JSON document.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::snapshot::{Info, Plan};
 
 const VERSION: u32 = 1;
 
-/// Values of the protocol stand in the document as they stand on the wire, in the session's dialect.
+/// Document of a session. Protocol values have the form of the wire, in the session's dialect.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Document {
@@ -54,17 +54,17 @@ struct Document {
     config_options: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     usage: Option<Box<RawValue>>,
-    /// Unless it is the usual one.
+    /// Set unless it is the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     terminal_limit: Option<usize>,
-    /// How many entries are sealed.
+    /// Number of sealed entries.
     #[serde(default, skip_serializing_if = "is_zero")]
     sealed: usize,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     replay: Option<Box<Document>>,
 }
 
-/// An entry is the update that creates it, and what updates do not say.
+/// Document of an entry: the update that creates it, and everything that updates do not contain.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct EntryDocument {
@@ -72,10 +72,10 @@ struct EntryDocument {
     revision: u64,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     replayed: bool,
-    /// What came with chunks: the item (of a terminal: the byte), metadata, unknown keys.
+    /// Attachments of chunks: item (for a terminal: byte), metadata, unknown keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     chunks: Vec<ChunkDocument>,
-    /// How many bytes of a terminal's output are not kept any more.
+    /// Number of dropped bytes of a terminal's output.
     #[serde(default, skip_serializing_if = "is_zero")]
     dropped: usize,
 }
@@ -102,7 +102,7 @@ struct RequestDocument {
     answered_by: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cancelled_by: Option<Box<str>>,
-    /// What was answered that is no approval.
+    /// Answer that was not an approval, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     no_approval: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -190,7 +190,7 @@ fn store(session: &Session) -> Document {
 
 impl Store {
     fn raw<'a>(&self, value: &impl Wire<'a>) -> Box<RawValue> {
-        // What our own writer wrote is JSON.
+        // Our own encoder writes valid JSON.
         RawValue::from_string(value.encode(self.dialect)).unwrap_or_else(|_| RawValue::NULL.to_owned())
     }
 
@@ -347,7 +347,7 @@ fn dialect_name(dialect: WireFormat) -> &'static str {
 
 type Restored<T> = Result<T, SessionError>;
 
-/// What is stored is read tolerantly, since it may have been read so when it came.
+/// Parses a stored value tolerantly, since it may have been accepted tolerantly when it was received.
 fn wire<'d, T: Wire<'d>>(raw: &'d RawValue, dialect: WireFormat, place: &'static str) -> Restored<T> {
     match T::decode_tolerant(raw.get(), dialect) {
         Ok((value, _)) => Ok(value),
@@ -372,11 +372,11 @@ fn restore(document: &Document) -> Restored<Session> {
         return Err(SessionError::Damaged { place: "dialect", source: None });
     };
     let mut session = Session::new(dialect);
-    // Every entry is made by one update, whose metadata is all there is.
+    // Every entry is created by one update with its complete metadata.
     session.meta_rule = MetaRule::Replace;
     session.terminal_limit = document.terminal_limit.unwrap_or(TERMINAL_OUTPUT_LIMIT);
     for entry in &document.entries {
-        // Each is one of its own, also where two have the same id.
+        // Each entry is distinct, even if two have the same id.
         session.seal();
         restore_entry(&mut session, entry)?;
     }

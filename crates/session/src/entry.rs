@@ -1,4 +1,4 @@
-//! What a transcript consists of.
+//! Entries of a transcript.
 
 use std::sync::Arc;
 
@@ -12,15 +12,14 @@ use crate::shared_vec::SharedVec;
 use crate::short_text::ShortText;
 use crate::subagent::{SessionMessage, Subagent};
 
-/// What an entry of the transcript is. Each kind has ids of its own: a user message and an agent message may
-/// share one.
+/// Kind of an entry. Each kind has its own ids: a user message and an agent message may share one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EntryKind {
-    /// A message of the user.
+    /// A user message.
     UserMessage,
-    /// A message of the agent.
+    /// An agent message.
     AgentMessage,
-    /// A thought of the agent.
+    /// An agent thought.
     AgentThought,
     /// A tool call.
     ToolCall,
@@ -28,7 +27,7 @@ pub enum EntryKind {
     Terminal,
     /// A compaction of the conversation.
     Compaction,
-    /// A sub-agent; its id is that of its session.
+    /// A sub-agent. Its id is that of its session.
     Subagent,
     /// A message from one session to another.
     SessionMessage,
@@ -47,7 +46,7 @@ impl EntryKind {
         EntryKind::SessionMessage,
     ];
 
-    /// The kind as the JSON form of a session has it.
+    /// Returns the name in the JSON form of a session.
     pub fn as_str(self) -> &'static str {
         match self {
             EntryKind::UserMessage => "user_message",
@@ -61,26 +60,26 @@ impl EntryKind {
         }
     }
 
-    /// The kind of this name.
+    /// Parses a name.
     pub fn parse(name: &str) -> Option<Self> {
         EntryKind::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 }
 
-/// How an entry first came into the session.
+/// Origin of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Origin {
-    /// While it happened.
+    /// Received live.
     #[default]
     Live,
-    /// In a replay of history.
+    /// Received in a replay of history.
     Replayed,
 }
 
-/// One entry of the transcript. A copy shares nearly everything with it; a kilobyte of text is the most that is
-/// copied.
-// Most updates are chunks of messages, and to make sure that nobody shares an `Arc` takes as long as all else that
-// a chunk needs.
+/// One entry of the transcript. Cheap to copy: it shares nearly everything, and copies at most a kilobyte of
+/// text.
+// Messages are boxed, not shared: most updates are chunks of messages, and checking an `Arc` for uniqueness
+// takes as long as everything else that a chunk needs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
     /// A message or a thought.
@@ -97,7 +96,7 @@ pub enum Entry {
     SessionMessage(Arc<SessionMessage>),
 }
 
-/// What all entries have.
+/// Fields common to all entries.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Head {
     pub(crate) kind: EntryKind,
@@ -122,7 +121,7 @@ impl Head {
         self.attached.as_ref().map_or(&NO_EXTRA, |attached| &attached.extra)
     }
 
-    /// Changes metadata and unknown keys as an update says, which mostly says nothing of them.
+    /// Applies the metadata and unknown keys of an update, which are usually absent.
     #[inline]
     pub(crate) fn patch_attached(
         &mut self,
@@ -184,37 +183,37 @@ impl Entry {
         }
     }
 
-    /// What the entry is.
+    /// Returns the kind.
     pub fn kind(&self) -> EntryKind {
         self.head().kind
     }
 
-    /// The id, unique among entries of its kind.
+    /// Returns the id, unique among entries of its kind.
     pub fn id(&self) -> &str {
         &self.head().id
     }
 
-    /// The session's revision at which the entry last changed.
+    /// Returns the session's revision at which the entry last changed.
     pub fn revision(&self) -> u64 {
         self.head().revision
     }
 
-    /// How the entry first came.
+    /// Returns the origin.
     pub fn origin(&self) -> Origin {
         self.head().origin
     }
 
-    /// Metadata of the entry.
+    /// Returns the metadata.
     pub fn meta(&self) -> Option<&Meta<'static>> {
         self.head().meta()
     }
 
-    /// Keys of its updates that the protocol does not define, each with its latest value.
+    /// Returns the unknown keys of its updates, each with its latest value.
     pub fn extra(&self) -> &Extra<'static> {
         self.head().extra()
     }
 
-    /// The message or thought, where this is one.
+    /// Returns the message or thought.
     pub fn as_message(&self) -> Option<&Message> {
         match self {
             Entry::Message(message) => Some(message),
@@ -222,7 +221,7 @@ impl Entry {
         }
     }
 
-    /// The tool call, where this is one.
+    /// Returns the tool call.
     pub fn as_tool_call(&self) -> Option<&ToolCall> {
         match self {
             Entry::ToolCall(call) => Some(call),
@@ -230,7 +229,7 @@ impl Entry {
         }
     }
 
-    /// The terminal, where this is one.
+    /// Returns the terminal.
     pub fn as_terminal(&self) -> Option<&Terminal> {
         match self {
             Entry::Terminal(terminal) => Some(terminal),
@@ -238,7 +237,7 @@ impl Entry {
         }
     }
 
-    /// The compaction, where this is one.
+    /// Returns the compaction.
     pub fn as_compaction(&self) -> Option<&Compaction> {
         match self {
             Entry::Compaction(compaction) => Some(compaction),
@@ -246,7 +245,7 @@ impl Entry {
         }
     }
 
-    /// The sub-agent, where this is one.
+    /// Returns the sub-agent.
     pub fn as_subagent(&self) -> Option<&Subagent> {
         match self {
             Entry::Subagent(subagent) => Some(subagent),
@@ -254,7 +253,7 @@ impl Entry {
         }
     }
 
-    /// The message from one session to another, where this is one.
+    /// Returns the message from one session to another.
     pub fn as_session_message(&self) -> Option<&SessionMessage> {
         match self {
             Entry::SessionMessage(message) => Some(message),
@@ -262,37 +261,37 @@ impl Entry {
         }
     }
 
-    /// Whether both are of one kind and say the same, whatever their ids, metadata and chunk boundaries.
-    pub(crate) fn says_the_same(&self, other: &Entry) -> bool {
+    /// Returns true if both have the same kind and content, ignoring ids, metadata and chunk boundaries.
+    pub(crate) fn has_same_content(&self, other: &Entry) -> bool {
         match (self, other) {
             (Entry::Message(left), Entry::Message(right)) => {
-                left.head.kind == right.head.kind && left.content.says_the_same(&right.content)
+                left.head.kind == right.head.kind && left.content.has_same_content(&right.content)
             }
             (Entry::ToolCall(left), Entry::ToolCall(right)) => {
                 left.title == right.title
                     && left.kind == right.kind
                     && left.raw_input == right.raw_input
-                    && left.content.says_the_same(&right.content)
+                    && left.content.has_same_content(&right.content)
             }
             (Entry::Terminal(left), Entry::Terminal(right)) => {
                 left.command == right.command && left.cwd == right.cwd && left.output == right.output
             }
             (Entry::Compaction(left), Entry::Compaction(right)) => {
-                left.status == right.status && left.summary.says_the_same(&right.summary)
+                left.status == right.status && left.summary.has_same_content(&right.summary)
             }
-            // A sub-agent is its session: another id is another sub-agent.
+            // A sub-agent is identified by its session: another id is another sub-agent.
             (Entry::Subagent(left), Entry::Subagent(right)) => left.head.id == right.head.id,
             (Entry::SessionMessage(left), Entry::SessionMessage(right)) => {
                 left.sender == right.sender
                     && left.recipient == right.recipient
-                    && left.content.says_the_same(&right.content)
+                    && left.content.has_same_content(&right.content)
             }
             _ => false,
         }
     }
 }
 
-/// What an entry is apart from its kind.
+/// Kind-specific part of an entry.
 pub(crate) trait Body {
     fn of(entry: &Entry) -> Option<&Self>;
     fn of_mut(entry: &mut Entry) -> Option<&mut Self>;
@@ -325,17 +324,17 @@ macro_rules! bodies {
         }
 
         impl $type {
-            /// The id, unique among entries of its kind.
+            /// Returns the id, unique among entries of its kind.
             pub fn id(&self) -> &str {
                 &self.head.id
             }
 
-            /// The session's revision at which the entry last changed.
+            /// Returns the session's revision at which the entry last changed.
             pub fn revision(&self) -> u64 {
                 self.head.revision
             }
 
-            /// Metadata of the entry. That of a chunk is with its item.
+            /// Returns the metadata of the entry. Metadata of a chunk is with its item.
             pub fn meta(&self) -> Option<&Meta<'static>> {
                 self.head.meta()
             }
@@ -360,12 +359,12 @@ pub struct Message {
 }
 
 impl Message {
-    /// Whose message it is, and whether it is a thought.
+    /// Returns the kind: user message, agent message or thought.
     pub fn kind(&self) -> EntryKind {
         self.head.kind
     }
 
-    /// What it says.
+    /// Returns the content.
     pub fn content(&self) -> &Content<v2::ContentBlock<'static>> {
         &self.content
     }
@@ -387,7 +386,7 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// Returns a call of which nothing is known but its id.
+    /// Creates a call with only an id.
     pub(crate) fn named(id: &str, origin: Origin) -> Self {
         ToolCall::new(Head::new(EntryKind::ToolCall, id, origin))
     }
@@ -407,52 +406,52 @@ impl ToolCall {
         }
     }
 
-    /// What the tool is doing, for people. A client shows words of its own where there is none.
+    /// Returns the title for display. Without one, a client shows a text of its own.
     pub fn title(&self) -> Option<&str> {
         self.title.as_deref()
     }
 
-    /// The tool's name, for programs.
+    /// Returns the tool's name, for programs.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// What the tool does.
+    /// Returns the kind of tool.
     pub fn kind(&self) -> &v2::ToolKind {
         &self.kind
     }
 
-    /// How far it is.
+    /// Returns the status.
     pub fn status(&self) -> &v2::ToolCallStatus {
         &self.status
     }
 
-    /// What it has produced.
+    /// Returns the output.
     pub fn content(&self) -> &Content<v2::ToolCallContent<'static>> {
         &self.content
     }
 
-    /// The files it works on.
+    /// Returns the files that the call works on.
     pub fn locations(&self) -> &[v2::ToolCallLocation<'static>] {
         self.locations.as_deref().unwrap_or_default()
     }
 
-    /// The parameters that the tool was called with.
+    /// Returns the parameters of the call.
     pub fn raw_input(&self) -> Option<&Raw<'static>> {
         self.raw_input.as_ref()
     }
 
-    /// What the tool returned.
+    /// Returns the raw output of the tool.
     pub fn raw_output(&self) -> Option<&Raw<'static>> {
         self.raw_output.as_ref()
     }
 
-    /// What the client may ask of this call.
+    /// Returns the actions that the client can request for this call.
     pub fn capabilities(&self) -> Option<&v2::CancelCapabilities<'static>> {
         self.capabilities.as_deref()
     }
 
-    /// The ids of the terminals whose output belongs here. They may be known already, later or never.
+    /// Returns the ids of the terminals whose output belongs to this call. They may not be known yet.
     pub fn terminal_ids(&self) -> impl Iterator<Item = &str> {
         self.content.items().filter_map(|item| match item.structured()? {
             v2::ToolCallContent::Terminal(terminal) => Some(&*terminal.terminal_id),
@@ -468,9 +467,9 @@ pub struct Terminal {
     pub(crate) command: Option<ShortText>,
     pub(crate) cwd: Option<ShortText>,
     pub(crate) output: Bytes,
-    /// What came with the last snapshot of the output.
+    /// Attachments of the last snapshot of the output.
     pub(crate) output_attached: Option<Arc<Attached>>,
-    /// What came with chunks, with the number of bytes that had come before each.
+    /// Attachments of chunks, with the number of bytes before each.
     pub(crate) chunks: SharedVec<(usize, Arc<Attached>)>,
     pub(crate) exit_status: Option<Arc<v2::TerminalExitStatus<'static>>>,
     pub(crate) size: Option<Arc<v2::TerminalSize<'static>>>,
@@ -505,7 +504,7 @@ impl Terminal {
         self.chunks = SharedVec::default();
     }
 
-    /// Appends to the output, of which the latest bytes are kept up to the limit.
+    /// Appends to the output and drops the oldest bytes beyond the limit.
     pub(crate) fn append(&mut self, limit: usize, data: &Base64<'_>) -> usize {
         let added = self.output.append(limit, |buffer| data.append_to(buffer));
         let dropped = self.output.dropped();
@@ -515,59 +514,59 @@ impl Terminal {
         added
     }
 
-    /// The command line.
+    /// Returns the command line.
     pub fn command(&self) -> Option<&str> {
         self.command.as_deref()
     }
 
-    /// Where it runs.
+    /// Returns the working directory.
     pub fn cwd(&self) -> Option<&str> {
         self.cwd.as_deref()
     }
 
-    /// What it has written: bytes, in which characters and escape sequences may be unfinished. The oldest are
-    /// gone where there were too many; [`Bytes::dropped`] says how many.
+    /// Returns the output: bytes that may contain incomplete characters and escape sequences. The oldest
+    /// bytes may have been dropped; see [`Bytes::dropped`].
     pub fn output(&self) -> &Bytes {
         &self.output
     }
 
-    /// The output as a snapshot of it on the wire.
+    /// Returns the output as a snapshot in wire form.
     pub(crate) fn wire_output(&self) -> v2::TerminalOutput<'static> {
         let mut output = v2::TerminalOutput::new(Base64::from_bytes(&self.output.to_vec()));
         (output.meta, output.extra) = Attached::parts(self.output_attached());
         output
     }
 
-    /// What the last snapshot of the output brought beside the bytes.
+    /// Returns the attachments of the last snapshot of the output.
     pub fn output_attached(&self) -> Option<&Attached> {
         self.output_attached.as_deref()
     }
 
-    /// What chunks brought beside bytes, with the place in the output where each begins. What came with bytes
-    /// that are not kept any more is gone too.
+    /// Returns the attachments of chunks with their offset in the output. Those of dropped bytes are not
+    /// included.
     pub fn chunks(&self) -> impl Iterator<Item = (usize, &Attached)> {
         let dropped = self.output.dropped();
         let kept = self.chunks.iter().filter(move |(place, _)| *place >= dropped);
         kept.map(move |(place, attached)| (place - dropped, &**attached))
     }
 
-    /// How it ended; once there, it has.
+    /// Returns the exit status, once the terminal has ended.
     pub fn exit_status(&self) -> Option<&v2::TerminalExitStatus<'static>> {
         self.exit_status.as_deref()
     }
 
-    /// Columns and rows.
+    /// Returns columns and rows.
     pub fn size(&self) -> Option<&v2::TerminalSize<'static>> {
         self.size.as_deref()
     }
 
-    /// What the client may ask of it.
+    /// Returns the actions that the client can request for this terminal.
     pub fn capabilities(&self) -> Option<&v2::CancelCapabilities<'static>> {
         self.capabilities.as_deref()
     }
 }
 
-/// Equal when everything that can be read is equal.
+/// Compares everything that can be read.
 impl PartialEq for Terminal {
     fn eq(&self, other: &Self) -> bool {
         self.head == other.head
@@ -601,22 +600,23 @@ impl Compaction {
         }
     }
 
-    /// How far it is.
+    /// Returns the status.
     pub fn status(&self) -> &v2::CompactionStatus {
         &self.status
     }
 
-    /// Whether the agent has lost its memory of everything before ([`MEMORY_LOST`](extensions::MEMORY_LOST)).
+    /// Returns true if the agent has lost its memory of everything before
+    /// ([`MEMORY_LOST`](extensions::MEMORY_LOST)).
     pub fn is_memory_loss(&self) -> bool {
         self.head.meta().and_then(|meta| extensions::MEMORY_LOST.read(meta)) == Some(true)
     }
 
-    /// What remains of the conversation.
+    /// Returns the summary that replaces the conversation.
     pub fn summary(&self) -> &Content<v2::ContentBlock<'static>> {
         &self.summary
     }
 
-    /// What went wrong.
+    /// Returns the error message of a failed compaction.
     pub fn error(&self) -> Option<&str> {
         self.error.as_deref()
     }

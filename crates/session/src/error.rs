@@ -3,56 +3,56 @@ use switchboard_acp::rpc::RequestId;
 
 use crate::form::FormFault;
 
-/// Why something asked of a session cannot be done. Updates never fail: whatever was decoded applies.
+/// Error of a session operation. Updates never fail: every decoded update can be applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// No request with this id was made in the session.
-    #[error("there is no request {id}")]
+    /// The session has no request with this id.
+    #[error("no request with id {id}")]
     NoSuchRequest {
-        /// The id asked for.
+        /// The id given.
         id: RequestId<'static>,
     },
-    /// The request has been answered or taken back before; what comes late is dropped.
-    #[error("the request {id} is settled already")]
+    /// The request was already answered or cancelled. A late answer is dropped.
+    #[error("request {id} is already answered or cancelled")]
     AlreadySettled {
-        /// The request.
+        /// Id of the request.
         id: RequestId<'static>,
     },
-    /// Another question with this id waits for its answer. The new one is none.
-    #[error("the id {id} is in use by a request that is not answered yet")]
+    /// Another question with this id is pending. The new one is ignored.
+    #[error("request id {id} is in use by a pending request")]
     IdInUse {
         /// The id.
         id: RequestId<'static>,
     },
-    /// The answer names an option that was not offered, so it is no approval. The request stays open.
-    #[error("the permission {id} has no option {option_id:?}")]
+    /// The answer names an option that was not offered, so it is not an approval. The request stays pending.
+    #[error("permission request {id} does not offer the option {option_id:?}")]
     OptionNotOffered {
-        /// The request.
+        /// Id of the request.
         id: RequestId<'static>,
-        /// The option that the answer names.
+        /// The option named by the answer.
         option_id: Box<str>,
     },
-    /// The answer to a form does not fit the form. The request stays open.
-    #[error("the answer to {id} does not fit: {}", faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    /// The answer does not match the form. The request stays pending.
+    #[error("the answer to {id} does not match the form: {}", faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     DoesNotFit {
-        /// The request.
+        /// Id of the request.
         id: RequestId<'static>,
-        /// What is wrong, field by field.
+        /// Errors by field.
         faults: Vec<FormFault>,
     },
-    /// A stored session is of a version that this library does not read.
-    #[error("a stored session of version {version} cannot be read")]
+    /// A stored session has an unsupported version.
+    #[error("cannot read a stored session of version {version}; update Switchboard")]
     UnknownVersion {
         /// The version found.
         version: u32,
     },
-    /// Part of a stored session is not what it should be.
+    /// Part of a stored session is invalid.
     #[error("the stored session is damaged in {place}")]
     Damaged {
-        /// Which part.
+        /// The part.
         place: &'static str,
-        /// What is wrong there.
+        /// Reason.
         #[source]
         source: Option<DecodeError>,
     },

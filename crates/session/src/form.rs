@@ -1,4 +1,4 @@
-//! Forms that agents ask users to fill in: what each field takes, and whether answers fit.
+//! Forms that agents ask users to fill in: fields, and validation of answers.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,16 +8,17 @@ use serde_json::{Value, json};
 use switchboard_acp::v2::{self, ElicitationPropertySchema as Schema};
 use switchboard_acp::{Map, Number, Text};
 
-/// How large the program of an agent's regular expression may get.
+/// Maximum compiled size of an agent's regular expression in bytes.
 const PATTERN_LIMIT: usize = 1 << 20;
 
-/// How much text of regular expressions is compiled for one form. Patterns behind that are the agent's to check.
+/// Maximum total length of the regular expressions compiled for one form. Further patterns are left to the
+/// agent to check.
 const PATTERNS_LIMIT: usize = 16 * 1024;
 
-/// How much of a text is repeated in a message about it.
-const MOST_SHOWN: usize = 60;
+/// Maximum length of a value quoted in a message.
+const MAX_QUOTED: usize = 60;
 
-/// The fields of a form, in their order.
+/// The fields of a form, in order.
 ///
 /// ```
 /// use serde_json::json;
@@ -46,24 +47,24 @@ pub struct FormField {
     schema: Schema<'static>,
 }
 
-/// Something to choose, and the words for it.
+/// An option of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice<'f> {
-    /// What the answer holds.
+    /// Value in the answer.
     pub value: &'f str,
-    /// What people read.
+    /// Title for display.
     pub title: &'f str,
-    /// More words, where there are any.
+    /// Description, if any.
     pub description: Option<&'f str>,
 }
 
-/// Why an answer does not fit.
+/// Validation error of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FormFault {
-    /// The field.
+    /// Name of the field.
     pub field: String,
-    /// What is expected of it.
+    /// Expectation that the value violates.
     pub reason: String,
 }
 
@@ -74,7 +75,7 @@ impl fmt::Display for FormFault {
 }
 
 impl Form {
-    /// The fields that a schema describes.
+    /// Creates a form from a schema.
     pub fn new(schema: &v2::ElicitationSchema<'_>) -> Self {
         use switchboard_acp::Wire as _;
         let required: HashSet<&str> = schema.required_names.iter().flatten().map(|name| &**name).collect();
@@ -93,12 +94,12 @@ impl Form {
         Form { fields: fields.collect() }
     }
 
-    /// The fields.
+    /// Returns the fields.
     pub fn fields(&self) -> &[FormField] {
         &self.fields
     }
 
-    /// What is wrong with answers, field by field; nothing if they can be sent.
+    /// Validates answers. Returns the errors by field; empty if the answers can be sent.
     pub fn check<'n>(&self, answers: impl IntoIterator<Item = (&'n str, Value)>) -> Vec<FormFault> {
         let mut answers: std::collections::BTreeMap<&str, Value> = answers.into_iter().collect();
         let mut faults = Vec::new();
@@ -119,7 +120,7 @@ impl Form {
     }
 }
 
-/// What is wrong with an answer to a request for data: with the content of one that accepts a form.
+/// Validates an answer to an elicitation: the content of one that accepts a form.
 pub fn check_elicitation(
     request: &v2::CreateElicitationRequest<'_>,
     response: &v2::CreateElicitationResponse<'_>,
@@ -134,22 +135,22 @@ pub fn check_elicitation(
 }
 
 impl FormField {
-    /// The name under which the answer stands.
+    /// Returns the name, which is the key of the answer.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether the form cannot be sent without it.
+    /// Returns true if the form requires it.
     pub fn is_required(&self) -> bool {
         self.is_required
     }
 
-    /// What the agent says of it.
+    /// Returns the agent's schema of the field.
     pub fn schema(&self) -> &Schema<'static> {
         &self.schema
     }
 
-    /// What it holds before anybody fills it in.
+    /// Returns the initial value.
     pub fn default_value(&self) -> Option<Value> {
         match &self.schema {
             Schema::String(field) => field.default.as_ref().map(|text| json!(text)),
@@ -162,7 +163,7 @@ impl FormField {
         }
     }
 
-    /// What there is to choose from; empty for a field that is filled in freely.
+    /// Returns the options. Empty for a field with free input.
     pub fn choices(&self) -> Vec<Choice<'_>> {
         fn plain<'f>(values: &'f [Text<'_>]) -> Vec<Choice<'f>> {
             values.iter().map(|value| Choice { value, title: value, description: None }).collect()
@@ -191,7 +192,8 @@ impl FormField {
         }
     }
 
-    /// Whether a value fits; else what is expected of it. Of a field of a kind that nobody here knows, any does.
+    /// Validates a value. Returns the expectation that it violates. Accepts any value for a field of an
+    /// unknown kind.
     pub fn check(&self, value: &Value) -> Result<(), String> {
         match (&self.schema, value) {
             (Schema::String(field), Value::String(text)) => match &self.choices()[..] {
@@ -251,7 +253,7 @@ impl FormField {
             return Err(format!("this is no {}", format.as_str()));
         }
         if let Some(pattern) = field.pattern.as_ref().filter(|_| self.checks_pattern) {
-            // One that is not understood here is the agent's to check.
+            // A pattern that is not supported here is left to the agent to check.
             let compiled = RegexBuilder::new(pattern).size_limit(PATTERN_LIMIT).build();
             if compiled.is_ok_and(|pattern| !pattern.is_match(text)) {
                 return Err(format!("this is not like {}", shortened(pattern)));
@@ -266,11 +268,11 @@ fn not_a_choice(text: &str) -> String {
 }
 
 fn shortened(text: &str) -> String {
-    let shown: String = text.chars().take(MOST_SHOWN).collect();
+    let shown: String = text.chars().take(MAX_QUOTED).collect();
     if shown.len() < text.len() { format!("{shown}...") } else { shown }
 }
 
-/// The integer that a JSON value is: `3`, and `3.0` too.
+/// Returns the integer value of a JSON number, including `3.0`.
 fn whole_number(value: &Value) -> Option<i64> {
     let exact = |number: f64| number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0;
     value.as_i64().or_else(|| value.as_f64().filter(|number| exact(*number)).map(|number| number as i64))
@@ -290,7 +292,7 @@ fn check_range<T: PartialOrd + ToString>(
     Ok(())
 }
 
-/// Whether a text looks like what the format says; the agent knows better.
+/// Returns true if a text plausibly has a format. The agent decides.
 fn fits(format: &v2::StringFormat, text: &str) -> bool {
     let number = |digits: &str, range: std::ops::RangeInclusive<u32>| {
         digits.bytes().all(|byte| byte.is_ascii_digit())

@@ -1,4 +1,4 @@
-//! Where an id stands, in constant time, and shared between copies.
+//! Constant-time lookup of positions by id, shared between copies.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
@@ -6,16 +6,16 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-/// A hash table from ids to positions in a list that only grows. It holds no ids, only hashes: who asks compares
-/// the id at the position.
+/// A hash table from ids to positions in a list that only grows. It stores hashes, not ids: the caller
+/// compares the id at the position.
 ///
-/// A copy costs nothing, for it uses the same table until it is itself added to. Meanwhile it may be told positions
-/// past the end of its own list, where no id can be the right one: so it does not see what came after it.
+/// A copy is free, because it shares the table until it is modified. It may find positions beyond the end of
+/// its own list, which the caller's comparison rejects, so it does not see later additions.
 #[derive(Debug)]
 pub(crate) struct Index {
     table: Arc<RwLock<HashTable<Slot>>>,
     state: RandomState,
-    /// Whether this is the one that may add to the table.
+    /// True if this instance may add to the shared table.
     owner: bool,
 }
 
@@ -42,7 +42,7 @@ impl Index {
         self.state.hash_one(key)
     }
 
-    /// The last position whose id is the right one.
+    /// Returns the last position for which `is_it` returns true.
     pub(crate) fn find(&self, hash: u64, is_it: impl Fn(usize) -> bool) -> Option<usize> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         last_of(&table, hash, is_it)
@@ -52,7 +52,7 @@ impl Index {
         insert(&mut self.own_table(), hash, position);
     }
 
-    /// The last position whose id is the right one; if there is none, `position` is it from here on.
+    /// Returns the last position for which `is_it` returns true, or inserts `position`.
     pub(crate) fn find_or_insert(
         &mut self,
         hash: u64,
@@ -76,12 +76,12 @@ impl Index {
     }
 }
 
-/// The half of a hash that slots keep, so that ids need not be hashed again when the table grows.
+/// Returns the half of a hash that slots store, so that ids need not be hashed again when the table grows.
 fn short(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
-/// A table takes both ends of a hash.
+/// Spreads a short hash over both ends, which the table uses.
 fn spread(short: u32) -> u64 {
     u64::from(short) << 32 | u64::from(short)
 }
@@ -94,7 +94,7 @@ fn last_of(table: &HashTable<Slot>, hash: u64, is_it: impl Fn(usize) -> bool) ->
 
 fn insert(table: &mut HashTable<Slot>, hash: u64, position: usize) {
     let hash = short(hash);
-    // Positions are indices into a list of objects far larger than a slot.
+    // Positions fit into 32 bits: they index a list of objects far larger than a slot.
     let slot = Slot { hash, position: position as u32 };
     table.insert_unique(spread(hash), slot, |slot| spread(slot.hash));
 }

@@ -1,4 +1,4 @@
-//! A session as one JSON object, for programs and people that look at it.
+//! A session as one JSON object, for programs and people.
 
 use switchboard_acp::{Extra, Meta, Text, UnknownVariant, Wire, WireFormat, v2};
 
@@ -8,7 +8,7 @@ use crate::entry::{Entry, Origin};
 use crate::request::{Elicitation, Permission, Settlement};
 use crate::snapshot::Snapshot;
 
-/// An object that is being written.
+/// Writer for a JSON object.
 pub(crate) struct ObjectWriter<'o> {
     out: &'o mut String,
     dialect: WireFormat,
@@ -69,7 +69,7 @@ impl<'o> ObjectWriter<'o> {
         }
     }
 
-    /// What an update brought beside its content.
+    /// Writes metadata and unknown keys.
     fn attached(&mut self, attached: &Attached) {
         self.optional("_meta", attached.meta.as_ref());
         self.extra(&attached.extra);
@@ -112,10 +112,10 @@ impl<'o> ObjectWriter<'o> {
 }
 
 impl Snapshot {
-    /// The session as a JSON object on one line. Lists hold the protocol's own objects; `sessionId`, `state`,
-    /// `stopReason`, `title` and `usage` are `null` where there is none; `elicitations`, `notices`,
-    /// `updatedAt`, `background`, `_meta`, and what updates brought beside plans and lists (`planUpdates`,
-    /// `commandsUpdate`, `configOptionsUpdate`) are left out.
+    /// Returns the session as a JSON object on one line. Lists contain the protocol's objects. `sessionId`,
+    /// `state`, `stopReason`, `title` and `usage` are `null` if absent; `elicitations`, `notices`,
+    /// `updatedAt`, `background`, `_meta`, and attachments of plans and lists (`planUpdates`,
+    /// `commandsUpdate`, `configOptionsUpdate`) are omitted if absent.
     ///
     /// ```
     /// use switchboard_acp::{WireFormat, v2};
@@ -188,7 +188,7 @@ fn write_unknown(out: &mut String, unknown: &UnknownVariant<'_>, dialect: WireFo
 }
 
 impl Entry {
-    /// The entry as a JSON object: its type and the fields that its updates have on the wire.
+    /// Returns the entry as a JSON object: its type and the fields of its updates.
     pub fn to_json(&self, dialect: WireFormat) -> String {
         let mut out = String::new();
         write_entry(&mut out, self, dialect);
@@ -315,7 +315,7 @@ fn write_settlement<A>(
     }
 }
 
-/// Unknown keys as one object.
+/// Returns unknown keys as one object.
 pub(crate) fn extra_object(extra: &Extra<'_>) -> Option<Meta<'static>> {
     let entries = extra.iter().map(|(key, value)| (Text::Borrowed(key), value.borrowed()));
     (!extra.is_empty()).then(|| Meta::from_entries(entries))

@@ -1,13 +1,14 @@
-//! The state of an ACP session. Feed [`Session`] the updates that the agent sends, and it holds the transcript
-//! that they amount to, by all the rules of the protocol, and tells after each what changed.
-//! It is pure: no input or output, no clock, no threads of its own.
+//! State of an ACP session. [`Session`] folds the updates that an agent sends into a transcript according to
+//! the protocol, and reports the changes of each update. Pure: no I/O, clock or threads.
 //!
-//! - [`Session`] folds: [`Session::apply`] for updates, [`Session::open_permission`] and its like for what the
-//!   agent asks, [`Session::begin_replay`] for history. It derefs to [`Snapshot`], where all reading is.
+//! - [`Session`] folds: [`Session::apply`] for updates, [`Session::open_permission`] and similar for the
+//!   agent's questions,
+//! [`Session::begin_replay`] for history. It derefs to [`Snapshot`], which has all read methods.
 //! - [`Snapshot`] is the session at one moment: cheap to take, readable on another thread.
-//! - [`Entry`] is one thing in the transcript; [`Content`] is what a message or a tool call consists of.
-//! - [`Changes`] is what one update changed, for who draws the session.
-//! - [`Conversation`] folds all messages of a connection: sessions, prompts ([`Turn`]), questions and who answered.
+//! - [`Entry`] is one item of the transcript; [`Content`] is the content of a message or a tool call.
+//! - [`Changes`] are the effects of one update, for rendering.
+//! - [`Conversation`] folds all messages of a connection: sessions, prompts ([`Turn`]), questions and
+//!   answers.
 //!
 //! ```
 //! use switchboard_acp::{WireFormat, Wire, v2};
@@ -79,12 +80,12 @@ pub use switchboard_acp::{Moment, Side};
 pub use turn::{Turn, TurnEnd, TurnOutcome};
 pub use update::entry_of_update;
 
-/// The examples of the guide run with the tests.
+/// Runs the examples of the guide as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/session-engine.md")]
 struct Guide;
 
-/// The example of the package's front page runs with the tests.
+/// Runs the README example as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

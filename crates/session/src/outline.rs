@@ -1,9 +1,9 @@
-//! Tool calls in outline: what they are to do, without what they have produced.
+//! Outlines of tool calls: their input without their output.
 //!
-//! Whoever has to decide over a tool call needs its kind, title, input, locations, the paths of its diffs and the commands of
-//! its terminals, and nothing of its output. An [`Outlines`] folds that much of the updates, and stays small however much
-//! the tools print. A call of a whole transcript is reduced to its outline by the same code, so that a decision does not
-//! depend on how much a session keeps.
+//! A policy decision about a tool call needs its kind, title, input, locations, the paths of its diffs and
+//! the commands of its terminals, but not its output. [`Outlines`] folds only those parts of the updates and
+//! stays small regardless of the amount of output. A call of a complete transcript is reduced to its outline
+//! by the same code, so that a decision does not depend on how much a session keeps.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -19,36 +19,36 @@ use crate::patch::{MetaRule, patch_text};
 use crate::short_text::ShortText;
 use crate::snapshot::Snapshot;
 
-/// Maximum number of calls and terminals in outline. Of more, the oldest are forgotten.
+/// Maximum number of outlines of calls and terminals. Beyond it, the oldest are evicted.
 const MAX_OUTLINES: usize = 1024;
-/// Maximum number of bytes of all outlines of a session. Of more, the oldest are forgotten.
+/// Maximum size of all outlines of a session in bytes. Beyond it, the oldest are evicted.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
-/// Maximum number of bytes of an input or a command line. Of a larger one it is kept that it is too large.
+/// Maximum size of an input or a command line in bytes. A larger one is dropped and marked as too large.
 const MAX_INPUT: usize = 1024 * 1024;
-/// The same of a title, a name and a directory.
+/// Maximum size of a title, a name or a directory in bytes.
 const MAX_WORDS: usize = 64 * 1024;
-/// The same of all locations, and of all that is kept of the content.
+/// Maximum size of all locations, and of the kept content, in bytes.
 const MAX_PARTS: usize = 256 * 1024;
-/// Maximum number of forgotten ids that are told apart from new ones.
+/// Maximum number of evicted ids that can be distinguished from new ones.
 const MAX_FORGOTTEN: usize = 65_536;
-/// Maximum number of calls and terminals whose malformed updates are told apart.
+/// Maximum number of calls and terminals whose malformed updates are recorded.
 const MAX_MALFORMED: usize = 1000;
-/// Maximum number of bytes of a call's first text.
+/// Maximum size of a call's first text in bytes.
 const MAX_TEXT: usize = 4096;
-/// Maximum number of bytes of one value in `_meta`, and of one value in an object there.
+/// Maximum size of one value in `_meta`, and of one value in a nested object, in bytes.
 const MAX_META_VALUE: usize = 256;
-/// Maximum number of entries of `_meta`, and of an object there.
+/// Maximum number of entries of `_meta`, and of a nested object.
 const MAX_META_ENTRIES: usize = 64;
-/// Bytes that an outline takes beside its texts, roughly.
+/// Approximate size of an outline in addition to its texts, in bytes.
 const OVERHEAD: usize = 512;
 
 const TOO_LARGE: &str = "a part of the tool call is too large";
 const NO_LONGER_KEPT: &str = "the earlier updates of the tool call are no longer kept";
 const TOO_MUCH_MALFORMED: &str = "too much was malformed before";
 
-/// What a tool call is to do: its kind, title, name, status, input, locations and short metadata, the paths of its diffs and
-/// the ids of its terminals. Of its text only the beginning is there, until the call ends, because some agents tell a
-/// command nowhere else.
+/// Outline of a tool call: its kind, title, name, status, input, locations and short metadata, the paths of
+/// its diffs and the ids of its terminals. Contains the start of its text until the call ends, because some
+/// agents report a command only there.
 #[derive(Debug, Clone)]
 pub struct ToolCallOutline<'s> {
     call: Cow<'s, ToolCall>,
@@ -56,31 +56,31 @@ pub struct ToolCallOutline<'s> {
 }
 
 impl ToolCallOutline<'_> {
-    /// The call, reduced to its outline.
+    /// Returns the call, reduced to its outline.
     pub fn call(&self) -> &ToolCall {
         &self.call
     }
 
-    /// Why the call may have been told to do something else or more than the outline shows. Such a call must not be allowed
-    /// without asking.
+    /// Returns the reason why the call may do something else or more than the outline shows. Such a call must
+    /// not be allowed without asking the user.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 }
 
-/// The command that runs in a terminal, as far as the session shows it.
+/// The command of a terminal, as far as the session shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TerminalOutline<'s> {
     /// The command line.
     pub command: Option<&'s str>,
-    /// The directory in which it runs.
+    /// The working directory.
     pub cwd: Option<&'s str>,
-    /// Why the command may be another one.
+    /// Reason why the command may be another one.
     pub problem: Option<&'s str>,
 }
 
-/// The calls and terminals of a session in outline.
+/// Outlines of the calls and terminals of a session.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Outlines {
     calls: HashMap<ShortText, OutlinedCall>,
@@ -88,9 +88,9 @@ pub(crate) struct Outlines {
     /// Oldest first.
     order: VecDeque<(EntryKind, ShortText)>,
     bytes: usize,
-    /// Whether the oldest stay however many there are, as where a recording is read.
+    /// True if the oldest are never evicted, to read a recording.
     is_unlimited: bool,
-    /// Hashes of the ids of forgotten calls and terminals, so that a later update does not make one of them look complete.
+    /// Hashes of evicted ids, so that a later update does not make one of them look complete.
     forgotten: HashSet<u64>,
     hasher: RandomState,
 }
@@ -98,9 +98,9 @@ pub(crate) struct Outlines {
 #[derive(Debug, Clone)]
 struct OutlinedCall {
     call: ToolCall,
-    /// Whether updates before those that were applied are no longer kept.
+    /// True if earlier updates are not available.
     is_partial: bool,
-    /// The parts that are too large, until they are told anew.
+    /// Parts that are too large, until they are replaced.
     cut: Cut,
     bytes: usize,
 }
@@ -115,7 +115,7 @@ struct OutlinedTerminal {
     bytes: usize,
 }
 
-/// Which parts of a call are too large to be kept.
+/// Parts of a call that are too large to keep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Cut {
     title: bool,
@@ -126,8 +126,8 @@ struct Cut {
 }
 
 impl Cut {
-    /// Parts that an update tells anew are to be looked at again.
-    fn told_anew(&mut self, update: &v2::ToolCallUpdate<'_>) {
+    /// Resets the flags of parts that an update replaces.
+    fn reset(&mut self, update: &v2::ToolCallUpdate<'_>) {
         self.title &= matches!(update.title, Field::Keep);
         self.name &= matches!(update.name, Field::Keep);
         self.input &= matches!(update.raw_input, Field::Keep);
@@ -135,7 +135,7 @@ impl Cut {
         self.content &= matches!(update.content, Field::Keep);
     }
 
-    /// Takes away the parts of a call that are too large.
+    /// Removes the parts of a call that are too large.
     fn apply(&mut self, call: &mut ToolCall) {
         let is_long = |text: &Option<ShortText>| text.as_ref().is_some_and(|text| text.len() > MAX_WORDS);
         self.title |= is_long(&call.title);
@@ -171,17 +171,17 @@ impl OutlinedTerminal {
 }
 
 impl Outlines {
-    /// Returns outlines without a limit to their number.
+    /// Creates outlines without a limit on their number.
     pub(crate) fn unlimited() -> Self {
         Outlines { is_unlimited: true, ..Outlines::default() }
     }
 
-    /// Forgets all calls of a connection that has ended: the next agent process counts its ids anew.
+    /// Removes all calls after a connection has ended: the next agent process reuses ids.
     pub(crate) fn clear(&mut self) {
         *self = Outlines { is_unlimited: self.is_unlimited, ..Outlines::default() };
     }
 
-    /// Applies what an update says of tool calls and terminals, and nothing else of it.
+    /// Applies the parts of an update that concern tool calls and terminals.
     pub(crate) fn apply(&mut self, rule: MetaRule, update: &v2::SessionUpdate<'_>) {
         match update {
             v2::SessionUpdate::ToolCallUpdate(update) => self.tool_call_update(rule, update),
@@ -197,7 +197,7 @@ impl Outlines {
 
     pub(crate) fn tool_call_update(&mut self, rule: MetaRule, update: &v2::ToolCallUpdate<'_>) {
         self.edit(&update.tool_call_id, |call, cut| {
-            cut.told_anew(update);
+            cut.reset(update);
             match &update.content {
                 Field::Keep => {}
                 Field::Clear => call.content.clear(),
@@ -267,7 +267,7 @@ impl Outlines {
         self.forget_oldest(&key);
     }
 
-    /// Forgets the oldest until the rest is within the limits. The one that was just told of stays.
+    /// Evicts the oldest until the rest is within the limits. Keeps `newest`.
     fn forget_oldest(&mut self, newest: &ShortText) {
         while !self.is_unlimited && (self.order.len() > MAX_OUTLINES || self.bytes > MAX_BYTES) {
             let Some(oldest) = self.order.iter().position(|(_, id)| id != newest) else { return };
@@ -287,7 +287,8 @@ impl Outlines {
         self.hasher.hash_one((kind as u8, id))
     }
 
-    /// Whether something of this id may have been forgotten; where too many were, everything unknown may.
+    /// Returns true if an entry with this id may have been evicted. If too many were, this holds for every
+    /// unknown id.
     fn is_forgotten(&self, kind: EntryKind, id: &str) -> bool {
         self.forgotten.len() >= MAX_FORGOTTEN || self.forgotten.contains(&self.hash(kind, id))
     }
@@ -316,7 +317,7 @@ impl Outlines {
     }
 }
 
-/// Calls and terminals of which an update was malformed, with the first problem of each.
+/// Calls and terminals with malformed updates, and the first problem of each.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Malformed(HashMap<(EntryKind, ShortText), Arc<str>>);
 
@@ -337,7 +338,8 @@ impl Malformed {
 }
 
 impl Snapshot {
-    /// Returns what a tool call is to do, by its id. A session without transcript has it too, if it keeps outlines.
+    /// Returns the outline of a tool call by its id. Also available without a transcript, if outlines are
+    /// kept.
     ///
     /// ```
     /// use switchboard_acp::{Raw, WireFormat, v2};
@@ -363,7 +365,7 @@ impl Snapshot {
             (Some(outline), Some(malformed)) => {
                 Some(ToolCallOutline { problem: Some(malformed.into()), ..outline })
             }
-            // Nothing of its updates could be read.
+            // None of its updates could be parsed.
             (None, Some(malformed)) => Some(ToolCallOutline {
                 call: Cow::Owned(ToolCall::named(id, Origin::Live)),
                 problem: Some(malformed.into()),
@@ -372,7 +374,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns the command of a terminal, by the terminal's id.
+    /// Returns the command of a terminal by the terminal's id.
     pub fn terminal_outline(&self, id: &str) -> Option<TerminalOutline<'_>> {
         let malformed = self.malformed.problem(EntryKind::Terminal, id);
         let outline = match &self.outlines {
@@ -393,7 +395,7 @@ impl Snapshot {
     }
 }
 
-/// The outline of a call with all that it has produced.
+/// Reduces a complete call to its outline.
 fn outline_of(call: &ToolCall) -> (ToolCall, Option<&'static str>) {
     let mut outline = ToolCall::named(&call.head.id, call.head.origin);
     outline.kind = call.kind.clone();
@@ -411,17 +413,17 @@ fn outline_of(call: &ToolCall) -> (ToolCall, Option<&'static str>) {
     (outline, cut.problem())
 }
 
-/// Takes away what an outline has no room or use for.
+/// Removes the parts that an outline does not keep.
 fn trim(call: &mut ToolCall, cut: &mut Cut) {
     if call.status.is_final() && call.content.text_len() > 0 {
-        // What it says by now is what it has produced.
+        // After the call has ended, its text is output.
         let rest: Vec<_> = call.content.items().filter_map(Item::structured).cloned().collect();
         call.content.replace(&rest);
     }
     cut.apply(call);
 }
 
-/// Adds the outlines of blocks to content that consists of such.
+/// Appends the outlines of blocks to outlined content.
 fn push_outlines(content: &mut Content<v2::ToolCallContent<'static>>, blocks: &[v2::ToolCallContent<'_>]) {
     let mut known: Option<Known> = None;
     for block in blocks {
@@ -456,7 +458,7 @@ fn push_outlines(content: &mut Content<v2::ToolCallContent<'static>>, blocks: &[
     }
 }
 
-/// What an outline has already, so that content which is told again and again does not make it grow.
+/// Parts that an outline already contains, so that repeated content does not make it grow.
 struct Known {
     changes: HashSet<v2::DiffChange<'static>>,
     others: HashSet<v2::ToolCallContent<'static>>,
@@ -475,12 +477,12 @@ impl Known {
     }
 }
 
-/// Stands for all content of which nobody can say what it does.
+/// Returns a placeholder for content of an unknown kind.
 fn of_unknown_kind() -> v2::ToolCallContent<'static> {
     v2::ToolCallContent::Unknown(UnknownVariant { tag: "_unknown".into(), entries: Extra::new() })
 }
 
-/// A change without all but its operation and its paths.
+/// Returns a change with only its operation and paths.
 fn path_change(change: &v2::DiffChange<'_>) -> v2::DiffChange<'static> {
     let one = |change: &v2::DiffPathChange<'_>| v2::DiffPathChange::new(change.path.clone().into_owned());
     let two = |change: &v2::DiffPathPairChange<'_>| {
@@ -503,7 +505,7 @@ fn path_change(change: &v2::DiffChange<'_>) -> v2::DiffChange<'static> {
     }
 }
 
-/// The beginning of a text. One that is longer ends as texts end that were cut off.
+/// Returns the start of a text. A longer text ends with the mark of truncated texts.
 fn short_text(text: &str) -> String {
     if text.len() <= MAX_TEXT {
         return text.to_owned();
@@ -512,7 +514,8 @@ fn short_text(text: &str) -> String {
     format!("{}…", text.get(..end).unwrap_or_default())
 }
 
-/// The short values of metadata, also those in objects. Some agents put a tool's output beside its name.
+/// Returns the short values of metadata, including nested ones. Some agents put a tool's output next to its
+/// name.
 fn short_meta(meta: &Meta<'_>) -> Meta<'static> {
     let is_short = |(key, value): &(Text<'_>, Raw<'_>)| key.len() + value.as_str().len() <= MAX_META_VALUE;
     let entries = meta.entries().filter_map(|(key, value)| {
@@ -528,7 +531,7 @@ fn short_meta(meta: &Meta<'_>) -> Meta<'static> {
     Meta::from_entries(entries.take(MAX_META_ENTRIES))
 }
 
-/// Bytes that the outline of a call takes, roughly.
+/// Returns the approximate size of a call's outline in bytes.
 fn bytes_of(call: &ToolCall) -> usize {
     let texts = [call.title.as_deref(), call.name.as_deref(), call.raw_input.as_ref().map(Raw::as_str)];
     let texts: usize = texts.into_iter().flatten().map(str::len).sum();

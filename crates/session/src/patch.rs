@@ -1,4 +1,4 @@
-//! How one field of an update changes what is stored.
+//! Applies fields of an update to stored values.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use crate::change::{ContentChange, FieldChange};
 use crate::content::{Block, Content};
 use crate::short_text::ShortText;
 
-/// What an update's `_meta` does to the stored one. This is where the two dialects differ.
+/// Effect of an update's `_meta` on the stored one. The two dialects differ here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MetaRule {
-    /// It takes the place of what is stored, as every other field does.
+    /// Replaces the stored metadata, like every other field.
     Replace,
-    /// Its keys are merged into what is stored; a key that is `null` goes away.
+    /// Merges keys into the stored metadata; a `null` key is removed.
     Merge,
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn patch_raw(stored: &mut Option<Raw<'static>>, field: &Field<Raw<'_>
     }
 }
 
-/// A field that has a default where others have nothing.
+/// Applies a field that has a default instead of being absent.
 #[inline]
 pub(crate) fn patch_defaulted<T: Clone + PartialEq + Default>(
     stored: &mut T,
@@ -158,16 +158,16 @@ pub(crate) fn patch_content<'a, B: Block>(
     }
     let mut content = Content::default();
     content.replace(blocks);
-    // Many agents stream a message and then send it as a whole. The items stay those of the chunks, so that nothing has
-    // changed for anybody who has shown them.
-    if stored.is_empty() == content.is_empty() && stored.says_the_same(&content) {
+    // Many agents stream a message and then send it as a whole. Keep the items of the chunks, so that
+    // consumers see no change.
+    if stored.is_empty() == content.is_empty() && stored.has_same_content(&content) {
         return ContentChange::Kept;
     }
     *stored = content;
     ContentChange::Replaced(blocks.len())
 }
 
-/// Unknown keys: each keeps the value that it last had.
+/// Merges unknown keys: each keeps its latest value.
 pub(crate) fn patch_extra(stored: &mut Extra<'static>, extra: &Extra<'_>) -> Option<FieldChange> {
     let mut change = None;
     for (key, value) in extra.iter() {
@@ -179,7 +179,7 @@ pub(crate) fn patch_extra(stored: &mut Extra<'static>, extra: &Extra<'_>) -> Opt
     change
 }
 
-/// The field that makes a new entry have this value.
+/// Returns the field that sets this value on a new entry.
 pub(crate) fn set<T>(value: Option<T>) -> Field<T> {
     value.map_or(Field::Keep, Field::Set)
 }

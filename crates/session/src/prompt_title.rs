@@ -1,13 +1,13 @@
-//! A title for sessions whose agent gives none.
+//! Titles for sessions whose agent sets none.
 
 use switchboard_acp::Raw;
 use switchboard_acp::rpc::Message;
 
-/// The most characters of a title that is made of a prompt.
+/// Maximum length of a title in characters.
 const LENGTH: usize = 80;
 
-/// Returns a title made of the content blocks of a prompt: the first line of text that is not blank, at most 80 characters
-/// of it. A prompt without any text is named by its first block. `None` for a prompt without blocks.
+/// Returns a title for the content blocks of a prompt: the first non-blank line of text, at most 80
+/// characters. A prompt without text is named by its first block. `None` for a prompt without blocks.
 ///
 /// ```
 /// use switchboard_acp::Raw;
@@ -28,7 +28,7 @@ pub fn prompt_title(blocks: &Raw<'_>) -> Option<String> {
     name.or_else(|| Some(format!("[{}]", shortened(&block.text("type").unwrap_or_default()))))
 }
 
-/// Returns the title that a message makes for a session, with the session's id: a prompt, or an update that repeats one.
+/// Returns the session id and the title from a message: a prompt, or an update that repeats one.
 pub fn prompt_title_in(message: &Message<'_>) -> Option<(String, String)> {
     let (params, title) = match message {
         Message::Request(request) if request.method == "session/prompt" => {

@@ -1,4 +1,4 @@
-//! Which other sessions an update names.
+//! Other sessions named in an update.
 
 use std::sync::LazyLock;
 
@@ -6,19 +6,19 @@ use memchr::memmem::Finder;
 use switchboard_acp::v2::unstable::{BackgroundSubagent, SessionMessage, SessionReference, SubagentUpdate};
 use switchboard_acp::{Field, Text, Wire, WireFormat, v2};
 
-/// A session that another has started, as an update of the other tells.
+/// A session that another session has started, according to an update.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StartedSession<'u> {
-    /// Its id.
+    /// Id of the session.
     pub session: &'u str,
-    /// The tool call that stands for it, where that is told.
+    /// Tool call that represents it, if the update names one.
     pub tool_call: Option<Text<'u>>,
-    /// Where the update tells of it: the JSON pointer, within the update, of the object that has its id.
+    /// JSON pointer within the update to the object with its id.
     pub pointer: String,
 }
 
-/// The sessions that an update says its session has started.
+/// Returns the sessions that an update reports as started.
 ///
 /// ```
 /// use switchboard_acp::{Wire, WireFormat, v2};
@@ -42,7 +42,7 @@ pub fn sessions_started_by<'u>(update: &'u v2::SessionUpdate<'_>) -> Vec<Started
         };
     match update {
         Update::SubagentUpdate(update) => {
-            // Not of the protocol, but some agents say it.
+            // Not part of the protocol, but some agents send it.
             let call = update.extra.get("toolCallId");
             let tool_call = call.and_then(|call| Text::decode(call.as_str(), WireFormat::Any).ok());
             vec![StartedSession { session: &update.session_id, tool_call, pointer: String::new() }]
@@ -60,7 +60,7 @@ pub fn sessions_started_by<'u>(update: &'u v2::SessionUpdate<'_>) -> Vec<Started
     }
 }
 
-/// As [`sessions_started_by`], of an update that nobody has read yet; one that cannot be read has started none.
+/// Like [`sessions_started_by`], for the text of an update. Empty if it cannot be parsed.
 pub fn sessions_started_in(update: &str) -> Vec<String> {
     if !may_name_sessions(update) {
         return Vec::new();
@@ -71,10 +71,9 @@ pub fn sessions_started_in(update: &str) -> Vec<String> {
     sessions_started_by(&update).into_iter().map(|started| started.session.to_owned()).collect()
 }
 
-/// Whether a message may name other sessions than the one that it is about. Says yes now and then where it does not, and
-/// lets nearly all pass: it looks at the text only.
+/// Returns false if a message does not name other sessions. A fast text search with few false positives.
 pub fn may_name_sessions(text: &str) -> bool {
-    // Who escapes letters, which need none, may hide them. Escaped control characters are common.
+    // Escaped letters, which need no escape, could hide the names. Escaped control characters are common.
     let is_letter = |place| matches!(text.as_bytes().get(place + 4), Some(b'4'..=b'7'));
     NAMES.iter().any(|name| name.find(text.as_bytes()).is_some())
         || ESCAPED.find_iter(text.as_bytes()).any(is_letter)
@@ -85,10 +84,10 @@ static NAMES: LazyLock<[Finder<'static>; 3]> =
     LazyLock::new(|| ["\"subagent", "\"session_message\"", "\"session\""].map(Finder::new));
 static ESCAPED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u00"));
 
-/// Gives the sessions that an update names other ids, where `rename` has one for them: those of sub-agents, in tool calls,
-/// at both ends of messages, and of work in the background. Whether it had one.
+/// Replaces session ids in an update for which `rename` returns another id: in sub-agents, tool calls,
+/// messages between sessions and background work. Returns true if any was replaced.
 ///
-/// Keys that the protocol does not define stay as they are.
+/// Keys that the protocol does not define stay unchanged.
 ///
 /// ```
 /// use switchboard_acp::{Wire, WireFormat, v2};
@@ -100,7 +99,7 @@ static ESCAPED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\\u00"
 /// assert_eq!(update.encode(WireFormat::Any), text.replace("s-2", "hub-s-2"));
 /// # Ok::<(), switchboard_acp::DecodeError>(())
 /// ```
-// All kinds and all fields are named, so that one that comes to the protocol cannot be forgotten here.
+// All kinds and fields are listed, so that a new one in the protocol causes a compile error here.
 pub fn rename_sessions(
     update: &mut v2::SessionUpdate<'_>,
     rename: &mut dyn FnMut(&str) -> Option<String>,

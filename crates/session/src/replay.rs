@@ -1,4 +1,4 @@
-//! Replay of history: built beside the present state, put in its place at the end.
+//! Replay of history: built next to the current state, and merged into it at the end.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -12,8 +12,8 @@ use crate::shared_vec::SharedVec;
 use crate::snapshot::Snapshot;
 
 impl Session {
-    /// History is about to be replayed. Until [`Session::end_replay`], updates build it up beside the present
-    /// state, which stays readable and unchanged. A replay that was under way is forgotten.
+    /// Starts a replay. Until [`Session::end_replay`], updates are collected next to the current state, which
+    /// stays readable and unchanged. Discards a replay in progress.
     pub fn begin_replay(&mut self) {
         let mut replay = Session::new(self.view.dialect);
         replay.meta_rule = self.meta_rule;
@@ -24,40 +24,45 @@ impl Session {
         self.replay = Some(Box::new(replay));
     }
 
-    /// Whether updates are taken as history at present.
+    /// Returns true while updates are collected as a replay.
     pub fn is_replaying(&self) -> bool {
         self.replay.is_some()
     }
 
-    /// The replay failed: what it brought is forgotten.
+    /// Discards a failed replay.
     pub fn abandon_replay(&mut self) {
         self.replay = None;
     }
 
-    /// The replay is complete: it takes the place of the present state.
+    /// Completes the replay and merges it into the current state.
     ///
-    /// What both have is there once, as the replay has it. It is recognised by its id or, for peers that give
-    /// other ids on every replay, by kind, order and content; the id known first stays, and the new one leads
-    /// to the same entry. What the replay does not bring stays where it was. Replaying the same again changes
-    /// nothing.
+    /// Entries in both appear once, with the content of the replay. They are matched by id or, for peers that
+    /// assign new ids on every replay, by kind, order and content. The first id stays, and the new one
+    /// becomes an alias. Entries that the replay lacks keep their position. Replaying the same history again
+    /// changes nothing.
     pub fn end_replay(&mut self) -> Changes {
         let Some(replay) = self.replay.take() else { return Changes::default() };
         let mut changes = Changes::default();
-        self.take_transcript(&replay.view, &mut changes);
-        self.take_rest(&replay.view, &mut changes);
+        // Transcript first: the positions of questions depend on it. Then the rest, and last the questions
+        // whose tool calls have changed.
+        self.merge_transcript(&replay.view, &mut changes);
+        self.merge_rest(&replay.view, &mut changes);
+        // Positions have moved, so cached ones are invalid.
         self.recent = Default::default();
         let changes = self.finish(changes);
-        if self.pending.is_empty() { changes } else { self.note_asked(changes) }
+        if self.pending.is_empty() { changes } else { self.update_asked(changes) }
     }
 
-    fn take_transcript(&mut self, replay: &Snapshot, changes: &mut Changes) {
-        let known_as = match_entries(&self.view, replay);
-        let order = merged_order(&known_as, self.view.entries.len());
+    fn merge_transcript(&mut self, replay: &Snapshot, changes: &mut Changes) {
+        // Match by id or content, merge both orders, then rebuild the list with the original ids and
+        // revisions.
+        let matches = match_entries(&self.view, replay);
+        let order = merged_order(&matches, self.view.entries.len());
         let revision = self.view.revision + 1;
         let mut changed = order.len() != self.view.entries.len();
         let mut entries = SharedVec::default();
         let mut aliases = HashMap::clone(&self.view.aliases);
-        // Where each present entry goes.
+        // New position of each current entry.
         let mut moved = vec![0; self.view.entries.len()];
         for (position, source) in order.iter().enumerate() {
             let present = source.present.and_then(|place| Some((place, self.view.entries.get(place)?)));
@@ -71,6 +76,8 @@ impl Session {
                         continue;
                     };
                     let head = present.head();
+                    // The peer assigned a new id in the replay. Later updates may use either, so add an
+                    // alias.
                     if head.id != replayed.head().id {
                         aliases.insert((head.kind, replayed.head().id.clone()), position);
                     }
@@ -79,6 +86,8 @@ impl Session {
                     new_head.id = head.id.clone();
                     new_head.origin = head.origin;
                     new_head.revision = head.revision;
+                    // Keep the current entry and its revision if nothing changed, so that consumers do not
+                    // redraw it.
                     if entry == *present {
                         present.clone()
                     } else {
@@ -96,6 +105,7 @@ impl Session {
             };
             entries.push(entry);
         }
+        // Aliases of earlier replays refer to old positions.
         for alias in &self.view.aliases.iter().collect::<Vec<_>>() {
             if let (Some(target), Some(&position)) = (aliases.get_mut(alias.0), moved.get(*alias.1)) {
                 *target = position;
@@ -109,7 +119,7 @@ impl Session {
         }
     }
 
-    /// Requests stand behind the entry that they stood behind before.
+    /// Moves requests, so that they stay after the same entry.
     fn move_requests(&mut self, moved: &[usize]) {
         let after = |position: usize| {
             let before = position.checked_sub(1).and_then(|before| moved.get(before));
@@ -129,8 +139,8 @@ impl Session {
         }
     }
 
-    /// What is not transcript: the replay's value where it has one.
-    fn take_rest(&mut self, replay: &Snapshot, changes: &mut Changes) {
+    /// Merges everything except the transcript: the replay's value if it has one.
+    fn merge_rest(&mut self, replay: &Snapshot, changes: &mut Changes) {
         let revision = self.view.revision + 1;
         let view = &mut self.view;
         if take(&mut view.state, replay.state.as_ref()) {
@@ -162,13 +172,14 @@ impl Session {
             Arc::make_mut(&mut plan).revision = revision;
             let known = view.plan_place(&plan.id);
             match known.and_then(|index| view.plans.get_mut(index)) {
-                Some(stored) if stored.says_the_same(&plan) => continue,
+                Some(stored) if stored.has_same_content(&plan) => continue,
                 Some(stored) => *stored = plan,
                 None => view.push_plan(plan),
             }
             let index = known.unwrap_or(view.plans.len() - 1);
             changes.push(Change::Plan { index, created: known.is_none() });
         }
+        // Unknown updates have no id. Count equal ones, so that a replay does not duplicate them.
         let mut known: HashMap<_, usize> = HashMap::new();
         for unknown in view.unknown.iter() {
             *known.entry(Arc::clone(unknown)).or_default() += 1;
@@ -205,35 +216,38 @@ impl Snapshot {
     }
 }
 
-/// For each replayed entry, the present entry that it is.
+/// Returns the matching current entry for each replayed entry.
 fn match_entries(present: &Snapshot, replay: &Snapshot) -> Vec<Option<usize>> {
     let mut taken = vec![false; present.entries.len()];
-    let mut known_as: Vec<Option<usize>> = Vec::with_capacity(replay.entries.len());
+    let mut matches: Vec<Option<usize>> = Vec::with_capacity(replay.entries.len());
     for entry in replay.entries() {
+        // Ids first. Each current entry is matched at most once.
         let place = present.position(entry.kind(), entry.id()).filter(|&place| !taken[place]);
         if let Some(place) = place {
             taken[place] = true;
         }
-        known_as.push(place);
+        matches.push(place);
     }
-    if known_as.iter().all(Option::is_some) || taken.iter().all(|taken| *taken) {
-        return known_as;
+    if matches.iter().all(Option::is_some) || taken.iter().all(|taken| *taken) {
+        return matches;
     }
+    // Then by content, only for entries that are still unmatched, in order.
     let state = RandomState::new();
     let mut by_content: HashMap<u64, VecDeque<usize>> = HashMap::new();
     for (place, entry) in present.entries().enumerate().filter(|(place, _)| !taken[*place]) {
         by_content.entry(fingerprint(&state, entry)).or_default().push_back(place);
     }
-    for (known_as, entry) in known_as.iter_mut().zip(replay.entries()).filter(|(known, _)| known.is_none()) {
+    for (matches, entry) in matches.iter_mut().zip(replay.entries()).filter(|(known, _)| known.is_none()) {
         let Some(places) = by_content.get_mut(&fingerprint(&state, entry)) else { continue };
-        let same =
-            places.iter().position(|&place| present.entry(place).is_some_and(|it| it.says_the_same(entry)));
-        *known_as = same.and_then(|same| places.remove(same));
+        let same = places
+            .iter()
+            .position(|&place| present.entry(place).is_some_and(|it| it.has_same_content(entry)));
+        *matches = same.and_then(|same| places.remove(same));
     }
-    known_as
+    matches
 }
 
-/// Equal for entries that say the same.
+/// Returns equal hashes for entries with equal content.
 fn fingerprint(state: &RandomState, entry: &Entry) -> u64 {
     match entry {
         Entry::Message(message) => state.hash_one((message.kind(), message.content.text())),
@@ -247,24 +261,25 @@ fn fingerprint(state: &RandomState, entry: &Entry) -> u64 {
     }
 }
 
-/// Where an entry of the new transcript comes from.
+/// Origin of an entry of the merged transcript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Source {
     present: Option<usize>,
     replayed: Option<usize>,
 }
 
-/// The replay's order. A present entry that the replay lacks stays behind the one that it stood behind; when
-/// there is none, it is newer than all history if the replay has nothing of the present, else older.
-fn merged_order(known_as: &[Option<usize>], present: usize) -> Vec<Source> {
+/// Returns the merged order, which is the replay's order. A current entry that the replay lacks stays after
+/// its predecessor. Without a predecessor, it goes to the end if the replay has no current entry, else to the
+/// start.
+fn merged_order(matches: &[Option<usize>], present: usize) -> Vec<Source> {
     let mut replayed_at = vec![None; present];
-    for (replayed, place) in known_as.iter().enumerate() {
+    for (replayed, place) in matches.iter().enumerate() {
         if let Some(place) = *place {
             replayed_at[place] = Some(replayed);
         }
     }
     let mut leading = Vec::new();
-    let mut behind: Vec<Vec<usize>> = vec![Vec::new(); known_as.len()];
+    let mut behind: Vec<Vec<usize>> = vec![Vec::new(); matches.len()];
     let mut anchor = None;
     for (place, replayed) in replayed_at.iter().enumerate() {
         match (replayed, anchor) {
@@ -276,7 +291,7 @@ fn merged_order(known_as: &[Option<usize>], present: usize) -> Vec<Source> {
     let kept = |place: usize| Source { present: Some(place), replayed: None };
     let (first, last) = if anchor.is_some() { (leading, Vec::new()) } else { (Vec::new(), leading) };
     let mut order: Vec<Source> = first.into_iter().map(kept).collect();
-    for (replayed, &present) in known_as.iter().enumerate() {
+    for (replayed, &present) in matches.iter().enumerate() {
         order.push(Source { present, replayed: Some(replayed) });
         order.extend(behind[replayed].iter().map(|&place| kept(place)));
     }
@@ -288,13 +303,13 @@ fn merged_order(known_as: &[Option<usize>], present: usize) -> Vec<Source> {
 mod tests {
     use super::*;
 
-    fn order(known_as: &[Option<usize>], present: usize) -> String {
+    fn order(matches: &[Option<usize>], present: usize) -> String {
         let name = |source: &Source| match (source.present, source.replayed) {
             (Some(place), None) => format!("p{place}"),
             (Some(place), Some(replayed)) => format!("p{place}=r{replayed}"),
             (None, replayed) => format!("r{}", replayed.unwrap()),
         };
-        merged_order(known_as, present).iter().map(name).collect::<Vec<_>>().join(" ")
+        merged_order(matches, present).iter().map(name).collect::<Vec<_>>().join(" ")
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What the agent asks of the user: permissions and data. These are things of their own, several at once,
-//! and never parts of a tool call.
+//! Questions of the agent to the user: permissions and elicitations. They are independent of tool calls, and
+//! several can be pending.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use switchboard_acp::rpc::RequestId;
 use switchboard_acp::{Extra, Meta, Moment, Side, Wire, v2};
 
-/// Who settled a question.
+/// Author of a decision about a question.
 ///
 /// ```
 /// use switchboard_session::Decider;
@@ -19,19 +19,19 @@ use switchboard_acp::{Extra, Meta, Moment, Side, Wire, v2};
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Decider {
-    /// The client, of which nothing more is known: its answer was seen on the wire.
+    /// The client, without further information: its answer was seen on the wire.
     Client,
-    /// The agent took the question back.
+    /// The agent, which cancelled the question.
     Agent,
-    /// Somebody who was asked.
+    /// A user who was asked.
     User,
-    /// A rule, by its name.
+    /// A policy rule, by its name.
     Rule(Arc<str>),
-    /// A choice that was made before and was to be remembered.
+    /// A remembered choice.
     Remembered,
-    /// Nobody: the connection is gone.
+    /// The end of the connection.
     ConnectionEnd,
-    /// Somebody else, in the caller's words.
+    /// Another author, described by the caller.
     Other(Arc<str>),
 }
 
@@ -76,47 +76,47 @@ impl fmt::Display for Decider {
     }
 }
 
-/// What became of a request.
+/// State of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Settlement<A> {
-    /// Nobody has answered yet.
+    /// Not answered yet.
     Pending,
-    /// It was answered.
+    /// Answered.
     Answered {
         /// The answer.
         answer: A,
-        /// Who answered.
+        /// Author of the answer.
         by: Decider,
-        /// When.
+        /// Time of the answer.
         at: Moment,
     },
-    /// It was taken back, or dismissed without a choice. This is no approval.
+    /// Cancelled, or dismissed without a choice. Not an approval.
     Cancelled {
-        /// Who did.
+        /// Author.
         by: Decider,
-        /// When.
+        /// Time.
         at: Moment,
     },
-    /// It was answered with something that is no choice: an outcome that nobody here knows, an option that was not
-    /// offered, or what cannot be read. This is no approval.
+    /// Answered with something that is not a choice: an unknown outcome, an option that was not offered, or
+    /// unreadable data. Not an approval.
     NotAnApproval {
-        /// What was answered, in words.
+        /// The answer in words.
         reason: Arc<str>,
-        /// Who did.
+        /// Author.
         by: Decider,
-        /// When.
+        /// Time.
         at: Moment,
     },
 }
 
 impl<A> Settlement<A> {
-    /// Whether an answer is still awaited.
+    /// Returns true if the request is pending.
     pub fn is_pending(&self) -> bool {
         matches!(self, Settlement::Pending)
     }
 }
 
-/// A permission that the agent asks for.
+/// A permission request of the agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Permission {
     pub(crate) id: RequestId<'static>,
@@ -157,27 +157,27 @@ impl Permission {
         }
     }
 
-    /// The id of the request on the wire.
+    /// Returns the id of the request on the wire.
     pub fn id(&self) -> &RequestId<'static> {
         &self.id
     }
 
-    /// The headline of the prompt.
+    /// Returns the title of the prompt.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// More words of the prompt.
+    /// Returns the description of the prompt.
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
     }
 
-    /// What it is about. A client that does not know the kind shows title, description and options.
+    /// Returns the subject. A client that does not know its kind shows title, description and options.
     pub fn subject(&self) -> Option<&v2::RequestPermissionSubject<'static>> {
         self.subject.as_deref()
     }
 
-    /// The tool call that it is about, where it is about one. It may not be known.
+    /// Returns the tool call of the subject, if there is one. It may not be known.
     pub fn tool_call_id(&self) -> Option<&str> {
         match self.subject()? {
             v2::RequestPermissionSubject::ToolCall(subject) => Some(&subject.tool_call.tool_call_id),
@@ -187,37 +187,37 @@ impl Permission {
         }
     }
 
-    /// What the user can choose from.
+    /// Returns the options.
     pub fn options(&self) -> &[v2::PermissionOption<'static>] {
         &self.options
     }
 
-    /// Metadata of the request.
+    /// Returns the metadata of the request.
     pub fn meta(&self) -> Option<&Meta<'static>> {
         self.meta.as_ref()
     }
 
-    /// Keys of the request that the protocol does not define.
+    /// Returns the unknown keys of the request.
     pub fn extra(&self) -> &Extra<'static> {
         &self.extra
     }
 
-    /// When it was made.
+    /// Returns the time of the request.
     pub fn opened_at(&self) -> Moment {
         self.opened_at
     }
 
-    /// How many entries the transcript had then: where to show it.
+    /// Returns the number of entries in the transcript at that time, which is the position to show it.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// What became of it; the answer is the id of an option.
+    /// Returns the state. The answer is the id of an option.
     pub fn settlement(&self) -> &Settlement<Arc<str>> {
         &self.settlement
     }
 
-    /// The option that was chosen, if one was.
+    /// Returns the selected option, if any.
     pub fn chosen(&self) -> Option<&v2::PermissionOption<'static>> {
         match &self.settlement {
             Settlement::Answered { answer, .. } => self.option(answer),
@@ -225,7 +225,8 @@ impl Permission {
         }
     }
 
-    /// Whether the user said yes. Everything else, also a choice of an unknown kind, is no.
+    /// Returns true if the user allowed it. Everything else, including an option of an unknown kind, counts
+    /// as rejected.
     pub fn is_granted(&self) -> bool {
         let kind = self.chosen().map(|option| &option.kind);
         matches!(kind, Some(v2::PermissionOptionKind::AllowOnce | v2::PermissionOptionKind::AllowAlways))
@@ -235,20 +236,20 @@ impl Permission {
         self.options.iter().find(|option| option.option_id == id)
     }
 
-    /// The session's revision at which it last changed.
+    /// Returns the session's revision at which it last changed.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// The session's revision at which what is asked last changed: the words of the prompt, its subject and options,
-    /// or the tool call that it is about, as it is folded. Who shows the question remembers this number, and refuses
-    /// an answer that was given to an older one.
+    /// Returns the session's revision at which the question last changed: its text, subject and options, or
+    /// the tool call that it refers to. A client remembers this number with the displayed question, so that
+    /// answers to an older one are refused.
     pub fn content_revision(&self) -> u64 {
         self.content_revision
     }
 }
 
-/// Data that the agent asks the user for.
+/// An elicitation: a request of the agent for data.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Elicitation {
     pub(crate) id: RequestId<'static>,
@@ -261,42 +262,42 @@ pub struct Elicitation {
 }
 
 impl Elicitation {
-    /// The id of the request on the wire.
+    /// Returns the id of the request on the wire.
     pub fn id(&self) -> &RequestId<'static> {
         &self.id
     }
 
-    /// What is asked, and how.
+    /// Returns the request.
     pub fn request(&self) -> &v2::CreateElicitationRequest<'static> {
         &self.request
     }
 
-    /// When it was made.
+    /// Returns the time of the request.
     pub fn opened_at(&self) -> Moment {
         self.opened_at
     }
 
-    /// How many entries the transcript had then: where to show it.
+    /// Returns the number of entries in the transcript at that time, which is the position to show it.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// What became of it. An answer of an unknown kind is to be handled as `cancel`.
+    /// Returns the state. An answer of an unknown kind counts as `cancel`.
     pub fn settlement(&self) -> &Settlement<Arc<v2::CreateElicitationResponse<'static>>> {
         &self.settlement
     }
 
-    /// Whether the agent said that the web page is done with.
+    /// Returns true if the agent reported that the user has finished the web page.
     pub fn is_completed(&self) -> bool {
         self.completed
     }
 
-    /// The session's revision at which it last changed.
+    /// Returns the session's revision at which it last changed.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// The id that a web page's completion names.
+    /// Returns the id with which the completion of a web page refers to it.
     pub(crate) fn page(&self) -> Option<&str> {
         match &*self.request {
             v2::CreateElicitationRequest::Url(url) => Some(&url.elicitation_id),

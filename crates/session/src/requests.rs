@@ -1,4 +1,4 @@
-//! Permissions and elicitations of a session: asked, answered, taken back.
+//! Permissions and elicitations of a session: opened, answered, cancelled.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::request::{Decider, Elicitation, Permission, Settlement};
 use crate::session::Session;
 
 impl Session {
-    /// The agent asks for a permission. A tool call that it is about is changed first, exactly as an update
-    /// would change it; the words of the prompt change nothing.
+    /// Opens a permission request. If its subject is a tool call, the call is updated first, like by an
+    /// update. The text of the prompt changes nothing.
     ///
     /// ```
     /// use switchboard_acp::{WireFormat, v2};
@@ -52,26 +52,27 @@ impl Session {
                 }
             }
         }
-        // An id that is used again while its request is open: the agent has forgotten the first one.
+        // If the id of a pending request is reused, the agent has abandoned the first request.
         if let Some(index) = self.permission_place(id) {
             self.settle(index, Settlement::Cancelled { by: Decider::Agent, at }, &mut changes);
         }
+        // Created after the tool call was updated, so its position follows the call.
         let mut permission = Permission::new(id, request, at, self.view.entries.len());
         permission.revision = self.view.revision + 1;
         permission.content_revision = permission.revision;
         let index = self.view.push_permission(Arc::new(permission));
         changes.push(Change::Permission { index, event: RequestEvent::Opened });
         let changes = self.finish(changes);
-        // The other questions may be about the same tool call.
-        let changes = if self.pending.is_empty() { changes } else { self.note_asked(changes) };
-        // Where settled questions are forgotten, it is among those that are left.
+        // Other questions may refer to the same tool call.
+        let changes = if self.pending.is_empty() { changes } else { self.update_asked(changes) };
+        // If settled questions are not kept, look among the remaining ones.
         if self.keeps_settled {
             self.pending.push(index);
         }
         changes
     }
 
-    /// Somebody chooses an option. One that was not offered is refused, and the permission stays open.
+    /// Selects an option. Fails if it was not offered; the permission then stays pending.
     pub fn answer_permission(
         &mut self,
         id: &RequestId<'_>,
@@ -90,7 +91,7 @@ impl Session {
         Ok(self.finish(changes))
     }
 
-    /// One of the sides takes the question back, or dismisses it without a choice.
+    /// Cancels a permission, or dismisses it without a choice.
     pub fn cancel_permission(
         &mut self,
         id: &RequestId<'_>,
@@ -103,8 +104,8 @@ impl Session {
         Ok(self.finish(changes))
     }
 
-    /// The outcome as it goes over the wire. One of an unknown kind and one that was not offered settle the question,
-    /// because the agent has got its answer; but they are no approval.
+    /// Applies an outcome from the wire. An unknown outcome or an option that was not offered settles the
+    /// question, because the agent has got its answer, but is not an approval.
     pub fn settle_permission(
         &mut self,
         id: &RequestId<'_>,
@@ -129,7 +130,7 @@ impl Session {
         }
     }
 
-    /// The permission was answered with something that is no choice.
+    /// Settles a permission with an answer that is not a choice.
     pub fn settle_as_no_approval(
         &mut self,
         id: &RequestId<'_>,
@@ -144,10 +145,10 @@ impl Session {
         Ok(self.finish(changes))
     }
 
-    /// After changes that may concern what open questions are about: those of which it is true get a new content
-    /// revision, and that is told with the changes.
+    /// Updates the content revision of pending questions that the changes affect, and reports that with the
+    /// changes.
     #[cold]
-    pub(crate) fn note_asked(&mut self, mut changes: Changes) -> Changes {
+    pub(crate) fn update_asked(&mut self, mut changes: Changes) -> Changes {
         let revision = changes.revision();
         let concerned: Vec<usize> =
             self.pending.iter().copied().filter(|index| self.is_asked_otherwise(*index, &changes)).collect();
@@ -162,8 +163,8 @@ impl Session {
         changes
     }
 
-    /// Whether changes make another question of a permission. The status of a tool call and what came out of it are
-    /// not asked about.
+    /// Returns true if changes affect the content of a permission. The status and the output of a tool call
+    /// do not count.
     fn is_asked_otherwise(&self, index: usize, changes: &Changes) -> bool {
         let call = self.permission_at(index).and_then(Permission::tool_call_id);
         let Some(call) = call else { return false };
@@ -193,7 +194,7 @@ impl Session {
         })
     }
 
-    /// Keeps only the questions that wait for an answer.
+    /// Removes settled questions.
     pub(crate) fn forget_settled(&mut self) {
         let is_settled = |elicitation: &Elicitation| !elicitation.settlement.is_pending();
         if self.pending.len() < self.view.permissions.len() {
@@ -237,7 +238,7 @@ impl Session {
         }
     }
 
-    /// The agent asks for data.
+    /// Opens an elicitation.
     pub fn open_elicitation(
         &mut self,
         id: &RequestId<'_>,
@@ -261,7 +262,7 @@ impl Session {
         self.finish(changes)
     }
 
-    /// Somebody gives the data, declines, or dismisses the question. An unknown action counts as dismissed.
+    /// Answers, declines or dismisses an elicitation. An unknown action counts as dismissed.
     pub fn answer_elicitation(
         &mut self,
         id: &RequestId<'_>,
@@ -276,7 +277,7 @@ impl Session {
         Ok(self.finish(changes))
     }
 
-    /// One of the sides takes the question back.
+    /// Cancels an elicitation.
     pub fn cancel_elicitation(
         &mut self,
         id: &RequestId<'_>,
@@ -289,7 +290,7 @@ impl Session {
         Ok(self.finish(changes))
     }
 
-    /// The agent tells that the user is done with a web page, which it names by the page's own id.
+    /// Marks a web page as finished, by the page's own id.
     pub fn complete_elicitation(&mut self, elicitation_id: &str) -> Changes {
         let mut changes = Changes::default();
         let revision = self.view.revision + 1;
@@ -334,12 +335,12 @@ impl Session {
         }
     }
 
-    /// Takes back every question that is still open: the session's work was cancelled, or the connection is
-    /// gone. Updates that come later still apply.
+    /// Cancels all pending questions, because the session's work was cancelled or the connection ended. Later
+    /// updates still apply.
     pub fn cancel_requests(&mut self, by: impl Into<Decider>, at: Moment) -> Changes {
         let by = by.into();
         let mut changes = Changes::default();
-        // Those that are settled already stay as they are.
+        // Settled ones stay unchanged.
         for index in 0..self.view.permissions.len() {
             self.settle(index, Settlement::Cancelled { by: by.clone(), at }, &mut changes);
         }

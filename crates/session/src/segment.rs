@@ -1,31 +1,31 @@
-//! A stretch of content: one text with boundaries.
+//! A segment of content: one text with boundaries.
 
 use std::iter::Peekable;
 use std::sync::Arc;
 
 use crate::content::{Attached, Block, Item};
 
-/// How many bytes of text a segment holds, unless its first item alone is longer. What a snapshot makes the next
-/// change copy is at most this much. Allocators are much faster below a kilobyte than above it.
+/// Maximum bytes of text in a segment, unless its first item alone is longer. After a snapshot, the next
+/// change copies at most this much. Allocators are much faster below a kilobyte than above it.
 const SEGMENT_BYTES: usize = 992;
-/// How many items a segment holds.
+/// Maximum number of items in a segment.
 const SEGMENT_ITEMS: usize = 248;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Segment<B> {
     text: String,
-    /// Where the text of each item but the first begins, which is never past [`SEGMENT_BYTES`].
+    /// Start of each item's text except the first, never beyond [`SEGMENT_BYTES`].
     starts: Vec<u16>,
     length: u32,
-    /// What text alone does not say, by item.
+    /// Data that is not plain text, by item.
     odd: Vec<Odd<B>>,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Odd<B> {
-    /// The item within the segment.
+    /// Item index within the segment.
     item: u32,
-    /// The whole block, unless it is plain text.
+    /// The complete block, unless it is plain text.
     pub(crate) block: Option<Arc<B>>,
     pub(crate) chunk: Option<Arc<Attached>>,
 }
@@ -41,7 +41,7 @@ impl<B: Block> Segment<B> {
         self.length as usize
     }
 
-    /// The number of bytes of its text items, those that are more than plain text among them.
+    /// Returns the number of bytes of its text items, including those that are more than plain text.
     pub(crate) fn text_len(&self) -> usize {
         let blocks = self.odd.iter().filter_map(|odd| odd.block.as_deref());
         self.text.len() + blocks.filter_map(B::any_text).map(str::len).sum::<usize>()
@@ -57,7 +57,7 @@ impl<B: Block> Segment<B> {
         whole.then_some(&*self.text).into_iter().chain(pieces.into_iter().flatten())
     }
 
-    /// Whether an item with so much text belongs here.
+    /// Returns true if an item with this much text fits.
     pub(crate) fn has_room(&self, length: usize) -> bool {
         self.length == 0 || (self.text.len() + length <= SEGMENT_BYTES && self.len() < SEGMENT_ITEMS)
     }
@@ -66,7 +66,7 @@ impl<B: Block> Segment<B> {
         self.text.len() >= SEGMENT_BYTES || self.len() >= SEGMENT_ITEMS
     }
 
-    /// Appends a text where that takes no allocation, as it mostly does.
+    /// Appends a text if that needs no allocation, which is the usual case.
     #[inline]
     pub(crate) fn push_within_capacity(&mut self, text: &str) -> bool {
         let free = self.text.capacity().min(SEGMENT_BYTES).saturating_sub(self.text.len());
@@ -86,7 +86,7 @@ impl<B: Block> Segment<B> {
         self.length += 1;
     }
 
-    /// Appends an item, for which there is room.
+    /// Appends an item that fits.
     pub(crate) fn push(&mut self, text: &str, block: Option<Arc<B>>, chunk: Option<Arc<Attached>>) {
         if block.is_some() || chunk.is_some() {
             self.odd.push(Odd { item: self.length, block, chunk });
@@ -95,8 +95,8 @@ impl<B: Block> Segment<B> {
         self.append(text);
     }
 
-    /// Grows in larger steps than vectors do by themselves, and both at a time: what streams in small pieces goes
-    /// on streaming. The first item gets just its room, for it may be all there is.
+    /// Grows text and boundaries together, in larger steps than vectors do, because streamed content usually
+    /// continues. The first item gets an exact allocation, since it may be the only one.
     fn reserve(&mut self, length: usize) {
         let wanted = self.text.len() + length;
         if self.length == 0 {
@@ -115,7 +115,7 @@ impl<B: Block> Segment<B> {
         }
     }
 
-    /// The segment behind this one, with room for as much, for an item with so much text.
+    /// Returns the next segment with the same capacity, for an item with this much text.
     pub(crate) fn successor(&self, length: usize) -> Self {
         if length >= SEGMENT_BYTES {
             return Segment::default();

@@ -1,4 +1,4 @@
-//! The session that goes on: every update applies.
+//! The live session, to which updates are applied.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -15,32 +15,32 @@ use crate::snapshot::{List, Plan, Snapshot, Usage};
 
 const MAX_NOTICES: usize = 100;
 
-/// How many bytes of a terminal's output are kept unless [`Session::limit_terminal_output`] says otherwise.
+/// Default number of bytes kept of a terminal's output. See [`Session::limit_terminal_output`].
 pub const TERMINAL_OUTPUT_LIMIT: usize = 8 * 1024 * 1024;
 
-/// The state of one session, folded from its updates.
+/// State of one session, folded from its updates.
 ///
-/// Whatever could be decoded applies: a chunk for an id never seen creates the entry, a reference to something
-/// unseen is kept, a late chunk goes to its message wherever that stands. Reading goes through [`Snapshot`],
+/// Every decoded update can be applied: a chunk with a new id creates the entry, a reference to an unknown
+/// entry is kept, and a late chunk is added to its message at any position. Read methods are on [`Snapshot`],
 /// to which a session derefs.
 #[derive(Debug, Clone)]
 pub struct Session {
     pub(crate) view: Snapshot,
     pub(crate) meta_rule: MetaRule,
-    /// Where new entries come from.
+    /// Origin of new entries.
     pub(crate) origin: Origin,
-    /// History that is being replayed, beside the present state.
+    /// Replay in progress, next to the current state.
     pub(crate) replay: Option<Box<Session>>,
-    /// For each kind, the entry that the last update went to; the next one mostly goes there too.
+    /// For each kind, the entry of the last update, which the next one usually concerns too.
     pub(crate) recent: [usize; EntryKind::ALL.len()],
     pub(crate) terminal_limit: usize,
-    /// The places of the permissions that wait for an answer.
+    /// Indices of the pending permissions.
     pub(crate) pending: Vec<usize>,
-    /// Whether what was said and asked stays when it is over.
+    /// True if the transcript is kept.
     pub(crate) keeps_transcript: bool,
-    /// Whether questions stay when they are settled.
+    /// True if settled questions are kept.
     pub(crate) keeps_settled: bool,
-    /// How many entries are sealed: an update with the id of one of them makes a new entry.
+    /// Number of sealed entries. An update with the id of a sealed entry creates a new one.
     pub(crate) sealed: usize,
 }
 
@@ -64,11 +64,11 @@ impl PartialEq for Session {
 }
 
 impl Session {
-    /// A session in which nothing has happened yet, whose updates are read in a dialect.
+    /// Creates an empty session for updates in a dialect.
     ///
-    /// The dialect decides what the `_meta` of an update does: in [`WireFormat::Spec`] it replaces the stored
-    /// one, else it is merged into it key by key. Merging is also the rule while the dialect is unknown
-    /// ([`WireFormat::Any`]), because it loses nothing; see [`Session::peer_replaces_meta`].
+    /// The dialect determines the effect of an update's `_meta`: in [`WireFormat::Spec`] it replaces the
+    /// stored one, otherwise it is merged key by key. If the dialect is unknown ([`WireFormat::Any`]), it is
+    /// merged, which loses nothing; see [`Session::peer_replaces_meta`].
     pub fn new(dialect: WireFormat) -> Self {
         let meta_rule = if dialect == WireFormat::Spec { MetaRule::Replace } else { MetaRule::Merge };
         let view = Snapshot::new(dialect);
@@ -86,8 +86,8 @@ impl Session {
         }
     }
 
-    /// Keeps at most so many bytes of each terminal's output from here on. Where more come, the oldest go, and
-    /// [`Bytes::dropped`](crate::Bytes::dropped) says how many.
+    /// Sets the number of bytes kept of each terminal's output. Beyond it, the oldest are dropped and counted
+    /// by [`Bytes::dropped`](crate::Bytes::dropped).
     pub fn limit_terminal_output(&mut self, bytes: usize) {
         self.terminal_limit = bytes;
         if let Some(replay) = &mut self.replay {
@@ -95,8 +95,7 @@ impl Session {
         }
     }
 
-    /// Tells that the peer, whose dialect was unknown, has turned out to speak the `spec` dialect: from here
-    /// on, metadata is replaced.
+    /// Switches a session of an unknown dialect to the `spec` dialect: from now on, metadata is replaced.
     pub fn peer_replaces_meta(&mut self) {
         self.meta_rule = MetaRule::Replace;
         if let Some(replay) = &mut self.replay {
@@ -104,8 +103,7 @@ impl Session {
         }
     }
 
-    /// Tells that the peer, whose dialect was unknown, has turned out to speak the newest dialect: from here on,
-    /// metadata is merged.
+    /// Switches a session of an unknown dialect to the newest dialect: from now on, metadata is merged.
     pub fn peer_merges_meta(&mut self) {
         self.meta_rule = MetaRule::Merge;
         if let Some(replay) = &mut self.replay {
@@ -113,12 +111,12 @@ impl Session {
         }
     }
 
-    /// All that can be read, at this moment. It does not change any more.
+    /// Returns an immutable snapshot of the current state.
     pub fn snapshot(&self) -> Snapshot {
         self.view.clone()
     }
 
-    /// Applies an update and tells what it changed.
+    /// Applies an update and returns the changes.
     ///
     /// ```
     /// use switchboard_acp::{WireFormat, v2};
@@ -133,28 +131,31 @@ impl Session {
     /// assert_eq!(session.tool_call("c-1").unwrap().title(), Some("Read"));
     /// ```
     pub fn apply(&mut self, update: &v2::SessionUpdate<'_>) -> Changes {
+        // Outlines are updated during a replay too, because a policy decision may refer to a replayed call.
         self.outline(update);
         match &mut self.replay {
             Some(replay) => {
+                // No changes are reported during a replay. They are computed when it is merged.
                 replay.apply(update);
                 Changes::default()
             }
             None if self.pending.is_empty() => self.apply_to_view(update),
             None => {
+                // Apply first, then compare: a question is stale if the call it refers to has changed.
                 let changes = self.apply_to_view(update);
-                self.note_asked(changes)
+                self.update_asked(changes)
             }
         }
     }
 
-    /// Keeps the entries that there are as they are: the agent counts its ids anew, so an update with the id of one of them
-    /// is about something else.
+    /// Seals all current entries: the agent restarts its ids, so an update with the id of one of them refers
+    /// to a new entry.
     pub(crate) fn seal(&mut self) {
         self.sealed = self.view.entries.len();
         self.forget_calls();
     }
 
-    /// Counts the revision up if anything changed.
+    /// Increments the revision if anything changed.
     pub(crate) fn finish(&mut self, mut changes: Changes) -> Changes {
         if !changes.is_empty() {
             self.view.revision += 1;
@@ -166,7 +167,7 @@ impl Session {
         changes
     }
 
-    /// The same where at most one thing changed, as it is with nearly every update.
+    /// Like [`finish`](Session::finish), for at most one change, as with nearly every update.
     #[inline]
     pub(crate) fn finish_one(&mut self, change: Option<Change>) -> Changes {
         let Some(change) = change else { return Changes::default() };
@@ -176,7 +177,7 @@ impl Session {
 
     fn apply_to_view(&mut self, update: &v2::SessionUpdate<'_>) -> Changes {
         use v2::SessionUpdate as Update;
-        if !self.keeps_transcript && !is_about_standing(update.tag()) {
+        if !self.keeps_transcript && !is_state_update(update.tag()) {
             return Changes::default();
         }
         match update {
@@ -230,9 +231,10 @@ impl Session {
 
     // ----- entries
 
-    /// The place of an entry, which is created if need be, and whether it was.
+    /// Returns the index of an entry and creates it if needed. The flag is true for a new one.
     fn place(&mut self, kind: EntryKind, id: &str) -> (usize, bool) {
         let view = &mut self.view;
+        // Sealed entries are ignored, so that a reused id creates a new entry at the end.
         let (hash, next) = (view.entry_hash(kind, id), view.entries.len());
         let sealed = self.sealed;
         let found = if view.aliases.is_empty() {
@@ -256,7 +258,7 @@ impl Session {
         (position, found.is_none())
     }
 
-    /// Creates or changes an entry. Only what says that it changed counts.
+    /// Creates or changes an entry. Reports it only if `change` returns a change.
     #[inline]
     pub(crate) fn change_entry<T: Body>(
         &mut self,
@@ -264,6 +266,7 @@ impl Session {
         id: &str,
         edit: impl FnOnce(&mut T, &mut EntryChange),
     ) -> Option<Change> {
+        // Fast path: consecutive chunks belong to the same entry, so the lookup by hash is skipped.
         let recent = self.recent[kind as usize];
         let body = self.view.entries.get(recent).filter(|_| recent >= self.sealed).and_then(T::of);
         let is_recent = body.is_some_and(|body| body.head().is(kind, id));
@@ -274,6 +277,7 @@ impl Session {
         if change.is_empty() {
             return None;
         }
+        // The revision is incremented after all changes of an update, in `finish` or `finish_one`.
         body.head_mut().revision = self.view.revision + 1;
         Some(Change::Entry(change))
     }
@@ -309,7 +313,7 @@ impl Session {
         })
     }
 
-    /// Changes what a session without transcript keeps of tool calls. History that is replayed is about the same calls.
+    /// Updates the outlines of a session without transcript. Replayed history concerns the same calls.
     fn outline(&mut self, update: &v2::SessionUpdate<'_>) {
         if let Some(outlines) = &mut self.view.outlines
             && matches!(
@@ -323,14 +327,14 @@ impl Session {
         }
     }
 
-    /// Notes that something of a tool call or a terminal was malformed and left out.
+    /// Records that part of a tool call or a terminal was malformed and left out.
     pub(crate) fn note_malformed(&mut self, kind: EntryKind, id: &str, problem: &str) {
         if matches!(kind, EntryKind::ToolCall | EntryKind::Terminal) {
             Arc::make_mut(&mut self.view.malformed).note(kind, id, problem);
         }
     }
 
-    /// Forgets the outlines of tool calls: whoever continues the session counts its ids anew.
+    /// Removes the outlines of tool calls: the next agent process restarts its ids.
     pub(crate) fn forget_calls(&mut self) {
         self.view.malformed = Arc::default();
         if let Some(outlines) = &mut self.view.outlines {
@@ -437,7 +441,7 @@ impl Session {
     // ----- the session as a whole
 
     fn state_update(&mut self, state: &v2::StateUpdate<'_>) -> Changes {
-        // The same state told again is not a second completion.
+        // The same state reported again is not a second completion.
         if self.view.state.as_deref() == Some(state) {
             return Changes::default();
         }
@@ -462,7 +466,7 @@ impl Session {
         });
         match known.and_then(|index| self.view.plans.get_mut(index)) {
             Some(stored) => {
-                if stored.says_the_same(&plan) {
+                if stored.has_same_content(&plan) {
                     return Changes::default();
                 }
                 *stored = plan;
@@ -473,15 +477,15 @@ impl Session {
         self.finish_one(Some(Change::Plan { index, created: known.is_none() }))
     }
 
-    /// Takes over what the answer to `session/new`, `session/resume` or `session/set_config_option` lists.
-    /// What it does not list stays.
+    /// Applies the lists in the response to `session/new`, `session/resume` or `session/set_config_option`.
+    /// Lists that are not included stay unchanged.
     pub fn apply_lists(
         &mut self,
         config_options: Option<&[v2::SessionConfigOption<'_>]>,
         commands: Option<&[v2::AvailableCommand<'_>]>,
     ) -> Changes {
         let mut changes = Changes::default();
-        // What came beside a list stays while the list stays the same.
+        // Attachments of a list stay while the list is unchanged.
         let view = &mut self.view;
         if let Some(options) = config_options
             && view.config_options.as_ref().is_none_or(|known| *known.items != *options)
@@ -516,7 +520,7 @@ impl Session {
     fn usage_update(&mut self, update: &v2::UsageUpdate<'_>) -> Changes {
         let cost = match &update.cost {
             Field::Set(cost) => Some(cost.clone().into_owned()),
-            // In the `spec` dialect a missing cost says the same as `null`.
+            // In the `spec` dialect a missing cost is equivalent to `null`.
             Field::Keep if self.view.dialect != WireFormat::Spec => {
                 self.view.usage.as_ref().and_then(|usage| usage.cost.clone())
             }
@@ -544,7 +548,7 @@ impl Session {
 }
 
 impl ToolCall {
-    /// Changes the call as an update says.
+    /// Applies an update to the call.
     #[inline]
     pub(crate) fn patch(
         &mut self,
@@ -566,8 +570,8 @@ impl ToolCall {
     }
 }
 
-/// Whether updates of a tag tell how a session is, and not what was said and done.
-pub(crate) fn is_about_standing(tag: &str) -> bool {
+/// Returns true if updates with this tag concern the session's state, not its transcript.
+pub(crate) fn is_state_update(tag: &str) -> bool {
     matches!(
         tag,
         "state_update"
@@ -578,7 +582,7 @@ pub(crate) fn is_about_standing(tag: &str) -> bool {
     )
 }
 
-/// Whether the list is another than before.
+/// Replaces a list. Returns false if it is unchanged.
 fn replace_list<T: PartialEq>(stored: &mut Option<List<T>>, list: List<T>) -> bool {
     let changed = stored.as_ref() != Some(&list);
     *stored = Some(list);

@@ -1,4 +1,4 @@
-//! A vector whose copies share what they have in common.
+//! A vector whose copies share common parts.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ const WIDTH: usize = 1 << BITS;
 const MASK: usize = WIDTH - 1;
 const TAIL: usize = 2 * WIDTH;
 
-/// A vector that only grows: a tree with 16 branches a node. A copy shares the tree; changing one item of a
-/// copied vector copies the path to it, a few nodes, and never the whole.
+/// A vector that only grows: a tree with 16 branches per node. A copy shares the tree; changing one item of a
+/// copied vector copies the path to it, which is a few nodes.
 ///
-/// The last items, at most 32, lie outside the tree, for most changes are there. These a copy does copy.
+/// The last items, at most 32, are outside the tree, because most changes are there. These are copied.
 #[derive(Debug)]
 pub(crate) struct SharedVec<T> {
-    /// Full leaves only.
+    /// Contains full leaves only.
     root: Option<Node<T>>,
-    /// Levels of branches above the leaves.
+    /// Number of levels above the leaves.
     height: u32,
-    /// How many items the tree holds.
+    /// Number of items in the tree.
     rooted: usize,
-    /// The items behind those, more than a leaf has unless the tree is empty.
+    /// Items after the tree. More than a leaf's, unless the tree is empty.
     tail: Vec<T>,
 }
 
@@ -69,7 +69,7 @@ impl<T> SharedVec<T> {
         }
     }
 
-    /// The items of the leaf that holds an item of the tree.
+    /// Returns the items of the leaf that contains an item of the tree.
     fn leaf(&self, index: usize) -> Option<&[T]> {
         let mut node = self.root.as_ref()?;
         let mut shift = self.height * BITS;
@@ -126,7 +126,7 @@ impl<T: Clone> SharedVec<T> {
         self.tail.push(item);
     }
 
-    /// Puts a full leaf into the tree.
+    /// Adds a full leaf to the tree.
     fn root_leaf(&mut self, leaf: Arc<Vec<T>>) {
         let index = self.rooted;
         self.rooted += WIDTH;

@@ -1,16 +1,16 @@
-//! Texts that are mostly short: ids, names, titles.
+//! Texts that are usually short: ids, names, titles.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// How long a text without memory of its own may be. The ids that agents give are shorter: those of Claude have 30
-/// bytes, of OpenAI 29, and UUIDs 36.
+/// Maximum length in bytes of a text stored inline. Common ids are shorter: 30 bytes for Claude, 29 for
+/// OpenAI, 36 for UUIDs.
 const INLINE: usize = 38;
 
-/// A text that is kept as it is. A short one lies in the value itself: a session has tens of thousands of ids and
-/// titles, and to get and give back memory for each takes longer than all else that is done with them.
+/// An immutable text. A short one is stored inline: a session has tens of thousands of ids and titles, and
+/// allocating each would take longer than everything else done with them.
 #[derive(Clone)]
 pub(crate) struct ShortText(Form);
 
@@ -21,7 +21,7 @@ enum Form {
 }
 
 impl ShortText {
-    /// The text as bytes, which for a comparison are as good as characters.
+    /// Returns the text as bytes, for comparisons.
     #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         match &self.0 {
@@ -50,7 +50,7 @@ impl Deref for ShortText {
 
     fn deref(&self) -> &str {
         match &self.0 {
-            // They come from a text, so they are one.
+            // The bytes come from a text, so they are valid UTF-8.
             Form::Inline { .. } => std::str::from_utf8(self.as_bytes()).unwrap_or_default(),
             Form::Shared(text) => text,
         }

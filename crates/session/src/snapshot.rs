@@ -1,4 +1,4 @@
-//! A session as it can be read.
+//! Read access to a session.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,18 +15,17 @@ use crate::shared_vec::SharedVec;
 use crate::short_text::ShortText;
 use crate::subagent::Subagent;
 
-/// Everything that can be read of a session, at one moment.
+/// The state of a session at one moment.
 ///
-/// [`Session`](crate::Session) is one that goes on, so all of this can be asked of it too. A copy shares
-/// everything with the session it was taken from, costs a few reference counts however long the session is,
-/// and can be read on another thread while the session goes on.
+/// [`Session`](crate::Session) derefs to it. A copy shares everything with its session, costs a few reference
+/// counts for a session of any length, and can be read on another thread while the session continues.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub(crate) dialect: WireFormat,
     pub(crate) revision: u64,
     pub(crate) entries: SharedVec<Entry>,
     pub(crate) entry_index: Index,
-    /// Ids under which entries were known before a replay gave them others.
+    /// Former ids of entries that a replay renamed.
     pub(crate) aliases: Arc<HashMap<(EntryKind, ShortText), usize>>,
     pub(crate) permissions: SharedVec<Arc<Permission>>,
     pub(crate) permission_index: Index,
@@ -41,13 +40,13 @@ pub struct Snapshot {
     pub(crate) commands: Option<List<v2::AvailableCommand<'static>>>,
     pub(crate) config_options: Option<List<v2::SessionConfigOption<'static>>>,
     pub(crate) usage: Option<Arc<Usage>>,
-    /// Tool calls and terminals of which an update was malformed.
+    /// Tool calls and terminals with malformed updates.
     pub(crate) malformed: Arc<Malformed>,
-    /// Tool calls of a session that keeps no transcript.
+    /// Tool calls of a session without transcript.
     pub(crate) outlines: Option<Arc<Outlines>>,
 }
 
-/// What the session says of itself.
+/// Properties of the session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Info {
     pub(crate) title: Option<ShortText>,
@@ -56,7 +55,7 @@ pub(crate) struct Info {
     pub(crate) extra: Extra<'static>,
 }
 
-/// A list that updates replace as a whole, with what came beside it.
+/// A list that updates replace as a whole, with its attachments.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct List<T> {
     pub(crate) items: Arc<[T]>,
@@ -82,70 +81,70 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether all but the revision is the same.
-    pub(crate) fn says_the_same(&self, other: &Plan) -> bool {
+    /// Returns true if everything except the revision is equal.
+    pub(crate) fn has_same_content(&self, other: &Plan) -> bool {
         self.content == other.content && self.attached == other.attached
     }
 
-    /// The id.
+    /// Returns the id.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The plan itself.
+    /// Returns the content of the plan.
     pub fn content(&self) -> &v2::PlanUpdateContent<'static> {
         &self.content
     }
 
-    /// The update that makes this plan.
+    /// Returns the update that creates this plan.
     pub fn to_update(&self) -> v2::PlanUpdate<'static> {
         let mut update = v2::PlanUpdate::new(self.content.clone());
         (update.meta, update.extra) = Attached::parts(self.attached());
         update
     }
 
-    /// What the update that brought it has beside it.
+    /// Returns the attachments of its update.
     pub fn attached(&self) -> Option<&Attached> {
         self.attached.as_deref()
     }
 
-    /// The session's revision at which it last changed.
+    /// Returns the session's revision at which it last changed.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 }
 
-/// How full the context window is, and what the session has cost.
+/// Usage of the context window, and cost of the session.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Usage {
     /// Tokens in the context.
     pub used: u64,
-    /// Tokens that the context can hold.
+    /// Size of the context window in tokens.
     pub size: u64,
-    /// What the session has cost, where that was told.
+    /// Cost of the session, if reported.
     pub cost: Option<v2::Cost<'static>>,
     /// Metadata of the last update.
     pub meta: Option<Meta<'static>>,
-    /// Keys of the last update that the protocol does not define.
+    /// Unknown keys of the last update.
     pub extra: Extra<'static>,
 }
 
-/// What a session is doing.
+/// Activity of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Activity {
-    /// Foreground work goes on.
+    /// Foreground work is running.
     Running,
     /// Foreground work waits for the user.
     RequiresAction,
-    /// No foreground work. A session that never told its state is idle.
+    /// No foreground work. A session without a reported state is idle.
     #[default]
     Idle,
-    /// A state that nobody here knows, or that the agent cannot tell; certainly not idle.
+    /// An unknown state, or one that the agent cannot observe. Not idle.
     Unknown,
 }
 
-/// What a session in this state is doing.
+/// Returns the activity of a state.
 pub(crate) fn activity_of(state: &v2::StateUpdate<'_>) -> Activity {
     match state {
         v2::StateUpdate::Idle(_) => Activity::Idle,
@@ -182,79 +181,79 @@ impl Snapshot {
         }
     }
 
-    /// The dialect in which the session's values were read.
+    /// Returns the dialect of the session's values.
     pub fn dialect(&self) -> WireFormat {
         self.dialect
     }
 
-    /// Goes up by one with everything that changes the session.
+    /// Returns the revision, which increases by one with every change.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    // ----- the transcript
+    // ----- transcript
 
-    /// The transcript, in the order in which entries first appeared.
+    /// Returns the transcript in order of first appearance.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter()
     }
 
-    /// The transcript from a position on.
+    /// Returns the transcript from a position.
     pub fn entries_from(&self, position: usize) -> impl Iterator<Item = &Entry> {
         self.entries.iter_from(position)
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether the transcript is empty.
+    /// Returns true if the transcript is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// The entry at a position.
+    /// Returns the entry at a position.
     pub fn entry(&self, position: usize) -> Option<&Entry> {
         self.entries.get(position)
     }
 
-    /// Where the entry with an id stands.
+    /// Returns the position of the entry with an id.
     pub fn position(&self, kind: EntryKind, id: &str) -> Option<usize> {
         self.find_entry(self.entry_hash(kind, id), kind, id)
     }
 
-    /// The entry with an id.
+    /// Returns the entry with an id.
     pub fn find(&self, kind: EntryKind, id: &str) -> Option<&Entry> {
         self.entry(self.position(kind, id)?)
     }
 
-    /// The message or thought with an id.
+    /// Returns the message or thought with an id.
     pub fn message(&self, kind: EntryKind, id: &str) -> Option<&Message> {
         self.find(kind, id)?.as_message()
     }
 
-    /// The tool call with an id.
+    /// Returns the tool call with an id.
     pub fn tool_call(&self, id: &str) -> Option<&ToolCall> {
         self.find(EntryKind::ToolCall, id)?.as_tool_call()
     }
 
-    /// The terminal with an id.
+    /// Returns the terminal with an id.
     pub fn terminal(&self, id: &str) -> Option<&Terminal> {
         self.find(EntryKind::Terminal, id)?.as_terminal()
     }
 
-    /// The compaction with an id.
+    /// Returns the compaction with an id.
     pub fn compaction(&self, id: &str) -> Option<&Compaction> {
         self.find(EntryKind::Compaction, id)?.as_compaction()
     }
 
-    /// The sub-agent with a session, as this session tells of it.
+    /// Returns the sub-agent with a session id, as reported by this session.
     pub fn subagent(&self, session_id: &str) -> Option<&Subagent> {
         self.find(EntryKind::Subagent, session_id)?.as_subagent()
     }
 
-    /// The sub-agents that this session tells of, in order.
+    /// Returns the sub-agents reported by this session, in order.
     pub fn subagents(&self) -> impl Iterator<Item = &Subagent> {
         self.entries().filter_map(Entry::as_subagent)
     }
@@ -275,7 +274,8 @@ impl Snapshot {
         self.entries.get(position).is_some_and(|entry| entry.head().is(kind, id))
     }
 
-    /// The entries that an earlier snapshot of the same session does not have, or has otherwise, with their positions.
+    /// Returns the entries that are new or changed since an earlier snapshot of the same session, with their
+    /// positions.
     ///
     /// ```
     /// use switchboard_acp::{Wire, WireFormat, v2};
@@ -298,24 +298,24 @@ impl Snapshot {
         self.entries().enumerate().filter(move |(_, entry)| is_new(entry))
     }
 
-    // ----- what the agent asks
+    // ----- questions of the agent
 
-    /// All permissions that were asked for, in order.
+    /// Returns all permission requests, in order.
     pub fn permissions(&self) -> impl Iterator<Item = &Permission> {
         self.permissions.iter().map(|permission| &**permission)
     }
 
-    /// The permissions that wait for an answer.
+    /// Returns the pending permission requests.
     pub fn pending_permissions(&self) -> impl Iterator<Item = &Permission> {
         self.permissions().filter(|permission| permission.settlement.is_pending())
     }
 
-    /// The permission at a place in the list.
+    /// Returns the permission request at an index.
     pub fn permission_at(&self, index: usize) -> Option<&Permission> {
         self.permissions.get(index).map(|permission| &**permission)
     }
 
-    /// The permission of a request; the last one, where an id was used again.
+    /// Returns the permission request with an id. If the id was reused, returns the last one.
     pub fn permission(&self, id: &RequestId<'_>) -> Option<&Permission> {
         self.permission_at(self.permission_place(id)?)
     }
@@ -333,17 +333,17 @@ impl Snapshot {
         self.permission_index.find(self.permission_index.hash(id), is_it)
     }
 
-    /// All requests for data, in order.
+    /// Returns all elicitations, in order.
     pub fn elicitations(&self) -> impl Iterator<Item = &Elicitation> {
         self.elicitations.iter().map(|elicitation| &**elicitation)
     }
 
-    /// The requests for data that wait for an answer.
+    /// Returns the pending elicitations.
     pub fn pending_elicitations(&self) -> impl Iterator<Item = &Elicitation> {
         self.elicitations().filter(|elicitation| elicitation.settlement.is_pending())
     }
 
-    /// The request for data with an id; the last one, where an id was used again.
+    /// Returns the elicitation with an id. If the id was reused, returns the last one.
     pub fn elicitation(&self, id: &RequestId<'_>) -> Option<&Elicitation> {
         self.elicitations.get(self.elicitation_place(id)?).map(|elicitation| &**elicitation)
     }
@@ -361,14 +361,14 @@ impl Snapshot {
         self.elicitation_index.find(self.elicitation_index.hash(id), is_it)
     }
 
-    // ----- the rest
+    // ----- other state
 
-    /// All plans, in the order in which they first appeared.
+    /// Returns all plans in order of first appearance.
     pub fn plans(&self) -> impl Iterator<Item = &Plan> {
         self.plans.iter().map(|plan| &**plan)
     }
 
-    /// The plan with an id.
+    /// Returns the plan with an id.
     pub fn plan(&self, id: &str) -> Option<&Plan> {
         self.plans.get(self.plan_place(id)?).map(|plan| &**plan)
     }
@@ -378,7 +378,7 @@ impl Snapshot {
         self.plan_index.find(self.plan_index.hash(id), is_it)
     }
 
-    /// Takes a plan away. Gives the place that it had.
+    /// Removes a plan. Returns its former index.
     pub(crate) fn remove_plan(&mut self, id: &str) -> Option<usize> {
         let place = self.plan_place(id)?;
         let plans = std::mem::take(&mut self.plans);
@@ -395,27 +395,28 @@ impl Snapshot {
         self.plans.push(plan);
     }
 
-    /// Updates of kinds that nobody here knows, in order.
+    /// Returns updates of unknown kinds, in order.
     pub fn unknown(&self) -> impl Iterator<Item = &UnknownVariant<'static>> {
         self.unknown.iter().map(|unknown| &**unknown)
     }
 
-    /// The latest notices, at most a hundred. They are no part of the history.
+    /// Returns the latest notices, at most a hundred. They are not part of the history.
     pub fn notices(&self) -> &[v2::Notice<'static>] {
         &self.notices
     }
 
-    /// What the session is doing.
+    /// Returns the activity.
     pub fn activity(&self) -> Activity {
         self.state().map_or(Activity::Idle, activity_of)
     }
 
-    /// The state as it was last told, if it was.
+    /// Returns the last reported state.
     pub fn state(&self) -> Option<&v2::StateUpdate<'static>> {
         self.state.as_deref()
     }
 
-    /// Why the last work ended. None while work goes on, and where an idle session did not say.
+    /// Returns the reason why the last work ended. `None` while work is running, or if an idle session gave
+    /// no reason.
     pub fn stop_reason(&self) -> Option<&v2::StopReason> {
         match self.state.as_deref()? {
             v2::StateUpdate::Idle(idle) => idle.stop_reason.as_ref(),
@@ -423,7 +424,7 @@ impl Snapshot {
         }
     }
 
-    /// What goes on in the background, where the last state told it.
+    /// Returns the background work, if the last state lists it.
     pub fn background(&self) -> Option<&[v2::BackgroundWork<'static>]> {
         match self.state.as_deref()? {
             v2::StateUpdate::Running(state)
@@ -435,37 +436,38 @@ impl Snapshot {
         }
     }
 
-    /// The session's title.
+    /// Returns the title.
     pub fn title(&self) -> Option<&str> {
         self.info.title.as_deref()
     }
 
-    /// When the session last changed, as the agent says.
+    /// Returns the modification time reported by the agent.
     pub fn updated_at(&self) -> Option<&str> {
         self.info.updated_at.as_deref()
     }
 
-    /// Metadata of the session.
+    /// Returns the metadata.
     pub fn meta(&self) -> Option<&Meta<'static>> {
         self.info.meta.as_ref()
     }
 
-    /// The commands that the user can give.
+    /// Returns the commands that the user can give.
     pub fn commands(&self) -> &[v2::AvailableCommand<'static>] {
         self.commands.as_ref().map_or(&[], |commands| &commands.items)
     }
 
-    /// What the update that brought the commands has beside them.
+    /// Returns the attachments of the commands.
     pub fn commands_attached(&self) -> Option<&Attached> {
         self.commands.as_ref()?.attached.as_deref()
     }
 
-    /// What the user can set.
+    /// Returns the configuration options.
     pub fn config_options(&self) -> &[v2::SessionConfigOption<'static>] {
         self.config_options.as_ref().map_or(&[], |options| &options.items)
     }
 
-    /// Options and commands as an answer that opens the session lists them; [`None`] where they were never told.
+    /// Returns options and commands in the form of a response that opens the session. [`None`] if never
+    /// reported.
     #[allow(clippy::type_complexity)]
     pub fn lists(
         &self,
@@ -474,18 +476,18 @@ impl Snapshot {
         (options, self.commands.as_ref().map(|commands| &*commands.items))
     }
 
-    /// What the update that brought the options has beside them.
+    /// Returns the attachments of the options.
     pub fn config_options_attached(&self) -> Option<&Attached> {
         self.config_options.as_ref()?.attached.as_deref()
     }
 
-    /// Context and cost, where they were told.
+    /// Returns context usage and cost, if reported.
     pub fn usage(&self) -> Option<&Usage> {
         self.usage.as_deref()
     }
 }
 
-/// Equal when everything that can be read is equal.
+/// Compares everything that can be read.
 impl PartialEq for Snapshot {
     fn eq(&self, other: &Self) -> bool {
         self.dialect == other.dialect

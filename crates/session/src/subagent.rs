@@ -1,4 +1,4 @@
-//! What a transcript has of other sessions: sub-agents, and messages between sessions.
+//! Transcript entries about other sessions: sub-agents, and messages between sessions.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::session::Session;
 use crate::short_text::ShortText;
 use crate::snapshot::{Activity, activity_of};
 
-/// How much of a description belongs to a name.
+/// Maximum length in characters of the description in a name.
 const MAX_DESCRIPTION: usize = 60;
 
-/// Joins what a parent tells of a sub-agent to a name: agents give several the same title, so the beginning of the
-/// description belongs to it. [`None`] where both have no words.
+/// Combines a sub-agent's title and description into a name. Agents give several sub-agents the same title,
+/// so the start of the description is included. [`None`] if both are blank.
 pub(crate) fn subagent_name(title: Option<&str>, description: Option<&str>) -> Option<String> {
     let title = title.filter(|title| !title.trim().is_empty());
     let line = description.and_then(|text| text.trim().lines().next());
@@ -32,7 +32,7 @@ pub(crate) fn subagent_name(title: Option<&str>, description: Option<&str>) -> O
     }
 }
 
-/// A sub-agent, as the session that started it tells of it. Its own session has its transcript.
+/// A sub-agent as reported by its parent session. Its own session has its transcript.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subagent {
     pub(crate) head: Head,
@@ -57,53 +57,53 @@ impl Subagent {
         }
     }
 
-    /// The sub-agent's session: the id of the entry.
+    /// Returns the id of the sub-agent's session, which is the id of the entry.
     pub fn session_id(&self) -> &str {
         &self.head.id
     }
 
-    /// What people know it by.
+    /// Returns the title.
     pub fn title(&self) -> Option<&str> {
         self.title.as_deref()
     }
 
-    /// What it is for.
+    /// Returns the description of its task.
     pub fn description(&self) -> Option<&str> {
         self.description.as_deref()
     }
 
-    /// What a client may ask of its session. Nothing, where none is told.
+    /// Returns the actions that a client can request for its session. `None` means no action.
     pub fn capabilities(&self) -> Option<&SubagentSessionCapabilities<'static>> {
         self.capabilities.as_deref()
     }
 
-    /// Its state, as far as the session that started it told.
+    /// Returns its state, as far as its parent reported it.
     pub fn state(&self) -> Option<&v2::StateUpdate<'static>> {
         self.state.as_deref()
     }
 
-    /// What it is doing; unknown where no state is told.
+    /// Returns its activity, or unknown without a reported state.
     pub fn activity(&self) -> Activity {
         self.state().map_or(Activity::Unknown, activity_of)
     }
 
-    /// What it is doing, in a few words.
+    /// Returns its activity in a few words.
     pub fn state_in_words(&self) -> &'static str {
         state_in_words(self.state())
     }
 
-    /// Where it works, where that is not where the session works that started it.
+    /// Returns its working directory, if it differs from its parent's.
     pub fn cwd(&self) -> Option<&str> {
         self.cwd.as_deref()
     }
 
-    /// More directories of its workspace, where they are not those of the session that started it.
+    /// Returns the other directories of its workspace, if they differ from its parent's.
     pub fn additional_directories(&self) -> Option<&[AbsolutePath<'static>]> {
         self.additional_directories.as_deref()
     }
 }
 
-/// What a sub-agent in this state is doing, in a few words.
+/// Returns the activity of a sub-agent's state in a few words.
 pub(crate) fn state_in_words(state: Option<&v2::StateUpdate<'_>>) -> &'static str {
     match state {
         Some(v2::StateUpdate::Running(_)) => "at work",
@@ -145,27 +145,27 @@ impl SessionMessage {
         }
     }
 
-    /// The session that sent it.
+    /// Returns the sending session.
     pub fn sender(&self) -> Option<&str> {
         self.sender.as_deref()
     }
 
-    /// The session that it is for.
+    /// Returns the receiving session.
     pub fn recipient(&self) -> Option<&str> {
         self.recipient.as_deref()
     }
 
-    /// The same message in the transcript of the sender.
+    /// Returns the id of the same message in the sender's transcript.
     pub fn sender_message(&self) -> Option<&str> {
         self.sender_message.as_deref()
     }
 
-    /// The same message in the transcript of the recipient.
+    /// Returns the id of the same message in the recipient's transcript.
     pub fn recipient_message(&self) -> Option<&str> {
         self.recipient_message.as_deref()
     }
 
-    /// What it says.
+    /// Returns the content.
     pub fn content(&self) -> &Content<v2::ContentBlock<'static>> {
         &self.content
     }
@@ -242,7 +242,8 @@ impl Session {
     }
 }
 
-/// An empty list is a value here: no more directories. Without a list, those of the parent count.
+/// Applies a list of directories. An empty list is a value: no more directories. Without a list, the parent's
+/// apply.
 fn patch_directories(
     stored: &mut Option<Arc<[AbsolutePath<'static>]>>,
     field: &Field<Vec<AbsolutePath<'_>>>,

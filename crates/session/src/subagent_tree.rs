@@ -1,10 +1,10 @@
-//! The tree of sub-agents: which session an agent opened in the course of which other, what people call it, and how its
-//! work stands.
+//! The tree of sub-agents: parent, name and state of each session that an agent opened within another
+//! session.
 //!
-//! These rules exist once, here. [`Conversation`](crate::Conversation) keeps a tree for everything that reads a folded
-//! connection: `run`, the page, stored sessions, exports, the hub, telemetry. The bridge keeps one for the sub-agents that
-//! it shows inside tool calls, and takes parents, names and ends of life from it. It is a type of this crate because this
-//! is the lowest one that knows which sessions an update names, and all those readers are above it.
+//! All consumers share these rules. [`Conversation`](crate::Conversation) keeps a tree for everything that
+//! reads a folded connection: `run`, the web page, stored sessions, exports, the hub, telemetry. The bridge
+//! keeps one for the sub-agents that it shows inside tool calls. The type is in this crate because it is the
+//! lowest one that interprets the sessions named in updates.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -18,49 +18,51 @@ use crate::references::sessions_started_by;
 use crate::snapshot::{Activity, activity_of};
 use crate::subagent::subagent_name;
 
-/// How many sessions of a connection are known as those of sub-agents.
+/// Maximum number of sub-agent sessions on a connection.
 pub const MAX_SUBAGENTS: usize = 10_000;
 
-/// How many ancestors a session can have. Nobody could follow more, and every name of an asker goes through them.
+/// Maximum number of ancestors of a session. Names of all ancestors are shown in questions, so more would be
+/// unreadable.
 pub const MAX_ANCESTORS: usize = 64;
 
-/// Bytes of a name: it labels lines, calls and questions.
+/// Maximum length of a name in bytes. It labels lines, calls and questions.
 const MAX_NAME: usize = 200;
 
-/// How many names are kept of one sub-agent, so that it gets the same one when an agent gives it an earlier title again.
+/// Maximum number of names kept per sub-agent, so that it gets the same one if an agent sets an earlier title
+/// again.
 const MAX_NAMES: usize = 8;
 
-/// How many titles have a hint at their next free number.
+/// Maximum number of titles with a hint for their next free number.
 const MAX_HINTS: usize = 4 * MAX_SUBAGENTS;
 
-/// Where a session belongs that an agent has opened in the course of another.
+/// Parent of a session that an agent opened within another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Parent {
-    /// The other session.
+    /// Id of the parent session.
     pub session: Arc<str>,
-    /// The tool call there that stands for it, where that is known.
+    /// Tool call in the parent that represents it, if known.
     pub tool_call: Option<Arc<str>>,
 }
 
-/// Why a session does not become the child of another.
+/// Reason why a session does not become the child of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotLinked {
-    /// It is the other, or the other descends from it.
+    /// It is the other session, or an ancestor of it.
     Circle,
-    /// It is the child of a third already.
+    /// It already has another parent.
     Taken,
-    /// The client opened it, so that it is nobody's child.
+    /// The client opened it, so it has no parent.
     Opened,
-    /// It has descendants that would have too many ancestors.
+    /// Its descendants would have too many ancestors.
     TooDeep,
-    /// There are too many, and all of them are at work.
+    /// The maximum number is reached, and all sub-agents are active.
     Full,
 }
 
 impl NotLinked {
-    /// What was expected instead of the session.
+    /// Returns the expectation that the session violates, for diagnostics.
     pub fn expected(self) -> &'static str {
         match self {
             NotLinked::Circle => "a session that the other does not descend from",
@@ -72,29 +74,29 @@ impl NotLinked {
     }
 }
 
-/// The place that a session got in the tree.
+/// Position that a session got in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Linked {
-    /// Whether it was not in the tree before.
+    /// True if it was not in the tree before.
     pub is_new: bool,
-    /// Whether its parent has as many ancestors as a session can have, so that it is the parent's sibling instead.
+    /// True if the parent is at the maximum depth, so that the session became the parent's sibling instead.
     pub is_beside_parent: bool,
-    /// The sub-agent that was forgotten to make room for it.
+    /// Sub-agent that was removed to stay within [`MAX_SUBAGENTS`].
     pub forgotten: Option<Arc<str>>,
 }
 
-/// A session that an update says another has started, and whether it is in the tree as that one's child.
+/// A session that an update reports as started, with its position in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LinkedSession<'u> {
-    /// The id of the started session.
+    /// Id of the started session.
     pub session: &'u str,
-    /// The tool call that stands for it, where the update tells.
+    /// Tool call that represents it, if the update names one.
     pub tool_call: Option<Text<'u>>,
-    /// The JSON pointer, within the update, of the object that has its id.
+    /// JSON pointer within the update to the object with its id.
     pub pointer: String,
-    /// Its place, or why it has none.
+    /// Its position, or the reason why it has none.
     pub place: Result<Linked, NotLinked>,
 }
 
@@ -104,49 +106,49 @@ struct Child {
     parent: Parent,
     /// 1-based index among all children that its parent has had.
     number: usize,
-    /// Title and description that its parent told, as much of them as a name has.
+    /// Title and description reported by the parent, clipped to the length of a name.
     title: Option<Arc<str>>,
     description: Option<Arc<str>>,
-    /// The title of its own session, and that of the tool call that stands for it.
+    /// Title of its own session, and title of the tool call that represents it.
     own_title: Option<Arc<str>>,
     call_title: Option<Arc<str>>,
-    /// Its names, with what each was made of. The last one is its name now; the others stay its own.
+    /// Its names with their sources. The last one is current; the others stay reserved.
     names: Vec<(NameSource, Arc<str>)>,
-    /// The state told last, by itself or by its parent, or the end that follows from an end of its parent.
+    /// Latest state, reported by itself or its parent, or implied by the end of its parent.
     state: Option<Arc<v2::StateUpdate<'static>>>,
-    /// Whether a state was told of it that says that it has worked.
+    /// True if a reported state shows that it has worked.
     has_begun: bool,
     can_be_cancelled: bool,
 }
 
-/// What a name is made of.
+/// Source of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum NameSource {
     /// Title and description from the parent.
-    Told(Arc<str>),
-    /// The title of the session or of its tool call.
+    FromParent(Arc<str>),
+    /// Title of the session or of its tool call.
     Title(Arc<str>),
     Number,
 }
 
 /// The children of one session.
 #[derive(Debug, Clone, Default)]
-struct Below {
-    /// In the order in which they were told.
+struct Children {
+    /// In order of appearance.
     children: Vec<Arc<str>>,
-    /// How many there have been.
+    /// Number of children so far.
     count: usize,
-    /// The children that a tool call stands for.
+    /// Children by the tool call that represents them.
     calls: HashMap<Arc<str>, Vec<Arc<str>>>,
-    /// Whose a name is: no two children share one.
+    /// Owner of each name: no two children share one.
     names: HashMap<Arc<str>, Arc<str>>,
-    /// The number to try first for the next child with a title. Only a hint: names decides.
+    /// First number to try for the next child with a title. Only a hint: `names` decides.
     next: HashMap<Arc<str>, usize>,
-    /// The sub-agents that the session's last state lists as work in the background.
+    /// Sub-agents that the session's last state lists as background work.
     background: HashSet<Arc<str>>,
 }
 
-/// Sessions that agents opened in the course of others: always trees.
+/// Sessions that agents opened within other sessions. Always a forest.
 ///
 /// ```
 /// use switchboard_acp::{Wire, WireFormat, v2};
@@ -165,21 +167,22 @@ struct Below {
 #[derive(Debug, Clone, Default)]
 pub struct SubagentTree {
     known: HashMap<Arc<str>, Child>,
-    below: HashMap<Arc<str>, Below>,
-    /// All children in the order in which they were told.
+    below: HashMap<Arc<str>, Children>,
+    /// All children in order of appearance.
     order: VecDeque<Arc<str>>,
-    /// Increases with every change of who belongs to whom.
+    /// Increases with every change of the tree's structure.
     revision: u64,
 }
 
 impl SubagentTree {
-    /// Takes an update of a session: the sessions that it says it has started, with what it tells of them, its state and
-    /// its title. Returns the started sessions.
+    /// Applies an update of a session: started sessions with their properties, its state and its title.
+    /// Returns the started sessions.
     pub fn apply<'u>(&mut self, session: &str, update: &'u v2::SessionUpdate<'_>) -> Vec<LinkedSession<'u>> {
         self.apply_unless(session, update, |_| false)
     }
 
-    /// The same, where some sessions are known to be the client's own.
+    /// Like [`apply`](SubagentTree::apply), but does not link sessions for which `is_opened` returns true:
+    /// the client opened them.
     pub fn apply_unless<'u>(
         &mut self,
         session: &str,
@@ -188,6 +191,8 @@ impl SubagentTree {
     ) -> Vec<LinkedSession<'u>> {
         use v2::SessionUpdate as Update;
         match update {
+            // Apply the session's own state and title before linking children, whose names and states depend
+            // on it.
             Update::StateUpdate(state) => self.tell_state(session, state),
             Update::SessionInfoUpdate(update) if !update.title.is_keep() => {
                 self.tell_title(session, update.title.value().map(|title| &**title));
@@ -201,7 +206,7 @@ impl SubagentTree {
                 false => self.link(started.session, session, started.tool_call.as_deref()),
             };
             if let (Ok(_), Update::SubagentUpdate(update)) = (&place, update) {
-                self.tell_of(update);
+                self.apply_parent_update(update);
             }
             let (tool_call, pointer) = (started.tool_call, started.pointer);
             linked.push(LinkedSession { session: started.session, tool_call, pointer, place });
@@ -214,12 +219,13 @@ impl SubagentTree {
         linked
     }
 
-    /// Makes a session the child of another. The tool call that is known stays unless the update names another.
+    /// Makes a session the child of another. Keeps the known tool call unless the update names another.
     fn link(&mut self, child: &str, parent: &str, tool_call: Option<&str>) -> Result<Linked, NotLinked> {
         let mut linked = Linked { is_new: false, is_beside_parent: false, forgotten: None };
         if child == parent {
             return Err(NotLinked::Circle);
         }
+        // At the maximum depth, link to the grandparent instead of refusing: the sub-agent stays visible.
         let depth = self.depth(parent);
         let mut parent = parent;
         let above = self.parent(parent).map(|above| Arc::clone(&above.session));
@@ -236,15 +242,17 @@ impl SubagentTree {
             }
             return Ok(linked);
         }
+        // A link from an ancestor would close a cycle, and `ancestors` would not terminate.
         if self.ancestors(parent).any(|ancestor| *ancestor.session == *child) {
             return Err(NotLinked::Circle);
         }
-        // A session that has children of its own takes them along.
+        // A session keeps its own children, so their depth counts too.
         if self.depth(parent) + self.height(child) >= MAX_ANCESTORS {
             return Err(NotLinked::TooDeep);
         }
         if self.known.len() >= MAX_SUBAGENTS {
-            linked.forgotten = Some(self.make_room(parent).ok_or(NotLinked::Full)?);
+            // Evict only after all other checks, so that a refused link removes nothing.
+            linked.forgotten = Some(self.evict_ended(parent).ok_or(NotLinked::Full)?);
         }
         linked.is_new = true;
         self.revision += 1;
@@ -266,9 +274,9 @@ impl SubagentTree {
         };
         self.order.push_back(Arc::clone(&child));
         self.known.insert(Arc::clone(&child), new);
-        // The call of a parent that is not its parent here means nothing among its siblings.
+        // A tool call belongs to the reported parent. It has no meaning for a sibling of that parent.
         self.set_tool_call(&child, tool_call.filter(|_| !linked.is_beside_parent));
-        self.settle_name(&child);
+        self.update_name(&child);
         Ok(linked)
     }
 
@@ -280,19 +288,20 @@ impl SubagentTree {
         if known.parent.tool_call.as_deref() == Some(tool_call) {
             return;
         }
+        // The title of the previous call no longer applies.
         let before = known.parent.tool_call.replace(tool_call.into());
         known.call_title = None;
         if let Some(below) = self.below.get_mut(&known.parent.session) {
-            below.leave_call(before.as_deref(), child);
+            below.remove_from_call(before.as_deref(), child);
             below.calls.entry(tool_call.into()).or_default().push(id);
         }
         self.revision += 1;
-        self.settle_name(child);
+        self.update_name(child);
     }
 
-    /// Forgets the sub-agent that is over, has none itself and was told before all others. One whose end nobody told
-    /// may still ask something, so it stays.
-    fn make_room(&mut self, parent: &str) -> Option<Arc<str>> {
+    /// Removes the oldest sub-agent that has ended and has no children. One without a reported end stays,
+    /// because it may still ask a question.
+    fn evict_ended(&mut self, parent: &str) -> Option<Arc<str>> {
         let is_it = |id: &&Arc<str>| {
             ***id != *parent && self.outcome(id).is_some() && self.children(id).next().is_none()
         };
@@ -301,7 +310,7 @@ impl SubagentTree {
         Some(id)
     }
 
-    /// Counts the generations that descend from a session.
+    /// Returns the number of generations below a session.
     fn height(&self, session: &str) -> usize {
         let mut generation: Vec<&str> = self.children(session).map(|(child, _)| child).collect();
         let mut height = 0;
@@ -313,13 +322,13 @@ impl SubagentTree {
         height
     }
 
-    // ----- what is told of a sub-agent
+    // ----- reported properties
 
     /// Applies a parent's update about a sub-agent.
-    fn tell_of(&mut self, update: &SubagentUpdate<'_>) {
+    fn apply_parent_update(&mut self, update: &SubagentUpdate<'_>) {
         let Some(known) = self.known.get_mut(&*update.session_id) else { return };
         patch(&mut known.title, &update.title, clipped);
-        // A name has its first line only.
+        // A name contains only the first line.
         patch(&mut known.description, &update.description, |text| {
             clipped(text.trim().lines().next().unwrap_or_default())
         });
@@ -328,7 +337,8 @@ impl SubagentTree {
             Field::Clear => known.can_be_cancelled = false,
             Field::Set(capabilities) => known.can_be_cancelled = capabilities.cancel.is_some(),
         }
-        self.settle_name(&update.session_id);
+        self.update_name(&update.session_id);
+        // After the name, because an idle state can end the sub-agents below.
         if let Some(state) = update.state.value() {
             self.tell_state(&update.session_id, state);
         }
@@ -338,7 +348,7 @@ impl SubagentTree {
     pub fn tell_title(&mut self, session: &str, title: Option<&str>) {
         if let Some(known) = self.known.get_mut(session) {
             known.own_title = title.and_then(clipped);
-            self.settle_name(session);
+            self.update_name(session);
         }
     }
 
@@ -350,13 +360,13 @@ impl SubagentTree {
         for child in children.clone() {
             if let Some(known) = self.known.get_mut(&child) {
                 known.call_title = title.and_then(clipped);
-                self.settle_name(&child);
+                self.update_name(&child);
             }
         }
     }
 
-    /// Sets the state of a session. When it becomes idle, its sub-agents end, except those in its list of background work
-    /// or, without a list, those that are active.
+    /// Sets the state of a session. When it becomes idle, its sub-agents end, except those in its list of
+    /// background work or, without a list, those that are active.
     pub fn tell_state(&mut self, session: &str, state: &v2::StateUpdate<'_>) {
         if let Some(known) = self.known.get_mut(session) {
             known.tell_state(state);
@@ -369,9 +379,9 @@ impl SubagentTree {
         let listed: HashSet<Arc<str>> = listed.take(MAX_SUBAGENTS).collect();
         match self.below.get_mut(session) {
             Some(below) => below.background.clone_from(&listed),
-            // They may be linked later.
+            // The listed sub-agents may be linked later.
             None if !listed.is_empty() => {
-                let below = Below { background: listed, ..Below::default() };
+                let below = Children { background: listed, ..Children::default() };
                 self.below.insert(session.into(), below);
                 return;
             }
@@ -392,6 +402,7 @@ impl SubagentTree {
             Some(reason @ (v2::StopReason::Cancelled | v2::StopReason::Error)) => reason.clone(),
             _ => v2::StopReason::EndTurn,
         };
+        // Ends the whole subtree, except below sub-agents that continue.
         let mut waiting = vec![Arc::<str>::from(session)];
         while let Some(session) = waiting.pop() {
             for child in self.below.get(&session).map_or(&[][..], |below| &below.children).to_vec() {
@@ -414,7 +425,7 @@ impl SubagentTree {
         }
     }
 
-    /// The agent is gone, and with it all work that was not over.
+    /// Ends all unfinished sub-agents with an error, because the agent process has ended.
     pub fn end_all(&mut self, error: &RpcError<'_>) {
         for known in self.known.values_mut().filter(|known| known.outcome().is_none()) {
             let mut idle = v2::IdleState::new();
@@ -427,19 +438,20 @@ impl SubagentTree {
 
     // ----- names
 
-    /// Gives a child its name: the first that none of its siblings has or had.
-    fn settle_name(&mut self, child: &str) {
+    /// Sets the name of a child: the first that none of its siblings has or had.
+    fn update_name(&mut self, child: &str) {
         let Some((id, known)) = self.known.get_key_value(child) else { return };
         let id = Arc::clone(id);
         let told = subagent_name(known.title.as_deref(), known.description.as_deref());
         let title = known.own_title.as_ref().or(known.call_title.as_ref());
         let source = match (told.as_deref().and_then(clipped), title) {
-            (Some(told), _) => NameSource::Told(told),
+            (Some(told), _) => NameSource::FromParent(told),
             (None, Some(title)) => NameSource::Title(Arc::clone(title)),
             (None, None) => NameSource::Number,
         };
         let (number, parent) = (known.number, Arc::clone(&known.parent.session));
         let Some(known) = self.known.get_mut(child) else { return };
+        // A title that was used before gets its earlier name back.
         if let Some(place) = known.names.iter().position(|(had, _)| *had == source) {
             let name = known.names.remove(place);
             return known.names.push(name);
@@ -450,85 +462,85 @@ impl SubagentTree {
         known.names.push((source, name));
         if known.names.len() > MAX_NAMES {
             let (_, oldest) = known.names.remove(0);
+            // Release the oldest name, so that memory stays bounded.
             below.names.remove(&oldest);
         }
     }
 
-    /// Returns what people know a sub-agent by: title and description that the session told which started it, with a
-    /// number where another has the same; else its own title, or the title of the tool call that stands for it, with its
-    /// number among its siblings; else that number. One line of limited length, and no two children of a session have the
-    /// same. [`None`] for a session that is nobody's child.
+    /// Returns the display name of a sub-agent: title and description from its parent, with a number if
+    /// another has the same; else its own title or the title of its tool call, with its index; else its
+    /// index. One line of limited length, unique among siblings. [`None`] for a session without a parent.
     ///
-    /// It is the agent's text: who shows it takes care of that.
+    /// The name is untrusted text of the agent. Escape it before display.
     pub fn name(&self, session: &str) -> Option<String> {
         self.known.get(session)?.names.last().map(|(_, name)| name.to_string())
     }
 
-    /// Returns the names of a sub-agent, of the one that started it and so on, without the root's. Empty for a session
-    /// that is nobody's child.
+    /// Returns the names of a sub-agent and of its ancestors, nearest first, without the root. Empty for a
+    /// session without a parent.
     pub fn names(&self, session: &str) -> Vec<String> {
         let above = self.ancestors(session).filter_map(|parent| self.name(&parent.session));
         self.name(session).into_iter().chain(above).collect()
     }
 
-    /// Returns who speaks or asks in a session, in words: `sub-agent "Tests" of "Explorer"`. [`None`] for a session that
-    /// is nobody's child: there it is the agent.
+    /// Returns the speaker of a session in words: `sub-agent "Tests" of "Explorer"`. [`None`] for a session
+    /// without a parent, where the agent speaks.
     pub fn speaker(&self, session: &str) -> Option<String> {
         let names = self.names(session);
         let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
         (!quoted.is_empty()).then(|| format!("sub-agent {}", quoted.join(" of ")))
     }
 
-    // ----- places
+    // ----- structure
 
-    /// Returns whether no sub-agent is known.
+    /// Returns true if there are no sub-agents.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 
-    /// Returns whether a session belongs to a sub-agent.
+    /// Returns true if a session belongs to a sub-agent.
     pub fn contains(&self, session: &str) -> bool {
         self.known.contains_key(session)
     }
 
-    /// Returns a number that increases with every change of who belongs to whom.
+    /// Returns a number that increases with every change of the tree's structure.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Returns where a sub-agent's session belongs.
+    /// Returns the parent of a sub-agent's session.
     pub fn parent(&self, session: &str) -> Option<&Parent> {
         self.known.get(session).map(|child| &child.parent)
     }
 
-    /// Returns the session's parent, the parent's parent and so on. It ends, because a link never closes a circle.
+    /// Returns the ancestors of a session, nearest first. Ends, because links never form a cycle.
     pub fn ancestors<'t>(&'t self, session: &str) -> impl Iterator<Item = &'t Parent> {
         std::iter::successors(self.parent(session), |parent| self.parent(&parent.session))
     }
 
-    /// Counts the ancestors of a session.
+    /// Returns the number of ancestors of a session.
     fn depth(&self, session: &str) -> usize {
         self.ancestors(session).count()
     }
 
-    /// Returns the session that no agent has opened and that a session descends from; itself, where it is nobody's child.
+    /// Returns the topmost ancestor of a session, or the session itself if it has no parent.
     pub fn root<'t>(&'t self, session: &'t str) -> &'t str {
         self.ancestors(session).last().map_or(session, |parent| &parent.session)
     }
 
-    /// Returns the child of the root that a sub-agent descends from, or is.
+    /// Returns the child of the root that a sub-agent descends from or is.
     pub fn top<'t>(&'t self, session: &'t str) -> &'t str {
         let below_root = |parent: &&Parent| self.known.contains_key(&parent.session);
         self.ancestors(session).take_while(below_root).last().map_or(session, |parent| &parent.session)
     }
 
-    /// Returns the children of a session in the order in which they were told.
+    /// Returns the children of a session in order of appearance.
     pub fn children(&self, session: &str) -> impl Iterator<Item = (&str, &Parent)> {
         let children = self.below.get(session).into_iter().flat_map(|below| &below.children);
         children.filter_map(|child| Some((&**child, self.parent(child)?)))
     }
 
-    /// Returns all sub-agents below a session, each before its own.
+    /// Returns all descendants of a session, each before its own children.
     pub fn descendants(&self, session: &str) -> Vec<Arc<str>> {
         let below = |id: &str| self.below.get(id).into_iter().flat_map(|below| below.children.iter().rev());
         let mut waiting: Vec<&Arc<str>> = below(session).collect();
@@ -540,30 +552,31 @@ impl SubagentTree {
         descendants
     }
 
-    /// Returns all sub-agents in the order in which they were told.
+    /// Returns all sub-agents in order of appearance.
     pub fn all(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.order.iter().map(|id| &**id)
     }
 
     // ----- work
 
-    /// Returns the state of a sub-agent: the one told last, by itself or its parent, or the end that came with the end of
-    /// its parent's work.
+    /// Returns the latest state of a sub-agent, reported by itself or its parent, or implied by the end of
+    /// its parent.
     pub fn state(&self, session: &str) -> Option<&v2::StateUpdate<'static>> {
         self.known.get(session)?.state.as_deref()
     }
 
-    /// Returns whether the last known state of a sub-agent is active.
+    /// Returns true if the last known state of a sub-agent is active.
     pub fn is_active(&self, session: &str) -> bool {
         self.state(session).is_some_and(is_active)
     }
 
-    /// Returns how the work of a sub-agent ended: completed, failed or cancelled. [`None`] while it has not.
+    /// Returns the outcome of a sub-agent's work: completed, failed or cancelled. [`None`] while it has not
+    /// ended.
     pub fn outcome(&self, session: &str) -> Option<ToolCallStatus> {
         self.known.get(session)?.outcome()
     }
 
-    /// Returns the sub-agents below a session that are at work and let clients cancel them.
+    /// Returns the active descendants of a session that clients can cancel.
     pub fn to_cancel(&self, session: &str) -> Vec<Arc<str>> {
         let is_it = |id: &Arc<str>| {
             self.is_active(id) && self.known.get(id).is_some_and(|known| known.can_be_cancelled)
@@ -571,8 +584,8 @@ impl SubagentTree {
         self.descendants(session).into_iter().filter(is_it).collect()
     }
 
-    /// Returns whether any descendant of a session is active. A sub-agent without a state counts as active while its parent
-    /// lists it as background work.
+    /// Returns true if any descendant of a session is active. A sub-agent without a state counts as active
+    /// while its parent lists it as background work.
     pub fn has_work_below(&self, session: &str) -> bool {
         let is_at_work = |id: &str| self.is_active(id);
         let mut waiting = vec![session];
@@ -587,9 +600,9 @@ impl SubagentTree {
         false
     }
 
-    // ----- ends
+    // ----- removal
 
-    /// A session has another id from here on.
+    /// Changes the id of a session.
     pub fn rename(&mut self, session: &str, to: &Arc<str>) {
         if let Some(below) = self.below.remove(session) {
             for child in &below.children {
@@ -611,7 +624,7 @@ impl SubagentTree {
         self.revision += 1;
     }
 
-    /// Forgets a session that is gone. Its children stay sessions, without a parent.
+    /// Removes a session. Its children remain as sessions without a parent.
     pub fn forget(&mut self, session: &str) {
         self.forget_one(session);
         if let Some(below) = self.below.remove(session) {
@@ -623,8 +636,9 @@ impl SubagentTree {
         self.revision += 1;
     }
 
-    /// Forgets a session and all sub-agents below it. Returns those that were known.
+    /// Removes a session and all its descendants. Returns the removed sub-agents.
     pub fn forget_all(&mut self, session: &str) -> Vec<Arc<str>> {
+        // Collect before removing: the tree below cannot be walked afterwards.
         let mut gone = self.descendants(session);
         gone.extend(self.known.get_key_value(session).map(|(id, _)| Arc::clone(id)));
         self.forget_one(session);
@@ -645,7 +659,7 @@ impl SubagentTree {
         self.order.retain(|known| **known != *session);
         if let Some(below) = self.below.get_mut(&parent.session) {
             below.children.retain(|sibling| **sibling != *session);
-            below.leave_call(parent.tool_call.as_deref(), session);
+            below.remove_from_call(parent.tool_call.as_deref(), session);
             for (_, name) in names {
                 below.names.remove(&name);
             }
@@ -658,7 +672,7 @@ impl Child {
         match state {
             v2::StateUpdate::Idle(idle) => {
                 let says_more = idle.stop_reason.is_some() || idle.error.is_some();
-                // The end is told twice, by itself and by its parent, of whom one may say less.
+                // Both the sub-agent and its parent report the end. Keep the report with more detail.
                 if !says_more && matches!(self.state.as_deref(), Some(v2::StateUpdate::Idle(_))) {
                     return;
                 }
@@ -671,7 +685,7 @@ impl Child {
 
     fn outcome(&self) -> Option<ToolCallStatus> {
         let Some(v2::StateUpdate::Idle(idle)) = self.state.as_deref() else { return None };
-        // One that is idle and was never at work has been opened and has not begun.
+        // An idle sub-agent that never worked has been opened but not started.
         self.has_begun.then_some(match &idle.stop_reason {
             Some(v2::StopReason::Cancelled) => ToolCallStatus::Cancelled,
             Some(v2::StopReason::Error | v2::StopReason::Refusal) => ToolCallStatus::Failed,
@@ -680,8 +694,8 @@ impl Child {
     }
 }
 
-impl Below {
-    fn leave_call(&mut self, tool_call: Option<&str>, child: &str) {
+impl Children {
+    fn remove_from_call(&mut self, tool_call: Option<&str>, child: &str) {
         let Some(tool_call) = tool_call else { return };
         if let Some(children) = self.calls.get_mut(tool_call) {
             children.retain(|id| **id != *child);
@@ -691,14 +705,14 @@ impl Below {
         }
     }
 
-    /// Finds a name that no child has or had.
+    /// Returns a name that no child has or had.
     fn free_name(&mut self, source: &NameSource, number: usize) -> Arc<str> {
         let (first, title) = match source {
-            NameSource::Told(title) => (self.next.get(title).copied().unwrap_or(1), Some(title)),
+            NameSource::FromParent(title) => (self.next.get(title).copied().unwrap_or(1), Some(title)),
             NameSource::Title(title) => (number, Some(title)),
             NameSource::Number => (number, None),
         };
-        let is_told = matches!(source, NameSource::Told(_));
+        let is_told = matches!(source, NameSource::FromParent(_));
         let name_of = |number: usize| -> Arc<str> {
             match title {
                 Some(title) if is_told && number == 1 => Arc::clone(title),
@@ -706,14 +720,14 @@ impl Below {
                 None => format!("number {number}").into(),
             }
         };
-        // There are fewer names than numbers, so that one is free.
+        // There are more numbers than names, so one is free.
         let mut number = first;
         let mut name = name_of(number);
         while self.names.contains_key(&name) {
             number += 1;
             name = name_of(number);
         }
-        if let NameSource::Told(title) = source {
+        if let NameSource::FromParent(title) = source {
             if self.next.len() >= MAX_HINTS {
                 self.next.clear();
             }
@@ -723,7 +737,7 @@ impl Below {
     }
 }
 
-/// Whether a session in this state is at work.
+/// Returns true if a session in this state is active.
 pub(crate) fn is_active(state: &v2::StateUpdate<'_>) -> bool {
     matches!(activity_of(state), Activity::Running | Activity::RequiresAction)
 }
@@ -739,7 +753,7 @@ fn background_of<'s, 'a>(state: &'s v2::StateUpdate<'a>) -> Option<&'s [v2::Back
     }
 }
 
-/// Changes a text as a field says.
+/// Applies a field of an update to a text.
 fn patch(text: &mut Option<Arc<str>>, field: &Field<Text<'_>>, read: impl Fn(&str) -> Option<Arc<str>>) {
     match field {
         Field::Keep => {}
@@ -748,7 +762,7 @@ fn patch(text: &mut Option<Arc<str>>, field: &Field<Text<'_>>, read: impl Fn(&st
     }
 }
 
-/// Returns a text as one line that fits into a label; [`None`] where it has no words.
+/// Returns a text as one line of limited length, or [`None`] if it is blank.
 fn clipped(text: &str) -> Option<Arc<str>> {
     let mut line = String::new();
     for word in text.split_whitespace() {
@@ -779,7 +793,7 @@ mod tests {
         tree.apply(session, &update).into_iter().map(|linked| linked.place).collect()
     }
 
-    /// A session tells of a sub-agent.
+    /// Applies a parent's update about a sub-agent.
     fn told(tree: &mut SubagentTree, parent: &str, child: &str, rest: &str) {
         let update = format!(r#"{{"sessionUpdate":"subagent_update","sessionId":"{child}"{rest}}}"#);
         assert!(links(tree, parent, &update)[0].is_ok(), "{update}");
@@ -806,7 +820,7 @@ mod tests {
         assert_eq!(link("root", "grandchild", None), Err(NotLinked::Circle));
         assert_eq!(link("self", "self", None), Err(NotLinked::Circle));
         assert_eq!(link("grandchild", "root", None), Err(NotLinked::Taken));
-        // Told again without the call: the call is still known.
+        // Reported again without the call: the call is still known.
         assert_eq!(link("grandchild", "child", None), Ok(false));
         assert_eq!(tree.parent("grandchild").unwrap().tool_call.as_deref(), Some("c-1"));
         let ancestors: Vec<_> = tree.ancestors("grandchild").map(|parent| &*parent.session).collect();
@@ -828,17 +842,17 @@ mod tests {
         assert_eq!(titled(&mut tree, "a", "Explorer"), "Explorer");
         assert_eq!(titled(&mut tree, "b", "Explorer #2"), "Explorer #2");
         assert_eq!(titled(&mut tree, "c", "Explorer"), "Explorer #3");
-        // Named by its own title alone, with its number.
+        // Named by its own title, with its index.
         told(&mut tree, "root", "d", "");
         assert_eq!(tree.name("d").unwrap(), "number 4");
         assert_eq!(titled(&mut tree, "e", "Explorer #4"), "Explorer #4");
         links(&mut tree, "d", r#"{"sessionUpdate":"session_info_update","title":"Explorer"}"#);
         assert_eq!(tree.name("d").unwrap(), "Explorer #5");
-        // A name that it had before is its own again, and nobody else's meanwhile.
+        // An earlier name is reused by its owner, and no other child gets it meanwhile.
         assert_eq!(titled(&mut tree, "a", "Writer"), "Writer");
         assert_eq!(titled(&mut tree, "f", "Explorer"), "Explorer #6");
         assert_eq!(titled(&mut tree, "a", "Explorer"), "Explorer");
-        // Children of others are named apart from these.
+        // Names of other sessions' children are independent.
         told(&mut tree, "a", "g", r#","title":"Explorer""#);
         assert_eq!(tree.names("g"), ["Explorer", "Explorer"]);
     }
@@ -854,7 +868,8 @@ mod tests {
         assert_eq!(tree.name("a").unwrap(), "Task #1");
         links(&mut tree, "root", &call("").replace("Task", "Other"));
         assert_eq!(tree.name("a").unwrap(), "Other #1");
-        // Those whose call was named before they were linked are named by whoever knows the call.
+        // Children whose call got its title before they were linked are named by the caller, which knows the
+        // call.
         let chunk = r#"{"sessionUpdate":"tool_call_content_chunk","toolCallId":"d","content":{"type":"session","sessionId":"b"}}"#;
         links(&mut tree, "root", chunk);
         tree.tell_call_title("root", "d", Some("Late"));
@@ -893,10 +908,10 @@ mod tests {
         for child in ["untold", "below", "opened"] {
             assert_eq!(tree.outcome(child), Some(ToolCallStatus::Completed), "{child}");
         }
-        // It may go on in the background: nobody told that it does not.
+        // It may continue in the background: no update says otherwise.
         assert_eq!(tree.outcome("running"), None);
         assert!(tree.has_work_below("root"));
-        // Now somebody does.
+        // Now an update does.
         state(&mut tree, "root", r#""state":"idle","stopReason":"cancelled","background":[]"#);
         assert_eq!(tree.outcome("running"), Some(ToolCallStatus::Cancelled));
         assert!(!tree.has_work_below("root"));

@@ -1,4 +1,4 @@
-//! Prompts, and what became of them.
+//! Prompts and their outcomes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use switchboard_acp::rpc::{RequestId, RpcError};
 use switchboard_acp::{Moment, Wire, v2};
 
-/// How many prompts of a session are remembered; of more, the oldest that are over go.
+/// Maximum number of prompts kept per session. Beyond it, the oldest ended ones are evicted.
 const MAX_TURNS: usize = 1000;
 
 /// A prompt and the work on it.
@@ -16,67 +16,68 @@ pub struct Turn {
     asked_at: Moment,
     position: usize,
     message_id: Option<Arc<str>>,
-    /// Other work was under way when the prompt was sent, whose end is not this one's.
+    /// True if other work was running when the prompt was sent. The end of that work is not the end of this
+    /// prompt.
     busy: bool,
-    /// The agent has said that the prompt is part of the conversation.
+    /// True if the agent has confirmed that the prompt is part of the conversation.
     inserted: bool,
-    /// The session has worked since.
+    /// True if the session has worked since.
     ran: bool,
-    /// The session has said since that it does nothing, which need not be the end of this.
-    rested: bool,
+    /// True if the session has been idle since, which need not be the end of this prompt.
+    was_idle: bool,
     end: Option<TurnEnd>,
 }
 
-/// How and when the work on a prompt ended.
+/// Outcome and time of the end of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TurnEnd {
-    /// How.
+    /// Outcome.
     pub outcome: TurnOutcome,
-    /// When.
+    /// Time.
     pub at: Moment,
 }
 
-/// How the work on a prompt ended.
+/// Outcome of the work on a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TurnOutcome {
-    /// The session became idle, with all that the agent said of that: the reason, and what failed.
+    /// The session became idle. Contains the agent's details: reason and error.
     Idle(Arc<v2::IdleState<'static>>),
-    /// The agent did not take the prompt.
+    /// The agent refused the prompt.
     Refused(RpcError<'static>),
     /// The connection ended first.
     ConnectionEnd,
 }
 
 impl Turn {
-    /// The id of the request that sent the prompt.
+    /// Returns the id of the request with the prompt.
     pub fn id(&self) -> &RequestId<'static> {
         &self.id
     }
 
-    /// When it was sent.
+    /// Returns the time when it was sent.
     pub fn asked_at(&self) -> Moment {
         self.asked_at
     }
 
-    /// How many entries the transcript had then.
+    /// Returns the number of entries in the transcript at that time.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// The message that the prompt became, where the agent told it.
+    /// Returns the id of the message that the prompt became, if the agent reported it.
     pub fn message_id(&self) -> Option<&str> {
         self.message_id.as_deref()
     }
 
-    /// Whether the agent has said that the prompt is part of the conversation.
+    /// Returns true if the agent has confirmed that the prompt is part of the conversation.
     pub fn is_inserted(&self) -> bool {
         self.inserted
     }
 
-    /// How the work on it ended, once it has. A prompt is over only after the agent has taken it, even where the session
-    /// was idle before the agent said so.
+    /// Returns the end of the work on it, once it has ended. A prompt ends only after the agent has accepted
+    /// it, even if the session was idle before.
     pub fn end(&self) -> Option<&TurnEnd> {
         self.end.as_ref().filter(|end| self.inserted || !matches!(end.outcome, TurnOutcome::Idle(_)))
     }
@@ -86,7 +87,7 @@ impl Turn {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Turns {
     turns: VecDeque<Turn>,
-    /// How many are not over.
+    /// Number of prompts that have not ended.
     open: usize,
 }
 
@@ -95,10 +96,10 @@ impl Turns {
         self.turns.iter()
     }
 
-    /// Whether work on one of them goes on or is yet to begin. It may be over before the agent says that it took the prompt,
-    /// and where the agent rests nobody waits for it, even if it never said that it began.
+    /// Returns true if work on a prompt is running or has yet to start. The work may have ended before the
+    /// agent confirms the prompt, and an idle agent counts as done even if it never reported that it started.
     pub(crate) fn are_at_work(&self) -> bool {
-        self.has_open() && self.turns.iter().rev().any(|turn| turn.end.is_none() && !turn.rested)
+        self.has_open() && self.turns.iter().rev().any(|turn| turn.end.is_none() && !turn.was_idle)
     }
 
     pub(crate) fn has_open(&self) -> bool {
@@ -106,6 +107,7 @@ impl Turns {
     }
 
     pub(crate) fn begin(&mut self, id: RequestId<'static>, is_working: bool, position: usize, at: Moment) {
+        // An earlier open prompt counts as other work too: prompts are worked on in order.
         let busy = is_working || self.open > 0;
         if self.turns.len() >= MAX_TURNS {
             let oldest = self.turns.iter().position(|turn| turn.end().is_some()).unwrap_or(0);
@@ -121,13 +123,13 @@ impl Turns {
             busy,
             inserted: false,
             ran: false,
-            rested: false,
+            was_idle: false,
             end: None,
         });
         self.open += 1;
     }
 
-    /// Changes the open prompts, and gives those that are over thereby.
+    /// Changes the open prompts and returns those that ended.
     fn settle(&mut self, mut change: impl FnMut(&mut Turn)) -> Vec<RequestId<'static>> {
         let mut over = Vec::new();
         for turn in self.turns.iter_mut().filter(|turn| turn.end().is_none()) {
@@ -140,14 +142,14 @@ impl Turns {
         over
     }
 
-    /// The agent has answered a prompt.
+    /// Applies the agent's response to a prompt.
     pub(crate) fn answered(
         &mut self,
         id: &RequestId<'_>,
         answer: Result<Option<&str>, &RpcError<'_>>,
         at: Moment,
     ) -> Vec<RequestId<'static>> {
-        // Ids may be used again: it is the latest that waits.
+        // Ids may be reused: the latest prompt is the pending one.
         self.settle(|turn| {
             if turn.id != *id || turn.inserted {
                 return;
@@ -165,16 +167,17 @@ impl Turns {
         })
     }
 
-    /// The session has told its state.
+    /// Applies a state of the session.
     pub(crate) fn note_state(&mut self, state: &v2::StateUpdate<'_>, at: Moment) -> Vec<RequestId<'static>> {
         self.settle(|turn| {
-            // What happens before another turn's end has nothing to do with a prompt that is not inserted yet.
+            // Until the prompt is inserted, states belong to the other work.
             if turn.busy && !turn.inserted {
                 return;
             }
-            turn.rested = matches!(state, v2::StateUpdate::Idle(_));
+            turn.was_idle = matches!(state, v2::StateUpdate::Idle(_));
             match state {
-                // Idle without a reason is also told where nothing has ended, as after a session was opened.
+                // Idle without a reason is also reported if no work has ended, for example after a session
+                // was opened.
                 v2::StateUpdate::Idle(idle) if turn.ran || idle.stop_reason.is_some() => {
                     turn.end.get_or_insert_with(|| TurnEnd {
                         outcome: TurnOutcome::Idle(Arc::new(idle.clone().into_owned())),
@@ -191,7 +194,7 @@ impl Turns {
         self.settle(|turn| turn.end = Some(TurnEnd { outcome: TurnOutcome::ConnectionEnd, at }))
     }
 
-    /// Nobody waits for a prompt any more that was never sent.
+    /// Removes a prompt that was never sent.
     pub(crate) fn forget(&mut self, id: &RequestId<'_>) {
         if let Some(place) = self.turns.iter().rposition(|turn| turn.id == *id)
             && self.turns.remove(place).is_some_and(|turn| turn.end().is_none())

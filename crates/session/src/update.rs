@@ -1,4 +1,4 @@
-//! An entry as the update that makes it.
+//! Conversion of an entry to an update.
 
 use switchboard_acp::{AbsolutePath, Field, v2};
 
@@ -7,8 +7,8 @@ use crate::entry::{Entry, EntryKind};
 use crate::patch::set;
 
 impl Entry {
-    /// The one update that makes this entry in a session that does not have it. Only the metadata of single
-    /// chunks is not in it.
+    /// Returns the update that creates this entry in an empty session. Does not include the metadata of
+    /// single chunks.
     pub fn to_update(&self) -> v2::SessionUpdate<'_> {
         let head = self.head();
         match self {
@@ -94,7 +94,7 @@ impl Entry {
     }
 }
 
-/// The entry that an update is about: its kind and its id.
+/// Returns the entry that an update concerns: its kind and its id.
 ///
 /// ```
 /// use switchboard_acp::v2;

@@ -1,5 +1,4 @@
-//! The fold that one would write first on the official types: a hash map for each kind of thing, values moved
-//! into it.
+//! A straightforward fold on the official types: a hash map for each kind of entry, with moved values.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

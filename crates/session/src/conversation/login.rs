@@ -1,4 +1,4 @@
-//! Whether somebody is logged in with the agent.
+//! Login state of the agent.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use v2::unstable::{AuthAccount, AuthState, AuthStatusResponse, AuthStatusUpdateN
 
 use super::{Conversation, ConversationError};
 
-/// Whether somebody is logged in, and by which accounts.
+/// Login state and accounts.
 pub type AuthStatus = AuthStatusUpdateNotification<'static>;
 
 impl Conversation {
-    /// Whether somebody is logged in with the agent, as it told last. [`None`] where it did not tell, or a login has
-    /// succeeded since it told that nobody is.
+    /// Returns the last reported login state. [`None`] if not reported, or if a login has succeeded since the
+    /// agent reported that no user is logged in.
     ///
     /// ```
     /// use switchboard_acp::{Moment, Side, WireFormat, v2::unstable::AuthState};
@@ -29,7 +29,7 @@ impl Conversation {
         self.auth_status.as_ref()
     }
 
-    /// The agent tells it by itself.
+    /// Applies a notification of the agent.
     pub(super) fn auth_notification(
         &mut self,
         message: &Notification<'_>,
@@ -41,12 +41,12 @@ impl Conversation {
         Ok(())
     }
 
-    /// The agent tells it in the words that agents used before the protocol had some: a kind of credentials, of which
-    /// `none` stands for nobody being logged in, with a label.
+    /// Applies a notification in the form that agents used before the protocol had one: a kind of credentials
+    /// with a label, where `none` means not logged in.
     pub(super) fn early_auth_notification(&mut self, message: &Notification<'_>) {
         let told = message.params.as_ref().and_then(|params| params.get("authStatus"));
         let text = |key: &str| told.as_ref()?.text(key);
-        // What is no such thing tells nothing: the name of an extension belongs to nobody.
+        // Ignore anything else: the name of an extension is not reserved.
         let Some(kind) = text("kind") else { return };
         let is_none = kind == "none";
         let state = if is_none { AuthState::Unauthenticated } else { AuthState::Authenticated };
@@ -62,7 +62,7 @@ impl Conversation {
         self.auth_status = Some(Arc::new(status));
     }
 
-    /// The agent tells it because it was asked.
+    /// Applies the response to a status request.
     pub(super) fn auth_answer(&mut self, result: &Raw<'_>, left_out: &mut Vec<Diagnostic>) {
         let read = self.decode_part("/result", result.as_str(), left_out);
         if let Ok::<AuthStatusResponse<'_>, _>(answer) = read {
@@ -77,7 +77,7 @@ impl Conversation {
         }
     }
 
-    /// A login succeeded. The agent need not tell that it is no longer as it was.
+    /// Applies a successful login. The agent need not report the new state.
     pub(super) fn logged_in(&mut self) {
         self.auth_status.take_if(|status| status.state == AuthState::Unauthenticated);
     }

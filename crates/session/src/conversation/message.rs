@@ -1,4 +1,4 @@
-//! What calls and answers do.
+//! Applies requests, notifications and responses.
 
 use switchboard_acp::rpc::{CancelRequestNotification, Notification, Request, RequestId, Response, RpcError};
 use switchboard_acp::{Field, Moment, Raw, Side, Wire, v2};
@@ -8,7 +8,7 @@ use crate::change::Changes;
 use crate::error::SessionError;
 use crate::references::may_name_sessions;
 use crate::request::Decider;
-use crate::session::{Session, is_about_standing};
+use crate::session::{Session, is_state_update};
 use crate::snapshot::Activity;
 
 type Outcome<'m> = Result<Folded<'m>, ConversationError>;
@@ -22,7 +22,7 @@ impl Conversation {
     ) -> Outcome<'m> {
         let (text, mut left_out) = (message.params_text(), Vec::new());
         let mut folded = match &*message.method {
-            "session/update" if self.is_passed_over(message.params.as_ref()) => Folded::default(),
+            "session/update" if self.has_no_effect(message.params.as_ref()) => Folded::default(),
             "session/update" => {
                 let read = self.decode_part("/params", text, &mut left_out);
                 let params: v2::UpdateSessionNotification<'_> = match (read, &message.params) {
@@ -42,6 +42,8 @@ impl Conversation {
             "session/cancel" => {
                 let params: v2::CancelSessionNotification<'_> =
                     self.decode_part("/params", text, &mut left_out)?;
+                // The client's cancellation ends the session's questions at once. The prompt ends when the
+                // agent reports idle.
                 let place = self.place(Some(&params.session_id))?;
                 Folded::of(Some(self.step(place, |session| session.cancel_requests(Side::Client, at))))
             }
@@ -64,8 +66,8 @@ impl Conversation {
             "$/cancel_request" if from != Some(Side::Client) => {
                 let params: CancelRequestNotification<'_> =
                     self.decode_part("/params", text, &mut left_out)?;
-                // The client's answer to it still comes, and then finds the question settled.
-                Folded::of(self.withdraw(&params.request_id, at)?)
+                // The client's answer to it may still arrive, and then finds the question settled.
+                Folded::of(self.cancel_by_agent(&params.request_id, at)?)
             }
             _ => Folded::default(),
         };
@@ -73,36 +75,36 @@ impl Conversation {
         Ok(folded)
     }
 
-    /// Whether an update says nothing that is kept here, at a glance.
-    fn is_passed_over(&self, params: Option<&Raw<'_>>) -> bool {
+    /// Returns true if an update has no effect here, without parsing it completely.
+    fn has_no_effect(&self, params: Option<&Raw<'_>>) -> bool {
         if self.keeps_transcript {
             return false;
         }
         let update = params.and_then(|params| params.get("update"));
         let kind = update.as_ref().and_then(|update| update.get("sessionUpdate"));
         match kind.as_ref().and_then(Raw::as_text).as_deref() {
-            Some(kind) if is_about_standing(kind) => false,
+            Some(kind) if is_state_update(kind) => false,
             Some("tool_call_update" | "tool_call_content_chunk" | "terminal_update")
                 if self.outlines.is_some() =>
             {
                 false
             }
-            // They may tell of a session that was started.
+            // These may report a started session.
             Some("subagent_update" | "tool_call_update" | "tool_call_content_chunk") => {
                 !update.is_some_and(|update| may_name_sessions(update.as_str()))
             }
-            // What cannot be read may be about a tool call.
+            // An unreadable update may concern a tool call.
             None => self.outlines.is_none(),
             Some(_) => true,
         }
     }
 
-    fn withdraw(&mut self, id: &RequestId<'_>, at: Moment) -> Result<Option<Step>, SessionError> {
+    fn cancel_by_agent(&mut self, id: &RequestId<'_>, at: Moment) -> Result<Option<Step>, SessionError> {
         let Some((session, is_permission)) = self.question(id) else { return Ok(None) };
         self.cancel_question(session, is_permission, id, Side::Agent, at)
     }
 
-    /// Settles a question without an answer, unless it is settled.
+    /// Cancels a pending question.
     fn cancel_question(
         &mut self,
         session: usize,
@@ -111,7 +113,7 @@ impl Conversation {
         by: impl Into<Decider>,
         at: Moment,
     ) -> Result<Option<Step>, SessionError> {
-        drop_late(self.try_step(session, |session| {
+        ignore_late(self.try_step(session, |session| {
             if is_permission {
                 session.cancel_permission(id, by, at)
             } else {
@@ -121,7 +123,7 @@ impl Conversation {
     }
 
     pub(super) fn opened(&mut self, asker: Side, id: &RequestId<'_>, call: Call) {
-        // The oldest is forgotten where there are too many: its answer will tell nothing.
+        // If too many are pending, the oldest is evicted: its response will have no effect.
         drop(self.open.open_or_evict(asker, id, call));
     }
 
@@ -151,13 +153,15 @@ impl Conversation {
                 }
                 Folded::default()
             }
-            // What the client asks is no update: where it cannot be read, the agent will say so.
+            // A client's request is not an update: if it is malformed, the agent will refuse it.
             "session/resume" => {
                 let read = self.decode_part("/params", text, &mut left_out);
                 let Ok::<v2::ResumeSessionRequest<'_>, _>(request) = read else {
                     return Ok(Folded::default());
                 };
                 let session = self.place(Some(&request.session_id))?;
+                // Start the replay with the request, not its response: the history arrives before the
+                // response.
                 let replays = request.replay_from.is_some();
                 self.opened(Side::Client, id, Call::Resume { session, replays });
                 Folded::of(Some(self.step(session, |session| {
@@ -179,6 +183,8 @@ impl Conversation {
                     let session = self.place(Some(&session_id))?;
                     self.opened(Side::Client, id, Call::Prompt { session });
                     if let Some(slot) = self.slots.get_mut(session) {
+                        // Read the activity before registering the prompt: an idle state that ends earlier
+                        // work must not end this prompt.
                         let is_working = slot.session.activity() != Activity::Idle;
                         let position = slot.session.len();
                         slot.turns.begin(id.clone().into_owned(), is_working, position, at);
@@ -192,7 +198,7 @@ impl Conversation {
         Ok(folded)
     }
 
-    /// The session that a request for data belongs to: its own, or that of the client's request it is about.
+    /// Returns the session of an elicitation: its own, or that of the client request it refers to.
     pub(super) fn elicitation_scope(
         &mut self,
         request: &v2::CreateElicitationRequest<'_>,
@@ -216,8 +222,11 @@ impl Conversation {
         from: Option<Side>,
         at: Moment,
     ) -> Outcome<'static> {
+        // Without a sender, an id could belong to a request of either side.
         let Some(answerer) = from else { return Ok(Folded::default()) };
-        if answerer == Side::Client && self.is_owed(&message.id, message.outcome.is_err()) {
+        // Responses to earlier requests with the same id come first. They must not answer the pending
+        // question.
+        if answerer == Side::Client && self.belongs_to_earlier(&message.id, message.outcome.is_err()) {
             return Ok(Folded::default());
         }
         let Some(call) = self.open.answered(answerer, &message.id) else { return Ok(Folded::default()) };
@@ -264,15 +273,15 @@ impl Conversation {
                 let read = self.decode_part("/result", text, &mut left_out);
                 let step = match read {
                     Ok::<v2::RequestPermissionResponse<'_>, _>(response) => {
-                        drop_late(self.try_step(session, |session| {
+                        ignore_late(self.try_step(session, |session| {
                             session.settle_permission(id, &response.outcome, by.clone(), at)
                         }))?
                     }
-                    // The agent has an answer, and what cannot be read is no approval.
+                    // The agent has got an answer, and an unreadable answer is not an approval.
                     Err(error) => {
                         left_out.push(error.diagnostic().clone());
                         let reason = format!("the answer cannot be read: {error}");
-                        drop_late(self.try_step(session, |session| {
+                        ignore_late(self.try_step(session, |session| {
                             session.settle_as_no_approval(id, &reason, by.clone(), at)
                         }))?
                     }
@@ -283,7 +292,7 @@ impl Conversation {
                 let read = self.decode_part("/result", text, &mut left_out);
                 let step = match read {
                     Ok::<v2::CreateElicitationResponse<'_>, _>(response) => {
-                        drop_late(self.try_step(session, |session| {
+                        ignore_late(self.try_step(session, |session| {
                             session.answer_elicitation(id, &response, by.clone(), at)
                         }))?
                     }
@@ -294,7 +303,7 @@ impl Conversation {
                 };
                 Folded::of(step)
             }
-            // The rest is no update: where it cannot be read, it tells nothing.
+            // Other responses are not updates: if they are malformed, they have no effect.
             Call::New => {
                 let read = self.decode_part("/result", text, &mut left_out);
                 let Ok::<v2::NewSessionResponse<'_>, _>(response) = read else {
@@ -334,6 +343,7 @@ impl Conversation {
                     .ok()
                     .map(|it: v2::ResumeSessionResponse<'_>| (it.config_options, it.available_commands));
                 let (options, commands) = lists.unwrap_or_default();
+                // Merge the replay first. The lists in the response are newer than those in the history.
                 let ended = replays.then(|| self.step(session, Session::end_replay));
                 let listed = self
                     .step(session, |session| session.apply_lists(options.as_deref(), commands.as_deref()));
@@ -355,6 +365,7 @@ impl Conversation {
                 ))
             }
             Call::Prompt { session } => {
+                // The form of the response reveals the dialect, which later updates depend on.
                 if self.dialect.see_prompt_answer(result) {
                     self.tell_dialect();
                 }
@@ -370,8 +381,8 @@ impl Conversation {
     }
 }
 
-/// An answer to a question that is settled already, and perhaps forgotten, has come late, which is nobody's fault.
-pub(super) fn drop_late(outcome: Result<Option<Step>, SessionError>) -> Result<Option<Step>, SessionError> {
+/// Ignores a late answer to a question that is settled and perhaps evicted, which is not an error.
+pub(super) fn ignore_late(outcome: Result<Option<Step>, SessionError>) -> Result<Option<Step>, SessionError> {
     match outcome {
         Err(SessionError::AlreadySettled { .. } | SessionError::NoSuchRequest { .. }) => Ok(None),
         outcome => outcome,

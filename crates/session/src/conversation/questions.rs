@@ -1,26 +1,26 @@
-//! Questions that are answered here, and calls that nobody waits for any more.
+//! Questions answered by the caller, and calls that are no longer pending.
 
 use switchboard_acp::rpc::RequestId;
 use switchboard_acp::{DecodeError, Diagnostic, Moment, Side, Text, Wire, v2};
 
-use super::{Call, Conversation, ConversationError, Folded, Owed, Step};
+use super::{Call, Conversation, ConversationError, Folded, ReusedId, Step};
 use crate::change::Changes;
 use crate::entry::EntryKind;
 use crate::error::SessionError;
 use crate::request::Decider;
 
-/// What the agent asks somebody.
+/// A question of the agent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentQuestion<'t> {
-    /// To be allowed something.
+    /// A permission request.
     Permission(v2::RequestPermissionRequest<'t>),
-    /// For data.
+    /// An elicitation: a request for data.
     Elicitation(v2::CreateElicitationRequest<'t>),
 }
 
 impl Conversation {
-    /// Reads the parameters of a question as this conversation reads them, without applying it, and gives what was
-    /// malformed and left out. A method that asks nothing is [`None`].
+    /// Parses the parameters of a question with the settings of this conversation, without applying it.
+    /// Returns the malformed parts that were left out as well. [`None`] if the method is not a question.
     pub fn decode_question<'t>(
         &self,
         method: &str,
@@ -43,8 +43,8 @@ impl Conversation {
         self.decode_part("/params", params, left_out).map(AgentQuestion::Elicitation)
     }
 
-    /// The agent asks something that was read before. A request for data that belongs to no session is passed over. While
-    /// a question waits, no other can take its place under its id.
+    /// Applies a parsed question. Ignores an elicitation without a session. Fails with
+    /// [`SessionError::IdInUse`] while another question with this id is pending.
     pub fn ask(
         &mut self,
         id: &RequestId<'_>,
@@ -57,10 +57,10 @@ impl Conversation {
             AgentQuestion::Elicitation(request) => self.elicitation_scope(request)?,
         };
         let Some(session) = place else { return Ok(Folded::default()) };
-        let owed = self.owed(id)?;
+        let reused_id = self.reused_id(id)?;
         let is_permission = matches!(question, AgentQuestion::Permission(_));
         let by = Decider::Client;
-        self.opened(Side::Agent, id, Call::Question { session, is_permission, owed, by });
+        self.opened(Side::Agent, id, Call::Question { session, is_permission, reused_id, by });
         Ok(match question {
             AgentQuestion::Permission(request) => {
                 let entry = match &request.subject {
@@ -78,34 +78,36 @@ impl Conversation {
         })
     }
 
-    /// Which answers come to others first that used an id before. Where one of them waits still, the id is in use.
-    fn owed(&mut self, id: &RequestId<'_>) -> Result<Owed, SessionError> {
+    /// Returns the expected responses with this id that belong to earlier requests. Fails if one of them is
+    /// pending.
+    fn reused_id(&mut self, id: &RequestId<'_>) -> Result<ReusedId, SessionError> {
         let is_pending = self.is_pending(id);
         match self.open.get_mut(Side::Agent, id) {
-            Some(Call::Question { owed, .. }) if is_pending => {
-                owed.repeated = owed.repeated.saturating_add(1);
+            Some(Call::Question { reused_id, .. }) if is_pending => {
+                reused_id.repeated = reused_id.repeated.saturating_add(1);
                 Err(SessionError::IdInUse { id: id.clone().into_owned() })
             }
-            Some(Call::Question { owed, .. }) => {
-                Ok(Owed { withdrawn: owed.withdrawn.saturating_add(1), repeated: owed.repeated })
-            }
-            _ => Ok(Owed::default()),
+            Some(Call::Question { reused_id, .. }) => Ok(ReusedId {
+                cancelled: reused_id.cancelled.saturating_add(1),
+                repeated: reused_id.repeated,
+            }),
+            _ => Ok(ReusedId::default()),
         }
     }
 
-    /// Whether an answer belongs to another request than the open question with its id.
-    pub(super) fn is_owed(&mut self, id: &RequestId<'_>, is_error: bool) -> bool {
-        let Some(Call::Question { owed, .. }) = self.open.get_mut(Side::Agent, id) else { return false };
-        let count = match owed {
-            Owed { withdrawn: 0, repeated } if is_error => repeated,
-            Owed { withdrawn, .. } => withdrawn,
+    /// Returns true if a response belongs to another request than the pending question with its id.
+    pub(super) fn belongs_to_earlier(&mut self, id: &RequestId<'_>, is_error: bool) -> bool {
+        let Some(Call::Question { reused_id, .. }) = self.open.get_mut(Side::Agent, id) else { return false };
+        let count = match reused_id {
+            ReusedId { cancelled: 0, repeated } if is_error => repeated,
+            ReusedId { cancelled, .. } => cancelled,
         };
-        let is_owed = *count > 0;
+        let belongs_to_earlier = *count > 0;
         *count = count.saturating_sub(1);
-        is_owed
+        belongs_to_earlier
     }
 
-    /// The session that an open question of the agent belongs to, and whether it is a permission.
+    /// Returns the session of a pending question, and true if it is a permission.
     pub fn question(&self, id: &RequestId<'_>) -> Option<(usize, bool)> {
         match *self.open.get(Side::Agent, id)? {
             Call::Question { session, is_permission, .. } => Some((session, is_permission)),
@@ -119,7 +121,7 @@ impl Conversation {
         }
     }
 
-    /// Whether a question of the agent waits for an answer: nobody has given one or taken it back.
+    /// Returns true if a question is pending: neither answered nor cancelled.
     pub fn is_pending(&self, id: &RequestId<'_>) -> bool {
         let Some((session, is_permission)) = self.question(id) else { return false };
         self.slots.get(session).is_some_and(|slot| match is_permission {
@@ -128,8 +130,8 @@ impl Conversation {
         })
     }
 
-    /// Names who gives the answer to an open question that comes next, where more is known than the wire tells: that it
-    /// comes from the client. Says whether there is such a question.
+    /// Sets the author of the next answer to a pending question, if more is known than the wire shows.
+    /// Returns false if there is no such question.
     ///
     /// ```
     /// use switchboard_acp::{Moment, Side, WireFormat};
@@ -154,7 +156,7 @@ impl Conversation {
         true
     }
 
-    /// Somebody here chooses an option. One that was not offered is refused, and the permission stays open.
+    /// Selects an option of a permission. Fails if it was not offered; the permission then stays pending.
     ///
     /// ```
     /// use switchboard_acp::{Moment, Side, WireFormat};
@@ -179,7 +181,7 @@ impl Conversation {
         self.settle(id, |session| session.answer_permission(id, option_id, by, at))
     }
 
-    /// Somebody here gives data, or declines to.
+    /// Answers or declines an elicitation.
     pub fn answer(
         &mut self,
         id: &RequestId<'_>,
@@ -190,7 +192,7 @@ impl Conversation {
         self.settle(id, |session| session.answer_elicitation(id, response, by, at))
     }
 
-    /// A question is taken back, or dismissed without a choice.
+    /// Cancels a question, or dismisses it without a choice.
     pub fn dismiss(
         &mut self,
         id: &RequestId<'_>,
@@ -219,10 +221,10 @@ impl Conversation {
         Ok(step)
     }
 
-    /// Nobody waits for the answer to a request of the client any more; where it was never sent, `unsent`, nothing of it
-    /// remains. A prompt that was sent may still be worked on.
+    /// Removes a pending request of the client. With `unsent`, it never reached the agent and leaves no
+    /// trace. A prompt that was sent may still be worked on.
     pub fn forget_call(&mut self, id: &RequestId<'_>, unsent: bool) {
-        // The answer to a prompt still tells that it is part of the conversation.
+        // The response to a prompt still confirms that it is part of the conversation.
         if !unsent && matches!(self.open.get(Side::Client, id), Some(Call::Prompt { .. })) {
             return;
         }

@@ -1,4 +1,4 @@
-//! The sub-agents of a connection, as its updates tell of them.
+//! The sub-agents of a connection, folded from its updates.
 
 use switchboard_acp::{Diagnostic, v2};
 
@@ -7,52 +7,52 @@ use crate::subagent::state_in_words;
 use crate::subagent_tree::{LinkedSession, NotLinked, Parent, SubagentTree, is_active};
 
 impl Conversation {
-    /// Returns the tree of sub-agents: whose they are, their names, how their work stands.
+    /// Returns the tree of sub-agents: parents, names and states.
     pub fn subagents(&self) -> &SubagentTree {
         &self.subagents
     }
 
-    /// Where a session belongs that an agent has opened in the course of another, as far as it told that.
+    /// Returns the parent of a session that an agent opened within another one, if reported.
     pub fn parent(&self, session: &str) -> Option<&Parent> {
         self.subagents.parent(session)
     }
 
-    /// Goes up whenever something is told of which session belongs to which.
+    /// Returns a number that increases with every change of the tree's structure.
     pub fn lineage_revision(&self) -> u64 {
         self.subagents.revision()
     }
 
-    /// The session's parent, the parent's parent and so on, up to a session that nobody's agent has opened.
+    /// Returns the ancestors of a session, nearest first.
     pub fn ancestors<'c>(&'c self, session: &str) -> impl Iterator<Item = &'c Parent> {
         self.subagents.ancestors(session)
     }
 
-    /// The session that nobody's agent has opened and that a session descends from; itself, where it is none's child.
+    /// Returns the topmost ancestor of a session, or the session itself if it has no parent.
     pub fn root<'c>(&'c self, session: &'c str) -> &'c str {
         self.subagents.root(session)
     }
 
-    /// The sessions that an agent has opened in the course of another, in the order in which it told them.
+    /// Returns the children of a session in order of appearance.
     pub fn children<'c>(&'c self, session: &str) -> impl Iterator<Item = (&'c str, &'c Parent)> {
         self.subagents.children(session)
     }
 
-    /// Returns what people know a sub-agent by: see [`SubagentTree::name`].
+    /// Returns the display name of a sub-agent: see [`SubagentTree::name`].
     pub fn name(&self, session: &str) -> Option<String> {
         self.subagents.name(session)
     }
 
-    /// Returns the names of a sub-agent and of those above it: see [`SubagentTree::names`].
+    /// Returns the names of a sub-agent and its ancestors: see [`SubagentTree::names`].
     pub fn names(&self, session: &str) -> Vec<String> {
         self.subagents.names(session)
     }
 
-    /// Returns who speaks or asks in a session, in words: see [`SubagentTree::speaker`].
+    /// Returns the speaker of a session in words: see [`SubagentTree::speaker`].
     pub fn speaker(&self, session: &str) -> Option<String> {
         self.subagents.speaker(session)
     }
 
-    /// The state of a session; of a sub-agent's the one in the tree.
+    /// Returns the state of a session. For a sub-agent, the state in the tree.
     pub fn state(&self, session: &str) -> Option<&v2::StateUpdate<'static>> {
         match self.subagents.contains(session) {
             true => self.subagents.state(session),
@@ -60,13 +60,13 @@ impl Conversation {
         }
     }
 
-    /// That state in a few words, as in `at work`.
+    /// Returns that state in a few words, such as `at work`.
     pub fn state_in_words(&self, session: &str) -> &'static str {
         state_in_words(self.state(session))
     }
 
-    /// Whether work goes on in a session, or in one that descends from it. Of a sub-agent whose state was never told, the
-    /// background work of the session that started it tells, also where nothing else was told of it.
+    /// Returns true if a session or one of its descendants is active. A sub-agent without a reported state
+    /// counts as active while its parent lists it as background work, even if nothing else is known about it.
     pub fn is_at_work(&self, session: &str) -> bool {
         if self.state(session).is_some_and(is_active) || self.subagents.has_work_below(session) {
             return true;
@@ -80,7 +80,7 @@ impl Conversation {
         })
     }
 
-    /// Notes which sessions an update says that this one has started, and what it says of them.
+    /// Links the sessions that an update reports as started, and applies their properties.
     pub(super) fn link_children(
         &mut self,
         parent: &str,
@@ -98,14 +98,16 @@ impl Conversation {
                 let (expected, found) = (odd.expected().into(), format!("{child:?}"));
                 left_out.push(Diagnostic { pointer, expected, found, kept: true });
             }
+            // A refused link is reported above but has no other effect.
             let Ok(place) = place else { continue };
+            // The call's title may have been reported before the call was linked to the sub-agent.
             if let Some(call) = &tool_call
                 && let Some(title) = self.call_title(parent, call)
             {
                 self.subagents.tell_call_title(parent, call, Some(&title));
             }
             if place.is_new {
-                self.tell_of_earlier(child);
+                self.apply_earlier(child);
             }
         }
     }
@@ -114,8 +116,8 @@ impl Conversation {
         self.session(Some(session))?.tool_call(call)?.title().map(str::to_owned)
     }
 
-    /// A child may have told of itself before anybody told whose it is.
-    fn tell_of_earlier(&mut self, child: &str) {
+    /// Applies the title and state that a child reported before its parent was known.
+    fn apply_earlier(&mut self, child: &str) {
         let Some(session) = self.session(Some(child)) else { return };
         let (title, state) = (session.title().map(str::to_owned), session.state.clone());
         self.subagents.tell_title(child, title.as_deref());

@@ -1,4 +1,4 @@
-//! The messages of a connection, of either side.
+//! Messages of a connection, from both sides.
 
 use serde_json::{Value, json};
 use switchboard_acp::WireFormat;
@@ -207,7 +207,7 @@ fn a_question_that_waits_keeps_its_id() {
     again["params"]["title"] = "Delete everything?".into();
     let refused = agent(&mut conversation, again.clone());
     assert!(matches!(&refused, Err(ConversationError::Refused(SessionError::IdInUse { .. }))), "{refused:?}");
-    // The client refuses it, under the same id; that is no answer to the question.
+    // The client refuses it under the same id. That is not an answer to the question.
     let error = json!({"jsonrpc": "2.0", "id": 5, "error": {"code": -32600, "message": "the id is in use"}});
     client(&mut conversation, error.clone()).unwrap();
     let titles = |conversation: &Conversation| {
@@ -220,7 +220,7 @@ fn a_question_that_waits_keeps_its_id() {
     assert_eq!(titles(&conversation), [("?".to_owned(), true, false)]);
     client(&mut conversation, chosen(5, "y")).unwrap();
     assert_eq!(titles(&conversation), [("?".to_owned(), false, true)]);
-    // It is free again now.
+    // The id is free again.
     agent(&mut conversation, again).unwrap();
     client(&mut conversation, error).unwrap();
     assert_eq!(titles(&conversation)[1], ("Delete everything?".to_owned(), false, false));
@@ -242,13 +242,13 @@ fn the_answer_to_a_question_that_was_taken_back_is_not_the_next_ones() {
     assert_eq!(session.permissions().map(Permission::is_granted).collect::<Vec<_>>(), [false, true]);
 }
 
-/// A line of a recording, and who says it.
+/// A line of a recording and its sender.
 fn said(from: Side, mut message: Value) -> (Side, String) {
     message["jsonrpc"] = json!("2.0");
     (from, message.to_string())
 }
 
-/// What becomes of each line.
+/// Returns the result of each line.
 fn read_lines(
     conversation: &mut Conversation,
     lines: &[(Side, String)],
@@ -285,7 +285,7 @@ fn a_recording_of_version_1_is_an_error_that_names_what_translates_it() {
     assert_eq!(refused, [const { Err(ConversationError::Version1) }; 4]);
     assert!(refused[0].as_ref().unwrap_err().to_string().contains("switchboard_bridge::RecordingBridge"));
     assert_eq!(conversation.len(), 0, "nothing is folded");
-    // An agent that repeats the number, and speaks version 1.
+    // An agent that echoes the number but speaks version 1.
     let echoed = json!({"protocolVersion": 2, "agentCapabilities": {}});
     read_lines(&mut conversation, &hello(2, echoed));
     assert_eq!(
@@ -296,14 +296,14 @@ fn a_recording_of_version_1_is_an_error_that_names_what_translates_it() {
     let (from, batch) = (Side::Agent, format!("[{},{}]", chunk.1, call.1));
     let refused = read_lines(&mut conversation, &[(from, batch)]);
     assert_eq!(refused, [const { Err(ConversationError::Version1) }; 2]);
-    // The next connection is judged by itself.
+    // The next connection is judged on its own.
     let of_v2 = json!({"protocolVersion": 2, "info": {"name": "a", "version": "1"}, "capabilities": {}});
     read_lines(&mut conversation, &hello(2, of_v2));
     assert_eq!(read_lines(&mut conversation, std::slice::from_ref(&chunk)), [Ok(())]);
     assert_eq!(conversation.len(), 1);
-    // What is not known is kept, where it is clear which version is spoken.
+    // Unknown messages are kept once the version is clear.
     assert_eq!(read_lines(&mut conversation, std::slice::from_ref(&call)), [Ok(())]);
-    // A refused handshake says nothing, and is followed by another.
+    // A refused handshake has no effect, and another follows.
     let [asked, _] = hello(2, json!({}));
     let refused = said(Side::Agent, json!({"id": 0, "error": {"code": -32602, "message": "version 1 only"}}));
     read_lines(&mut conversation, &[asked, refused]);

@@ -1,4 +1,4 @@
-//! Answers to forms: what fits, what does not, and forms that mean harm.
+//! Answers to forms: valid, invalid, and malicious forms.
 
 use serde_json::{Value, json};
 use switchboard_acp::{Wire as _, WireFormat, v2};
@@ -9,7 +9,7 @@ fn form(properties: &Value, required: &[&str]) -> Form {
     Form::new(&v2::ElicitationSchema::decode(&schema, WireFormat::Any).unwrap())
 }
 
-/// What is wrong with a value in a field, or an empty text.
+/// Returns the error of a value in a field, or an empty text.
 fn fault(property: &Value, value: Value) -> String {
     let faults = form(&json!({"f": property}), &[]).check([("f", value)]);
     faults.first().map(|fault| fault.reason.clone()).unwrap_or_default()
@@ -108,7 +108,8 @@ fn only_what_accepts_a_form_is_checked() {
     assert_eq!(faults(page, r#"{"action":"accept"}"#), 0);
 }
 
-/// Patterns that would take for ever elsewhere, that are too large or too many, and names without end.
+/// Patterns with exponential backtracking elsewhere, oversized patterns, too many patterns, and very long
+/// names.
 #[test]
 fn forms_that_mean_harm_cost_little() {
     let slow = json!({"type": "string", "pattern": "^(a|a)*(a|a)*(a+)+$"});

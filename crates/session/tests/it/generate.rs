@@ -17,7 +17,7 @@ impl Choices<'_> {
         words[self.below(words.len() as u8) as usize]
     }
 
-    /// Leaves the field out, clears it or sets it.
+    /// Omits the field, clears it or sets it.
     fn patch(&mut self, update: &mut Map<String, Value>, key: &str, value: impl FnOnce(&mut Self) -> Value) {
         match self.below(4) {
             0 | 1 => {}
@@ -41,7 +41,7 @@ impl Choices<'_> {
         Value::Object(meta)
     }
 
-    /// What an update may have beside its content.
+    /// Adds metadata and unknown keys to an update.
     fn attached(&mut self, update: &mut Map<String, Value>) {
         if self.below(4) == 0 {
             update.insert("_meta".into(), json!({"m": self.below(3)}));
@@ -185,7 +185,7 @@ pub(crate) fn dialects() -> impl Strategy<Value = WireFormat> {
     prop::sample::select(vec![WireFormat::Spec, WireFormat::Newest, WireFormat::Any])
 }
 
-/// A dialect and updates in it.
+/// Returns a dialect and updates in it.
 pub(crate) fn updates() -> impl Strategy<Value = (WireFormat, Vec<Value>)> {
     let bytes = prop::collection::vec(prop::collection::vec(any::<u8>(), 40), 0..60);
     (dialects(), bytes).prop_map(|(dialect, bytes)| {

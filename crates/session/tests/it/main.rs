@@ -1,6 +1,6 @@
-//! All integration tests of the crate in one binary.
+//! Integration tests of the crate in one binary.
 #![allow(clippy::unwrap_used)]
-// Values made on the spot read better without an ampersand.
+// Inline values read better without an ampersand.
 #![allow(clippy::needless_pass_by_value)]
 
 mod conversation;

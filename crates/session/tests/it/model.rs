@@ -1,4 +1,4 @@
-//! The engine against the naive fold, and against itself in other orders and after a restart.
+//! Compares the engine with the naive fold, and with itself in other orders and after a restart.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ fn restored(session: &Session) -> Session {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"))
 }
 
-/// What an update is about.
+/// Returns the entity that an update concerns.
 fn entity(update: &Value) -> String {
     let tag = update["sessionUpdate"].as_str().unwrap().trim_end_matches("_chunk").to_owned();
     match tag.as_str() {
@@ -27,7 +27,7 @@ fn entity(update: &Value) -> String {
     }
 }
 
-/// Lists in an order that does not depend on which entity came first.
+/// Sorts lists independently of the order of appearance.
 fn sorted(mut session: Value) -> Value {
     for list in ["entries", "plans", "planUpdates", "unknown"] {
         if let Some(list) = session.get_mut(list).and_then(Value::as_array_mut) {
@@ -46,7 +46,7 @@ proptest! {
         for update in &updates {
             reference.apply(update);
         }
-        // Written for any dialect, a diff has its patch under both keys; these have none.
+        // In the `Any` format a diff has its patch under both keys; these have none.
         prop_assert_eq!(json_of(&fold(dialect, &updates)), reference.into_value());
     }
 
@@ -103,7 +103,7 @@ proptest! {
     #[test]
     fn the_feed_tells_every_change_and_nothing_else((dialect, updates) in updates()) {
         let mut session = Session::new(dialect);
-        // A renderer that looks only at what the feed names.
+        // A renderer that only looks at reported changes.
         let mut drawn: Vec<String> = Vec::new();
         let mut lengths: Vec<usize> = Vec::new();
         for update in &updates {
@@ -145,8 +145,8 @@ proptest! {
         for update in &updates {
             apply(&mut session, update);
             let before = session.snapshot();
-            // Each entry as a whole, whatever chunks it came in.
-            // What came beside the chunks of a terminal is no part of its output.
+            // Each entry as a whole, regardless of its chunks. Attachments of a terminal's chunks are not
+            // part of its output.
             let has_chunks =
                 |entry: &Entry| entry.as_terminal().is_some_and(|terminal| terminal.chunks().next().is_some());
             for whole in before.entries().filter(|entry| !has_chunks(entry)).map(Entry::to_update) {

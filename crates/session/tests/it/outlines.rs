@@ -1,4 +1,4 @@
-//! Tool calls in outline say the same however much of the session is kept, and take little room.
+//! Outlines of tool calls do not depend on how much of the session is kept, and are small.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn outline<'c>(conversation: &'c Conversation, id: &str) -> Option<ToolCallOutli
     conversation.session(Some("s"))?.tool_call_outline(id)
 }
 
-/// All that an outline tells but its text, which is gone when the call has ended once.
+/// Returns everything in an outline except its text, which is removed when the call ends.
 fn told(conversation: &Conversation, id: &str) -> Option<(String, Option<String>)> {
     let outline = outline(conversation, id)?;
     let call = outline.call();
@@ -111,7 +111,7 @@ fn an_outline_is_the_current_state_of_its_call() {
         assert_eq!(input(&conversation).as_deref(), Some(r#"{"command":"rm -r /"}"#));
         say(&mut conversation, &call(&json!({"rawInput": null, "title": null})));
         assert_eq!(input(&conversation), None);
-        // A question changes its call as an update does.
+        // A question updates its call like an update.
         let call = json!({"toolCallId": "c", "rawInput": {"command": "make"}});
         let params = json!({"sessionId": "s", "title": "?", "subject": {"type": "tool_call", "toolCall": call},
             "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]});
@@ -131,7 +131,7 @@ fn what_is_malformed_or_too_large_is_a_problem_of_its_call_alone() {
     for mut conversation in all() {
         say(&mut conversation, &call(&json!({"locations": [{"path": 5}]})));
         assert!(problem(&conversation, "c").unwrap().contains("/locations/0/path"));
-        // Nothing of it can be read but the id.
+        // Only the id can be parsed.
         say(&mut conversation, &json!({"toolCallId": "unread", "title": "x"}));
         assert!(problem(&conversation, "unread").is_some());
         let large = json!({"sessionUpdate": "tool_call_update", "toolCallId": "large",
@@ -168,7 +168,7 @@ fn calls_that_are_forgotten_are_told_apart_from_new_ones() {
     // An update does not make it look complete.
     say(&mut conversation, &named("c-0"));
     assert_eq!(problem(&conversation, "c-0"), Some(forgotten));
-    // The same by the room that they take.
+    // The same for the size limit.
     let mut conversation = small();
     for number in 0..8 {
         let mut update = named(&format!("c-{number}"));
@@ -177,7 +177,7 @@ fn calls_that_are_forgotten_are_told_apart_from_new_ones() {
     }
     assert!(problem(&conversation, "c-0").flatten().is_some());
     assert_eq!(problem(&conversation, "c-7"), Some(None));
-    // The next process counts its ids anew.
+    // The next process restarts its ids.
     conversation.end_connection(Moment(0));
     assert_eq!((problem(&conversation, "c-0"), problem(&conversation, "c-7")), (None, None));
 }

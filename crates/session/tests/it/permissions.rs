@@ -43,7 +43,7 @@ fn a_tool_call_subject_patches_the_call_first_and_the_prompt_never_does() {
     let permission = session.permission(&5.into()).unwrap();
     assert_eq!((permission.title(), permission.description()), ("Write?", Some("To disk")));
     assert_eq!(permission.tool_call_id(), Some("c"));
-    // A subject for a call that nobody announced makes it.
+    // A subject with an unknown call creates it.
     open(&mut session, 6, json!({"type": "tool_call", "toolCall": {"toolCallId": "new"}}));
     assert!(session.tool_call("new").is_some());
 }

@@ -1,16 +1,16 @@
-//! Recordings of agents, ours and others.
+//! Recordings of our own and other agents.
 
 use switchboard_acp::WireFormat;
 use switchboard_session::{Activity, Conversation, ConversationError, Moment, Session, Side};
 use switchboard_testkit::recordings;
 
-/// Whether the agent of a recording settled on version 2, as its answer to `initialize` says.
+/// Returns true if the agent of a recording chose version 2, according to its response to `initialize`.
 fn is_version_2(lines: &[switchboard_testkit::Recorded]) -> bool {
     let answers = lines.iter().filter(|line| line.from_agent);
     let mut versions = answers.filter_map(|line| {
         let message: serde_json::Value = serde_json::from_str(&line.message).unwrap();
         let result = &message["result"];
-        // Some agents echo any number and go on in version 1: only version 2 has `info`.
+        // Some agents echo any number and continue in version 1: only version 2 has `info`.
         (!result["info"].is_null()).then(|| result["protocolVersion"].as_u64())?
     });
     versions.next_back() == Some(2)

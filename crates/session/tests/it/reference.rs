@@ -1,4 +1,4 @@
-//! The protocol's rules once more, as naively as can be, on plain JSON.
+//! A second, naive implementation of the protocol's rules, on plain JSON.
 
 use serde_json::{Map, Value, json};
 use switchboard_acp::{Base64, WireFormat};
@@ -6,7 +6,7 @@ use switchboard_acp::{Base64, WireFormat};
 pub(crate) struct Reference {
     merges: bool,
     session: Map<String, Value>,
-    /// What updates of plans had beside them, by plan.
+    /// Attachments of plan updates, by plan.
     plan_updates: Vec<(Value, Map<String, Value>)>,
 }
 
@@ -99,7 +99,7 @@ impl Reference {
                     Some(position) => plans[position] = plan,
                     None => plans.push(plan),
                 }
-                // In the order of the plans, those that have some.
+                // In the order of the plans, only those with attachments.
                 self.plan_updates.retain(|(known, _)| *known != id);
                 if let Some(attached) = attached(update) {
                     self.plan_updates.push((id, attached));
@@ -149,7 +149,7 @@ impl Reference {
     }
 }
 
-/// What an update has beside its content.
+/// Returns the attachments of an update.
 fn attached(update: &Value) -> Option<Map<String, Value>> {
     let keys = ["_meta", "vendorKey"].into_iter();
     let present: Map<_, _> =
@@ -170,7 +170,7 @@ fn patch(stored: &mut Map<String, Value>, update: &Value, key: &str, default: Va
     }
 }
 
-/// Content that says the same as before keeps its blocks, wherever chunks of its text began and ended.
+/// Applies content. Equal content keeps its blocks, regardless of chunk boundaries.
 fn patch_content(stored: &mut Map<String, Value>, update: &Value) {
     let blocks = |content: &Value| content.as_array().map_or(0, Vec::len);
     let content = &update["content"];
@@ -180,11 +180,11 @@ fn patch_content(stored: &mut Map<String, Value>, update: &Value) {
     patch(stored, update, "content", json!([]));
 }
 
-/// What content says: plain text as long as can be, and what lies between.
+/// Normalizes content: plain text merged, with other blocks in between.
 fn said(content: &Value) -> Vec<Value> {
     let mut said: Vec<Value> = Vec::new();
     for block in content.as_array().into_iter().flatten() {
-        // A part of a tool call that has metadata says more than its text.
+        // A part of a tool call with metadata has more than its text.
         let is_wrapped = block["type"] == "content" && block.as_object().is_some_and(|part| part.len() == 2);
         let inner = if is_wrapped { &block["content"] } else { block };
         let text = inner["text"].as_str().filter(|text| *inner == json!({"type": "text", "text": text}));

@@ -88,7 +88,7 @@ fn without_ids_duplicates_are_known_by_kind_order_and_content() {
     assert_eq!(ids, ["x-1", "u1", "a1", "u2"]);
     assert_eq!(replay(&mut session, &history("y")), []);
     assert_eq!(texts(&session), ["earlier", "yes", "Done", "yes"]);
-    // Both the old and the new id lead to the entry.
+    // Both the old and the new id refer to the entry.
     for id in ["a1", "x-3", "y-3"] {
         apply(&mut session, &chunk(id, "!"));
     }

@@ -1,4 +1,4 @@
-//! Rules that are worth a test of their own.
+//! Individual rules of the protocol.
 
 use serde_json::json;
 use switchboard_acp::{Base64, Field, WireFormat, v2};
@@ -175,7 +175,7 @@ fn what_updates_bring_beside_plans_lists_and_output_is_kept() {
     assert_eq!(chunks, [(1, Some(r#"{"a":5}"#.into()), None), (2, None, Some("5".into()))]);
     let stored = serde_json::to_string(&session).unwrap();
     assert_eq!(serde_json::from_str::<Session>(&stored).unwrap(), session);
-    // An answer that lists the same commands again takes nothing away.
+    // A response that lists the same commands again removes nothing.
     assert!(session.apply_lists(None, Some(&[])).is_empty());
     assert!(session.commands_attached().is_some());
 }

@@ -13,7 +13,7 @@ fn chunk(number: usize) -> v2::SessionUpdate<'static> {
     ))
 }
 
-/// What a session of so many chunks must say.
+/// Checks a session of `count` chunks.
 fn check(snapshot: &Snapshot, count: usize) {
     for id in 0..count.min(7) {
         let expected: String =
@@ -33,7 +33,7 @@ fn a_snapshot_is_read_on_another_thread_while_updates_go_on() {
             check(&snapshot, count);
             kept.push((count, snapshot));
         }
-        // What was read once reads the same when the session is long past it.
+        // Snapshots stay unchanged while the session grows.
         for (count, snapshot) in &kept {
             check(snapshot, *count);
         }

@@ -1,4 +1,4 @@
-//! A conversation without transcript tells of how sessions stand what one with transcript tells.
+//! A conversation without transcript reports the same session state as one with transcript.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ impl Both {
             assert_eq!(ends(&self.small), ends(&self.full));
             let parent = |of: &Conversation| of.parent(id.unwrap_or_default()).cloned();
             assert_eq!(parent(&self.small), parent(&self.full));
-            // And nothing else is kept.
+            // Nothing else is kept.
             let kept = small.permissions().count() - small.pending_permissions().count()
                 + (small.elicitations().count() - small.pending_elicitations().count());
             let said = small.len() + small.plans().count() + small.unknown().count() + small.notices().len();
@@ -69,7 +69,7 @@ fn recordings_stand_the_same() {
     assert!(lines > 100, "only {lines} lines were folded");
 }
 
-/// What happens beside an update: who sends it, and the message.
+/// Returns an event between updates: sender and message.
 fn event(which: u8, id: u8) -> (Side, Value) {
     let about = json!({"type": "tool_call", "toolCall": {"toolCallId": "c", "title": "Write"}});
     let options = json!([{"optionId": "y", "name": "Yes", "kind": "allow_once"}]);

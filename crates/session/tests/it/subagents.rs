@@ -1,4 +1,4 @@
-//! Sessions that agents open in the course of others: whose they are, what they are called, what they are doing.
+//! Sub-agent sessions: parents, names and activity.
 
 use serde_json::{Value, json};
 use switchboard_acp::v2::unstable::AuthState;
@@ -12,7 +12,7 @@ impl Talk {
         Talk(Conversation::new(WireFormat::Any))
     }
 
-    /// The agent sends something; gives what was odd about it.
+    /// Sends a message of the agent and returns the diagnostics.
     fn send(&mut self, message: Value) -> Vec<String> {
         let text = message.to_string();
         let Folded { left_out, .. } = self.0.read(&text, Some(Side::Agent), Moment(0)).unwrap();
@@ -28,7 +28,7 @@ impl Talk {
         self.send(json!({"jsonrpc": "2.0", "method": "session/update", "params": params}))
     }
 
-    /// A session tells of a sub-agent.
+    /// Sends an update about a sub-agent.
     fn subagent(&mut self, parent: &str, child: &str, mut rest: Value) -> Vec<String> {
         rest["sessionUpdate"] = "subagent_update".into();
         rest["sessionId"] = child.into();
@@ -63,7 +63,7 @@ fn names_tell_sub_agents_apart_and_fall_back() {
     for child in ["a", "b", "c"] {
         talk.subagent("root", child, json!({"title": "general", "description": "Help"}));
     }
-    // Told again, it does not become another.
+    // Reported again, it does not become another one.
     talk.subagent("root", "b", json!({"description": "Help"}));
     let content = json!([{"type": "session", "sessionId": "d"}]);
     talk.update(
@@ -90,7 +90,7 @@ fn the_state_told_last_counts_whoever_told_it() {
     assert_eq!(talk.0.state_in_words("a"), "cancelled");
     assert_eq!(talk.0.session(Some("root")).unwrap().subagent("a").unwrap().state_in_words(), "cancelled");
     assert!(!talk.0.is_at_work("root"));
-    // A grandchild that is at work, though its parent is done.
+    // An active grandchild whose parent is done.
     talk.subagent("a", "b", json!({}));
     assert!(!talk.0.is_at_work("root"));
     talk.state("b", "running");
@@ -139,7 +139,7 @@ fn circles_second_parents_and_great_depth_are_reported_and_kept_as_entries() {
     let odd = talk.subagent(&id(64), "deeper", json!({}));
     assert_eq!(odd, ["/params/update/sessionId: a session of one with fewer ancestors"]);
     assert_eq!(talk.0.names("d64").len(), 64);
-    // From the other end, too.
+    // From the other end too.
     assert_eq!(talk.subagent("above", "d0", json!({})).len(), 1);
 }
 
@@ -180,7 +180,7 @@ fn the_login_is_known_as_it_was_told_last() {
         json!({"jsonrpc": "2.0", "method": "auth/status_update", "params": {"state": "unauthenticated"}}),
     );
     assert_eq!(state(&talk), Some(AuthState::Unauthenticated));
-    // A login that fails changes nothing, one that succeeds does.
+    // A failed login changes nothing, a successful one does.
     for (answer, expected) in [
         (json!({"error": {"code": -1, "message": "no"}}), Some(AuthState::Unauthenticated)),
         (json!({"result": {}}), None),
@@ -195,7 +195,7 @@ fn the_login_is_known_as_it_was_told_last() {
     talk.send(json!({"jsonrpc": "2.0", "id": 2, "result": {"state": "authenticated", "accounts": [{"label": "Me"}]}}));
     assert_eq!(state(&talk), Some(AuthState::Authenticated));
     assert_eq!(talk.0.auth_status().unwrap().accounts.as_ref().unwrap()[0].label, "Me");
-    // What agents send who do not know the protocol's words yet.
+    // The form of agents that do not support the protocol's method yet.
     let early = |status: Value| json!({"jsonrpc": "2.0", "method": "_auth/status_update", "params": {"authStatus": status}});
     talk.send(early(json!({"kind": "none", "label": "Not logged in"})));
     assert_eq!(state(&talk), Some(AuthState::Unauthenticated));

@@ -1,4 +1,4 @@
-//! What is malformed and optional is left out, and the rest counts.
+//! Malformed optional parts are left out, and the rest applies.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ fn message(update: &Value) -> String {
         .to_string()
 }
 
-/// The update without its faulty parts, found by reading strictly again and again; `None` when nothing is left.
+/// Returns the update without its invalid parts, found by repeated strict parsing. `None` if nothing is left.
 fn repaired(mut update: Value, format: WireFormat) -> Option<Value> {
     loop {
         let text = update.to_string();
@@ -21,7 +21,7 @@ fn repaired(mut update: Value, format: WireFormat) -> Option<Value> {
     }
 }
 
-/// Takes a value out. A list that would be empty thereby is taken out itself, because an empty one means to clear.
+/// Removes a value. A list that would become empty is removed itself, because an empty one means to clear.
 fn remove(value: &mut Value, pointer: &str) -> Option<()> {
     let (parent, key) = pointer.rsplit_once('/')?;
     match value.pointer_mut(parent)? {
@@ -33,7 +33,7 @@ fn remove(value: &mut Value, pointer: &str) -> Option<()> {
     Some(())
 }
 
-/// All places in a value but those of tags, without which nobody knows what the rest is.
+/// Collects all pointers in a value except tags, which determine the meaning of the rest.
 fn places(value: &Value, pointer: &str, found: &mut Vec<String>) {
     if !["/type", "/sessionUpdate", "/operation", "/state"].iter().any(|tag| pointer.ends_with(tag)) {
         found.push(pointer.to_owned());
@@ -81,7 +81,7 @@ proptest! {
             let mut all = Vec::new();
             places(&update, "", &mut all);
             let place: &String = place.get(&all);
-            // A path that is not absolute is kept, though it is against the rules.
+            // A relative path is kept, though it violates the rules.
             let junk = if place.ends_with("/path") { json!(7) } else { junk };
             *update.pointer_mut(place).unwrap() = junk;
             let text = message(&update);

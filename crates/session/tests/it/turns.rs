@@ -1,4 +1,4 @@
-//! Prompts and how they end, questions whose content changes, sessions of sessions.
+//! Prompts and their outcomes, questions whose content changes, and sub-agent sessions.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use switchboard_session::{
     Change, Conversation, ConversationError, Decider, EntryKind, RequestEvent, Settlement, TurnOutcome,
 };
 
-/// Says messages one after the other, and gives the prompts that each ended.
+/// Applies messages in order, and returns the prompts that each ended.
 struct Talk(Conversation);
 
 impl Talk {
@@ -289,7 +289,7 @@ fn what_only_one_dialect_says_decides_how_metadata_is_kept() {
     talk.prompt(1);
     talk.say(Side::Agent, json!({"id": 1, "result": {}}));
     assert_eq!(meta(&mut talk), json!({"b": 2}));
-    // A terminal exists in the newest dialect only, so that the empty answer was carelessness.
+    // Terminals exist only in the newest dialect, so the empty response was an omission.
     talk.update(json!({"sessionUpdate": "terminal_update", "terminalId": "t"}));
     assert_eq!(meta(&mut talk), json!({"a": 1, "b": 2}));
     talk.say(Side::Agent, json!({"id": 1, "result": {}}));

@@ -1,4 +1,4 @@
-//! The shared sequences: updates in order, and what they amount to.
+//! Shared test vectors: updates in order, and their result.
 
 use serde_json::{Map, Value};
 use switchboard_acp::{Base64, Wire, WireFormat, v2};
@@ -6,7 +6,7 @@ use switchboard_session::Session;
 
 use crate::generate::json_of;
 
-/// The session in the words of the sequences.
+/// Returns the session in the form of the test vectors.
 fn in_their_words(session: &Session, rejected: usize) -> Map<String, Value> {
     let json = json_of(session);
     let mut words = Map::new();
