@@ -1,4 +1,4 @@
-//! What rules would have decided in the past, within a time: for who is about to make one.
+//! Preview of a new rule: the past questions that it would have decided, within a time limit.
 
 use std::time::Instant;
 
@@ -8,32 +8,32 @@ use switchboard_policy::{
 use switchboard_session::Moment;
 use switchboard_store::{Channel, Filter, Item, Record, Store, StoreError, Summary, apply_hub_note};
 
-/// How many of the sessions that changed last are looked at.
+/// Maximum number of sessions that are read, the latest ones.
 const MAX_SESSIONS: usize = 2000;
-/// How many questions are shown.
+/// Maximum number of questions that are shown.
 const MAX_ROWS: usize = 12;
-/// How many records are read before the next look at the clock.
+/// Number of records between two checks of the time limit.
 const STEP: u64 = 64;
 
-/// How messages of version 1 are read for the rules, which judge version 2.
+/// Settings for reading version 1 messages as version 2, which policies evaluate.
 const VERSION_1: Version1 = Version1 {
     update: switchboard_bridge::read_v1_update,
     permission: switchboard_bridge::read_v1_permission,
 };
 
-/// What was found.
+/// The result of a preview.
 #[derive(Debug, Default)]
 pub(crate) struct Preview {
-    /// How many sessions were looked at, and how many there are.
+    /// Numbers of sessions that were read, and that were considered.
     pub(crate) sessions: usize,
     pub(crate) of_sessions: usize,
-    /// How many questions were looked at.
+    /// Number of questions that were evaluated.
     pub(crate) questions: u64,
-    /// How many of them the rules would have decided, by what was answered then.
+    /// Number of questions that the rules would have decided, by the answer at the time.
     pub(crate) allowed: u64,
     pub(crate) rejected: u64,
     pub(crate) unanswered: u64,
-    /// The first of them, those first that were answered otherwise.
+    /// The first of them, those with a different answer first.
     pub(crate) rows: Vec<Found>,
 }
 
@@ -47,12 +47,12 @@ pub(crate) struct Found {
 }
 
 impl Preview {
-    /// How many questions the rules would have decided.
+    /// Returns the number of questions that the rules would have decided.
     pub(crate) fn decided(&self) -> u64 {
         self.allowed + self.rejected + self.unanswered
     }
 
-    /// Reads the store until it is done or time is up: sessions in a folder first, and of those the latest.
+    /// Reads the store until the end or the time limit: sessions of the folder first, the latest first.
     pub(crate) fn read(
         store: &Store,
         policy: &Policy,
@@ -101,13 +101,13 @@ struct Reading<'r> {
 }
 
 impl Reading<'_> {
-    /// Says whether it was read to its end.
+    /// Reads the session. Returns `false` if the time limit ended it early.
     fn session(&mut self, store: &Store, until: Instant) -> Result<bool, StoreError> {
         let relevance = Relevance::new();
         let root = self.session.about.project.as_deref().unwrap_or("/");
         let mut past = PastQuestions::new(QuestionReader::new(root).reading_version_1(VERSION_1));
         for item in store.read(&self.session.id, 0)? {
-            // What is damaged tells nothing.
+            // Damaged records are skipped.
             let Item::Record(record) = item? else { continue };
             if record.sequence.is_multiple_of(STEP) && Instant::now() >= until {
                 return Ok(false);
@@ -126,7 +126,7 @@ impl Reading<'_> {
             return;
         }
         self.preview.count(*answered);
-        // Enough of each kind, so that what was answered otherwise is among them.
+        // Keeps enough rows of each answer, so that different answers are included.
         let alike = self.preview.rows.iter().filter(|found| found.answered == *answered).count();
         if alike < MAX_ROWS {
             let words = question.subject.short_summary();
@@ -136,7 +136,7 @@ impl Reading<'_> {
     }
 }
 
-/// Takes a record of the store, and returns the questions that it settles.
+/// Reads a record of the store, and returns the questions that it settles.
 fn take(past: &mut PastQuestions, record: &Record, relevance: &Relevance) -> Vec<PastQuestion> {
     let text = || String::from_utf8_lossy(&record.bytes);
     match record.channel.message() {
