@@ -2,15 +2,15 @@
 //!
 //! `switchboard open` serves it to the user who started it, `switchboard serve` to all users with a token.
 //!
-//! - [`Page`] is the page of a hub. [`PageOptions`] contains the hub, the admitted users ([`Access`]) and the file for
-//!   new rules ([`RuleFile`]).
+//! - [`Page`] is the page of a hub. [`PageOptions`] contains the hub, the admitted users ([`Access`]) and the file
+//!   for new rules ([`RuleFile`]).
 //! - [`Links`] creates links that sign in one browser each.
 //! - [`Viewer`] keeps the sessions of a user while no tab is open.
 //!
-//! The page follows the log of a session and folds it as it grows (`live_recording`). A user who acts in a session is a
-//! client of the hub like any other (`live`). Each tab has a view of one recording (`view`) and receives frames: the
-//! HTML of the visible entries that changed (`render`), and the visible rows of the inspector (`wire`). All durable
-//! state is in the hub and its store, so a reload, another tab or another launch shows the same.
+//! The page follows the log of a session and folds it as it grows (`live_recording`). A user who acts in a session is
+//! a client of the hub like any other (`live`). Each tab has a view of one recording (`view`) and receives frames:
+//! the HTML of the visible entries that changed (`render`), and the visible rows of the inspector (`wire`). All
+//! durable state is in the hub and its store, so a reload, another tab or another launch shows the same.
 //!
 //! ```
 //! use std::sync::Arc;

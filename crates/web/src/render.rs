@@ -1,14 +1,14 @@
 //! Rendering of sessions as HTML for the page.
 //!
-//! Everything that an agent sends is untrusted until it is escaped here. These functions are pure: they use no I/O and
-//! no clock, and write neither scripts nor styles into the page. Classes are listed in `assets/entries.css`.
+//! Everything that an agent sends is untrusted until it is escaped here. These functions are pure: they use no I/O
+//! and no clock, and write neither scripts nor styles into the page. Classes are listed in `assets/entries.css`.
 //!
 //! Contract between the markup and the page:
 //!
 //! - A [`Part`] is one element with `data-part` (its key). The page replaces it as a whole when its hash changes.
 //! - `<details data-keep="...">` keeps its fold state when its part is replaced; the value is unique within the part.
-//! - `<button data-action="...">` triggers an action: `follow` (with `data-path` and optionally `data-line`), `earlier`
-//!   (with `data-before`: see [`earlier`]), `cancel` (with `data-tool-call` or `data-terminal`).
+//! - `<button data-action="...">` triggers an action: `follow` (with `data-path` and optionally `data-line`),
+//!   `earlier` (with `data-before`: see [`earlier`]), `cancel` (with `data-tool-call` or `data-terminal`).
 //! - `<button data-option="ID">` answers the permission that it is in (`data-permission`); the buttons of a form
 //!   (`data-elicitation`) have `data-answer` with `accept`, `decline` or `cancel`.
 //! - `<a data-action="look">` selects another session of the recording; with a modifier key it is an ordinary link.
