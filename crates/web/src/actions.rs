@@ -1,4 +1,4 @@
-//! What the user makes the agent do.
+//! Executes the actions that a user requests on the page.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use super::mentions;
 use super::request::{Action, File, Request};
 use super::rule;
 
-/// How many files one prompt may name.
+/// Maximum number of files that one prompt may mention.
 const MAX_MENTIONS: usize = 100;
 
-/// How much may go with one prompt, in bytes of base64.
+/// Maximum size of the attachments of one prompt, in bytes of base64.
 const MAX_FILES: usize = 24 * 1024 * 1024;
 
-/// Does it, and gives what the page must know.
+/// Executes a request, and returns the JSON value that the page needs for it.
 pub(crate) async fn act(desk: &Desk, live: Option<Arc<Live>>, request: Request) -> Result<Value, Failure> {
     match &request {
         Request::Start => return desk.start().await.map(|()| Value::Null),
@@ -115,7 +115,7 @@ pub(crate) async fn act(desk: &Desk, live: Option<Arc<Live>>, request: Request) 
         Request::Configure { session, id, value } => configure(&live, session, id, value).await,
         Request::Login { method } => {
             live.login(&method).await?;
-            // Where a session is open already, it goes on.
+            // The session is open already, so the login needs no follow-up.
             if !live.room.id.is_empty() {
                 return Ok(Value::Null);
             }
@@ -132,7 +132,7 @@ fn reply(reply: switchboard_peer::Reply<()>) -> Result<Value, Failure> {
     Ok(Value::Null)
 }
 
-/// The blocks of a prompt. Files go in the form that the agent takes.
+/// Returns the content blocks of a prompt. Attachments use the forms that the agent's capabilities accept.
 fn prompt_content(live: &Live, said: &Said) -> Result<Vec<v2::ContentBlock<'static>>, Failure> {
     let Said { text, files, mentions } = said;
     if files.iter().map(|file| file.data.len()).sum::<usize>() > MAX_FILES {

@@ -1,4 +1,4 @@
-//! What all tabs share.
+//! State shared by all tabs.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -14,19 +14,19 @@ use super::live_recording::LiveRecording;
 use super::render::RenderCache;
 use crate::{Access, PageOptions, RuleFile};
 
-/// How many tabs one person may have open.
+/// Maximum number of open tabs of one user.
 pub(crate) const MAX_TABS: usize = 64;
 
 pub(crate) struct App {
     pub(crate) store: Store,
     pub(crate) hub: Hub,
-    /// Whether everyone with a token of the hub is admitted, and not the local user alone.
+    /// `true` if the page admits every holder of a hub token, not only the local user.
     pub(crate) is_shared: bool,
-    /// The folder of a new session, unless another one is chosen.
+    /// Default folder of a new session.
     pub(crate) folder: PathBuf,
     pub(crate) cache: RenderCache,
     pub(crate) guard: Guard,
-    /// The user's own rules, where more can be added.
+    /// The user's own rules, if the page may append to them.
     pub(crate) rules: Option<Box<dyn RuleFile>>,
     /// Advice for an agent that did not complete the handshake in time.
     pub(crate) handshake_hint: String,
@@ -55,7 +55,7 @@ impl App {
         }
     }
 
-    /// What somebody has before them; the same in all tabs.
+    /// Returns the state of a user, which all tabs of that user share. Creates it if there is none.
     pub(crate) async fn desk(self: &Arc<Self>, who: Identity) -> Arc<Desk> {
         let known = {
             let mut desks = locked(&self.desks);
@@ -71,12 +71,12 @@ impl App {
         known
     }
 
-    /// The recording with an id, where somebody looks at it.
+    /// Returns the recording with an id, if a tab has it open.
     pub(crate) fn known_room(&self, id: &str) -> Option<Arc<LiveRecording>> {
         locked(&self.rooms).get(id).and_then(Weak::upgrade)
     }
 
-    /// The recording with an id, live or from the store.
+    /// Returns the recording with an id. Starts to follow it in the store if no tab has it open.
     pub(crate) fn room(&self, id: &str) -> Result<Arc<LiveRecording>, Failure> {
         let mut rooms = locked(&self.rooms);
         if let Some(room) = rooms.get(id).and_then(Weak::upgrade) {
@@ -89,7 +89,7 @@ impl App {
     }
 }
 
-/// What somebody has before them whose hub has one agent, which says nothing.
+/// Returns the state of a user whose hub has one agent, which never answers.
 #[cfg(test)]
 pub(crate) fn desk_for_tests(store: &Store) -> Arc<Desk> {
     use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-//! What a question asks, exactly: what somebody has read who answers it, and what an answer that is remembered is for.
+//! The exact content of a question: the text that a user reads before answering, and the key of a remembered answer.
 
 use std::fmt::Write;
 
@@ -8,20 +8,20 @@ use switchboard_session::{EntryKind, Permission, Snapshot, ToolCall};
 
 use super::view::hash;
 
-/// Everything that a question asks, as one text. Two that are equal ask the same.
+/// The complete content of a question as one text. Equal texts ask the same.
 ///
-/// Of a tool call it is the call as it stands after all its updates, not as the question itself has it: a question may
-/// say nothing of a call but its id. Left out are ids, which differ each time, and how far the call is.
+/// A tool call is included in its state after all updates, because the question itself may contain only the call's
+/// id. Ids and the call's progress are left out: ids differ each time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Asked {
     text: String,
-    /// Rises with every change of what is asked, also where it comes back to what it was.
+    /// Increases with every change of the content, including a change back to an earlier content.
     content_revision: u64,
-    /// Why nobody can know from the text what would be done, where that is so.
+    /// Reason why the text does not fully describe the operation, if it does not.
     unclear: Option<&'static str>,
-    /// What was malformed and is not in it.
+    /// Description of malformed parts that the text lacks.
     left_out: Option<String>,
-    /// What would be done, in few words of the agent.
+    /// Short description of the operation, in the agent's words.
     about: Option<String>,
 }
 
@@ -33,7 +33,7 @@ const LEFT_OUT: &str = "a part of it is malformed";
 const CUT_OFF: &str = "it does not show all changed lines";
 
 impl Asked {
-    /// What a permission asks. `left_out` is what was malformed in it.
+    /// Builds the content of a permission request. `left_out` describes its malformed parts.
     pub(crate) fn permission(snapshot: &Snapshot, permission: &Permission, left_out: Option<String>) -> Self {
         let mut asked = Asked {
             text: String::new(),
@@ -98,7 +98,7 @@ impl Asked {
         asked
     }
 
-    /// What a request for data asks.
+    /// Builds the content of an elicitation request.
     pub(crate) fn elicitation(request: &v2::CreateElicitationRequest<'_>, left_out: Option<String>) -> Self {
         Asked {
             text: request.encode(WireFormat::Any),
@@ -109,8 +109,8 @@ impl Asked {
         }
     }
 
-    /// A short name for exactly this. Nobody outside this process can foresee it, so nobody can make two texts that
-    /// share one.
+    /// Returns a short identifier of this content. The hash is seeded per process, so agents cannot craft two texts
+    /// that share an identifier.
     pub(crate) fn revision(&self) -> String {
         format!("{:x}-{:016x}", self.content_revision, hash(&self.text))
     }
@@ -119,22 +119,22 @@ impl Asked {
         &self.text
     }
 
-    /// What would be done, in few words.
+    /// Returns a short description of the operation.
     pub(crate) fn about(&self) -> Option<&str> {
         self.about.as_deref()
     }
 
-    /// Why an answer to it must not be taken for an answer to its like, where that is so.
+    /// Returns the reason why an answer must not be remembered for similar questions, if there is one.
     pub(crate) fn unclear(&self) -> Option<&'static str> {
         self.unclear
     }
 
-    /// What was malformed in the question and in the call that it is about, and is therefore not shown.
+    /// Returns a description of the malformed parts of the question and its tool call, which are not shown.
     pub(crate) fn left_out(&self) -> Option<&str> {
         self.left_out.as_deref()
     }
 
-    /// The length keeps what is said in one place from looking like what is said in the next.
+    /// Appends a named text with its length, so that no text can imitate the field that follows it.
     fn add(&mut self, name: &str, text: &str) {
         let _ = writeln!(self.text, "{name} {}", text.len());
         self.text.push_str(text);
@@ -147,7 +147,7 @@ impl Asked {
         }
     }
 
-    /// Metadata may mean anything, so it must be the same too.
+    /// Appends metadata. Its meaning is unknown, so two questions are equal only if their metadata is.
     fn add_meta(&mut self, meta: Option<&Meta<'_>>) {
         self.add_some("_meta", meta.map(|meta| meta.encode(WireFormat::Any)).as_deref());
     }
@@ -164,7 +164,7 @@ impl Asked {
         }
     }
 
-    /// A tool call as it stands.
+    /// Appends the current state of a tool call, and returns the call.
     fn add_call<'s>(&mut self, snapshot: &'s Snapshot, id: &str) -> Option<&'s ToolCall> {
         let entry = snapshot.find(EntryKind::ToolCall, id)?;
         let call = entry.as_tool_call()?;
@@ -183,7 +183,7 @@ impl Asked {
         self.need_none(entry.extra());
         for item in call.content().items() {
             match item.structured() {
-                // Its id differs each time; what counts is what runs there.
+                // The terminal's id differs each time, so only the command in it counts.
                 Some(v2::ToolCallContent::Terminal(terminal)) => {
                     self.add_terminal(snapshot, &terminal.terminal_id);
                     self.add_meta(terminal.meta.as_ref());
@@ -216,7 +216,7 @@ impl Asked {
     }
 }
 
-/// Whether a call tells what it will do.
+/// Returns `true` if a tool call describes its operation by an input or a diff.
 fn tells_something(call: &ToolCall) -> bool {
     let has_input = call.raw_input().is_some_and(|input| {
         let text = input.as_str().trim();
@@ -227,7 +227,7 @@ fn tells_something(call: &ToolCall) -> bool {
     has_input || call.content().items().filter_map(switchboard_session::Item::structured).any(is_diff)
 }
 
-/// Why a piece of content does not tell everything.
+/// Returns the reason why a piece of content is an incomplete description, if it is one.
 fn doubt(block: &v2::ToolCallContent<'static>) -> Option<&'static str> {
     match block {
         v2::ToolCallContent::Content(content) => {
@@ -250,7 +250,7 @@ fn doubt(block: &v2::ToolCallContent<'static>) -> Option<&'static str> {
             }
         }
         v2::ToolCallContent::Terminal(_) => None,
-        // What another session does is not told here.
+        // The text does not contain the content of the other session.
         v2::ToolCallContent::Session(_) | v2::ToolCallContent::Unknown(_) => Some(UNKNOWN_PART),
         v2::ToolCallContent::More(none) => none.never(),
     }
@@ -263,7 +263,7 @@ mod tests {
 
     use super::*;
 
-    /// The state after messages of the agent, the last of which asks for a permission.
+    /// Returns the content of a permission request that follows the given updates.
     fn asked(updates: &[Value], request: &Value) -> Asked {
         let mut conversation = Conversation::new(WireFormat::Any);
         let mut read = |message: Value| {
@@ -299,7 +299,7 @@ mod tests {
         diff
     }
 
-    /// A call with everything that a call can have.
+    /// Returns a tool call that has every possible field.
     fn call(id: &str) -> Value {
         json!({
             "sessionUpdate": "tool_call_update", "toolCallId": id, "title": "Write", "name": "write",

@@ -15,24 +15,24 @@ use switchboard_session::Snapshot;
 use super::render::{self, RenderCache};
 use super::{files, live::Failure};
 
-/// More files than this are only counted.
+/// Maximum number of files that are listed; further ones are only counted.
 const MOST_FILES: usize = 500;
-/// More changes of one file than this are not looked at.
+/// Maximum number of changes per file; later ones are ignored.
 const MOST_STEPS: usize = 200;
-/// Larger files are not read; their changes are shown one after the other.
+/// Maximum size of a file that is read, in bytes. A larger file shows its changes one by one.
 const LARGEST: u64 = 2 * 1024 * 1024;
-/// So many files are unfolded at first.
+/// Number of files that are initially unfolded.
 const UNFOLDED: usize = 5;
 
-/// What one tool call did to a file.
+/// A change of one file by one tool call.
 struct CallChange {
     position: usize,
     change: Change,
-    /// The section of a patch that shows it, as a patch by itself.
+    /// The section of the tool call's patch for this file, as a patch of its own.
     patch: Option<Vec<u8>>,
 }
 
-/// What became of every file. `folder`: where the files are, if they may be read.
+/// Renders the changes of every file. `folder` is the session's folder, if its files may be read.
 pub(crate) fn all(snapshot: &Snapshot, folder: Option<&Path>, cache: &RenderCache) -> Markup {
     let files = collect(snapshot);
     html! {
@@ -47,7 +47,7 @@ pub(crate) fn all(snapshot: &Snapshot, folder: Option<&Path>, cache: &RenderCach
     }
 }
 
-/// What became of one file, if the session has changed it.
+/// Renders the changes of one file, or returns `None` if the session has not changed it.
 pub(crate) fn of_file(
     snapshot: &Snapshot,
     path: &str,
@@ -126,8 +126,8 @@ impl CallChange {
     }
 }
 
-/// One diff from before the first change to what the file is now: all changes are undone in memory, from the last to the
-/// first. It fails where somebody else has changed the file too, or it was somewhere else.
+/// Builds one diff from the content before the first change to the current content, by reverting all changes in
+/// memory, the last one first. Fails if another program has changed the file, or if it was moved or copied.
 fn over_all(path: &Path, steps: &[CallChange], folder: &Path) -> Result<v2::Diff<'static>, Failure> {
     let has_moved = |step: &CallChange| {
         matches!(step.change.operation, Operation::Move | Operation::Copy | Operation::Other(_))

@@ -1,14 +1,14 @@
-//! States of a recording from which later ones are folded.
+//! Checkpoints of a recording, from which later states are folded.
 
 use switchboard_session::Conversation;
 
-/// How many records lie between two of them at least.
+/// Minimum number of records between two checkpoints.
 const INTERVAL: usize = 2048;
 
-/// How many there are at most: each keeps parts of the sessions that have changed since.
+/// Maximum number of checkpoints. Each one keeps the parts of the sessions that have changed since alive.
 const MOST: usize = 32;
 
-/// The sessions as they stood after certain numbers of records. When there are too many, every second one goes.
+/// Session states after certain numbers of records. At the limit the interval doubles, which drops every second one.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     interval: usize,
@@ -22,7 +22,7 @@ impl Default for Checkpoints {
 }
 
 impl Checkpoints {
-    /// Takes note of the sessions after so many records, if it is time for it.
+    /// Stores the state after a number of records, if a checkpoint is due.
     pub(crate) fn note(&mut self, records: usize, conversation: &Conversation) {
         let is_next = self.list.last().is_none_or(|(last, _)| records > *last);
         if !is_next || records == 0 || !records.is_multiple_of(self.interval) {
@@ -36,7 +36,7 @@ impl Checkpoints {
         }
     }
 
-    /// The nearest state at or before a number of records.
+    /// Returns the latest checkpoint at or before a number of records.
     pub(crate) fn before(&self, records: usize) -> Option<(usize, Conversation)> {
         let later = self.list.partition_point(|(at, _)| *at <= records);
         self.list.get(later.checked_sub(1)?).cloned()

@@ -1,4 +1,4 @@
-//! What one person has before them, in all their tabs: the sessions of the hub that they may see.
+//! The state of one user, shared by all tabs of that user: the sessions of the hub that the user may see.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,58 +15,59 @@ use super::live_recording::LiveRecording;
 use super::remembered::Choice;
 use super::roles;
 
-/// For how many of the latest recordings titles are looked up.
+/// Number of recordings, the latest ones, for which titles are looked up.
 const MAX_TITLES: usize = 200;
 
-/// The least time between two looks at what a hub has.
+/// Minimum time between two refreshes of the list of sessions.
 const PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) struct Desk {
     pub(crate) app: Arc<App>,
     seen: Mutex<Seen>,
-    /// The sessions that somebody looks at.
+    /// Connections to the sessions that a tab has open.
     lives: Mutex<HashMap<String, Weak<Live>>>,
-    /// For one person all of them, also while no tab looks: choices for always hold as long.
+    /// All connections of a local user, kept while no tab is open, because remembered choices last as long as they
+    /// do.
     kept: Mutex<HashMap<String, Arc<Live>>>,
-    /// Which sessions are copies, and of which.
+    /// Originals by the ids of their copies.
     copies: Mutex<HashMap<String, String>>,
     lobby: Mutex<Lobby>,
-    /// Held while a session is being opened or attached to, so that two tabs do not come twice.
+    /// Held while a session is being opened or attached to, so that two tabs do not attach twice.
     attaching: tokio::sync::Mutex<()>,
     changed: watch::Sender<u64>,
-    /// One for each tab that may be open; nobody takes those of somebody else.
+    /// One permit per tab that may be open. The limit is per user.
     pub(crate) seats: Arc<Semaphore>,
 }
 
-/// Where one is before a session is there.
+/// Progress of the first session, before it is open.
 #[derive(Clone, Default)]
 pub(crate) enum Lobby {
-    /// Nothing was asked for.
+    /// No session was requested.
     #[default]
     Empty,
-    /// An agent is being started for a first session, since when.
+    /// An agent is being started for a first session. `since` is in Unix milliseconds.
     Starting { agent: String, since: i64, stage: Stage },
-    /// The first session is there.
+    /// The first session is open. Contains its id.
     Opened(String),
     /// The agent did not start.
     Failed(Failure),
-    /// The agent opens no session, perhaps because it wants a login.
+    /// The agent rejected the new session, perhaps because it requires a login.
     Refused(Arc<Live>, Failure),
 }
 
-/// How far the start of an agent is.
+/// Progress of an agent's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Its program runs, or is about to, and has not said who it is.
+    /// The agent process is starting, and the handshake is not complete.
     Program,
-    /// It is asked for a session.
+    /// The request for a new session is pending.
     Session,
 }
 
-/// What the hub last said.
+/// The last answer of the hub.
 struct Seen {
     who: Identity,
-    /// Whether the token may do nothing any more.
+    /// `true` once the token was revoked or the hub has stopped.
     is_revoked: bool,
     sessions: Arc<[SessionSummary]>,
 }
@@ -93,7 +94,7 @@ impl Desk {
         desk
     }
 
-    /// Whether it is somebody's.
+    /// Returns `true` if this is the state of the given user.
     pub(crate) fn is_of(&self, who: &Identity) -> bool {
         let known = self.who();
         (&known.name, known.made) == (&who.name, who.made)
@@ -103,7 +104,7 @@ impl Desk {
         locked(&self.seen).who.clone()
     }
 
-    /// What may be done.
+    /// Returns the role of the user.
     pub(crate) fn role(&self) -> Role {
         self.who().role
     }
@@ -112,28 +113,29 @@ impl Desk {
         self.role() >= role
     }
 
-    /// Whether files of a session that is seen may be read: by who can have its agent read them.
+    /// Returns `true` if the user may read files in a session's folder. Users who can prompt the agent can have it
+    /// read them anyway.
     pub(crate) fn may_read_files(&self) -> bool {
         self.may(Role::Use)
     }
 
-    /// Whether a recording may be deleted, as far as is known here: the hub decides.
+    /// Returns `true` if the hub would probably allow the user to delete a recording. The hub decides.
     pub(crate) fn may_delete(&self, recording: &str) -> bool {
         let is_own = |session: SessionSummary| *session.owner == *self.who().name;
         self.may(Role::Admin) || (self.may(Role::Use) && self.session(recording).is_some_and(is_own))
     }
 
-    /// Whether there are others, whose sessions may be seen too.
+    /// Returns `true` if the hub has other users, whose sessions may be visible.
     pub(crate) fn has_company(&self) -> bool {
         self.app.is_shared
     }
 
-    /// Whether the token that opened it was revoked, or the hub has ended.
+    /// Returns `true` if the user's token was revoked or the hub has stopped.
     pub(crate) fn is_revoked(&self) -> bool {
         locked(&self.seen).is_revoked
     }
 
-    /// Tells when something else than the recording that is looked at is different.
+    /// Subscribes to changes of anything but the recording in view.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
@@ -142,7 +144,7 @@ impl Desk {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// Asks the hub what there is.
+    /// Requests the list of sessions from the hub.
     pub(crate) async fn refresh(&self) {
         let who = self.who();
         let mut seen = self.app.hub.sessions(&who).await;
@@ -157,14 +159,14 @@ impl Desk {
                 None => known.is_revoked = true,
             }
         }
-        // Where there are no tokens, it is the hub that has ended.
+        // Without tokens, the reason is that the hub has stopped.
         if self.is_revoked() && self.has_company() {
             self.app.guard.forget(&who);
         }
         self.touch();
     }
 
-    /// A choice for always holds while the same agent runs.
+    /// Drops the remembered choices of sessions without a running agent.
     fn forget_choices(&self, sessions: &[SessionSummary]) {
         let lives = locked(&self.lives);
         for session in sessions.iter().filter(|session| session.state == SessionActivity::Dormant) {
@@ -174,7 +176,7 @@ impl Desk {
         }
     }
 
-    /// Gives sessions without a title of the agent the one that the store has made of their first prompts.
+    /// Sets missing titles of sessions to those that the store derives from their first prompts.
     async fn entitle(&self, sessions: &mut [SessionSummary]) {
         if sessions.iter().all(|session| session.title.is_some()) {
             return;
@@ -182,23 +184,23 @@ impl Desk {
         let store = self.app.store.clone();
         let filter = Filter { limit: Some(MAX_TITLES), ..Filter::default() };
         let read = tokio::task::spawn_blocking(move || store.sessions(&filter)).await;
-        // Without them, sessions are listed by their ids.
+        // Without titles, sessions are listed by their ids.
         let Ok(Ok(summaries)) = read else { return };
         let mut titles: HashMap<String, Option<String>> =
             summaries.into_iter().map(|summary| (summary.id, summary.about.title)).collect();
         for session in sessions.iter_mut().filter(|session| session.title.is_none()) {
-            // The store may need a while to know it.
+            // The store may index the first prompt later than the tab sees it.
             let said = || self.app.known_room(&session.id).and_then(|room| first_words(&room));
             session.title = titles.remove(&*session.id).flatten().or_else(said);
         }
     }
 
-    /// The names of the agents that can be chosen.
+    /// Returns the names of the hub's agents.
     pub(crate) fn agents(&self) -> &[String] {
         self.app.hub.agents()
     }
 
-    /// The sessions of the hub, the one that changed last first.
+    /// Returns the sessions of the hub, the most recently changed one first.
     pub(crate) fn sessions(&self) -> Arc<[SessionSummary]> {
         Arc::clone(&locked(&self.seen).sessions)
     }
@@ -207,7 +209,7 @@ impl Desk {
         self.sessions().iter().find(|session| *session.id == *id).cloned()
     }
 
-    /// The sessions that wait for an answer of this person.
+    /// Returns the sessions with pending questions that the user may answer.
     pub(crate) fn asking(&self) -> Vec<SessionSummary> {
         if !self.may(Role::Answer) {
             return Vec::new();
@@ -215,7 +217,8 @@ impl Desk {
         self.sessions().iter().filter(|session| session.questions > 0).cloned().collect()
     }
 
-    /// What is looked at where nothing is chosen: what waits, or what is at work.
+    /// Returns the default session of a tab: the first with a pending question, otherwise the first that is not
+    /// dormant.
     pub(crate) fn usual(&self) -> Option<String> {
         let sessions = self.sessions();
         let waits = sessions.iter().find(|session| session.questions > 0);
@@ -223,12 +226,13 @@ impl Desk {
         waits.or_else(|| sessions.iter().find(is_awake)).map(|session| session.id.to_string())
     }
 
-    /// Whether a recording may be seen. Those of sessions are the hub's to decide; all others are for administrators.
+    /// Returns `true` if the user may see a recording. The hub decides about its sessions; other recordings require
+    /// `Role::Admin`.
     pub(crate) fn may_see(&self, recording: &str) -> bool {
         self.may(Role::Admin) || self.session(recording).is_some()
     }
 
-    /// The recording with an id, if it may be seen.
+    /// Returns the recording with an id. Fails if the user may not see it.
     pub(crate) fn room(&self, id: &str) -> Result<Arc<LiveRecording>, Failure> {
         if !self.may_see(id) {
             return Err(format!("there is no session {id} here, or not for you"));
@@ -236,7 +240,7 @@ impl Desk {
         self.app.room(id)
     }
 
-    /// Where one is before a session is there.
+    /// Returns the progress of the first session.
     pub(crate) fn lobby(&self) -> Lobby {
         locked(&self.lobby).clone()
     }
@@ -246,7 +250,7 @@ impl Desk {
         self.touch();
     }
 
-    /// Starts the agent and opens a first session.
+    /// Starts the first agent and opens a session with it.
     pub(crate) async fn start(&self) -> Result<(), Failure> {
         let agent = self.agents().first().cloned().unwrap_or_default();
         let since = Moment::now().0;
@@ -259,7 +263,7 @@ impl Desk {
         opened.map(drop)
     }
 
-    /// Attaches to a session of the hub.
+    /// Attaches to a session of the hub, or returns the existing connection.
     pub(crate) async fn attach(&self, id: &str) -> Result<Arc<Live>, Failure> {
         let _attaching = self.attaching.lock().await;
         if let Some(live) = self.live(id) {
@@ -271,7 +275,7 @@ impl Desk {
         self.stay(visitor, id, &session.folder)
     }
 
-    /// The agent of a name, or the first.
+    /// Returns the agent with a name, or the first one. Fails if the hub does not have it.
     fn agent<'a>(&'a self, name: Option<&'a str>) -> Result<&'a str, Failure> {
         let agent = name.or(self.agents().first().map(String::as_str)).ok_or("there is no agent")?;
         if !self.app.hub.has_agent(Some(agent)) {
@@ -280,7 +284,7 @@ impl Desk {
         Ok(agent)
     }
 
-    /// Opens a session with an agent in a folder, and looks at it.
+    /// Opens a session with an agent in a folder, and attaches to it.
     pub(crate) async fn new_session(&self, agent: Option<&str>, folder: &str) -> Result<Arc<Live>, Failure> {
         let mut visitor = Visitor::come(&self.app, self.who(), self.agent(agent)?).await?;
         if let Lobby::Starting { agent, since, .. } = self.lobby() {
@@ -292,7 +296,7 @@ impl Desk {
         }
     }
 
-    /// Goes on with a session that only the agent remembers.
+    /// Loads a session that the agent has kept but the hub does not know.
     pub(crate) async fn adopt(
         &self,
         agent: Option<&str>,
@@ -310,9 +314,9 @@ impl Desk {
         }
     }
 
-    /// A session was opened.
+    /// Attaches to a session that has just been opened.
     async fn opened(&self, visitor: Visitor, id: &str, folder: &str) -> Result<Arc<Live>, Failure> {
-        // The page will look at it at once.
+        // The tab selects the session at once, so the list must contain it.
         self.refresh().await;
         let folder = self.session(id).map_or_else(|| folder.to_owned(), |session| session.folder);
         let live = self.stay(visitor, id, &folder)?;
@@ -320,7 +324,8 @@ impl Desk {
         Ok(live)
     }
 
-    /// The agent opens no session. Where a login may help, or there is nothing else to do, the connection is kept for it.
+    /// Returns the message of a rejected new session. Keeps the connection if a login may help or no other session is
+    /// open.
     fn wait_in_lobby(&self, visitor: Visitor, folder: &str, refused: Refused) -> Failure {
         let Refused { words, wants_login, known: _ } = refused;
         if wants_login || matches!(self.lobby(), Lobby::Starting { .. } | Lobby::Refused(..)) {
@@ -341,19 +346,19 @@ impl Desk {
         Ok(live)
     }
 
-    /// Somebody in a session, where there is somebody already.
+    /// Returns the open connection to a session.
     pub(crate) fn live(&self, id: &str) -> Option<Arc<Live>> {
         let live = locked(&self.lives).get(id).and_then(Weak::upgrade);
         live.filter(|live| live.ended().is_none())
     }
 
-    /// Somebody who can ask an agent something that belongs to no session, where one runs.
+    /// Returns any open connection, for requests that do not belong to a session.
     pub(crate) fn any_live(&self) -> Option<Arc<Live>> {
         let lives: Vec<Arc<Live>> = locked(&self.lives).values().filter_map(Weak::upgrade).collect();
         lives.into_iter().find(|live| live.ended().is_none())
     }
 
-    /// The choices for always of all sessions that are looked at.
+    /// Returns the remembered choices of all connected sessions, the oldest first.
     pub(crate) fn choices(&self) -> Vec<(Arc<Live>, Choice)> {
         let lives: Vec<Arc<Live>> = locked(&self.lives).values().filter_map(Weak::upgrade).collect();
         let mut choices: Vec<_> = lives
@@ -364,7 +369,7 @@ impl Desk {
         choices
     }
 
-    /// Deletes a session, or another recording that nobody writes to.
+    /// Deletes a session, or another recording if no program is writing to it.
     pub(crate) async fn delete(&self, id: &str) -> Result<(), Failure> {
         if let Some(session) = self.session(id) {
             let mut visitor = Visitor::come(&self.app, self.who(), &session.agent).await?;
@@ -385,25 +390,25 @@ impl Desk {
         Ok(())
     }
 
-    /// Takes note of a copy.
+    /// Records that a session is a copy of another one.
     pub(crate) fn note_copy(&self, copy: &str, original: &str) {
         locked(&self.copies).insert(copy.to_owned(), original.to_owned());
     }
 
-    /// What a session is a copy of, if it was made here.
+    /// Returns the session that was copied, if the copy was made here.
     pub(crate) fn original(&self, copy: &str) -> Option<SessionSummary> {
         let original = locked(&self.copies).get(copy).cloned()?;
         self.session(&original)
     }
 }
 
-/// What was said first in a session that somebody looks at.
+/// Returns the first words of the first session in a recording.
 fn first_words(room: &LiveRecording) -> Option<String> {
     let root = room.session_ids().into_iter().next()?;
     room.session(&root).as_ref().and_then(family::first_words)
 }
 
-/// Looks at the hub again whenever something has changed there.
+/// Refreshes the state after every change in the hub.
 async fn keep_up(desk: Weak<Desk>, mut changes: watch::Receiver<u64>) {
     loop {
         let is_over = changes.changed().await.is_err();

@@ -1,24 +1,24 @@
-//! When the entries of sessions changed.
+//! Times at which the entries of sessions changed.
 
 use std::collections::HashMap;
 
 use switchboard_session::{Change, Changes};
 
-/// When an entry first and last changed, in milliseconds since 1970.
+/// Times of the first and the last change of an entry, in Unix milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Times {
     pub(crate) first: i64,
     pub(crate) last: i64,
 }
 
-/// The times of all entries, by session and position.
+/// Times of all entries, by session and position.
 #[derive(Debug, Default)]
 pub(crate) struct EntryTimes {
     sessions: HashMap<Box<str>, Vec<Times>>,
 }
 
 impl EntryTimes {
-    /// Takes note of what changed in a session just then.
+    /// Records the changes of a session at a time.
     pub(crate) fn note(&mut self, session: &str, changes: &Changes, time: i64) {
         if !self.sessions.contains_key(session) {
             self.sessions.insert(session.into(), Vec::new());
@@ -38,7 +38,7 @@ impl EntryTimes {
         }
     }
 
-    /// When an entry changed.
+    /// Returns the times of an entry.
     pub(crate) fn of(&self, session: &str, position: usize) -> Times {
         self.sessions.get(session).and_then(|times| times.get(position)).copied().unwrap_or_default()
     }

@@ -1,9 +1,9 @@
-//! The telling part of a message, for lists.
+//! Excerpts of messages, for lists.
 
-/// How much of a message is shown, in characters.
+/// Maximum length of an excerpt, in characters.
 const LONGEST: usize = 160;
 
-/// What is behind the envelope: its words where it has some, otherwise the JSON that it carries.
+/// Returns the beginning of a message's text or title if it has one, otherwise of its JSON without the envelope.
 pub(crate) fn excerpt(text: &str) -> String {
     let behind = |key: &&str| text.find(*key).map(|place| place + key.len());
     let words = [r#""text":""#, r#""title":""#].iter().filter_map(behind).min();
@@ -12,11 +12,11 @@ pub(crate) fn excerpt(text: &str) -> String {
         (Some(words), _) => beginning(&text[words..]),
         (None, value) => text[value.unwrap_or(0)..].chars().take(LONGEST).collect(),
     };
-    // Many fonts have no picture of a line feed.
+    // Many fonts lack a glyph for ␊.
     switchboard_acp::display::visible_line(&telling).replace('␊', "↵")
 }
 
-/// The beginning of a JSON string, without its escapes. `text` is what follows the opening quote.
+/// Returns the beginning of a JSON string without escapes. `text` starts after the opening quote.
 fn beginning(text: &str) -> String {
     let mut end = 0;
     for _ in 0..LONGEST {
@@ -29,20 +29,20 @@ fn beginning(text: &str) -> String {
     serde_json::from_str(&format!("\"{escaped}\"")).unwrap_or_else(|_| escaped.to_owned())
 }
 
-/// The bytes of the first character, which may be an escape; `None` at the end of the string.
+/// Returns the length in bytes of the first character, which may be an escape, or `None` at the end of the string.
 fn unit(text: &str) -> Option<usize> {
     let first = text.chars().next().filter(|first| *first != '"')?;
     if first != '\\' {
         return Some(first.len_utf8());
     }
     let first = escape(text)?;
-    // A character beyond the first 65,536 is a pair of escapes.
+    // A character above U+FFFF is a surrogate pair of escapes.
     let is_half = first.get(2..4).is_some_and(|digits| ("D8".."DC").contains(&&*digits.to_ascii_uppercase()));
     let second = if is_half { escape(&text[first.len()..]) } else { None };
     Some(first.len() + second.map_or(0, str::len))
 }
 
-/// The escape that a text begins with.
+/// Returns the escape at the start of a text.
 fn escape(text: &str) -> Option<&str> {
     match text.as_bytes() {
         [b'\\', b'u', ..] => text.get(..6),

@@ -1,4 +1,4 @@
-//! A session as one file that can be read without us: HTML that asks for nothing and runs nothing, or Markdown.
+//! Export of a session as one self-contained file: HTML without scripts and external resources, or Markdown.
 
 use std::fmt::Write;
 
@@ -14,9 +14,9 @@ use super::live_recording::LiveRecording;
 use super::message_log::MessageLog;
 use super::{render, rows};
 
-/// Sub-agents further down are named and not shown.
+/// Maximum depth of sub-agents that are exported; deeper ones are only named.
 const DEEPEST: usize = 5;
-/// More entries than this are not exported, of all sessions together.
+/// Maximum number of exported entries, over all sessions.
 const MOST_ENTRIES: usize = 50_000;
 
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:";
@@ -26,19 +26,19 @@ const STYLE: &str = concat!(
     include_str!("assets/export.css")
 );
 
-/// What is exported.
+/// An export of a session.
 pub(crate) struct Export<'a> {
     pub(crate) app: &'a App,
     pub(crate) room: &'a LiveRecording,
     pub(crate) session: &'a str,
-    /// What people call the session, where it has no other name.
+    /// Title of the session in lists, used if the agent gave it none.
     pub(crate) title: Option<&'a str>,
-    /// Whether secrets go, and what the agent has withdrawn.
+    /// Whether to remove secrets and withdrawn content.
     pub(crate) is_redacted: bool,
 }
 
 impl Export<'_> {
-    /// A whole file of HTML.
+    /// Renders a complete HTML file.
     pub(crate) fn html(&self) -> Result<String, Failure> {
         let (title, body) = self.body()?;
         let page = html! {
@@ -57,7 +57,7 @@ impl Export<'_> {
         Ok(page.into_string())
     }
 
-    /// All of it for a page that is printed.
+    /// Renders all entries for printing, without the frame of a file.
     pub(crate) fn printed(&self) -> Result<String, Failure> {
         self.body().map(|(_, body)| body.into_string())
     }
@@ -74,10 +74,10 @@ impl Export<'_> {
         Ok(out)
     }
 
-    /// What the session is called: never by an id.
+    /// Returns the title of the session, never an id.
     fn name(&self, session: &Relative) -> String {
         let own = Some(&*session.name).filter(|name| **name != *session.id);
-        // What people call it is made of what was said, with its secrets.
+        // The title is derived from prompts, and may contain their secrets.
         let said = if self.is_redacted { family::first_words(&session.snapshot) } else { None };
         let title = self.title.filter(|_| !self.is_redacted);
         own.or(title).map(str::to_owned).or(said).unwrap_or_else(|| "A session".to_owned())
@@ -155,7 +155,7 @@ impl Export<'_> {
         html! { @for entry in all { (entry) } }
     }
 
-    /// The recording folded anew without its secrets, if that is wanted.
+    /// Folds the recording again without its secrets, or returns `None` if it is not to be redacted.
     fn redacted(&self) -> Result<Option<Conversation>, Failure> {
         if !self.is_redacted {
             return Ok(None);
@@ -176,7 +176,7 @@ impl Export<'_> {
     }
 }
 
-/// One entry as Markdown: what is copied.
+/// Renders one entry as Markdown, for the clipboard.
 pub(crate) fn copied(snapshot: &Snapshot, entry: &Entry) -> String {
     match entry {
         Entry::Message(message) => text_of(message),
@@ -251,7 +251,7 @@ fn push_call(out: &mut String, snapshot: &Snapshot, call: &ToolCall) {
     }
 }
 
-/// The text of a message, with a word for what is no text.
+/// Returns the text of a message, with a placeholder for other content.
 fn text_of(message: &Message) -> String {
     let items = message.content().items();
     let text =
@@ -267,7 +267,7 @@ fn text_of(message: &Message) -> String {
     text.collect()
 }
 
-/// Text between fences that nothing inside ends.
+/// Appends a code block whose fence is longer than any run of backticks in it.
 fn push_fenced(out: &mut String, language: &str, text: &str) {
     let longest = text.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);

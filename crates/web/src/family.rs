@@ -1,4 +1,4 @@
-//! Sessions and the sub-agents' sessions that were started in their course, as a tab needs them.
+//! Sessions and their sub-agents' sessions, as shown in a tab.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use switchboard_session::{Conversation, Entry, EntryKind, Session, Snapshot, Tur
 
 use super::live_recording::LiveRecording;
 
-/// Of longer lines of ancestors, only the root and so many of the nearest are named.
+/// Maximum number of named ancestors besides the root; of longer chains the nearest are named.
 const MOST_ANCESTORS: usize = 8;
 
-/// What a tab looks at: sessions as they are, or as they were.
+/// The content of a tab: sessions at present, or at an earlier time.
 #[derive(Clone, Copy)]
 pub(crate) struct Sight<'a> {
     pub(crate) room: &'a LiveRecording,
@@ -19,7 +19,7 @@ pub(crate) struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// Looks at all sessions. What is new waits meanwhile, so it must not take long.
+    /// Calls a function with all sessions. New records wait for the lock meanwhile, so the function must be fast.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Conversation) -> T) -> T {
         if let Some(past) = self.past {
             return look(past);
@@ -34,13 +34,13 @@ impl Sight<'_> {
         }
     }
 
-    /// A session, and where its children stand in it.
+    /// Returns a session with the positions of its children.
     pub(crate) fn relative(&self, id: &str) -> Option<Relative> {
         self.look(|conversation| Relative::of(conversation, id))
     }
 }
 
-/// The first words of a session, by which people know it until it has a better name.
+/// Returns the first line of the first prompt, which is the name of a session until it has a title.
 pub(crate) fn first_words(snapshot: &Snapshot) -> Option<String> {
     let said = snapshot.entries().take(NEAR).filter(|entry| is_said(entry)).find_map(Entry::as_message)?;
     let text = said.content().text();
@@ -48,11 +48,10 @@ pub(crate) fn first_words(snapshot: &Snapshot) -> Option<String> {
     Some(line.chars().take(LONGEST_NAME).collect())
 }
 
-/// Longer first words are cut.
+/// Maximum length of a name, in characters.
 const LONGEST_NAME: usize = 80;
 
-/// The turns of a session that went wrong, by the position of their last entry. One without entries is where the page was
-/// told so, and nowhere else.
+/// Returns the failed turns of a session, by the position of their last entry. A turn without entries is left out.
 fn failures(conversation: &Conversation, id: &str, snapshot: &Snapshot) -> HashMap<usize, FailedTurn> {
     let mut failures = HashMap::new();
     let mut end = snapshot.len();
@@ -67,14 +66,14 @@ fn failures(conversation: &Conversation, id: &str, snapshot: &Snapshot) -> HashM
     failures
 }
 
-/// What was said is among the first entries of its turn.
+/// Number of entries at the start of a turn among which the prompt is searched.
 const NEAR: usize = 8;
 
 fn is_said(entry: &Entry) -> bool {
     entry.kind() == EntryKind::UserMessage
 }
 
-/// Why a turn did not come to a good end, and when. One that was cancelled did: somebody wanted it.
+/// Returns the reason and the time of a turn's failure. A cancelled turn is not a failure.
 fn failure(turn: &Turn) -> Option<(String, i64)> {
     use v2::StopReason as Reason;
     let end = turn.end()?;
@@ -101,7 +100,7 @@ fn failure(turn: &Turn) -> Option<(String, i64)> {
     Some((words, end.at.0))
 }
 
-/// The session with an id; that of messages without one has none.
+/// Returns the session with an id. The empty id stands for messages without a session id.
 pub(crate) fn session<'c>(conversation: &'c Conversation, id: &str) -> Option<&'c Session> {
     conversation.session((!id.is_empty()).then_some(id))
 }
@@ -110,31 +109,31 @@ fn nothing_yet() -> Snapshot {
     Session::new(WireFormat::Any).snapshot()
 }
 
-/// A session at one moment, and where its children stand in it.
+/// A snapshot of a session, with the positions of its children.
 pub(crate) struct Relative {
     pub(crate) id: Arc<str>,
     pub(crate) snapshot: Snapshot,
     pub(crate) parent: Option<Arc<str>>,
-    /// What people know it by, and what it was doing last by what itself or its parent told, also in words.
+    /// Display name: the name of a sub-agent, the title, or the id.
     pub(crate) name: String,
     pub(crate) state: Option<v2::StateUpdate<'static>>,
     pub(crate) state_in_words: &'static str,
-    /// The children that are shown in a tool call, by its id.
+    /// Children that are shown in a tool call, by the call's id.
     by_call: HashMap<Arc<str>, Vec<Arc<str>>>,
-    /// All children, each with whether it is shown in a tool call. The others are shown where the session tells of them.
+    /// All children, each with `true` if it is shown in a tool call. The others are shown at their subagent entries.
     children: HashMap<Arc<str>, bool>,
-    /// The turns that went wrong, by the position of their last entry.
+    /// Failed turns, by the position of their last entry.
     failures: HashMap<usize, FailedTurn>,
 }
 
-/// A turn that did not come to a good end.
+/// A turn that failed or ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FailedTurn {
-    /// Why, in words.
+    /// The reason, as a sentence.
     pub(crate) reason: String,
-    /// The position of what was said, where the transcript has it.
+    /// Position of the prompt, if the transcript has it.
     pub(crate) said: Option<usize>,
-    /// When it ended.
+    /// Time of the end, in Unix milliseconds.
     pub(crate) at: i64,
 }
 
@@ -142,7 +141,7 @@ impl Relative {
     fn of(conversation: &Conversation, id: &str) -> Option<Self> {
         let snapshot = match session(conversation, id) {
             Some(session) => session.snapshot(),
-            // Others tell of it, and it has not said anything itself yet.
+            // Another session refers to it, but it has sent no update itself.
             None if conversation.parent(id).is_some() => nothing_yet(),
             None => return None,
         };
@@ -171,12 +170,12 @@ impl Relative {
         })
     }
 
-    /// The turn that went wrong with an entry, if one did.
+    /// Returns the failed turn that ends with an entry.
     pub(crate) fn failure(&self, position: usize) -> Option<&FailedTurn> {
         self.failures.get(&position)
     }
 
-    /// A session of which nothing has come yet.
+    /// Returns a session without any updates.
     pub(crate) fn empty(id: &str) -> Self {
         Relative {
             id: id.into(),
@@ -191,7 +190,7 @@ impl Relative {
         }
     }
 
-    /// The children that are shown in an entry, in the order in which they were told.
+    /// Returns the children that are shown in an entry, in the order of their first mention.
     pub(crate) fn inside(&self, entry: &Entry) -> &[Arc<str>] {
         match entry {
             Entry::ToolCall(call) => self.by_call.get(call.id()).map_or(&[], Vec::as_slice),
@@ -203,43 +202,43 @@ impl Relative {
         }
     }
 
-    /// Whether a session is a child that is shown in a tool call.
+    /// Returns `true` if a session is a child that is shown in a tool call.
     pub(crate) fn is_in_a_call(&self, child: &str) -> bool {
         self.children.get(child) == Some(&true)
     }
 }
 
-/// A session with the name that people know it by.
+/// The id of a session with its display name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Named {
     pub(crate) id: Arc<str>,
     pub(crate) name: String,
 }
 
-/// The name of a session: what a sub-agent is known by, its title, or its id.
+/// Returns the display name of a session: the sub-agent's name, its title, or its id.
 pub(crate) fn name(conversation: &Conversation, id: &str) -> String {
     let own = || session(conversation, id)?.title().filter(|title| !title.is_empty()).map(str::to_owned);
     conversation.name(id).or_else(own).unwrap_or_else(|| id.to_owned())
 }
 
-/// The name of a sub-agent where it is the child of a session. What the session tells of others is shown as it tells it.
+/// Returns the name of a sub-agent if it is a child of the session. For others the session's own text is shown.
 pub(crate) fn name_of_child(conversation: &Conversation, session: &str, id: &str) -> Option<String> {
     let parent = conversation.parent(id).filter(|parent| *parent.session == *session);
     parent.and_then(|_| conversation.name(id))
 }
 
-/// Whether a session is at work by itself.
+/// Returns `true` if a session is running or waits for an action of the user.
 pub(crate) fn is_active(conversation: &Conversation, id: &str) -> bool {
     use v2::StateUpdate::{RequiresAction, Running};
     matches!(conversation.state(id), Some(Running(_) | RequiresAction(_)))
 }
 
-/// The sessions from the root down to one, without it. Empty where no agent has started it.
+/// Returns the ancestors of a session, from the root to its parent. Empty for a session without a parent.
 pub(crate) fn ancestors(conversation: &Conversation, id: &str) -> Vec<Named> {
     let all: Vec<&Arc<str>> = conversation.ancestors(id).map(|parent| &parent.session).collect();
     let nearest = all.len().min(MOST_ANCESTORS);
     let named = |id: &Arc<str>| Named { id: Arc::clone(id), name: name(conversation, id) };
-    // What leads nowhere has no id.
+    // The empty id marks the ellipsis, which has no link.
     let gap = || Named { id: "".into(), name: "…".to_owned() };
     let beginning = match all[nearest..] {
         [] => vec![],
@@ -249,29 +248,28 @@ pub(crate) fn ancestors(conversation: &Conversation, id: &str) -> Vec<Named> {
     beginning.into_iter().chain(all[..nearest].iter().rev().map(|id| named(id))).collect()
 }
 
-/// A session with questions that wait for an answer.
+/// A session with pending questions.
 pub(crate) struct Asking {
     pub(crate) id: Arc<str>,
     pub(crate) snapshot: Snapshot,
-    /// Whose questions they are: the sessions from the root down to this one. Empty for a session that no agent has
-    /// started.
+    /// The path from the root to this session. Empty for a session without a parent.
     pub(crate) whose: Vec<Named>,
 }
 
-/// What goes on in a session and below it.
+/// Summary of a session and its descendants.
 #[derive(Default)]
 pub(crate) struct Below {
-    /// Those with questions, the session itself first.
+    /// The sessions with questions, the session itself first.
     pub(crate) asking: Vec<Asking>,
-    /// How many questions wait in all of them.
+    /// Total number of pending questions.
     pub(crate) questions: usize,
-    /// How many sub-agents are at work.
+    /// Number of active sub-agents.
     pub(crate) at_work: usize,
-    /// How many sub-agents there are.
+    /// Number of sub-agents.
     pub(crate) count: usize,
 }
 
-/// Looks through a session and all that descend from it. Links between sessions never form a circle.
+/// Summarizes a session and all its descendants. The tree has no cycles.
 pub(crate) fn below(conversation: &Conversation, id: &str) -> Below {
     let mut below = Below::default();
     let mut open: Vec<&str> = vec![id];
@@ -295,7 +293,7 @@ pub(crate) fn below(conversation: &Conversation, id: &str) -> Below {
     below
 }
 
-/// Whose a session's questions are: the sessions from the root down to it, where an agent has started it.
+/// Returns the path from the root to a session. Empty for a session without a parent.
 fn whose(conversation: &Conversation, id: &str) -> Vec<Named> {
     let mut whose = ancestors(conversation, id);
     if !whose.is_empty() {
@@ -304,18 +302,18 @@ fn whose(conversation: &Conversation, id: &str) -> Vec<Named> {
     whose
 }
 
-/// A sub-agent somewhere below a session.
+/// A descendant of a session.
 pub(crate) struct Descendant {
     pub(crate) named: Named,
-    /// 0 for a child.
+    /// Depth below the session; 0 for a child.
     pub(crate) depth: usize,
-    /// What it is doing, in words.
+    /// State as words.
     pub(crate) state: &'static str,
-    /// How many entries its transcript has.
+    /// Number of entries in its transcript.
     pub(crate) length: usize,
 }
 
-/// The sub-agents below a session, each before its own, and at most so many.
+/// Returns at most `most` descendants of a session in pre-order.
 pub(crate) fn descendants(conversation: &Conversation, id: &str, most: usize) -> Vec<Descendant> {
     let mut descendants = Vec::new();
     let mut open: Vec<(&str, usize)> = Vec::new();

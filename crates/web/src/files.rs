@@ -1,4 +1,4 @@
-//! Files that a session names, for whoever follows along. Nothing else of the disk is shown.
+//! Files that a session names, shown to users who follow it. No other files are readable.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,13 +10,14 @@ use switchboard_session::Snapshot;
 use super::live::{Failure, Live};
 use super::render;
 
-/// How much of a file is read.
+/// Maximum number of bytes that are read of a file.
 const MAX_FILE: u64 = 2 * 1024 * 1024;
 
-/// How many lines are shown before and after the one that is meant.
+/// Number of lines that are shown before and after the requested line.
 const AROUND: usize = 200;
 
-/// Shows a file that a tool call of the session names or has changed, and that lies in the session's folder.
+/// Renders a file. Fails unless a tool call of the session names or has changed it, and it is in the session's
+/// folder.
 pub(crate) fn show(
     live: &Live,
     snapshot: &Snapshot,
@@ -34,7 +35,7 @@ pub(crate) fn show(
     Ok(listing(path, &bytes, size, line))
 }
 
-/// Whether a tool call names a path.
+/// Returns `true` if a tool call names a path.
 fn names(snapshot: &Snapshot, path: &str) -> bool {
     snapshot
         .entries()
@@ -42,7 +43,8 @@ fn names(snapshot: &Snapshot, path: &str) -> bool {
         .any(|call| call.locations().iter().any(|location| location.path.as_str() == path))
 }
 
-/// Opens a file, if it is an ordinary one in a folder also after all links are followed, and tells where it really is.
+/// Opens a regular file and returns its canonical path. Fails if that is outside of the folder after resolving
+/// symlinks.
 pub(crate) fn inside(path: &Path, folder: &Path) -> Result<(File, PathBuf), Failure> {
     let real = |path: &Path| -> Result<PathBuf, Failure> {
         path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))
@@ -51,7 +53,7 @@ pub(crate) fn inside(path: &Path, folder: &Path) -> Result<(File, PathBuf), Fail
         return Err("the file is not in the session's folder".to_owned());
     }
     let real = real(path)?;
-    // A pipe would be waited for; it must not be opened at all.
+    // Opening a FIFO would block, so the type is checked first.
     if !real.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Err("this is not an ordinary file".to_owned());
     }

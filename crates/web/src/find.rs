@@ -1,16 +1,16 @@
-//! The output of a terminal, searched: all of it, also what the page does not show.
+//! Search in the complete output of a terminal, including the part that the page does not show.
 
 use maud::{Markup, html};
 use switchboard_session::Terminal;
 
 use super::render;
 
-/// Of more lines that have it, the first are shown.
+/// Maximum number of lines that are shown, from the first match on.
 const MOST_HITS: usize = 200;
-/// How much of a line is shown before and after what was found, in bytes.
+/// Number of bytes that are shown before and after a match.
 const AROUND: usize = 160;
 
-/// The lines that have a text in them, whatever the case of their letters.
+/// Renders the lines that contain a text. ASCII letters match case-insensitively.
 pub(crate) fn in_output(terminal: &Terminal, query: &str) -> Markup {
     let wanted = query.to_ascii_lowercase();
     let mut output = Vec::with_capacity(terminal.output().len());
@@ -38,7 +38,7 @@ pub(crate) fn in_output(terminal: &Terminal, query: &str) -> Markup {
     }
 }
 
-/// What was found, marked, with what is around it.
+/// Renders a match, highlighted, with its context.
 fn excerpt(line: &str, at: usize, length: usize) -> Markup {
     let end = at + length;
     let start = line.floor_char_boundary(at.saturating_sub(AROUND));
@@ -51,15 +51,14 @@ fn excerpt(line: &str, at: usize, length: usize) -> Markup {
     }
 }
 
-/// What a terminal was sent, without what only moves its cursor or colours its text. Of a line that was written over, the
-/// last text counts.
+/// Returns terminal output as plain text without control sequences. For an overwritten line, the last text counts.
 fn plain(output: &[u8]) -> String {
     let mut text = Vec::with_capacity(output.len());
     let (mut bytes, mut line) = (output.iter().copied().peekable(), 0);
     while let Some(byte) = bytes.next() {
         match byte {
             0x1b => match bytes.next() {
-                // A control sequence ends with its first letter; a command for the terminal with a bell or another escape.
+                // A control sequence (CSI) ends at its first final byte, a command (OSC) at BEL or another escape.
                 Some(b'[') => while bytes.next().is_some_and(|byte| !(0x40..=0x7e).contains(&byte)) {},
                 Some(b']') => {
                     while let Some(byte) = bytes.next() {

@@ -1,9 +1,11 @@
-//! Who may talk to the server: only a browser that came by a link of this launch, over loopback, from our own pages.
+//! Authentication and origin check of the page: requests must come from pages of this server, in a browser that
+//! signed in by a link or a token.
 //!
-//! A link has a code that works once and for a minute, so that it is worth nothing in a list of processes or in a
-//! history. The page gives the code away for the two halves of a key. One half is a cookie that no script can read.
-//! Cookies do not know ports, so any other server of this machine may be sent it; therefore it opens nothing without
-//! the other half, which the page keeps for its own origin and sends with the request itself.
+//! A link contains a code that works once and for a minute, so it is worthless in a process list or a browser
+//! history. The page exchanges the code for a key with two halves. One half is an `HttpOnly` cookie. Cookies ignore
+//! ports, so browsers may send it to any other server on this machine. Therefore it is only valid together with the
+//! other half, which the page stores for its own origin and sends explicitly with each request. This also prevents
+//! CSRF.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,39 +18,39 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use switchboard_hub::Identity;
 
-/// How long a link can be used.
+/// Lifetime of a link.
 const LIFE: Duration = Duration::from_secs(60);
 
-/// How many links for one person are remembered, so that it can be said what is wrong with one; the oldest go.
+/// Maximum number of links kept per user, including used and expired ones for error messages. The oldest are dropped.
 const MAX_CODES: usize = 64;
 
-/// How many browsers of one person may be let in; the oldest go.
+/// Maximum number of signed-in browsers per user. The oldest are dropped.
 const MAX_KEYS: usize = 64;
 
-/// Where a page gives a code for a key.
+/// Path that exchanges a code for a key.
 pub(crate) const ENTER: &str = "/in/enter";
-/// Where a page gives a token for a key.
+/// Path that exchanges a token for a key.
 pub(crate) const TOKEN: &str = "/in/token";
-/// Answers whoever has a key.
+/// Path that succeeds for requests with a valid key.
 pub(crate) const KNOWN: &str = "/in/known";
-/// Where the tabs talk.
+/// Path of the tabs' WebSocket.
 pub(crate) const SOCKET: &str = "/in/socket";
 
-/// The subprotocol of the tabs' sockets; beside it a browser offers its half of the key.
+/// WebSocket subprotocol of the tabs. The browser also offers its half of the key as a subprotocol.
 pub(crate) const PROTOCOL: &str = "switchboard";
 const PROTOCOL_KEY: &str = "key-";
 
 const CODE_HEADER: HeaderName = HeaderName::from_static("x-switchboard-code");
 const KEY_HEADER: HeaderName = HeaderName::from_static("x-switchboard-key");
 
-/// Knows who may come in. Copies know the same.
+/// Authentication state. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Guard {
-    /// The part of a cookie's name that is ours alone.
+    /// Port of the server. It is part of the cookie's name, to distinguish servers on one host.
     port: u16,
-    /// The addresses of the server as browsers know them, such as `http://127.0.0.1:4173`; links have the first.
+    /// Origins of the server, such as `http://127.0.0.1:4173`. Links use the first one.
     origins: Arc<[String]>,
-    /// Whether names are proven by certificates, so that nobody can bend another one to us.
+    /// `true` if TLS certificates prove the host names, which rules out DNS rebinding.
     is_proven: bool,
     doors: Arc<Mutex<Doors>>,
 }
@@ -59,27 +61,27 @@ struct Doors {
     keys: Vec<Key>,
 }
 
-/// What a link has.
+/// A one-time code in a link.
 struct Code {
     text: String,
-    /// Whom it lets in.
+    /// User whom the code signs in.
     who: Identity,
     since: Instant,
     is_used: bool,
 }
 
-/// What a browser has that was let in.
+/// Credential of a signed-in browser.
 pub(crate) struct Key {
     cookie: String,
     page: String,
     who: Identity,
 }
 
-/// Whose key came with a request.
+/// User to whom the key of a request belongs.
 #[derive(Debug, Clone)]
 pub(crate) struct Holder(pub(crate) Identity);
 
-/// Why a code lets nobody in.
+/// Reason why a code is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Useless {
     Used,
@@ -99,7 +101,7 @@ impl Useless {
     }
 }
 
-/// Nothing from elsewhere, no inline script or style, no frames, no forms that go anywhere.
+/// Content security policy: only resources of this origin, no inline scripts or styles, no frames, no form targets.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     media-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -116,18 +118,19 @@ const HEADERS: [(HeaderName, &str); 7] = [
 const ELSEWHERE: &str = "Requests from other sites are refused.\n";
 
 impl Guard {
-    /// Of a server on loopback.
+    /// Creates the state for a server on loopback.
     pub(crate) fn new(port: u16) -> Self {
         let names = ["127.0.0.1", "localhost"];
         Guard::of_hub(port, names.map(|name| format!("http://{name}:{port}")).to_vec(), false)
     }
 
-    /// Of a hub with these addresses. With a certificate of its own it is known by every name that this proves.
+    /// Creates the state for a hub with these origins. With a certificate, it accepts every host name, because TLS
+    /// proves it.
     pub(crate) fn of_hub(port: u16, origins: Vec<String>, has_certificate: bool) -> Self {
         Guard { port, origins: origins.into(), is_proven: has_certificate, doors: Arc::default() }
     }
 
-    /// Lets nobody in any more who came as this.
+    /// Invalidates all links and keys of a user.
     pub(crate) fn forget(&self, who: &Identity) {
         let is_other = |held: &Identity| (&held.name, held.made) != (&who.name, who.made);
         let mut doors = self.doors();
@@ -139,10 +142,11 @@ impl Guard {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new link to a path, which lets one browser in.
+    /// Creates a link to a path, which signs in one browser.
     pub(crate) fn link(&self, path: &str, who: Identity) -> Result<String, getrandom::Error> {
         let code = random_text()?;
-        // Behind the `#` it is sent to nobody; the page reads it there, gives it away and takes it out of the address.
+        // Browsers do not send the fragment. The page reads the code from it, exchanges it and removes it from the
+        // address.
         let origin = self.origins.first().map_or("", String::as_str);
         let link = format!("{origin}{path}#code={code}");
         let codes = &mut self.doors().codes;
@@ -151,7 +155,7 @@ impl Guard {
         Ok(link)
     }
 
-    /// Takes a code, and lets a browser in for it.
+    /// Redeems a code for a new key.
     fn enter(&self, offered: &str, now: Instant) -> Result<Key, Useless> {
         let mut doors = self.doors();
         let code = doors.codes.iter_mut().find(|code| is_same(&code.text, offered));
@@ -167,7 +171,7 @@ impl Guard {
         self.admit(who).map_err(|_| Useless::Unknown)
     }
 
-    /// Makes a key.
+    /// Creates a key for a user.
     fn admit(&self, who: Identity) -> Result<Key, getrandom::Error> {
         let (cookie, page) = (random_text()?, random_text()?);
         let mut doors = self.doors();
@@ -176,7 +180,7 @@ impl Guard {
         Ok(Key { cookie, page, who })
     }
 
-    /// Lets a browser in that has shown a token.
+    /// Returns the response that signs a browser in after a token was checked.
     pub(crate) fn let_in_as(&self, who: Identity, headers: &HeaderMap) -> Response {
         match self.admit(who) {
             Ok(key) => self.give(&key, headers),
@@ -184,7 +188,7 @@ impl Guard {
         }
     }
 
-    /// Gives both halves of a key away.
+    /// Returns a response with both halves of a key.
     fn give(&self, Key { cookie, page, who: _ }: &Key, headers: &HeaderMap) -> Response {
         let is_encrypted = headers.get(header::ORIGIN).is_some_and(|it| it.as_bytes().starts_with(b"https:"));
         let secure = if is_encrypted { "; Secure" } else { "" };
@@ -192,12 +196,12 @@ impl Guard {
         ([(header::SET_COOKIE, cookie)], page.clone()).into_response()
     }
 
-    /// The name says the port, because cookies do not know it.
+    /// Returns the name of the cookie. It contains the port, because cookies ignore ports.
     fn cookie_name(&self) -> String {
         format!("switchboard-{}", self.port)
     }
 
-    /// Whose key it is of which both halves come with a request.
+    /// Returns the user whose key has both halves in a request.
     fn holder(&self, headers: &HeaderMap) -> Option<Holder> {
         let texts = |name: HeaderName, separator: char| -> Vec<String> {
             let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
@@ -221,7 +225,7 @@ impl Guard {
         self.doors().keys.iter().find(|key| has(key)).map(|key| Holder(key.who.clone()))
     }
 
-    /// A name of this machine that no other site can claim: with another one, somebody has bent a domain to us.
+    /// Returns `true` if `host` is a name of this server. Any other name may be DNS rebinding.
     fn is_our_host(&self, host: &str) -> bool {
         let name = |origin: &String| origin.split_once("://").is_some_and(|(_, name)| name == host);
         self.origins.iter().any(name)
@@ -232,11 +236,12 @@ impl Guard {
         is_known || (self.is_proven && origin.strip_prefix("https://") == Some(host))
     }
 
-    /// Whose request it is, if it needs a key, or why it is refused.
+    /// Checks host, origin and key of a request. Returns the user if the path needs a key, or the reason for a
+    /// rejection.
     fn admits(&self, request: &Request) -> Result<Option<Holder>, &'static str> {
         let headers = request.headers();
         let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-        // In HTTP/2 it is a part of the address.
+        // HTTP/2 has the host in the URI's authority.
         let host = request.uri().authority().map(Authority::as_str);
         let host = host.or(text(header::HOST)).unwrap_or_default();
         if !self.is_proven && !self.is_our_host(host) {
@@ -249,20 +254,20 @@ impl Guard {
         if is_public(request.uri().path(), request.method()) {
             return Ok(None);
         }
-        // Browsers say where a request that could change something comes from, and always for a socket.
+        // Browsers send an origin with every request that is not a GET, and with every WebSocket handshake.
         let needs_origin = request.method() != Method::GET || headers.contains_key(header::UPGRADE);
         let site = text(HeaderName::from_static("sec-fetch-site"));
         if (needs_origin && origin.is_none()) || site.is_some_and(|site| site != "same-origin") {
             return Err(ELSEWHERE);
         }
-        // Whoever comes with a code or a token has no key yet.
+        // Requests with a code or a token have no key yet.
         if matches!(request.uri().path(), ENTER | TOKEN) {
             return Ok(None);
         }
         self.holder(headers).map(Some).ok_or("This browser is not let in.\n")
     }
 
-    /// Gives a key for the code of a request.
+    /// Returns the response to a request that offers a code.
     pub(crate) fn let_in(&self, headers: &HeaderMap) -> Response {
         let offered = headers.get(CODE_HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default();
         match self.enter(offered, Instant::now()) {
@@ -272,13 +277,13 @@ impl Guard {
     }
 }
 
-/// The page and its files: they are the same for everybody, and nothing of a session is in them.
+/// Returns `true` for the page and its assets, which are the same for all users and contain no session data.
 fn is_public(path: &str, method: &Method) -> bool {
     (method == Method::GET || method == Method::HEAD)
         && (path == "/" || path.starts_with("/r/") || path.starts_with("/assets/"))
 }
 
-/// Lets through what may come in, and puts on every answer what keeps the page to itself.
+/// Rejects unauthorized requests, and adds the security headers to every response.
 pub(crate) async fn check(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     let mut response = match guard.admits(&request) {
         Err(reason) => (StatusCode::FORBIDDEN, reason).into_response(),
@@ -295,13 +300,13 @@ pub(crate) async fn check(State(guard): State<Guard>, mut request: Request, next
     response
 }
 
-/// In the same time however much of it is right.
+/// Compares two texts in constant time for texts of equal length.
 fn is_same(known: &str, offered: &str) -> bool {
     let pairs = known.bytes().zip(offered.bytes());
     offered.len() == known.len() && pairs.fold(0, |different, (a, b)| different | (a ^ b)) == 0
 }
 
-/// Nobody takes the room of somebody else.
+/// Removes the oldest item of a user if the user is at the limit. Items of other users are unaffected.
 fn make_room<T>(list: &mut Vec<T>, most: usize, is_same_person: impl Fn(&T) -> bool) {
     if list.iter().filter(|it| is_same_person(it)).count() >= most
         && let Some(oldest) = list.iter().position(is_same_person)
@@ -310,7 +315,7 @@ fn make_room<T>(list: &mut Vec<T>, most: usize, is_same_person: impl Fn(&T) -> b
     }
 }
 
-/// 128 bits that nobody can guess.
+/// Returns 128 random bits as hexadecimal digits.
 fn random_text() -> Result<String, getrandom::Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
@@ -345,7 +350,7 @@ mod tests {
         assert_eq!(enter(&first, 1), Ok(()));
         assert_eq!(enter(&first, 2), Err(Useless::Used));
         assert_eq!(enter(&second, 62), Err(Useless::Old));
-        // An old one does not come to life again, whatever the clock does.
+        // An expired code stays invalid, even if the clock moves back.
         assert_eq!(enter(&second, 1), Err(Useless::Used));
     }
 

@@ -1,16 +1,16 @@
 //! The web page of a hub: a client and an inspector for its sessions, as an [`axum`] router.
 //!
-//! `switchboard open` serves it to the one person who started it, `switchboard serve` to all who have a token.
+//! `switchboard open` serves it to the user who started it, `switchboard serve` to all users with a token.
 //!
-//! - [`Page`] is the page over a hub; [`PageOptions`] say which hub, whom it admits ([`Access`]), and how a person may add
-//!   rules ([`RuleFile`]).
-//! - [`Links`] make addresses that admit one browser each.
-//! - [`Viewer`] is a person whose sessions are kept while no tab is open.
+//! - [`Page`] is the page of a hub. [`PageOptions`] contains the hub, the admitted users ([`Access`]) and the file
+//!   for new rules ([`RuleFile`]).
+//! - [`Links`] creates links that sign in one browser each.
+//! - [`Viewer`] keeps the sessions of a user while no tab is open.
 //!
-//! The page follows the log of a session and folds it as it grows (`live_recording`). A person who acts in a session is a
-//! client of the hub like any other (`live`). Each tab has a view of one recording (`view`) and gets frames: the HTML of
-//! the entries that changed among those it shows (`render`), and the visible rows of the inspector (`wire`). The page
-//! keeps no state of its own that matters, so a reload, another tab or another launch shows the same.
+//! The page follows the log of a session and folds it as it grows (`live_recording`). A user who acts in a session is
+//! a client of the hub like any other (`live`). Each tab has a view of one recording (`view`) and receives frames:
+//! the HTML of the visible entries that changed (`render`), and the visible rows of the inspector (`wire`). All
+//! durable state is in the hub and its store, so a reload, another tab or another launch shows the same.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -93,34 +93,35 @@ use guard::Guard;
 /// Identifies the sender of a request by its token, or says how the request is refused.
 pub type Identify = Arc<dyn Fn(&Parts, SocketAddr) -> Result<Identity, Refusal> + Send + Sync>;
 
-/// The persons whom a page admits.
+/// The users whom a page admits.
 #[derive(Clone)]
 pub enum Access {
-    /// The person who started the hub, on loopback, by a link. There are no tokens.
+    /// The user who started the hub, on loopback, by a link. There are no tokens.
     LocalUser,
-    /// Everyone with a token of the hub, and the holders of links.
+    /// Every user with a token of the hub or with a link.
     Tokens {
-        /// The addresses under which browsers reach the page, such as `https://hub.example.org`. Links have the first.
+        /// Origins under which browsers reach the page, such as `https://hub.example.org`. Links use the first one.
         origins: Vec<String>,
-        /// Whether the server has a certificate. It is then reachable under every name that the certificate proves.
+        /// Whether the server has a TLS certificate. The page then accepts every host name that the certificate
+        /// proves.
         has_certificate: bool,
         /// Checks a token.
         identify: Identify,
     },
 }
 
-/// The user's own rules, to which the page adds a rule that is made from a permission request.
+/// The user's own rule file, to which the page appends rules that are made from permission requests.
 pub trait RuleFile: Send + Sync {
-    /// Returns why a rule added to the file would have no effect, if so.
+    /// Returns the reason why an appended rule would have no effect, if there is one.
     fn refusal(&self) -> Option<String>;
 
     /// Returns the machine that the rules are for.
     fn host(&self) -> &dyn Host;
 
-    /// Returns the rules that would hold in a project's folder with more text appended to the file. Does not write.
+    /// Returns the policy that would apply in a project folder if the text were appended to the file. Does not write.
     fn with_appended(&self, text: &str, folder: &Path) -> Result<Policy, String>;
 
-    /// Appends text to the file, and returns the file.
+    /// Appends text to the file, and returns the path of the file.
     fn append(&self, text: &str) -> Result<PathBuf, String>;
 }
 
@@ -130,20 +131,20 @@ pub struct PageOptions {
     pub store: Store,
     /// The hub whose sessions the page shows.
     pub hub: Hub,
-    /// The folder of a new session, unless the person chooses another one.
+    /// Default folder of a new session.
     pub folder: PathBuf,
     /// The port of the server.
     pub port: u16,
-    /// The persons whom the page admits; [`Access::LocalUser`] unless set.
+    /// The users whom the page admits; [`Access::LocalUser`] unless set.
     pub access: Access,
-    /// The user's own rules; without them the page does not offer to make one.
+    /// The user's own rule file. Without it the page does not offer to make rules.
     pub rules: Option<Box<dyn RuleFile>>,
     /// Advice for an agent that did not complete the handshake in time; empty unless set.
     pub handshake_hint: String,
 }
 
 impl PageOptions {
-    /// A page on loopback for the local user.
+    /// Creates options for a page on loopback for the local user.
     pub fn new(store: Store, hub: Hub, folder: PathBuf, port: u16) -> Self {
         let (access, handshake_hint) = (Access::LocalUser, String::new());
         PageOptions { store, hub, folder, port, access, rules: None, handshake_hint }
@@ -158,7 +159,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Makes a page.
+    /// Creates a page.
     pub fn new(options: PageOptions) -> Self {
         let (guard, identify) = match &options.access {
             Access::LocalUser => (Guard::new(options.port), None),
@@ -174,28 +175,28 @@ impl Page {
         pages::router(Arc::clone(&self.app), self.identify.clone())
     }
 
-    /// Returns a maker of links to a path of the page, each of which admits one browser as the given person.
+    /// Returns a factory of links to a path of the page. Each link signs in one browser as the given user.
     pub fn links(&self, path: impl Into<String>, who: Identity) -> Links {
         Links { guard: self.app.guard.clone(), path: path.into(), who }
     }
 
-    /// Keeps a person's sessions and their choices until the returned value is dropped, even while no tab is open.
+    /// Keeps a user's sessions and remembered choices until the returned value is dropped, even while no tab is open.
     pub async fn viewer(&self, who: Identity) -> Viewer {
         Viewer(self.app.desk(who).await)
     }
 }
 
-/// A person whose sessions are kept while no tab is open.
+/// A handle that keeps a user's sessions while no tab is open.
 pub struct Viewer(Arc<Desk>);
 
 impl Viewer {
-    /// Starts the first agent of the hub and opens a session with it. Tabs show the progress, and the error.
+    /// Starts the first agent of the hub and opens a session with it. Tabs show the progress and the error.
     pub async fn start(&self) -> Result<(), String> {
         self.0.start().await
     }
 }
 
-/// A maker of links that admit a browser. Each link works once and for a minute.
+/// A factory of links that sign in a browser. Each link works once and for a minute.
 #[derive(Clone)]
 pub struct Links {
     guard: Guard,
@@ -204,23 +205,23 @@ pub struct Links {
 }
 
 impl Links {
-    /// Makes a link. Fails where the system has no random numbers.
+    /// Creates a link. Fails if the system has no random numbers.
     pub fn fresh(&self) -> std::io::Result<String> {
         self.guard.link(&self.path, self.who.clone()).map_err(std::io::Error::other)
     }
 }
 
-/// Returns the path of a message in the page, by the ids of its session and of the message in the store.
+/// Returns the path of a message in the page, by the session's id and the message's sequence number in the store.
 pub fn message_address(session: &str, message: u64) -> String {
     format!("/r/{session}#m{message}")
 }
 
-/// Returns the identity of the local user, who needs no token and may do everything.
+/// Returns the identity of the local user, who needs no token and has every permission.
 pub fn local_user() -> Identity {
     Identity { name: "you".into(), role: Role::Admin, all: true, made: 0 }
 }
 
-/// The example of the package's front page runs with the tests.
+/// Runs the example of README.md with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

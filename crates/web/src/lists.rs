@@ -1,4 +1,4 @@
-//! Lists beside the session: sessions of now and of earlier, and choices for always.
+//! Lists of the sidebar: current and earlier sessions, and remembered choices.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -17,17 +17,17 @@ use super::family::{self, Sight};
 use super::live::{Failure, Live};
 use super::render;
 
-/// How long the agent may take to list its sessions; the recorded ones wait for it.
+/// Maximum time that the agent may take to list its sessions. The recorded sessions wait for it.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How many sessions are listed at once.
+/// Maximum number of sessions in one list.
 const MAX_SESSIONS: usize = 100;
 
-/// Among how many records the first words of several sessions in one recording are looked for.
+/// Maximum number of records in which the first words of a recording's sessions are searched.
 const MOST_RECORDS: usize = 5000;
 
-/// What a search finds in all sessions; without one, those that no agent of the hub has: what an agent remembers itself,
-/// and what else was recorded.
+/// Renders the results of a search. Without a query, renders the sessions outside of the hub's list: those that an
+/// agent lists, and other recordings.
 pub(crate) async fn sessions(
     desk: &Desk,
     live: Option<&Live>,
@@ -123,7 +123,7 @@ async fn agent_sessions(live: &Live, archived: bool) -> Result<Vec<v2::SessionIn
     Ok(response.sessions.into_iter().take(MAX_SESSIONS).collect())
 }
 
-/// What the list of the hub's sessions does not have: other recordings, and sessions of long ago.
+/// Returns the recordings that the list of the hub's sessions lacks: other recordings, and old sessions.
 fn others<'s>(desk: &Desk, recorded: &'s [Summary]) -> Vec<&'s Summary> {
     let sessions = desk.sessions();
     let known: HashMap<&str, &SessionSummary> =
@@ -136,7 +136,7 @@ fn others<'s>(desk: &Desk, recorded: &'s [Summary]) -> Vec<&'s Summary> {
     recorded.iter().filter(is_other).collect()
 }
 
-/// Those of one folder together, the folder first in which something happened last.
+/// Groups summaries by folder, the folder with the latest activity first.
 fn by_project(summaries: Vec<&Summary>) -> Vec<&Summary> {
     let mut places: HashMap<Option<&str>, usize> = HashMap::new();
     for summary in &summaries {
@@ -148,7 +148,7 @@ fn by_project(summaries: Vec<&Summary>) -> Vec<&Summary> {
     ordered
 }
 
-/// A row for every session of a recording in which something was said.
+/// Renders a row for every session of a recording that has a prompt.
 fn recorded_sessions(app: &App, summary: &Summary) -> Markup {
     let several = if summary.wire_ids.len() > 1 { first_words(app, &summary.id) } else { Vec::new() };
     html! {
@@ -160,7 +160,7 @@ fn recorded_sessions(app: &App, summary: &Summary) -> Markup {
 
 fn recorded_session(app: &App, summary: &Summary, session: Option<&str>, words: Option<&str>) -> Markup {
     let title = words.or(summary.about.title.as_deref()).unwrap_or("Nothing was said");
-    // One whose program died cannot say so itself.
+    // A crashed program leaves the recording open, so the store checks for a writer.
     let is_written = !summary.closed && app.store.is_recording(&summary.id).unwrap_or(false);
     html! {
         li {
@@ -177,13 +177,13 @@ fn recorded_session(app: &App, summary: &Summary, session: Option<&str>, words: 
     }
 }
 
-/// The first words of each session in a recording, in the order in which they were said.
+/// Returns the first words of each session in a recording, in order of appearance.
 fn first_words(app: &App, recording: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     let Ok(items) = app.store.read(recording, 0) else { return found };
     for item in items.take(MOST_RECORDS).flatten() {
         let Item::Record(record) = item else { continue };
-        // Most records are not read any further.
+        // This search skips most records without parsing them.
         if memchr::memmem::find(&record.bytes, b"session/prompt").is_none() {
             continue;
         }
@@ -204,7 +204,7 @@ fn first_words(app: &App, recording: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Finds a text in all that may be seen.
+/// Renders the results of a search in all visible sessions.
 fn search(desk: &Desk, query: &str) -> Result<Markup, Failure> {
     let find = |session: Option<&str>| {
         let search = Search {
@@ -218,7 +218,7 @@ fn search(desk: &Desk, query: &str) -> Result<Markup, Failure> {
     let hits = if desk.may(Role::Admin) {
         find(None)?
     } else {
-        // So that what others have does not take the place of what can be seen.
+        // Searches each visible session by itself, so that hits in other users' sessions do not use up the limit.
         let mut hits = Vec::new();
         for session in desk.sessions().iter().take(MAX_SESSIONS) {
             hits.extend(find(Some(&session.id))?);
@@ -248,7 +248,8 @@ fn search(desk: &Desk, query: &str) -> Result<Markup, Failure> {
     })
 }
 
-/// The sessions of a hub by their folders, those first that changed last. What waits is listed in any case.
+/// Renders the sessions of the hub by folder, the most recently changed first. Sessions with questions are always
+/// listed.
 pub(crate) fn of_hub(desk: &Desk, looked_at: Option<&str>) -> Markup {
     let sessions = desk.sessions();
     let listed = listed(&sessions, looked_at);
@@ -268,12 +269,12 @@ pub(crate) fn of_hub(desk: &Desk, looked_at: Option<&str>) -> Markup {
     }
 }
 
-/// One in which nothing was ever said is nothing to come back to.
+/// Returns `true` if a session has a title or an agent, so that it is worth listing.
 fn is_worth_it(session: &SessionSummary) -> bool {
     session.title.is_some() || session.state != SessionActivity::Dormant
 }
 
-/// The sessions that are listed at all times.
+/// Returns the sessions that the list shows: the latest, those with questions, and the selected one.
 fn listed<'s>(sessions: &'s [SessionSummary], looked_at: Option<&str>) -> Vec<&'s SessionSummary> {
     let listed = sessions.iter().filter(|session| is_worth_it(session)).enumerate();
     let listed = listed.filter(|(place, session)| *place < MAX_SESSIONS || session.questions > 0);
@@ -285,15 +286,15 @@ fn listed<'s>(sessions: &'s [SessionSummary], looked_at: Option<&str>) -> Vec<&'
     listed
 }
 
-/// What people call a session: what the agent does, or its first words.
+/// Returns the title of a session, or a placeholder.
 pub(crate) fn name(session: &SessionSummary) -> &str {
     session.title.as_deref().unwrap_or(NAMELESS)
 }
 
-/// What a session is called in which nothing was said.
+/// Title of a session without a prompt.
 pub(crate) const NAMELESS: &str = "New session";
 
-/// The last part of a folder's path.
+/// Returns the last component of a folder's path.
 fn name_of(folder: &str) -> &str {
     folder.rsplit('/').find(|part| !part.is_empty()).unwrap_or(folder)
 }
@@ -323,12 +324,12 @@ fn hub_session(desk: &Desk, session: &SessionSummary, looked_at: Option<&str>) -
     }
 }
 
-/// The agents that a new session can have.
+/// Renders the agents as options for a new session.
 pub(crate) fn agents(desk: &Desk) -> Markup {
     html! { @for agent in desk.agents() { option value=(agent) { (render::visible_line(agent)) } } }
 }
 
-/// Folders that a new session may be in: those of the sessions that there are.
+/// Renders the folders of existing sessions as suggestions for a new session.
 pub(crate) fn folders(desk: &Desk) -> Markup {
     let sessions = desk.sessions();
     let own = desk.app.folder.display().to_string();
@@ -337,7 +338,7 @@ pub(crate) fn folders(desk: &Desk) -> Markup {
     html! { @for folder in folders { option value=(folder) {} } }
 }
 
-/// The choices for always, each with a button to withdraw it.
+/// Renders the remembered choices, each with a button that removes it.
 pub(crate) fn choices(desk: &Desk) -> Markup {
     let choices = desk.choices();
     html! {
@@ -367,10 +368,10 @@ pub(crate) fn choices(desk: &Desk) -> Markup {
     }
 }
 
-/// How many sub-agents one list has.
+/// Maximum number of sub-agents in one list.
 const MAX_FAMILY: usize = 1000;
 
-/// All sub-agents below a session, each with a way to it.
+/// Renders all sub-agents below a session, each with a link.
 pub(crate) fn family(sight: Sight<'_>, session: &str) -> Markup {
     let descendants = sight.look(|it| family::descendants(it, session, MAX_FAMILY));
     html! {
@@ -390,5 +391,5 @@ pub(crate) fn family(sight: Sight<'_>, session: &str) -> Markup {
     }
 }
 
-/// Those further down are indented no more.
+/// Maximum indentation, in levels.
 const MAX_DEPTH: usize = 6;

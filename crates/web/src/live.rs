@@ -1,5 +1,5 @@
-//! A session of the hub that somebody acts in, and the connection to it. What is seen of it is its log, so everything here
-//! is known by the names that it has there: the agent's ids of sessions and questions. To the hub, the session has the id
+//! A connection to a session of the hub, through which a user acts in it. The page shows the session's log, so ids of
+//! sessions and questions are those of the log, which the agent has assigned. The hub's id of the session is the id
 //! of its log.
 
 mod outgoing;
@@ -30,19 +30,20 @@ use super::live_recording::LiveRecording;
 use super::reading::in_words;
 use super::remembered::Remembered;
 
-/// Why a question cannot be answered: the page may also show it a moment before it can be.
+/// Reason for rejecting an answer to a question that is not pending. The page may show a question a moment before it
+/// is.
 const NOT_OPEN: &str = "this question is answered already, or was only just asked: look at it once more";
 
-/// How long after it appeared or changed a question cannot be answered, so that nobody allows something by a click or a
-/// key that was meant for something else. The page waits too; here nothing can go around it.
+/// Time after which a new or changed question can be answered, so that a click or key meant for something else does
+/// not allow an operation. The page waits too, but this check cannot be circumvented.
 const INERT: Duration = Duration::from_millis(500);
 
-/// What the agent asks and nobody has answered.
+/// A pending question of the agent.
 struct Open {
     question: Question,
-    /// The id that the recording knows it by.
+    /// Id of the question in the recording.
     id: RequestId<'static>,
-    /// What it asks, by its revision, and since when it is that.
+    /// Revision of the content, and the time since which it is current.
     content: Option<(String, Instant)>,
 }
 
@@ -53,7 +54,7 @@ enum Question {
 }
 
 impl Question {
-    /// The id on the connection.
+    /// Returns the id on the connection.
     fn id(&self) -> &RequestId<'static> {
         match self {
             Question::Permission(question) => question.id(),
@@ -61,7 +62,7 @@ impl Question {
         }
     }
 
-    /// The session on the connection, if it belongs to one.
+    /// Returns the session's id on the connection, if the question belongs to a session.
     fn session(&self) -> Option<&Arc<str>> {
         match self {
             Question::Permission(question) => Some(question.session()),
@@ -71,14 +72,14 @@ impl Question {
 }
 
 impl Open {
-    /// Takes note of what it asks now.
+    /// Records the current revision of the content.
     fn note(&mut self, revision: &str) {
         if self.content.as_ref().is_none_or(|(known, _)| known != revision) {
             self.content = Some((revision.to_owned(), Instant::now()));
         }
     }
 
-    /// Why an answer to what was read is refused, if it is.
+    /// Returns the reason for rejecting an answer to the revision `read`, if there is one.
     fn refuses(&self, read: &str) -> Option<&'static str> {
         match &self.content {
             Some((revision, _)) if revision != read => {
@@ -90,28 +91,28 @@ impl Open {
     }
 }
 
-/// A session of the hub, and somebody in it.
+/// A connection that is attached to a session of the hub.
 pub(crate) struct Live {
     pub(crate) room: Arc<LiveRecording>,
     pub(crate) agent: AgentHandle,
-    /// The agent's name in the configuration, or its program.
+    /// Name of the agent in the configuration, or its program.
     pub(crate) name: String,
-    /// The hub's id of the session; empty where the agent has opened none.
+    /// Hub's id of the session; empty if the agent has not opened one.
     session: String,
     pub(crate) folder: PathBuf,
-    /// What the connection itself has heard.
+    /// State folded from the connection itself.
     connection: Sessions,
     questions: Mutex<HashMap<String, Open>>,
     pub(crate) remembered: Remembered,
     outgoing: outgoing::Outgoing,
-    /// Whether the agent has refused something because nobody is logged in, and nobody has logged in since.
+    /// `true` after the agent has rejected a request for lack of a login, until the next login.
     wants_login: AtomicBool,
     ended: OnceLock<String>,
-    /// The connection ends with this.
+    /// Closes the connection when it is dropped.
     _alive: oneshot::Sender<()>,
 }
 
-/// Something that could not be done, in words for the user.
+/// An error message for the user.
 pub(crate) type Failure = String;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -119,7 +120,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Live {
-    /// Why the connection to the hub is gone, once it is.
+    /// Returns the reason for the end of the connection, once it is closed.
     pub(crate) fn ended(&self) -> Option<&str> {
         self.ended.get().map(String::as_str)
     }
@@ -129,13 +130,13 @@ impl Live {
     }
 
     fn closed(&self, reason: &str) {
-        // There is one such event.
+        // The connection ends only once.
         let _ = self.ended.set(reason.to_owned());
         locked(&self.questions).clear();
         self.room.touch();
     }
 
-    /// Sends a prompt. It is done when the agent has taken it.
+    /// Sends a prompt. Completes when the agent has accepted it.
     pub(crate) async fn prompt(
         &self,
         session: &str,
@@ -146,7 +147,7 @@ impl Live {
         reply.map(drop).map_err(|error| self.refused(&error))
     }
 
-    /// An answer of the agent that is an error. Where it wants a login, the page will offer one.
+    /// Returns the message of an error response. If the agent requires a login, the page will offer one.
     fn refused(&self, error: &RpcError<'_>) -> Failure {
         if error.code == codes::AUTHENTICATION_REQUIRED {
             self.wants_login.store(true, Ordering::Relaxed);
@@ -155,28 +156,28 @@ impl Live {
         refused(error)
     }
 
-    /// Whether the agent says that it can do something in sessions.
+    /// Returns `true` if the agent has declared a session capability.
     pub(crate) fn offers(&self, what: impl FnOnce(&v2::SessionCapabilities<'_>) -> bool) -> bool {
         self.agent.description().capabilities.session.as_ref().is_some_and(what)
     }
 
-    /// The version of the protocol that the agent speaks itself.
+    /// Returns the protocol version of the agent itself, before any translation.
     pub(crate) fn version(&self) -> u64 {
         let description = self.agent.description();
         let told = Raw::parse(description.answer.as_str()).ok().and_then(|answer| AGENT_VERSION.of(&answer));
         told.unwrap_or(u64::from(description.version))
     }
 
-    /// Whether the agent has lost its login: it says so, or refuses because of it.
+    /// Returns `true` if the agent reports that it is logged out, or has rejected a request because of it.
     pub(crate) fn has_lost_login(&self) -> bool {
         let says = |it: &Conversation| {
             it.auth_status().is_some_and(|status| status.state == AuthState::Unauthenticated)
         };
-        // What it says concerns no session, so no log has it.
+        // The login status does not belong to a session, so no log contains it.
         self.wants_login.load(Ordering::Relaxed) || self.connection.conversation(says)
     }
 
-    /// Logs in by a way that the agent offers.
+    /// Logs in by a method that the agent offers.
     pub(crate) async fn login(&self, method: &str) -> Result<(), Failure> {
         let reply = self.agent.login(method).await.map_err(|error| error.to_string())?;
         reply.map_err(|error| refused(&error))?;
@@ -194,7 +195,7 @@ impl Live {
         }
     }
 
-    /// Gives the turn at work a message; where none is, it begins one.
+    /// Sends a message to the running turn, or starts a turn if there is none.
     pub(crate) async fn steer(
         &self,
         session: &str,
@@ -211,12 +212,13 @@ impl Live {
         }
     }
 
-    /// The id by which the hub knows a session: in its log it has the agent's, and so have its sub-agents.
+    /// Returns the hub's id of a session, from the agent's id in the log. Sub-agents have the session's id as a
+    /// prefix.
     pub(crate) fn wire(&self, session: &str) -> String {
         if self.is_root(session) { self.session.clone() } else { format!("{}:{session}", self.session) }
     }
 
-    /// A session of the connection as its log knows it.
+    /// Returns the id in the log of a session of the connection.
     fn in_log(&self, session: &str) -> String {
         match self.subagent(session) {
             Some(subagent) => subagent.to_owned(),
@@ -224,17 +226,17 @@ impl Live {
         }
     }
 
-    /// The agent's id of a sub-agent in this session, by that of the connection.
+    /// Returns the agent's id of a sub-agent from its id on the connection.
     fn subagent<'s>(&self, session: &'s str) -> Option<&'s str> {
         session.strip_prefix(&*self.session)?.strip_prefix(':')
     }
 
-    /// Whether a session of the connection is the one that is looked at, or a sub-agent's in it.
+    /// Returns `true` if an id on the connection is that of this session or of one of its sub-agents.
     fn is_here(&self, session: &str) -> bool {
         session == self.session || self.subagent(session).is_some()
     }
 
-    /// The session's id in its log: the first that an agent gave it.
+    /// Returns the id of the session in its log: the last root session there.
     fn root(&self) -> Option<String> {
         self.room.session_ids().into_iter().rev().find(|id| self.is_root(id))
     }
@@ -243,21 +245,21 @@ impl Live {
         self.room.look(|it| it.parent(session).is_none())
     }
 
-    /// Makes a copy of a session that goes on by itself, and gives the hub's id of it.
+    /// Forks a session, and returns the hub's id of the copy.
     pub(crate) async fn fork(&self, session: &str) -> Result<String, Failure> {
         let request = ForkSessionRequest::new(self.wire(session), absolute(&self.folder)?);
         let reply = self.agent.fork_session(&request).await.map_err(|error| error.to_string())?;
         Ok(reply.map_err(|error| self.refused(&error))?.session_id.into_owned())
     }
 
-    /// What a permission asks, with what could not be read of it.
+    /// Returns the content of a permission request, with its malformed parts noted.
     pub(crate) fn asked(&self, session: &str, snapshot: &Snapshot, id: &RequestId<'_>) -> Option<Asked> {
         let permission = snapshot.permission(id)?;
         let left_out = self.room.log().left_out(session, id, permission.tool_call_id());
         Some(Asked::permission(snapshot, permission, left_out))
     }
 
-    /// What a request for data asks, with what could not be read of it.
+    /// Returns the content of an elicitation request, with its malformed parts noted.
     pub(crate) fn asked_for_data(
         &self,
         id: &RequestId<'_>,
@@ -266,7 +268,7 @@ impl Live {
         let known =
             locked(&self.questions).get(&id.encode(WireFormat::Any)).map(|open| open.question.clone());
         let left_out = match &known {
-            // No log has it.
+            // The request does not belong to a session, so no log contains it.
             Some(Question::Elicitation(question)) if question.session().is_none() => {
                 in_words(question.left_out())
             }
@@ -275,15 +277,15 @@ impl Live {
         Asked::elicitation(request, left_out)
     }
 
-    /// Takes note of what a question asks now, so that an answer to what it asked before is refused. Tells whether it
-    /// can be answered here.
+    /// Records the current content of a question, so that an answer to an earlier content is rejected. Returns `true`
+    /// if the question can be answered here.
     pub(crate) fn note_content(&self, id: &str, asked: &Asked) -> bool {
         let mut questions = locked(&self.questions);
         let open = questions.get_mut(id);
         open.map(|open| open.note(&asked.revision())).is_some()
     }
 
-    /// A question that is open, unless what was read of it is not what it asks.
+    /// Returns a pending question. Fails if its content is no longer the revision `read`.
     fn open_question(&self, id: &str, read: &str) -> Result<(Question, Asked), Failure> {
         let gone = || NOT_OPEN.to_owned();
         let known = locked(&self.questions).get(id).map(|open| (open.question.clone(), open.id.clone()));
@@ -295,7 +297,7 @@ impl Live {
                 self.asked(&session, &snapshot, &asked_as).ok_or_else(gone)?
             }
             Question::Elicitation(question) => match question.session() {
-                // As the log has it, and as it was shown.
+                // Uses the content in the log, which is the one that was shown.
                 Some(session) => {
                     let snapshot = self.room.session(&self.in_log(session)).ok_or_else(gone)?;
                     let asked = snapshot.elicitation(&asked_as).ok_or_else(gone)?;
@@ -313,7 +315,7 @@ impl Live {
         }
     }
 
-    /// What a permission asks for, as rules see it.
+    /// Returns the subject of a permission request, as policies evaluate it.
     pub(crate) fn subject(
         &self,
         session: &str,
@@ -329,7 +331,8 @@ impl Live {
         switchboard_policy::Subject::of_permission(snapshot, permission, left_out.as_deref(), &scene)
     }
 
-    /// The same of a question that is open, with the options, unless what was read of it is not what it asks.
+    /// Returns the subject and the options of a pending question. Fails if its content is no longer the revision
+    /// `read`.
     pub(crate) fn open_subject(
         &self,
         id: &str,
@@ -346,7 +349,7 @@ impl Live {
         Ok((self.subject(&session, &snapshot, permission), permission.options().to_vec()))
     }
 
-    /// Answers a permission with an option that was offered. `read` is the revision of what was read before.
+    /// Answers a permission request with one of its options. `read` is the revision that the user has read.
     pub(crate) async fn choose(&self, id: &str, option: &str, read: &str) -> Result<(), Failure> {
         let (Question::Permission(question), asked) = self.open_question(id, read)? else {
             return Err("this question wants data, not a choice".to_owned());
@@ -362,7 +365,7 @@ impl Live {
         Ok(())
     }
 
-    /// Answers a request for data. `read` is the revision of what was read before.
+    /// Answers an elicitation request. `read` is the revision that the user has read.
     pub(crate) async fn answer_elicitation(
         &self,
         id: &str,
@@ -378,7 +381,7 @@ impl Live {
         Ok(())
     }
 
-    /// Requests for data that belong to no session, with the ids by which they are known here.
+    /// Returns the elicitation requests that do not belong to a session, with their ids on the page.
     pub(crate) fn loose_elicitations(&self) -> Vec<(RequestId<'static>, ElicitationQuestion)> {
         let questions = locked(&self.questions);
         let loose = questions.values().filter_map(|open| match &open.question {
@@ -391,17 +394,17 @@ impl Live {
     }
 }
 
-/// An answer of the agent or the hub that is an error, with what an agent that died wrote last.
+/// Returns the message of an error response of the agent or the hub, with the last lines of an agent that crashed.
 pub(crate) fn refused(error: &RpcError<'_>) -> Failure {
     let words = match error.code {
-        // Somebody took it back, which is no fault of the agent's.
+        // A user cancelled the prompt, so the agent is not at fault.
         codes::REQUEST_CANCELLED => format!("not sent: {}", error.message),
         code => format!("the agent refuses: {} ({code})", error.message),
     };
     with_last_lines(words, error)
 }
 
-/// Puts the last that an agent wrote to its standard error before it died below some words.
+/// Appends the last lines that an agent wrote to stderr before it exited.
 fn with_last_lines(words: String, error: &RpcError<'_>) -> String {
     let lines = error.data.as_ref().and_then(|data| data.get("stderr"));
     let lines = lines.iter().flat_map(Raw::items);

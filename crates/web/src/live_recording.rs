@@ -1,4 +1,4 @@
-//! One recording that somebody looks at: a live connection, or one in the store.
+//! A recording that a tab has open. It is read from the store and followed while it grows.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,61 +13,61 @@ use tokio::sync::watch;
 use super::family;
 use super::message_log::MessageLog;
 
-/// How often a recording that others write is looked at.
+/// Polling interval for new records.
 const POLL: Duration = Duration::from_millis(250);
 
-/// How many records are folded before others may look.
+/// Maximum number of records that are folded while holding the lock.
 const BATCH: usize = 512;
 
-/// How many records are read from the store at once to look at the past. Checkpoints lie between two such pieces.
+/// Number of records that are read from the store at once for an earlier state. Equals the interval of checkpoints.
 const PIECE: usize = 2048;
 
-/// A gap of more records than this is taken for damage of the store, and not for records that were once there.
+/// Maximum number of missing records in a gap. A larger gap means that the store is damaged.
 const MAX_GAP: u64 = 1_000_000;
 
-/// From so many records on, the end of a recording is shown before all of it is read.
+/// Minimum number of records for which the end of a recording is shown as a preview before all of it is read.
 const LONG: u64 = 20_000;
 
-/// How many entries of the end are shown then.
+/// Number of entries in a preview.
 const PREVIEW: usize = 100;
 
 pub(crate) struct LiveRecording {
     pub(crate) id: String,
     store: Store,
     log: Mutex<MessageLog>,
-    /// The end of the sessions, while a long recording is being read.
+    /// Preview of the end, while a long recording is being read.
     preview: Mutex<Option<Conversation>>,
     changed: watch::Sender<u64>,
-    /// Who takes part and where, as far as the store knows it.
+    /// Metadata of the recording in the store.
     pub(crate) about: About,
-    /// Why no more can be read, where that is so.
+    /// Reason why reading stopped, if it failed.
     failure: Mutex<Option<String>>,
-    /// How many records cannot be read, and why the first of them cannot.
+    /// Number of unreadable records, and the reason for the first of them.
     gaps: Mutex<Option<(u64, String)>>,
 }
 
 impl LiveRecording {
-    /// None: nothing was said yet.
+    /// Returns an empty recording, for a connection without a session.
     pub(crate) fn empty(store: &Store) -> Arc<Self> {
         Arc::new(LiveRecording::new("", store, MessageLog::new(2), About::default()))
     }
 
-    /// A session as it is.
+    /// Returns a snapshot of a session.
     pub(crate) fn session(&self, id: &str) -> Option<Snapshot> {
         self.look(|conversation| family::session(conversation, id).map(Session::snapshot))
     }
 
-    /// Looks at all sessions as they are.
+    /// Calls a function with all sessions, holding the lock.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Conversation) -> T) -> T {
         look(self.log().conversation())
     }
 
-    /// The ids of the sessions in the order in which they came up.
+    /// Returns the ids of the sessions in order of appearance.
     pub(crate) fn session_ids(&self) -> Vec<String> {
         self.look(|it| it.sessions().filter_map(|(id, _)| id).map(str::to_owned).collect())
     }
 
-    /// A recording whose records are pushed, in a version.
+    /// Returns a recording in a protocol version whose records are pushed by the caller.
     #[cfg(test)]
     pub(crate) fn folding(id: &str, store: &Store, protocol: u16) -> Arc<Self> {
         Arc::new(LiveRecording::new(id, store, MessageLog::new(protocol), About::default()))
@@ -86,8 +86,7 @@ impl LiveRecording {
         }
     }
 
-    /// A recording of the store. It is read on a thread of its own, which also follows what others still write,
-    /// until nobody looks any more.
+    /// Opens a recording of the store. A thread reads it and follows new records until the last reference is dropped.
     pub(crate) fn stored(id: &str, store: &Store) -> Result<Arc<Self>, StoreError> {
         let summary = store.session(id)?;
         let room = Arc::new(LiveRecording::new(
@@ -114,19 +113,20 @@ impl LiveRecording {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The end of the sessions, while a long recording is being read. Positions in it are not those of the whole.
+    /// Returns the preview of the end, while a long recording is being read. Its positions are not those of the
+    /// whole.
     pub(crate) fn preview(&self) -> MutexGuard<'_, Option<Conversation>> {
         self.preview.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a record.
+    /// Appends a record.
     #[cfg(test)]
     pub(crate) fn push(&self, record: &Record) {
         self.log().push(record);
         self.touch();
     }
 
-    /// Tells everybody who looks that something is different.
+    /// Notifies all views of a change.
     pub(crate) fn touch(&self) {
         self.changed.send_modify(|count| *count += 1);
     }
@@ -149,17 +149,17 @@ impl LiveRecording {
         self.touch();
     }
 
-    /// How many records cannot be read, and why the first of them cannot.
+    /// Returns the number of unreadable records, and the reason for the first of them.
     pub(crate) fn gaps(&self) -> Option<(u64, String)> {
         self.gaps.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Why no more can be read, where that is so.
+    /// Returns the reason why reading stopped, if it failed.
     pub(crate) fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The texts of those of the rows that there are, in order. It may read the disk.
+    /// Returns the texts of the rows in a range, in order. Missing rows are left out. May read from disk.
     pub(crate) fn texts(&self, rows: Range<usize>) -> Vec<(usize, Arc<str>)> {
         let length = self.log().rows().len();
         let rows = rows.start.min(length)..rows.end.min(length);
@@ -184,7 +184,7 @@ impl LiveRecording {
         texts
     }
 
-    /// The sessions as they stood after so many rows. It may read the disk.
+    /// Returns the sessions in their state after a number of rows. May read from disk.
     pub(crate) fn sessions_at(&self, rows: usize) -> Conversation {
         if self.log().is_translated() {
             return self.translated_at(rows);
@@ -206,7 +206,7 @@ impl LiveRecording {
             match channel.message() {
                 Some((side, false)) => {
                     for message in messages(&text) {
-                        // What is wrong with a message is told where the message is.
+                        // The row of the message reports its problems.
                         drop(conversation.read(message, Some(side), at));
                     }
                 }
@@ -228,7 +228,7 @@ impl LiveRecording {
     }
 }
 
-/// Reads a recording into a room, and goes on while there is somebody in it.
+/// Reads a recording from the store, and follows new records until all references to it are dropped.
 fn follow(room: &Weak<LiveRecording>, store: &Store, summary: &Summary) -> Result<(), StoreError> {
     let id = &*summary.id;
     if summary.length >= LONG && summary.protocol != 1 {
@@ -280,7 +280,7 @@ fn follow(room: &Weak<LiveRecording>, store: &Store, summary: &Summary) -> Resul
     let mut tail = store.follow(id, next)?;
     while room.strong_count() > 0 {
         let mut item = tail.next(POLL)?;
-        // What has come at once is shown at once.
+        // Collects all records that are available now, so that views update once.
         while let Some(new) = item.take() {
             note_gap(&new);
             if sequence_after(new, &mut batch).is_none() {
@@ -304,8 +304,8 @@ fn damaged(room: &Weak<LiveRecording>) {
     }
 }
 
-/// Puts a record, or notes for a gap so that rows keep the numbers of their records, into the batch. `None` when the gap
-/// is too large for that.
+/// Adds an item to the batch, and returns the next sequence number. A gap becomes one placeholder per record, so that
+/// row numbers equal sequence numbers. Returns `None` if the gap is too large.
 fn sequence_after(item: Item, batch: &mut Vec<Record>) -> Option<u64> {
     match item {
         Item::Record(record) => {
@@ -330,7 +330,7 @@ fn sequence_after(item: Item, batch: &mut Vec<Record>) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// More records than lie between two checkpoints, so that both ways to the past are taken.
+    /// More records than between two checkpoints, so that states with and without a checkpoint are tested.
     const RECORDS: usize = 5000;
 
     fn chunk(number: usize) -> String {
@@ -340,7 +340,7 @@ mod tests {
         )
     }
 
-    /// The session after so many records, folded from the beginning.
+    /// Returns the session after a number of records, folded from the start.
     fn folded(records: usize) -> String {
         let mut conversation = Conversation::new(WireFormat::Any);
         for number in 0..records {
@@ -436,7 +436,7 @@ mod tests {
         let mut bytes = std::fs::read(&journal).unwrap();
         let wrong = bytes.windows(6).position(|text| text == b"\"20 \"}").unwrap();
         bytes[wrong + 1] ^= 1;
-        // Another program finds it so: what this one has read is in its memory.
+        // A copy is opened, because this process has the records in memory.
         let copy = tempfile::tempdir().unwrap();
         for name in ["s.sqlite3", "s.sqlite3-wal"] {
             std::fs::copy(folder.path().join(name), copy.path().join(name)).unwrap();

@@ -1,4 +1,4 @@
-//! Files of a session's folder that a prompt names with `@`.
+//! Files of a session's folder that a prompt mentions with `@`.
 
 use std::path::Path;
 
@@ -10,19 +10,20 @@ use url::Url;
 use super::files;
 use super::live::Failure;
 
-/// Of larger folders, the rest is not offered; who knows a path can still type it.
+/// Maximum number of files that are searched for suggestions. Any path can still be typed.
 const MOST_LOOKED_AT: usize = 50_000;
-/// How many are offered.
+/// Maximum number of suggestions.
 const MOST_OFFERED: usize = 30;
-/// Larger files are named and not sent along.
+/// Maximum size in bytes of an embedded file. Larger files are sent as links.
 const LARGEST_EMBEDDED: u64 = 128 * 1024;
 
-/// The paths of files in a folder that fit what was typed, the best first. What Git ignores is not among them.
+/// Returns the paths of files in a folder that match a query, the best match first. Files that Git ignores are left
+/// out.
 pub(crate) fn find(folder: &Path, query: &str) -> Vec<String> {
     let query = query.to_lowercase();
     let walk = WalkBuilder::new(folder)
         .hidden(false)
-        // Also where nobody has made a repository yet.
+        // Respects `.gitignore` also outside of a repository.
         .require_git(false)
         .filter_entry(|entry| entry.file_name() != ".git")
         .sort_by_file_name(Ord::cmp)
@@ -40,7 +41,7 @@ pub(crate) fn find(folder: &Path, query: &str) -> Vec<String> {
     fitting.into_iter().map(|(_, path)| path).collect()
 }
 
-/// How well a path fits what was typed, in small letters; the least is the best.
+/// Returns the rank of a path for a lowercase query, or `None` if it does not match. The lowest rank is the best.
 fn rank(path: &str, query: &str) -> Option<u32> {
     let path = path.to_lowercase();
     let name = path.rsplit('/').next().unwrap_or(&path);
@@ -53,12 +54,13 @@ fn rank(path: &str, query: &str) -> Option<u32> {
     if path.contains(query) {
         return Some(2);
     }
-    // All its letters in order.
+    // Matches if the path has all letters of the query in order.
     let mut letters = path.chars();
     query.chars().all(|wanted| letters.any(|letter| letter == wanted)).then_some(3)
 }
 
-/// A file of the folder as the agent takes it: with its text, or as a link to it, which every agent takes.
+/// Returns the content block for a file: its text if the agent accepts embedded text, otherwise a link, which every
+/// agent accepts.
 pub(crate) fn block(folder: &Path, path: &str, embeds: bool) -> Result<v2::ContentBlock<'static>, Failure> {
     let whole = folder.join(path);
     let (file, real) = files::inside(&whole, folder)?;

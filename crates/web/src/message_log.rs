@@ -1,5 +1,4 @@
-//! A recording as it is looked at: a row for every record, and the sessions that the records amount to, unless somebody
-//! else has those: the sessions of an agent that runs here are folded by the connection to it.
+//! The rows of a recording, one per record, and the sessions folded from the records.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -17,40 +16,40 @@ use super::names::Names;
 use super::rates::Rates;
 use super::reading::in_words;
 
-/// How many bytes of the latest messages are kept in memory, because they may not be readable in the store yet.
+/// Number of bytes of the latest messages kept in memory, because the store may not return them yet.
 const RECENT: usize = 4 * 1024 * 1024;
 
-/// How many problems are kept with their reason; more are only marked.
+/// Maximum number of problems kept with their reason; later ones are only marked.
 const MAX_PROBLEMS: usize = 10_000;
 
-/// How many bytes are kept of what was malformed in one entry.
+/// Maximum size of the description of malformed parts of one entry, in bytes.
 const MAX_FAULT: usize = 16 * 1024;
 
-/// How many requests without an answer are known; of more, the oldest are forgotten.
+/// Maximum number of tracked requests without a response; beyond it the oldest are dropped.
 const MAX_OPEN: usize = 10_000;
 
-/// No row.
+/// Sentinel for a missing row or entity.
 const NONE: u32 = u32::MAX;
 
-/// What a record is, as far as lists and filters need it.
+/// Attributes of a record for lists and filters.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
-    /// Milliseconds since 1970.
+    /// Unix milliseconds.
     pub(crate) time: i64,
     pub(crate) size: u32,
     pub(crate) channel: Channel,
     pub(crate) shape: Shape,
-    /// The method; of an answer, that of its request.
+    /// Number of the method's name. A response has that of its request.
     pub(crate) method: u16,
-    /// The kind of an update.
+    /// Number of the update kind's name.
     pub(crate) kind: u16,
-    /// The session on the wire.
+    /// Number of the session's id on the wire.
     pub(crate) session: u16,
-    /// Whether something is wrong with it, or it tells of something wrong.
+    /// `true` if the record is malformed or reports a problem.
     pub(crate) is_problem: bool,
-    /// The request of an answer, or the answer of a request.
+    /// Row of the response for a request, and of the request for a response.
     partner: u32,
-    /// The entry that it made or changed.
+    /// Index of the entry that the record created or changed.
     entity: u32,
 }
 
@@ -61,7 +60,7 @@ pub(crate) enum Shape {
     Notification,
     Result,
     Error,
-    /// No message: standard error, an event of the process, a loss, noise.
+    /// Not a message: stderr, a process event, a loss, an invalid line.
     Note,
 }
 
@@ -71,16 +70,16 @@ impl Row {
     }
 }
 
-/// An entry of a session, wherever it stands. The session is one of the names.
+/// Key of an entry, independent of its position. The first element is the number of the session's name.
 type Entity = (u16, EntryKind, Arc<str>);
 
-/// The sessions of a recording.
+/// The sessions of a recording, folded from its messages.
 struct Fold {
     conversation: Conversation,
-    /// Makes version 2 of a recording that has nothing else than version 1.
+    /// Translates a recording that contains only version 1.
     translation: Option<Box<RecordingBridge>>,
     checkpoints: Checkpoints,
-    /// The sessions by their places.
+    /// Ids of the sessions by index.
     ids: Vec<Box<str>>,
 }
 
@@ -96,7 +95,7 @@ impl Fold {
         }
     }
 
-    /// The id of the session at a place.
+    /// Returns the id of the session at an index.
     fn id(&mut self, place: usize) -> &str {
         if self.ids.len() <= place {
             let new = self.conversation.sessions().skip(self.ids.len());
@@ -106,31 +105,31 @@ impl Fold {
     }
 }
 
-/// A recording.
+/// A recording for display: its rows, and its sessions.
 pub(crate) struct MessageLog {
     rows: Vec<Row>,
     names: Names,
     fold: Fold,
-    /// The rows of requests without an answer, on the side that is shown and on the other side of a translation.
+    /// Rows of pending requests: on the side that is shown, and on the other side of a translation.
     open: [Correlator<u32>; 2],
-    /// The rows of requests for permissions, by their ids as JSON; of an id that came up again, the latest.
+    /// Rows of permission requests, by id as JSON. For a reused id, the latest row.
     permissions: HashMap<Box<str>, u32>,
     entities: HashMap<(u16, EntryKind), HashMap<Arc<str>, u32>>,
     entity_list: Vec<Entity>,
     times: EntryTimes,
     problems: HashMap<u32, String>,
-    /// What was malformed in the messages that made an entry.
+    /// Descriptions of malformed parts, by entry.
     faults: HashMap<u32, String>,
     recent: VecDeque<Arc<str>>,
     recent_bytes: usize,
     keeps_recent: bool,
     rates: Rates,
-    /// Methods, kinds of updates and sessions that have come up.
+    /// Methods, update kinds and sessions that occur.
     used: [BTreeSet<u16>; 3],
 }
 
 impl MessageLog {
-    /// A recording without records. `protocol` is the version of its messages, as far as known.
+    /// Creates an empty recording. `protocol` is the version of its messages, as far as known.
     pub(crate) fn new(protocol: u16) -> Self {
         MessageLog {
             rows: Vec::new(),
@@ -151,7 +150,7 @@ impl MessageLog {
         }
     }
 
-    /// From here on the latest texts are kept, too.
+    /// Starts to keep the latest texts in memory.
     pub(crate) fn keep_recent(&mut self) {
         self.keeps_recent = true;
     }
@@ -168,12 +167,12 @@ impl MessageLog {
         &self.rates
     }
 
-    /// Methods, kinds of updates and sessions that have come up.
+    /// Returns the methods, update kinds and sessions that occur.
     pub(crate) fn used_names(&self) -> [&BTreeSet<u16>; 3] {
         self.used.each_ref()
     }
 
-    /// The sessions.
+    /// Returns the folded sessions.
     pub(crate) fn conversation(&self) -> &Conversation {
         &self.fold.conversation
     }
@@ -183,35 +182,35 @@ impl MessageLog {
         self.conversation().session((!id.is_empty()).then_some(id))
     }
 
-    /// Whether the version 2 in which the sessions are shown is a translation of what was recorded.
+    /// Returns `true` if the sessions are folded from a translation of the recorded version 1.
     pub(crate) fn is_translated(&self) -> bool {
         self.fold.translation.is_some()
     }
 
-    /// When an entry first and last changed.
+    /// Returns the times of the first and last change of an entry.
     pub(crate) fn times(&self, session: &str, position: usize) -> Times {
         self.times.of(session, position)
     }
 
-    /// What is wrong with a row.
+    /// Returns the problem of a row.
     pub(crate) fn problem(&self, row: usize) -> Option<&str> {
         self.problems.get(&u32::try_from(row).ok()?).map(String::as_str)
     }
 
-    /// The text of a row, where it is one of the latest.
+    /// Returns the text of a row, if it is one of the latest.
     pub(crate) fn recent_text(&self, row: usize) -> Option<Arc<str>> {
         let first = self.rows.len() - self.recent.len();
         self.recent.get(row.checked_sub(first)?).cloned()
     }
 
-    /// The rows that made an entry.
+    /// Returns the rows that created or changed an entry.
     pub(crate) fn rows_of(&self, session: &str, kind: EntryKind, id: &str) -> Vec<u32> {
         let Some(entity) = self.known_entity(session, kind, id) else { return Vec::new() };
         let made_it = |(number, row): (usize, &Row)| (row.entity == entity).then_some(number as u32);
         self.rows.iter().enumerate().filter_map(made_it).collect()
     }
 
-    /// The row of a request for a permission, by its id as JSON.
+    /// Returns the row of a permission request, by its id as JSON.
     pub(crate) fn row_of_permission(&self, id: &str) -> Option<u32> {
         self.permissions.get(id).copied()
     }
@@ -221,13 +220,13 @@ impl MessageLog {
         self.entities.get(&(session, kind))?.get(id).copied()
     }
 
-    /// The entry that a row made or changed: its session, what it is, and its id.
+    /// Returns the session, kind and id of the entry that a row created or changed.
     pub(crate) fn entry_of(&self, row: usize) -> Option<(&str, EntryKind, &str)> {
         let (session, kind, id) = self.entity_list.get(self.rows.get(row)?.entity as usize)?;
         Some((self.names.word(*session), *kind, id))
     }
 
-    /// The nearest state at or before a number of rows that is known of what is folded here.
+    /// Returns the latest checkpoint at or before a number of rows.
     pub(crate) fn before(&self, rows: usize) -> Option<(usize, Conversation)> {
         self.fold.checkpoints.before(rows)
     }
@@ -236,8 +235,7 @@ impl MessageLog {
         self.fold.conversation
     }
 
-    /// What is wrong with a question of the agent that is open, or with what it said of the call that the question is
-    /// about. It was left out.
+    /// Returns the malformed parts of a pending question and of its tool call, which are left out.
     pub(crate) fn left_out(
         &self,
         session: &str,
@@ -248,7 +246,7 @@ impl MessageLog {
         let of_call = call.and_then(|call| self.faults.get(&call));
         let asked = self.open[0].get(Side::Agent, id).and_then(|row| self.problems.get(row));
         match (of_call, asked) {
-            // What is malformed in a call that the question itself tells of is known of both.
+            // A malformed part of a tool call inside the question is noted for both, and named once.
             (Some(of_call), Some(asked)) if !of_call.contains(asked.as_str()) => {
                 Some(format!("{of_call}; {asked}"))
             }
@@ -256,10 +254,10 @@ impl MessageLog {
         }
     }
 
-    /// Adds a record.
+    /// Appends a record.
     pub(crate) fn push(&mut self, record: &Record) {
         let number = self.rows.len() as u32;
-        // The check that it is text is much faster than the search for where it is not.
+        // The plain validity check is much faster than the lossy conversion.
         let text = match std::str::from_utf8(&record.bytes) {
             Ok(text) => Cow::Borrowed(text),
             Err(_) => String::from_utf8_lossy(&record.bytes),
@@ -288,7 +286,7 @@ impl MessageLog {
             if let Some(first) = messages.next() {
                 self.take_message(&mut row, number, record, first);
             }
-            // The row of a batch is that of its first message; a problem of any is its problem.
+            // The row of a batch describes its first message. A problem of any message marks the row.
             for message in messages {
                 let mut other = Row { partner: NONE, entity: NONE, ..row.clone() };
                 self.take_message(&mut other, number, record, message);
@@ -296,7 +294,7 @@ impl MessageLog {
             }
         }
         if self.rows.len() == self.rows.capacity() {
-            // Doubling what is there already would cost more memory than it saves time.
+            // Doubling the capacity would waste memory in long recordings.
             self.rows.reserve_exact((self.rows.len() / 8).max(1024));
         }
         self.rows.push(row);
@@ -309,7 +307,7 @@ impl MessageLog {
         let Some((side, is_other)) = record.channel.message() else { return };
         let is_folded = record.channel.is_message();
         let at = record.time;
-        // Most messages are updates, which need not be read twice.
+        // Most messages are updates. This avoids decoding them twice.
         let is_update = is_folded && !self.is_translated() && self.take_update(row, number, side, text, at);
         if !is_update {
             self.classify(row, number, side, is_other, text);
@@ -340,7 +338,7 @@ impl MessageLog {
         }
     }
 
-    /// What was malformed in a message is a problem of its row, and of the entry that the message is about.
+    /// Records malformed parts of a message as a problem of its row and of its entry.
     fn note_left_out(&mut self, row: &mut Row, number: u32, left_out: &[Diagnostic]) {
         let Some(problem) = in_words(left_out) else { return };
         if row.entity != NONE && self.faults.len() < MAX_PROBLEMS {
@@ -355,7 +353,7 @@ impl MessageLog {
         self.fail(row, number, problem);
     }
 
-    /// What the envelope tells.
+    /// Fills in the row from the JSON-RPC envelope.
     fn classify(&mut self, row: &mut Row, number: u32, side: Side, is_other: bool, text: &str) {
         let message = match Message::decode(text, WireFormat::Any) {
             Ok(message) => message,
@@ -403,7 +401,7 @@ impl MessageLog {
                 }
                 if let Err(error) = &response.outcome {
                     let reason = format!("error {}: {}", error.code, error.message);
-                    // What the agent asks and is refused has something wrong with it.
+                    // A rejected request of the agent is a problem of its row, too.
                     if side == Side::Client
                         && let Some(mut asked) = self.rows.get(row.partner as usize).cloned()
                     {
@@ -414,7 +412,7 @@ impl MessageLog {
                 } else if row.session == 0
                     && let Ok(result) = &response.outcome
                 {
-                    // The answer to `session/new` is the first to name its session.
+                    // The response to `session/new` is the first message with the session's id.
                     row.session = self.session_name(Some(result));
                 }
             }
@@ -425,7 +423,7 @@ impl MessageLog {
         params.and_then(|params| params.text("sessionId")).map_or(0, |id| self.session_number(&id))
     }
 
-    /// The number of a session's id. One that continues under another id keeps its own.
+    /// Returns the number of a session's id. A session that continues under another id keeps its number.
     fn session_number(&mut self, id: &str) -> u16 {
         self.names.number(self.fold.conversation.canonical_id(id))
     }
@@ -443,7 +441,7 @@ impl MessageLog {
         }
     }
 
-    /// Takes an update of a session. Tells whether the message is one.
+    /// Folds a session update. Returns `true` if the message is one.
     fn take_update(&mut self, row: &mut Row, number: u32, side: Side, text: &str, at: Moment) -> bool {
         let read = Expected::<v2::UpdateSessionNotification<'_>>::decode_tolerant(text, WireFormat::Any);
         let Ok((Expected::Params(notification), left_out)) = read else { return false };

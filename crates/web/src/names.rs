@@ -1,14 +1,14 @@
-//! Words that come up again and again, as small numbers.
+//! Interned strings for frequent words.
 
 use std::collections::HashMap;
 
-/// Numbers for words. Number 0 is no word.
+/// A string interner. Number 0 is the empty word.
 pub(crate) struct Names {
     words: Vec<Box<str>>,
     numbers: HashMap<Box<str>, u16>,
 }
 
-/// What all further words are once there are too many.
+/// Replacement for all further words once the numbers are used up.
 const OTHERS: &str = "(others)";
 
 impl Names {
@@ -16,7 +16,7 @@ impl Names {
         Names { words: vec!["".into()], numbers: HashMap::new() }
     }
 
-    /// The number of a word, which gets one if it has none.
+    /// Returns the number of a word, and assigns one if it is new.
     pub(crate) fn number(&mut self, word: &str) -> u16 {
         if let Some(&number) = self.numbers.get(word) {
             return number;
@@ -32,12 +32,12 @@ impl Names {
         number
     }
 
-    /// The word of a number.
+    /// Returns the word of a number.
     pub(crate) fn word(&self, number: u16) -> &str {
         self.words.get(number as usize).map_or("", |word| word)
     }
 
-    /// The number of a word that has come up.
+    /// Returns the number of a word, or `None` if it is unknown.
     pub(crate) fn find(&self, word: &str) -> Option<u16> {
         self.numbers.get(word).copied()
     }

@@ -1,4 +1,4 @@
-//! The page around a session, and the files that it consists of.
+//! Router, HTML shell and assets of the page.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use super::app::App;
 use super::guard::{self, ENTER, Holder, KNOWN, PROTOCOL, SOCKET, TOKEN};
 use super::tab::{self, Limits};
 
-/// The largest message that a tab may send: a prompt with files.
+/// Maximum size of a message from a tab in bytes, such as a prompt with files.
 const MAX_MESSAGE: usize = 40 * 1024 * 1024;
 
 const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// The files of the page.
+/// Assets of the page: path, content type and content.
 const ASSETS: [(&str, &str, &str); 20] = [
     ("/assets/page.css", STYLE, include_str!("assets/page.css")),
     ("/assets/entries.css", STYLE, include_str!("assets/entries.css")),
@@ -49,8 +49,8 @@ const ASSETS: [(&str, &str, &str); 20] = [
     ("/assets/icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];
 
-/// Everything that the server answers. The page and its files are for everybody who asks, and hold nothing of a session:
-/// that goes over the socket alone.
+/// Returns the router of the page. The page and its assets are public and contain no session data, which uses only
+/// the WebSocket.
 pub(crate) fn router(app: Arc<App>, identify: Option<Identify>) -> Router {
     let guard = app.guard.clone();
     let mut router = Router::new()
@@ -76,11 +76,11 @@ async fn enter(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     app.guard.let_in(&headers)
 }
 
-/// Gives a key for a token, which comes as programs send it.
+/// Exchanges a bearer token for a key.
 async fn by_token(State(app): State<Arc<App>>, identify: Identify, head: Parts) -> Response {
     let from = head.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(from)| *from);
     let from = from.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
-    // It may look into the store.
+    // The check may read from the store, which blocks.
     match block_in_place(|| identify(&head, from)) {
         Ok(who) => app.guard.let_in_as(who, &head.headers),
         Err(refusal) => refusal.into_response(),
@@ -147,7 +147,7 @@ fn shell(is_hub: bool) -> Markup {
     }
 }
 
-/// What a browser sees that is not let in.
+/// Renders the sign-in screen of a browser without a key.
 fn door(is_hub: bool) -> Markup {
     html! {
         noscript { p { "This page needs JavaScript." } }

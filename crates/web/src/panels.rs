@@ -1,4 +1,4 @@
-//! Everything of a session beside its entries, in pieces that are replaced as a whole.
+//! Panels around the entries of a session. Each one is replaced as a whole.
 
 use std::sync::Arc;
 
@@ -15,29 +15,29 @@ use super::live::{Failure, Live};
 use super::live_recording::LiveRecording;
 use super::{lists, questions, render};
 
-/// So many of the latest updates of unknown kinds are shown.
+/// Number of updates of unknown kinds that are shown, the latest ones.
 const MOST_UNKNOWN: usize = 20;
 
-/// What is shown.
+/// The content of a tab, from which its panels are rendered.
 pub(crate) struct Subject<'a> {
     pub(crate) desk: &'a Desk,
-    /// Why what was to be looked at cannot be.
+    /// Reason why the requested recording cannot be shown.
     pub(crate) missing: Option<&'a Failure>,
-    /// Why nobody can act in a session of a hub.
+    /// Reason why attaching to the session failed.
     pub(crate) refusal: Option<&'a Failure>,
     pub(crate) sight: Option<Sight<'a>>,
-    /// The agent, if what is seen is its connection.
+    /// Connection to the session, if there is one.
     pub(crate) live: Option<&'a Live>,
     pub(crate) session: &'a str,
     pub(crate) shown: Option<&'a Relative>,
-    /// Whether it is as it is, and not as it was.
+    /// `true` for the present state, `false` for an earlier one.
     pub(crate) is_now: bool,
-    /// How many questions come before those in sight.
+    /// Number of questions before the first visible one.
     pub(crate) skipped_questions: usize,
 }
 
 impl<'a> Subject<'a> {
-    /// The agent, where it can be answered: only what is asked now can.
+    /// Returns the connection if questions can be answered over it: only in the present state, and while it is open.
     pub(crate) fn asker(&self) -> Option<&'a Live> {
         self.live.filter(|live| self.is_now && live.ended().is_none())
     }
@@ -46,12 +46,12 @@ impl<'a> Subject<'a> {
         self.sight.map(|sight| sight.room)
     }
 
-    /// The session of the hub that is looked at, if it is one.
+    /// Returns the summary of the shown session, if it is one of the hub.
     fn hosted(&self) -> Option<SessionSummary> {
         self.room().and_then(|room| self.desk.session(&room.id))
     }
 
-    /// Why the agent is gone, if it is.
+    /// Returns the reason for the end of the agent process, if it is lost.
     fn lost(&self) -> Option<String> {
         self.hosted().and_then(|session| session.lost)
     }
@@ -62,7 +62,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// All pieces, by the name of the place that they go to.
+/// Renders all panels, by the id of their element.
 pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
     let Subject { desk, live, session, .. } = *subject;
     let app = &*desk.app;
@@ -118,7 +118,7 @@ pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
     panels
 }
 
-/// The sessions from the root down to one.
+/// Returns the path from the root to a session.
 fn line(conversation: &Conversation, session: &str) -> Vec<Named> {
     let mut line = family::ancestors(conversation, session);
     line.push(Named { id: session.into(), name: family::name(conversation, session) });
@@ -151,7 +151,7 @@ fn title(session: Option<&Named>) -> Markup {
     html! { (render::visible_line(name.unwrap_or("No session"))) }
 }
 
-/// Where a sub-agent belongs, with ways back. Nothing for a session that no agent has started.
+/// Renders the path of a sub-agent with links to its ancestors. Empty for a session without a parent.
 fn path(subject: &Subject<'_>, line: &[Named]) -> Markup {
     let (Some((own, above)), Some(room)) =
         (line.split_last().filter(|(_, above)| !above.is_empty()), subject.room())
@@ -177,8 +177,7 @@ fn path(subject: &Subject<'_>, line: &[Named]) -> Markup {
     }
 }
 
-/// What the session does. What an agent that is gone was doing last is no longer so, and whoever waits for an answer
-/// does nothing else, whatever it says.
+/// Renders the state of the session. A lost agent and pending questions take precedence over the reported state.
 fn state(subject: &Subject<'_>, snapshot: &Snapshot, below: &Below, waiting: usize) -> Markup {
     let is_gone = subject.is_now && subject.lost().is_some();
     let (class, mark, words) = match waiting {
@@ -193,7 +192,7 @@ fn state(subject: &Subject<'_>, snapshot: &Snapshot, below: &Below, waiting: usi
     }
 }
 
-/// What a session does where nothing waits for an answer. A sub-agent's state may be told by its parent alone.
+/// Renders the state of a session without pending questions. A sub-agent's state may be reported only by its parent.
 fn quiet_state(subject: &Subject<'_>, snapshot: &Snapshot) -> Markup {
     match subject.shown.filter(|shown| shown.parent.is_some()) {
         Some(shown) => {
@@ -203,9 +202,9 @@ fn quiet_state(subject: &Subject<'_>, snapshot: &Snapshot) -> Markup {
     }
 }
 
-/// How many sub-agents there are, and the way to all of them.
+/// Renders the number of sub-agents, as a button that lists them.
 fn at_work(subject: &Subject<'_>, below: &Below) -> Markup {
-    // In a recording, and after the agent's end, nothing is at work any more.
+    // Without an agent process no sub-agent is active.
     let busy = if subject.asker().is_some() || !subject.is_now { below.at_work } else { 0 };
     html! {
         @if below.count > 0 {
@@ -221,7 +220,7 @@ fn at_work(subject: &Subject<'_>, below: &Below) -> Markup {
     }
 }
 
-/// What can be done with the session as a whole: by the agent, with that of no sub-agent; and by us.
+/// Renders the actions on the whole session: those of the agent, which sub-agents lack, and those of Switchboard.
 fn offers(subject: &Subject<'_>, session: Option<&Named>) -> Markup {
     let (Some(room), Some(session)) = (subject.room(), session) else { return html! {} };
     let may_act = subject.desk.may(Role::Use);
@@ -248,16 +247,16 @@ fn offers(subject: &Subject<'_>, session: Option<&Named>) -> Markup {
     }
 }
 
-/// What a new session can be asked, where nothing else is known of the agent.
+/// Suggested prompts for a new session with an arbitrary agent.
 const EXAMPLES: [&str; 3] = [
     "Explain how this project is built and tested.",
     "Review what has changed since the last commit.",
     "Find a test that fails, and repair what it shows.",
 ];
-/// What shows most of the demo agent.
+/// Suggested prompts for the demo agent.
 const DEMO_EXAMPLES: [&str; 3] = ["edit", "permission", "subagents"];
 
-/// What stands in a session in which nothing was said yet.
+/// Renders the placeholder of an empty transcript.
 fn hint(subject: &Subject<'_>) -> Markup {
     if subject.missing.is_some() {
         return html! {};
@@ -283,7 +282,7 @@ fn hint(subject: &Subject<'_>) -> Markup {
     }
 }
 
-/// Where one is, and what can be done.
+/// Renders the introduction of an empty session: agent, folder and suggested prompts.
 fn first_screen(subject: &Subject<'_>) -> Markup {
     let Some(live) = subject.live else { return html! {} };
     let description = live.agent.description();
@@ -304,7 +303,7 @@ fn first_screen(subject: &Subject<'_>) -> Markup {
     }
 }
 
-/// What goes on before the first session is there.
+/// Renders the progress of the first session.
 fn starting(desk: &Desk) -> Markup {
     let Lobby::Starting { agent, since, stage } = desk.lobby() else { return html! {} };
     html! {
@@ -326,7 +325,7 @@ fn starting(desk: &Desk) -> Markup {
     }
 }
 
-/// What was said and waits for its turn.
+/// Renders the queued prompts.
 fn queue(subject: &Subject<'_>) -> Markup {
     let hosted = subject.hosted().filter(|_| subject.is_now);
     let is_starting = hosted.as_ref().is_some_and(|session| session.state == SessionActivity::Dormant);
@@ -353,8 +352,8 @@ fn queue(subject: &Subject<'_>) -> Markup {
     }
 }
 
-/// What a message does now: it begins a turn (`prompt`), it goes to the turn that is at work (`steer`), it is kept until the
-/// session is there (`later`), or it cannot be said: sub-agents listen to their own agent.
+/// Returns the effect of a message: it starts a turn (`prompt`), steers the running turn (`steer`), waits for the
+/// session (`later`), or cannot be sent (empty). Sub-agents take messages only from their own agent.
 fn speech(subject: &Subject<'_>, snapshot: Option<&Snapshot>) -> &'static str {
     if !subject.desk.may(Role::Use) || !subject.is_now || subject.missing.is_some() {
         return "";
@@ -370,8 +369,8 @@ fn speech(subject: &Subject<'_>, snapshot: Option<&Snapshot>) -> &'static str {
     if is_busy && live.agent.description().can_steer() { "steer" } else { "prompt" }
 }
 
-/// Whether something can be said soon: the first session is being opened, or the one that is looked at has an agent that
-/// takes it up again.
+/// Returns `true` if messages can be sent soon: the first session is being opened, or the hub can resume the shown
+/// one.
 fn will_be_there(subject: &Subject<'_>) -> bool {
     match (subject.room(), subject.hosted()) {
         (None, _) => matches!(subject.desk.lobby(), Lobby::Starting { .. }),
@@ -382,7 +381,7 @@ fn will_be_there(subject: &Subject<'_>) -> bool {
     }
 }
 
-/// What the page needs to know about what goes on, in one word.
+/// Returns the activity of the session as one word for the page.
 fn activity(subject: &Subject<'_>, snapshot: Option<&Snapshot>, waiting: usize) -> &'static str {
     match (subject.live, snapshot.map(Snapshot::activity)) {
         (None, _) => "recording",
@@ -394,7 +393,7 @@ fn activity(subject: &Subject<'_>, snapshot: Option<&Snapshot>, waiting: usize) 
     }
 }
 
-/// What is in the way, and what can be done about it.
+/// Renders problems and the actions against them.
 fn trouble(subject: &Subject<'_>) -> Markup {
     let Subject { desk, live, .. } = *subject;
     let failure = subject.room().and_then(LiveRecording::failure);
@@ -442,7 +441,7 @@ fn trouble(subject: &Subject<'_>) -> Markup {
     }
 }
 
-/// Questions of the same session that do not come from the sub-agent which is looked at, or from below it.
+/// Renders links to questions of the same session outside of the shown sub-agent and its descendants.
 fn elsewhere(subject: &Subject<'_>) -> Markup {
     let (Some(_), Some(sight)) = (subject.asker(), subject.sight) else { return html! {} };
     let session = subject.session;
@@ -463,7 +462,7 @@ fn elsewhere(subject: &Subject<'_>) -> Markup {
     }
 }
 
-/// What was to be looked at is not there.
+/// Renders the error for an unknown address.
 fn missing(subject: &Subject<'_>) -> Markup {
     html! {
         p { "This address leads nowhere: " (render::visible(subject.missing.map_or("", String::as_str))) }
@@ -471,7 +470,7 @@ fn missing(subject: &Subject<'_>) -> Markup {
     }
 }
 
-/// Where nothing is looked at.
+/// Renders the screen without a session.
 fn before_a_session(desk: &Desk) -> Markup {
     html! {
         @match desk.lobby() {
@@ -489,7 +488,7 @@ fn before_a_session(desk: &Desk) -> Markup {
     }
 }
 
-/// A session of the hub in which nobody acts.
+/// Renders the notice of a hub session without a connection.
 fn at_rest(subject: &Subject<'_>, known: &SessionSummary) -> Markup {
     let is_possible = subject.desk.app.hub.has_agent(Some(&known.agent));
     html! {
@@ -507,7 +506,7 @@ fn at_rest(subject: &Subject<'_>, known: &SessionSummary) -> Markup {
     }
 }
 
-/// A recording of something else than a session of the hub. The agent may remember what it is of.
+/// Renders the notice of a recording that is not a session of the hub. The agent may be able to load its session.
 fn only_recorded(subject: &Subject<'_>) -> Markup {
     let Subject { desk, session, .. } = *subject;
     let Some(about) = subject.room().map(|room| &room.about) else { return html! {} };
@@ -523,7 +522,7 @@ fn only_recorded(subject: &Subject<'_>) -> Markup {
     }
 }
 
-/// What waits for an answer of whoever looks, in all sessions, for the title and for notifications.
+/// Returns the pending questions of all sessions as JSON, for the title and notifications.
 fn waiting_anywhere(subject: &Subject<'_>) -> String {
     let asking = subject.desk.asking();
     let loose = subject.asker().map_or(0, |live| live.loose_elicitations().len());
@@ -534,10 +533,10 @@ fn waiting_anywhere(subject: &Subject<'_>) -> String {
     json!({"count": count, "first": first, "elsewhere": elsewhere}).to_string()
 }
 
-/// More sessions with questions than this are only counted.
+/// Maximum number of listed sessions with questions; further ones are only counted.
 const MOST_ASKING: usize = 5;
 
-/// Why an agent has opened no session, and the ways to log in.
+/// Renders the reason why an agent rejected a new session, and its login methods.
 fn logins(desk: &Desk, live: &Live, reason: &str) -> Markup {
     let methods = &live.agent.description().auth_methods;
     html! {
@@ -554,7 +553,7 @@ fn logins(desk: &Desk, live: &Live, reason: &str) -> Markup {
     }
 }
 
-/// What can be done about a login that was lost while sessions are open.
+/// Renders the login methods for an agent that lost its login while sessions are open.
 fn lost_login(live: &Live) -> Markup {
     let methods = &live.agent.description().auth_methods;
     html! {
@@ -596,7 +595,7 @@ fn login(live: &Live, method: &v2::AuthMethod<'_>) -> Markup {
     }
 }
 
-/// Updates of kinds that nobody here knows, the last ones in full.
+/// Renders updates of unknown kinds, the latest ones in full.
 fn unknown(snapshot: &Snapshot) -> Markup {
     let count = snapshot.unknown().count();
     html! {
@@ -611,7 +610,7 @@ fn unknown(snapshot: &Snapshot) -> Markup {
     }
 }
 
-/// What can go with a prompt, for the picker of files.
+/// Returns the media types that a prompt accepts, for the file picker.
 fn takes(live: Option<&Live>) -> String {
     let session = live.and_then(|live| live.agent.description().capabilities.session.as_ref());
     let Some(prompt) = session.and_then(|session| session.prompt.as_ref()) else { return String::new() };

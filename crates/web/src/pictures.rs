@@ -1,4 +1,4 @@
-//! Pictures of a session, drawn here: what went on in each turn and when, and what it took.
+//! Charts of a session: activities of each turn over time, and the usage of tokens and money.
 
 use maud::{Markup, html};
 use switchboard_acp::Raw;
@@ -9,21 +9,21 @@ use super::family::{self, Sight};
 use super::live_recording::LiveRecording;
 use super::render;
 
-/// So many of the latest turns are drawn.
+/// Number of turns that are drawn, the latest ones.
 const MOST_TURNS: usize = 20;
-/// More in one lane than this is left out.
+/// Maximum number of bars in one lane.
 const MOST_BARS: usize = 400;
-/// So many points have the lines of tokens and cost.
+/// Maximum number of points in a curve.
 const MOST_POINTS: usize = 200;
-/// Costs in more currencies than this make no sense.
+/// Maximum number of currencies; further ones are left out.
 const MOST_CURRENCIES: usize = 4;
-/// The width of a picture in its own units.
+/// Width of a chart in its own units.
 const WIDTH: i64 = 1000;
 const LANE: i64 = 18;
-/// The least width of a bar.
+/// Minimum width of a bar.
 const LEAST: i64 = 4;
 
-/// What goes on in a turn, a lane each.
+/// CSS class and label of each lane.
 const LANES: [(&str, &str); 4] = [
     ("lane-think", "thinking"),
     ("lane-say", "answering"),
@@ -31,7 +31,7 @@ const LANES: [(&str, &str); 4] = [
     ("lane-wait", "waiting for you"),
 ];
 
-/// Something that went on for a while.
+/// An activity with a start and an end.
 struct Bar {
     lane: usize,
     from: i64,
@@ -39,7 +39,7 @@ struct Bar {
     words: String,
 }
 
-/// The pictures of a session.
+/// Renders the charts of a session.
 pub(crate) fn all(sight: Sight<'_>, session: &str) -> Markup {
     let (turns, snapshot) =
         sight.look(|it| (turns(it, session), family::session(it, session).map(Session::snapshot)));
@@ -54,7 +54,7 @@ pub(crate) fn all(sight: Sight<'_>, session: &str) -> Markup {
     }
 }
 
-/// A turn from its beginning to its end, and the entries that it made.
+/// A turn with its start, end and entries.
 struct TurnSpan {
     from: i64,
     to: i64,
@@ -99,7 +99,7 @@ fn turn(room: &LiveRecording, session: &str, snapshot: &Snapshot, number: usize,
             svg viewBox=(format!("0 0 {WIDTH} {height}")) preserveAspectRatio="none" role="img"
                 aria-label=(format!("Time line: {words}")) {
                 @for bar in &bars {
-                    // Short ones can be seen, also at the end.
+                    // Short bars have a minimum width, also at the right edge.
                     @let width = (place(bar.to) - place(bar.from)).max(LEAST);
                     rect class=(LANES[bar.lane].0) x=(place(bar.from).min(WIDTH - width)) y=(i64::try_from(bar.lane).unwrap_or(0) * LANE + 2)
                         width=(width) height=(LANE - 4) {
@@ -155,10 +155,10 @@ fn duration(milliseconds: i64) -> String {
     elapsed(Moment(milliseconds).since(Moment(0)))
 }
 
-/// When, and how much.
+/// Pairs of a time in Unix milliseconds and an amount.
 type Points = Vec<(i64, f64)>;
 
-/// How full the context was and what had been spent, by currency, as the session went on.
+/// Returns the used context over time, and the cost over time by currency.
 fn usage(room: &LiveRecording, session: &str) -> (Points, Vec<(String, Points)>) {
     let told: Vec<(usize, i64)> = {
         let log = room.log();
@@ -173,7 +173,7 @@ fn usage(room: &LiveRecording, session: &str) -> (Points, Vec<(String, Points)>)
             .collect()
     };
     let step = told.len().div_ceil(MOST_POINTS).max(1);
-    // The last one is what it comes to.
+    // Includes the last value, which is the total.
     let chosen = told.iter().step_by(step).chain(told.last());
     let (mut tokens, mut costs): (Points, Vec<(String, Points)>) = (Vec::new(), Vec::new());
     for (row, time) in chosen {
@@ -197,7 +197,7 @@ fn usage(room: &LiveRecording, session: &str) -> (Points, Vec<(String, Points)>)
     (tokens, costs)
 }
 
-/// A line over time. One point is no line.
+/// Renders a curve over time. Needs at least two points.
 fn curve(name: &str, points: &[(i64, f64)]) -> Markup {
     let [(from, _), .., (to, last)] = points else { return html! {} };
     let most = points.iter().map(|(_, amount)| *amount).fold(f64::MIN_POSITIVE, f64::max);

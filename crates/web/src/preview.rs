@@ -15,7 +15,7 @@ const MAX_ROWS: usize = 12;
 /// Number of records between checks of the clock.
 const STEP: u64 = 64;
 
-/// How messages of version 1 are read for the rules, which judge version 2.
+/// Settings for reading version 1 messages as version 2, which policies evaluate.
 const VERSION_1: Version1 = Version1 {
     update: switchboard_bridge::read_v1_update,
     permission: switchboard_bridge::read_v1_permission,
@@ -136,7 +136,7 @@ impl Reading<'_> {
     }
 }
 
-/// Takes a record of the store, and returns the questions that it settles.
+/// Reads a record of the store, and returns the questions that it settles.
 fn take(past: &mut PastQuestions, record: &Record, relevance: &Relevance) -> Vec<PastQuestion> {
     let text = || String::from_utf8_lossy(&record.bytes);
     match record.channel.message() {

@@ -1,4 +1,4 @@
-//! What the agent and its sub-agents ask, and nobody has answered.
+//! Pending questions of the agent and its sub-agents.
 
 use maud::{Markup, html};
 use switchboard_acp::rpc::RequestId;
@@ -13,15 +13,15 @@ use super::panels::Subject;
 use super::remembered::Remembered;
 use super::{render, rule};
 
-/// So many questions are in sight at once; the others are leafed through.
+/// Number of questions that are shown at once; the user can page through the others.
 const MOST_QUESTIONS: usize = 12;
 
-/// What waits for an answer, in the session that is looked at and in all that descend from it.
+/// Renders the pending questions of the shown session and its descendants.
 pub(crate) fn all(subject: &Subject<'_>, below: &Below) -> Markup {
     let live = subject.asker();
     let loose = live.map(Live::loose_elicitations).unwrap_or_default();
     let waiting = below.questions + loose.len();
-    // Where others have answered what was in sight, the last ones are.
+    // If others have answered the questions on this page, the last page is shown.
     let last = below.questions.saturating_sub(1) / MOST_QUESTIONS * MOST_QUESTIONS;
     let first = subject.skipped_questions.min(last);
     let pending = below.asking.iter().flat_map(Pending::all).skip(first).take(MOST_QUESTIONS);
@@ -47,7 +47,7 @@ pub(crate) fn all(subject: &Subject<'_>, below: &Below) -> Markup {
     }
 }
 
-/// A question of a session.
+/// A pending question of a session.
 enum Pending<'a> {
     Permission(&'a Asking, &'a Permission),
     Elicitation(&'a Asking, &'a Elicitation),
@@ -75,7 +75,7 @@ fn card(subject: &Subject<'_>, live: Option<&Live>, pending: &Pending<'_>) -> Ma
             let rule = live.and_then(|live| rule::offer(subject.desk, live, id, snapshot, permission));
             let parts = render::permission(snapshot, permission, &subject.desk.app.cache);
             let parts = head.chain(parts).chain(always).chain(rule);
-            // Where a call is long, its earlier pages are asked for by its position.
+            // The position of a long tool call is needed to request its earlier pages.
             let call = permission.tool_call_id().and_then(|id| snapshot.position(EntryKind::ToolCall, id));
             question(live, permission.id(), &asked, parts, call.map(|position| (&**id, position)))
         }
@@ -118,7 +118,7 @@ fn question(
     }
 }
 
-/// A request for data that belongs to no session, shown as in a session of its own.
+/// Renders an elicitation request without a session, by folding it into an empty one.
 fn loose_elicitation(id: &RequestId<'static>, question: &ElicitationQuestion) -> Vec<render::Part> {
     let mut session = Session::new(WireFormat::Any);
     session.open_elicitation(id, question.request(), Moment(0));

@@ -1,21 +1,21 @@
-//! How much was said when.
+//! Message rates over time.
 
 use switchboard_store::Channel;
 
-/// How many spans of time are told apart.
+/// Maximum number of intervals.
 const MAX_SPANS: usize = 600;
 
-/// Messages and bytes over time, from the agent and to it.
+/// Messages and bytes over time, from and to the agent.
 #[derive(Debug, Default)]
 pub(crate) struct Rates {
-    /// Milliseconds since 1970.
+    /// Start of the first interval, in Unix milliseconds.
     began: i64,
-    /// The length of a span in milliseconds.
+    /// Length of an interval in milliseconds.
     width: i64,
     spans: Vec<RateInterval>,
 }
 
-/// What was said in one span of time.
+/// Messages and bytes in one interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RateInterval {
     pub(crate) messages: u64,
@@ -23,7 +23,7 @@ pub(crate) struct RateInterval {
 }
 
 impl Rates {
-    /// Counts a message. Clocks jump: what is before the beginning counts as the beginning.
+    /// Counts a message. Times before the start, after a clock change, count for the first interval.
     pub(crate) fn count(&mut self, time: i64, channel: Channel, bytes: usize) {
         if channel.message().is_none() {
             return;
@@ -60,7 +60,7 @@ impl Rates {
             .collect();
     }
 
-    /// The length of a span in milliseconds, and the spans.
+    /// Returns the length of an interval in milliseconds, and the intervals.
     pub(crate) fn spans(&self) -> (i64, &[RateInterval]) {
         (self.width, &self.spans)
     }

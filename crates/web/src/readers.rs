@@ -1,6 +1,5 @@
-//! The page shows the same conversation as every other reader: ten thousand generated conversations and all recordings
-//! are folded by the session engine and compared with the frames that a tab gets. `crates/switchboard/tests/readers` does
-//! the same for the commands.
+//! Compares the page with the session engine: frames of a tab must show the same conversation for ten thousand
+//! generated conversations and all recordings. `crates/switchboard/tests/readers` does the same for the commands.
 
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ use crate::view::View;
 const CONVERSATIONS: usize = 10_000;
 const TOGETHER: usize = 20;
 
-/// The sessions of recorded lines, with their ids.
+/// Folds recorded lines, and returns the sessions with their ids.
 fn fold(lines: &str, version: u16) -> Vec<(Option<String>, Value)> {
     let mut conversation = Conversation::new(WireFormat::Any);
     let mut translation = RecordingBridge::with_policy(Version::V2, LossPolicy::Quiet);
@@ -55,7 +54,7 @@ fn fold(lines: &str, version: u16) -> Vec<(Option<String>, Value)> {
     conversation.sessions().map(session).collect()
 }
 
-/// Puts recorded lines into a store, as `sessions import` does, and gives the id of the recording.
+/// Imports recorded lines into a store, like `sessions import`, and returns the id of the recording.
 fn import(store: &Store, lines: &str) -> String {
     let mut recorder = store.begin_at(&About::default(), Moment(0)).unwrap();
     for line in lines.lines() {
@@ -68,14 +67,14 @@ fn import(store: &Store, lines: &str) -> String {
     id
 }
 
-/// A store in a folder that goes with it.
+/// Returns a store in a temporary folder.
 fn store() -> (tempfile::TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path().join("store.sqlite3")).unwrap();
     (folder, store)
 }
 
-/// Returns the frames of a tab that looks at the sessions of a recording.
+/// Returns the frames of a tab that shows the sessions of a recording.
 fn frames(desk: &Desk, room: &Arc<LiveRecording>, ids: &[(Option<String>, Value)]) -> Vec<Value> {
     let frame = |(id, _): &(Option<String>, Value)| {
         let mut view = View::new();
@@ -86,7 +85,7 @@ fn frames(desk: &Desk, room: &Arc<LiveRecording>, ids: &[(Option<String>, Value)
     ids.iter().map(frame).collect()
 }
 
-/// Returns the same for a recording of the store.
+/// Returns the frames for a recording of the store.
 fn stored_page(desk: &Desk, store: &Store, id: &str, sessions: &[(Option<String>, Value)]) -> Vec<Value> {
     let room = LiveRecording::folding(id, store, store.session(id).unwrap().protocol);
     for item in store.read(id, 0).unwrap() {
@@ -124,7 +123,7 @@ fn ten_thousand_conversations_are_on_the_page() {
     assert!(count > CONVERSATIONS, "some conversations have two sessions: {count}");
 }
 
-/// The words of Markdown that are there to be read.
+/// Returns the visible words of Markdown.
 fn markdown_words(text: &str) -> Vec<String> {
     use pulldown_cmark::{Event, Options, Parser};
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
@@ -163,12 +162,12 @@ fn recordings_are_on_the_page() {
     assert!(entries > 100, "{entries} entries");
 }
 
-/// The page has each entry of a session, with its words. Gives how many there are.
+/// Asserts that the page has every entry of a session, with its words. Returns the number of entries.
 fn assert_on_page(frame: &Value, session: &Value, what: &str) -> usize {
     let none = Vec::new();
     let on_page = frame["entries"].as_array().unwrap_or(&none);
     let entries = session["entries"].as_array().unwrap();
-    // A tab sees two hundred of them at most.
+    // A tab has at most 200 of them.
     assert_eq!(on_page.len(), entries.len().min(200), "{what}: {frame}");
     for (shown, entry) in on_page.iter().zip(entries) {
         let html = |wanted: &dyn Fn(&str) -> bool| -> String {

@@ -1,5 +1,5 @@
-//! Choices that the user has made for always. They hold for exactly the same question again, in the same session, while
-//! the same agent process runs, and are kept nowhere else.
+//! Remembered choices of the user ("always allow", "always reject"). A choice applies to exactly the same question in
+//! the same session while the same agent process runs. It is kept only in memory.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,29 +8,29 @@ use switchboard_store::Moment;
 
 use super::asked::Asked;
 
-/// How many choices are remembered; the oldest go.
+/// Maximum number of remembered choices; the oldest are dropped.
 const MAX_CHOICES: usize = 200;
 
-/// Longer questions are asked each time.
+/// Maximum length of a question in bytes. Longer ones are asked each time.
 const MAX_TEXT: usize = 256 * 1024;
 
-/// One choice.
+/// A remembered choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) session: String,
-    /// What was asked, for people.
+    /// Title of the question, for display.
     pub(crate) title: String,
-    /// What was to be done, for people.
+    /// Description of the operation, for display.
     pub(crate) about: Option<String>,
-    /// What was asked, exactly.
+    /// Exact content of the question.
     asked: String,
-    /// The option that was chosen.
+    /// Id of the chosen option.
     pub(crate) option: String,
     pub(crate) allows: bool,
     pub(crate) since: Moment,
 }
 
-/// The choices of one agent process.
+/// The remembered choices of one agent process.
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
     choices: Mutex<Vec<Choice>>,
@@ -45,12 +45,12 @@ impl Remembered {
         self.choices().clone()
     }
 
-    /// Why a choice for always about this would be asked again, if it would be.
+    /// Returns the reason why a choice about a question cannot be remembered, if there is one.
     pub(crate) fn refuses(asked: &Asked) -> Option<&'static str> {
         asked.unclear().or_else(|| (asked.text().len() > MAX_TEXT).then_some("it is very long"))
     }
 
-    /// Remembers a choice, if it is one for always about something clear.
+    /// Remembers a choice if its option is for always and the question allows it.
     pub(crate) fn note(&self, session: &str, title: &str, asked: &Asked, option: &v2::PermissionOption<'_>) {
         let allows = match option.kind {
             v2::PermissionOptionKind::AllowAlways => true,
@@ -76,12 +76,12 @@ impl Remembered {
         });
     }
 
-    /// Forgets all choices.
+    /// Removes all choices.
     pub(crate) fn forget(&self) {
         self.choices().clear();
     }
 
-    /// Forgets a choice. Tells whether there was one.
+    /// Removes a choice. Returns `true` if it existed.
     pub(crate) fn withdraw(&self, withdrawn: &Choice) -> bool {
         let mut choices = self.choices();
         let before = choices.len();
@@ -89,7 +89,7 @@ impl Remembered {
         choices.len() < before
     }
 
-    /// The choice that was made for exactly this.
+    /// Returns the choice for exactly this question.
     pub(crate) fn find(&self, session: &str, asked: &Asked) -> Option<Choice> {
         if Self::refuses(asked).is_some() {
             return None;

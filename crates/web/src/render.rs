@@ -1,21 +1,18 @@
-//! What a session holds, as HTML for the page.
+//! Rendering of sessions as HTML for the page.
 //!
-//! Everything that an agent sends is hostile until it is escaped here. These functions are pure: they do no input or
-//! output, know no clock, and write neither scripts nor styles into the page. Classes are listed in
-//! `assets/entries.css`.
+//! Everything that an agent sends is untrusted until it is escaped here. These functions are pure: they use no I/O
+//! and no clock, and write neither scripts nor styles into the page. Classes are listed in `assets/entries.css`.
 //!
-//! What the page must know about the markup:
+//! Contract between the markup and the page:
 //!
 //! - A [`Part`] is one element with `data-part` (its key). The page replaces it as a whole when its hash changes.
-//! - `<details data-keep="...">` should stay as the user left it when its part is replaced; the value is unique within
-//!   the part.
-//! - `<button data-action="...">` wants a click to do something: `follow` (with `data-path` and perhaps `data-line`),
+//! - `<details data-keep="...">` keeps its fold state when its part is replaced; the value is unique within the part.
+//! - `<button data-action="...">` triggers an action: `follow` (with `data-path` and optionally `data-line`),
 //!   `earlier` (with `data-before`: see [`earlier`]), `cancel` (with `data-tool-call` or `data-terminal`).
 //! - `<button data-option="ID">` answers the permission that it is in (`data-permission`); the buttons of a form
 //!   (`data-elicitation`) have `data-answer` with `accept`, `decline` or `cancel`.
-//! - `<a data-action="look">` leads to another session of the recording; with a modifier key it is an ordinary link.
-//! - Images and sound come as `data:` addresses, so the policy of the page has to allow them for `img-src` and
-//!   `media-src`.
+//! - `<a data-action="look">` selects another session of the recording; with a modifier key it is an ordinary link.
+//! - Images and audio are `data:` URLs, so the content security policy must allow them for `img-src` and `media-src`.
 
 mod cache;
 mod code;
@@ -59,7 +56,7 @@ pub(crate) use text::{visible, visible_line};
 pub(crate) struct Part {
     /// Letters, digits and hyphens; unique in the entry.
     pub(crate) key: String,
-    /// Of the HTML. Nobody outside this process can foresee it, so nobody can make two texts that share one.
+    /// Hash of the HTML. It is seeded per process, so agents cannot craft two texts that share a hash.
     pub(crate) hash: u64,
     /// One element, with the key as its `data-part`.
     pub(crate) html: Arc<str>,
@@ -73,16 +70,16 @@ impl Part {
     }
 }
 
-/// What the element around an entry's parts says of it: `<article class aria-label>`.
+/// Attributes of the element around an entry's parts: `<article class aria-label>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Article {
-    /// Classes, separated by blanks.
+    /// Classes, separated by spaces.
     pub(crate) class: &'static str,
-    /// What a screen reader calls the entry. Not escaped.
+    /// Accessible name of the entry. Not escaped.
     pub(crate) label: String,
 }
 
-/// What goes around the parts of an entry. `name`: what people know a sub-agent by.
+/// Returns the attributes of an entry's element. `name` returns the name of a sub-agent.
 pub(crate) fn frame(entry: &Entry, name: impl Fn(&str) -> Option<String>) -> Article {
     let (class, label) = match entry {
         Entry::Message(_) => match entry.kind() {
@@ -109,16 +106,16 @@ pub(crate) fn frame(entry: &Entry, name: impl Fn(&str) -> Option<String>) -> Art
     Article { class, label }
 }
 
-/// A tool call that somebody has been asked about does nothing until that is answered, whatever it says of itself.
+/// Wait state of a tool call with a pending question. It takes precedence over the call's reported status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// It can be answered here.
+    /// The user can answer the question.
     ForYou,
-    /// Nobody here can answer it.
+    /// The user cannot answer the question.
     ForAnswer,
 }
 
-/// The parts of one entry.
+/// Renders the parts of one entry.
 pub(crate) fn entry(
     snapshot: &Snapshot,
     entry: &Entry,
@@ -129,18 +126,18 @@ pub(crate) fn entry(
     match entry {
         Entry::Message(message) => message::message(message, cache),
         Entry::ToolCall(call) => tool_call::tool_call(snapshot, call, waits, place, cache),
-        // It is shown with the tool call that it belongs to.
+        // The tool call of a terminal shows it.
         Entry::Terminal(terminal) if has_tool_call(snapshot, terminal.id()) => Vec::new(),
         Entry::Terminal(terminal) => vec![terminal::part("screen", snapshot, terminal, cache)],
         Entry::Compaction(compaction) => message::compaction(compaction, cache),
-        // So is it, or here with its work.
+        // A sub-agent is shown at its tool call, or here with its transcript.
         Entry::Subagent(subagent) if (place.is_shown_here)(subagent.session_id()) => Vec::new(),
         Entry::Subagent(subagent) => subagent::elsewhere(subagent, place),
         Entry::SessionMessage(message) => subagent::session_message(snapshot, message, place, cache),
     }
 }
 
-/// The parts of one entry, all of it, for those who cannot ask for more.
+/// Renders all parts of one entry without paging, for exports.
 pub(crate) fn whole_entry(
     snapshot: &Snapshot,
     entry: &Entry,
@@ -153,8 +150,8 @@ pub(crate) fn whole_entry(
     }
 }
 
-/// Whether a tool call near a terminal shows it. Neither all calls nor all content are looked at: there may be any
-/// number of them.
+/// Returns `true` if a tool call near a terminal shows it. Only nearby calls and their first items are searched,
+/// because their number is unbounded.
 fn has_tool_call(snapshot: &Snapshot, terminal: &str) -> bool {
     const NEAR: usize = 32;
     const MOST_ITEMS: usize = 256;
@@ -173,7 +170,7 @@ fn has_tool_call(snapshot: &Snapshot, terminal: &str) -> bool {
 }
 
 #[cfg(test)]
-// Tests hand `json!` values to small functions; a reference there would only be noise.
+// Tests pass `json!` values to small functions; references there would only be noise.
 #[allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 mod tests {
     mod allowed;

@@ -1,8 +1,8 @@
-//! What the page asks for.
+//! Requests of the page, as JSON messages over the WebSocket.
 
 use serde::{Deserialize, Serialize};
 
-/// A message of the page. `number` comes back with the answer.
+/// A request of the page. The response has the same `number`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Numbered {
     #[serde(default)]
@@ -14,68 +14,69 @@ pub(crate) struct Numbered {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub(crate) enum Request {
-    /// The last frame is on the screen.
+    /// Acknowledges the last frame, which has been drawn. The server sends the next one only afterwards
+    /// (backpressure).
     Shown,
-    /// Looks at a session of a recording; without a recording, at the agent's.
+    /// Selects a session of a recording, or the default session.
     Look {
         recording: Option<String>,
         session: Option<String>,
     },
-    /// The entries that are in sight.
+    /// Sets the range of visible entries.
     Window {
         from: usize,
         to: usize,
     },
-    /// The session as it stood after so many records; nothing: as it is.
+    /// Shows the session after a number of records, or the present state.
     At {
         rows: Option<usize>,
     },
-    /// Shows a sub-agent inside the entry that started it, or only its heading.
+    /// Unfolds a sub-agent inside the entry that started it, or folds it to its heading.
     Fold {
         session: String,
         open: bool,
     },
-    /// A page of a long message before what is shown.
+    /// Requests the page of a long message before the shown ones.
     Earlier {
         session: String,
         position: usize,
         before: usize,
     },
-    /// The messages that are in sight; nothing: the inspector is closed.
+    /// Sets the range of visible messages in the inspector, or closes it.
     Wire {
         window: Option<(usize, usize)>,
-        /// Those at the end, as many as are in the window.
+        /// Follows the end, with as many messages as the window has.
         #[serde(default)]
         follows: bool,
         #[serde(default)]
         filter: Filter,
     },
-    /// One message in full.
+    /// Requests one message in full.
     Message {
         row: usize,
     },
-    /// The messages that made an entry.
+    /// Requests the messages that created or changed an entry.
     MessagesOf {
         #[serde(default)]
         session: String,
         position: usize,
     },
-    /// The message in which a permission was asked for.
+    /// Requests the message of a permission request.
     QuestionMessage {
         id: String,
     },
-    /// Where a message stands in the filtered list.
+    /// Requests the index of a message in the filtered list.
     Find {
         row: usize,
     },
-    /// Recorded sessions, and those of the agent.
+    /// Lists recorded sessions, and those of the agent.
     Sessions {
         #[serde(default)]
         query: String,
-        /// Those of the agent that are put away, instead of the others.
+        /// Lists the agent's archived sessions instead of the others.
         #[serde(default)]
         archived: bool,
-        /// So many have been listed already.
+        /// Number of sessions that are listed already.
         #[serde(default)]
         skip: usize,
     },
@@ -84,24 +85,24 @@ pub(crate) enum Request {
         text: String,
         #[serde(default)]
         files: Vec<File>,
-        /// Files of the session's folder that the text names, by their paths in it.
+        /// Files that the text mentions, by their paths in the session's folder.
         #[serde(default)]
         mentions: Vec<String>,
     },
-    /// Says once more what the message at a position says.
+    /// Sends the message at a position again.
     Again {
         session: String,
         position: usize,
     },
-    /// Takes back what was said and waits for its turn.
+    /// Cancels a queued prompt, and returns its content.
     TakeBack {
         prompt: u64,
     },
-    /// Files of the session's folder whose paths fit what was typed.
+    /// Lists files of the session's folder whose paths match a query.
     Files {
         query: String,
     },
-    /// A message for the turn that is at work.
+    /// Sends a message to the running turn.
     Steer {
         session: String,
         text: String,
@@ -110,7 +111,7 @@ pub(crate) enum Request {
         #[serde(default)]
         mentions: Vec<String>,
     },
-    /// Makes a copy of a session.
+    /// Forks a session.
     Fork {
         session: String,
     },
@@ -118,7 +119,7 @@ pub(crate) enum Request {
         session: String,
         title: String,
     },
-    /// Puts a session away, or takes it back.
+    /// Archives or unarchives a session.
     Archive {
         session: String,
         away: bool,
@@ -126,7 +127,7 @@ pub(crate) enum Request {
     Cancel {
         session: String,
     },
-    /// Ends the agent process of the session that is looked at.
+    /// Ends the agent process of the selected session.
     EndAgent,
     CancelToolCall {
         session: String,
@@ -136,28 +137,28 @@ pub(crate) enum Request {
         session: String,
         id: String,
     },
-    /// Answers a permission.
+    /// Answers a permission request.
     Choose {
         id: String,
         option: String,
-        /// What was read before, by the name that the server gave it.
+        /// Revision of the content that the user has read.
         revision: String,
     },
-    /// Shows the rule that would answer a permission and its like.
+    /// Shows the rule that would answer a permission request and similar ones.
     Rule {
         id: String,
         revision: String,
         decision: RuleDecision,
     },
-    /// Makes the rule that was shown.
+    /// Saves the rule that was shown.
     SaveRule {
         id: String,
         revision: String,
         decision: RuleDecision,
-        /// The rule as it was shown.
+        /// Text of the rule as it was shown.
         rule: String,
     },
-    /// Answers a request for data.
+    /// Answers an elicitation request.
     Give {
         id: String,
         revision: String,
@@ -172,66 +173,66 @@ pub(crate) enum Request {
     },
     New {
         folder: Option<String>,
-        /// The agent's name, where there are several.
+        /// Name of the agent; the first one unless set.
         #[serde(default)]
         agent: Option<String>,
     },
-    /// Goes on with the session of a hub that is looked at.
+    /// Attaches to the selected session of the hub.
     Attach,
     Resume {
         session: String,
         folder: String,
-        /// The agent that remembers it; nothing: the first.
+        /// Name of the agent that has the session; the first one unless set.
         #[serde(default)]
         agent: Option<String>,
     },
     Login {
         method: String,
     },
-    /// Starts the agent again.
+    /// Starts the agent and the first session again.
     Start,
-    /// The questions that are in sight: those behind so many others.
+    /// Sets the number of questions before the first visible one.
     Questions {
         skip: usize,
     },
-    /// Searches all output of a terminal.
+    /// Searches the complete output of a terminal.
     FindOutput {
         session: String,
         terminal: String,
         query: String,
     },
-    /// A file that a tool call names or that the session has changed, and what became of it.
+    /// Shows a file that a tool call names or has changed, with its changes.
     File {
         session: String,
         path: String,
         line: Option<u32>,
     },
-    /// The sub-agents below the session that is looked at.
+    /// Lists the sub-agents below the selected session.
     Family,
-    /// Whether the recording keeps the protocol.
+    /// Checks the recording against the protocol.
     Verdict,
-    /// The choices for always.
+    /// Lists the remembered choices.
     Choices,
     Withdraw {
         place: usize,
         since: i64,
     },
-    /// A link that lets another browser in.
+    /// Creates a link that signs in another browser.
     Link,
-    /// The text of an entry, to be copied.
+    /// Returns the text of an entry for the clipboard.
     Copy {
         session: String,
         position: usize,
     },
-    /// The entry that a message made or changed.
+    /// Returns the entry that a message created or changed.
     EntryOf {
         row: usize,
     },
-    /// All files that the session has changed.
+    /// Lists all files that the session has changed.
     Changes,
-    /// Time lines, tokens and cost.
+    /// Shows charts of turns, tokens and cost.
     Pictures,
-    /// The session as one file.
+    /// Exports the session as one file.
     Export {
         format: Format,
         #[serde(default)]
@@ -243,23 +244,23 @@ pub(crate) enum Request {
     },
 }
 
-/// What a session is exported as.
+/// Export format of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Format {
     Html,
     Markdown,
-    /// The inside of a page, to be printed.
+    /// Content of a page for printing.
     Print,
 }
 
-/// A file that goes with a prompt.
+/// A file attached to a prompt.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct File {
     pub(crate) name: String,
     #[serde(default)]
     pub(crate) mime: String,
-    /// Base64.
+    /// Content in base64.
     pub(crate) data: String,
 }
 
@@ -271,7 +272,7 @@ pub(crate) enum Action {
     Cancel,
 }
 
-/// What a rule is to do.
+/// Effect of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum RuleDecision {
@@ -279,23 +280,23 @@ pub(crate) enum RuleDecision {
     Deny,
 }
 
-/// Which messages the inspector shows.
+/// Filter of the inspector. Empty fields match every message.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Filter {
-    /// `in`: from the agent, `out`: to it.
+    /// `in` for messages from the agent, `out` for messages to it.
     pub(crate) direction: String,
-    /// `main`: the side that is shown as the session, `other`: the other side of the bridge, `notes`: what is no
-    /// message.
+    /// `main` for the side that the session shows, `other` for the other side of the bridge, `notes` for other
+    /// records.
     pub(crate) side: String,
     pub(crate) method: String,
     pub(crate) kind: String,
     pub(crate) session: String,
     pub(crate) problems: bool,
-    /// Part of the message.
+    /// Substring of the message.
     pub(crate) text: String,
-    /// Only what made one entry, by its position.
+    /// Position of an entry; only messages that created or changed it match.
     pub(crate) entry: Option<usize>,
-    /// The session that the entry is in, where it is not the one that is looked at.
+    /// Session of that entry, if it is not the selected one.
     pub(crate) entry_session: Option<String>,
 }

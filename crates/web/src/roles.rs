@@ -1,17 +1,17 @@
-//! What the role of a token allows on the page: one place for every message of a tab.
+//! Authorization: the role that each request of the page needs.
 //!
-//! The page is a client of the hub, which checks again what gets there. Here is also what never gets there: files, rules,
-//! recordings.
+//! The page is a client of the hub, which checks all requests that reach it. This module also covers those that do
+//! not: files, rules and recordings.
 
 use switchboard_store::Role;
 
 use super::request::Request;
 
-/// Returns the least role that a message of the page needs. Which sessions a token sees is decided by
-/// [`Desk::room`](super::desk::Desk::room).
+/// Returns the minimum role for a request. [`Desk::room`](super::desk::Desk::room) decides about the visible
+/// sessions.
 pub(crate) fn needed(request: &Request) -> Role {
     match request {
-        // Looking at what can be seen.
+        // Read access to visible sessions.
         Request::Shown
         | Request::Look { .. }
         | Request::Window { .. }
@@ -22,7 +22,7 @@ pub(crate) fn needed(request: &Request) -> Role {
         | Request::Sessions { .. }
         | Request::Questions { .. }
         | Request::FindOutput { .. }
-        // Without the text of the file, unless `Desk::may_read_files`.
+        // The response lacks the file's text unless `Desk::may_read_files`.
         | Request::File { .. }
         | Request::Family
         | Request::Link
@@ -30,13 +30,13 @@ pub(crate) fn needed(request: &Request) -> Role {
         | Request::Changes
         | Request::Pictures
         | Request::Export { .. } => Role::View,
-        // Answering what agents ask.
+        // Answers to questions of agents.
         Request::Choose { .. }
         | Request::Give { .. }
         | Request::Choices
         | Request::Withdraw { .. }
         | Request::Cancel { .. } => Role::Answer,
-        // Starting sessions, and controlling those that can be seen.
+        // New sessions, and control of visible ones.
         Request::New { .. }
         | Request::Start
         | Request::Attach
@@ -52,9 +52,9 @@ pub(crate) fn needed(request: &Request) -> Role {
         | Request::CancelTerminal { .. }
         | Request::Configure { .. }
         | Request::EndAgent
-        // The hub lets a session go only for who started it.
+        // The hub allows it only to the session's owner.
         | Request::Delete { .. } => Role::Use,
-        // Recorded messages hold text that was replaced or cleared since, and are for those who may see everything.
+        // Recorded messages contain text that was replaced or cleared since, so they need access to everything.
         Request::At { rows: Some(_) }
         | Request::Wire { window: Some(_), .. }
         | Request::Message { .. }
@@ -63,7 +63,7 @@ pub(crate) fn needed(request: &Request) -> Role {
         | Request::Find { .. }
         | Request::EntryOf { .. }
         | Request::Verdict => Role::Admin,
-        // What concerns an agent as a whole, what it remembers of anybody's, and the rules of the hub.
+        // Actions on an agent as a whole, on sessions of all its users, and on the hub's rules.
         Request::Login { .. }
         | Request::Resume { .. }
         | Request::Archive { away: false, .. }
@@ -72,7 +72,7 @@ pub(crate) fn needed(request: &Request) -> Role {
     }
 }
 
-/// Says that a role is not enough.
+/// Returns the error message for an insufficient role.
 pub(crate) fn refusal(role: Role, needs: Role) -> String {
     format!("your token has the role {role}, and this needs {needs}")
 }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::request::Numbered;
 
-    /// A message of each kind that needs more than to look.
+    /// Returns one request of each kind, with the role that it needs.
     fn messages() -> Vec<(Role, Value)> {
         let session = "s";
         vec![

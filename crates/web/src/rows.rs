@@ -1,8 +1,8 @@
-//! What a tab has of the entries in sight, of the session that it looks at and of the sub-agents inside, and what it
-//! must be told to have them as they are.
+//! Incremental frames of the visible entries, of the selected session and the sub-agents inside it. Tracks the parts
+//! that the page has, and sends only the changed ones.
 //!
-//! A sub-agent is shown in the entry that started it: at work with the end of its transcript, otherwise with its heading
-//! alone, unless the user has folded or unfolded it. So a frame has a bound whatever agents start.
+//! A sub-agent is shown in the entry that started it: while active with the end of its transcript, otherwise as a
+//! heading, unless the user has folded or unfolded it. The size of a frame is bounded for any number of sub-agents.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -21,19 +21,19 @@ use super::family::{Relative, Sight, name_of_child};
 use super::render::{self, Part, Place, Waits, Work};
 use super::view::hash;
 
-/// How many of its last entries a sub-agent shows in the entry that started it. The rest is in its own view.
+/// Number of entries at the end of a sub-agent that are shown inside its entry. Its own view has all.
 const TAIL: usize = 40;
 
-/// How many sub-agents one entry shows. All are in a list.
+/// Maximum number of sub-agents that one entry shows. The list has all.
 const MOST_CHILDREN: usize = 50;
 
-/// How deep sub-agents are shown in one another.
+/// Maximum depth of nested sub-agents.
 const DEEPEST: usize = 5;
 
-/// How many entries of sub-agents a frame has that are unfolded because they are at work, and because the user wants it.
+/// Maximum number of sub-agents' entries per frame: of active sub-agents, and of those that the user has unfolded.
 const BUDGET: Budget = Budget { at_work: 240, wanted: 2000 };
 
-/// How many sub-agents the user may have folded or unfolded.
+/// Maximum number of fold states that are kept.
 const MAX_FOLDS: usize = 2000;
 
 #[derive(Debug, Serialize)]
@@ -41,15 +41,15 @@ pub(crate) struct EntryFrame {
     pub(crate) position: usize,
     class: &'static str,
     label: String,
-    /// Milliseconds since 1970.
+    /// Unix milliseconds.
     first: i64,
     last: i64,
-    /// Whether its time still runs.
+    /// `true` while the time of the entry is still running.
     runs: bool,
-    /// Key and HTML; without HTML it is as it was. Without parts all are as they were.
+    /// Keys and HTML of the parts. A part without HTML is unchanged; without a list all are unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     parts: Option<Vec<PartFrame>>,
-    /// The sub-agents inside, all of them; without any all are as they were.
+    /// All sub-agents inside the entry. Without a list all are unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     nests: Option<Vec<NestFrame>>,
 }
@@ -61,18 +61,18 @@ type PartFrame = (String, Option<CommonText>);
 struct NestFrame {
     session: CommonText,
     open: bool,
-    /// The entries that are shown, by their positions.
+    /// Range of the shown entries, by position.
     from: usize,
     to: usize,
-    /// What stands above them.
+    /// Parts above the entries.
     #[serde(skip_serializing_if = "Option::is_none")]
     parts: Option<Vec<PartFrame>>,
-    /// Those that have changed.
+    /// Changed entries.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     entries: Vec<EntryFrame>,
 }
 
-/// A text that others have too.
+/// A shared text.
 #[derive(Debug)]
 struct CommonText(Arc<str>);
 
@@ -82,77 +82,77 @@ impl Serialize for CommonText {
     }
 }
 
-/// What a tab has of an entry.
+/// State of an entry on the page.
 #[derive(Default)]
 struct Seen {
     stamp: Stamp,
     parts: SeenParts,
-    /// The sub-agents inside, and how they are shown.
+    /// Sub-agents inside the entry, with their fold states and ranges.
     nests: Vec<(Arc<str>, bool, usize, usize)>,
 }
 
-/// What says whether an entry looks as it did: the revisions of it and of what it shows, those of the questions with it,
-/// whether it waits for an answer, how many sub-agents are shown in it and whether it is one that is shown elsewhere, and
-/// when the turn went wrong that it is the last of.
+/// Version of an entry's appearance: the revisions of the entry and of its terminals or sub-agents, that of its
+/// questions, the wait state, the number of sub-agents in it, whether a sub-agent is shown elsewhere, and the time of
+/// the failure of the turn that it ends.
 type Stamp = (u64, u64, bool, usize, bool, Option<i64>);
 
-/// Keys and hashes.
+/// Keys and hashes of parts.
 type SeenParts = Vec<(String, u64)>;
 
-/// What a tab has of a session.
+/// State of a session on the page.
 #[derive(Default)]
 struct SeenSession {
     entries: HashMap<usize, Seen>,
-    /// What stands above its entries, where it is inside another.
+    /// Parts above its entries, if it is nested.
     parts: SeenParts,
-    /// Where that is.
+    /// Session and position of the entry that contains it.
     inside: Option<(Arc<str>, usize)>,
-    /// The frame in which it was last in sight.
+    /// Number of the frame in which it was last visible.
     frame: u64,
 }
 
-/// How many entries of sub-agents may still go into a frame.
+/// Remaining number of sub-agents' entries for a frame.
 #[derive(Clone, Copy)]
 struct Budget {
     at_work: usize,
     wanted: usize,
 }
 
-/// What a frame is made for.
+/// Input of a frame.
 #[derive(Clone, Copy)]
 pub(crate) struct Scene<'a> {
     pub(crate) app: &'a App,
     pub(crate) sight: Sight<'a>,
-    /// Whether what waits for an answer can be answered here.
+    /// Whether pending questions can be answered here.
     pub(crate) is_live: bool,
-    /// Whether the agent is gone, so that nothing is at work any more.
+    /// Whether the agent process has exited, so that nothing is active.
     pub(crate) is_over: bool,
-    /// Whether positions are those of the whole sessions, so that times are known.
+    /// Whether positions are those of the complete sessions, for which times are known.
     pub(crate) is_whole: bool,
 }
 
 #[derive(Default)]
 pub(crate) struct Rows {
     sessions: HashMap<Arc<str>, SeenSession>,
-    /// What the user has folded (false) and unfolded.
+    /// Fold states chosen by the user; `true` is unfolded.
     folds: HashMap<Arc<str>, bool>,
     frame: u64,
 }
 
 impl Rows {
-    /// The page has nothing any more. What the user has folded stays so.
+    /// Resets the state of the page to empty. Keeps the fold states.
     pub(crate) fn forget(&mut self) {
         self.sessions.clear();
     }
 
-    /// The page has nothing any more of a session's entries outside a window.
+    /// Drops the state of a session's entries outside of a window.
     pub(crate) fn forget_outside(&mut self, session: &str, window: &Range<usize>) {
         if let Some(seen) = self.sessions.get_mut(session) {
             seen.entries.retain(|position, _| window.contains(position));
         }
     }
 
-    /// The user folds or unfolds a sub-agent.
+    /// Folds or unfolds a sub-agent.
     pub(crate) fn fold(&mut self, session: &str, open: bool) {
         if self.folds.len() >= MAX_FOLDS {
             self.folds.clear();
@@ -160,7 +160,7 @@ impl Rows {
         self.folds.insert(session.into(), open);
     }
 
-    /// What has changed in a window of a session.
+    /// Returns the changes in a window of a session.
     pub(crate) fn frame(
         &mut self,
         scene: Scene<'_>,
@@ -203,7 +203,7 @@ impl Rows {
             let settled = settled.remove(&position).unwrap_or_default();
             let waits = match entry {
                 Entry::ToolCall(call) => waiting.contains(call.id()),
-                // Its command is not shown as running before it is allowed.
+                // The command is not shown as running before it is allowed.
                 Entry::Terminal(terminal) => asked.contains(terminal.id()),
                 _ => false,
             };
@@ -262,7 +262,7 @@ impl Rows {
         frames
     }
 
-    /// The sub-agents inside an entry. `is_new`: the page has nothing of the entry.
+    /// Returns the sub-agents inside an entry. With `is_new`, the page has no part of the entry.
     fn nests(
         &mut self,
         scene: Scene<'_>,
@@ -344,7 +344,7 @@ fn stamp(
         Entry::ToolCall(call) => {
             call.terminal_ids().filter_map(|id| snapshot.terminal(id)).map(Terminal::revision).max()
         }
-        // It names them.
+        // The message shows their names.
         Entry::SessionMessage(message) => {
             let ends = [message.sender(), message.recipient()].into_iter().flatten();
             ends.filter_map(|id| snapshot.subagent(id)).map(Subagent::revision).max()
@@ -367,7 +367,7 @@ fn is_running(entry: &Entry) -> bool {
     }
 }
 
-/// Whether a sub-agent is at work, and what is said of that.
+/// Returns `true` if a sub-agent is active, and the state to show.
 fn how_it_is(scene: Scene<'_>, inside: &Relative, entry: &Entry) -> (bool, Work) {
     use v2::StateUpdate as State;
     let snapshot = &inside.snapshot;
@@ -379,7 +379,7 @@ fn how_it_is(scene: Scene<'_>, inside: &Relative, entry: &Entry) -> (bool, Work)
     let is_at_work = match &inside.state {
         Some(State::Running(_) | State::RequiresAction(_)) => true,
         Some(State::Idle(_)) => false,
-        // The call that stands for it tells something.
+        // The status of its tool call is the only evidence.
         Some(State::Unobservable(_) | State::Unknown(_)) | None => {
             entry.as_tool_call().is_some_and(|call| !call.status().is_final())
         }
@@ -391,7 +391,7 @@ fn how_it_is(scene: Scene<'_>, inside: &Relative, entry: &Entry) -> (bool, Work)
     }
 }
 
-/// Parts with the HTML of those that are not as they were.
+/// Returns the parts, with HTML for the changed ones.
 fn changed(known: &mut SeenParts, parts: Vec<Part>) -> Vec<PartFrame> {
     let before: HashMap<&str, u64> = known.iter().map(|(key, hash)| (&**key, *hash)).collect();
     let frames = parts.iter().map(|part| {
@@ -403,13 +403,13 @@ fn changed(known: &mut SeenParts, parts: Vec<Part>) -> Vec<PartFrame> {
     frames
 }
 
-/// A question of the agent that is settled.
+/// A settled question of the agent.
 pub(crate) enum Settled<'s> {
     Permission(&'s Permission),
     Elicitation(&'s Elicitation),
 }
 
-/// Questions that are settled, by the entry in the window that they belong to.
+/// Returns the settled questions, by the position of their entry in the window.
 pub(crate) fn settled<'s>(snapshot: &'s Snapshot, window: &Range<usize>) -> HashMap<usize, Vec<Settled<'s>>> {
     let mut settled: HashMap<usize, Vec<Settled<'s>>> = HashMap::new();
     for permission in snapshot.permissions().filter(|it| !it.settlement().is_pending()) {
@@ -436,7 +436,7 @@ impl Settled<'_> {
         }
     }
 
-    /// Its parts, with keys that no other question and no entry has.
+    /// Renders the parts of the question, with keys that are unique in the entry.
     pub(crate) fn parts(&self, snapshot: &Snapshot, app: &App) -> impl Iterator<Item = Part> {
         let (id, parts) = match self {
             Settled::Permission(permission) => {
@@ -459,7 +459,7 @@ mod tests {
     use crate::desk::Desk;
     use crate::live_recording::LiveRecording;
 
-    /// A tab before a recording to which messages are added.
+    /// A tab that shows a recording to which messages are appended.
     struct Tab {
         room: Arc<LiveRecording>,
         desk: Arc<Desk>,
@@ -496,7 +496,7 @@ mod tests {
             self.told(session, &update);
         }
 
-        /// What the tab is told of the session `s`.
+        /// Returns the frame of the session `s`.
         fn frame(&mut self) -> Value {
             let sight = Sight { room: &self.room, past: None };
             let session = sight.relative("s").unwrap();
@@ -506,7 +506,7 @@ mod tests {
         }
     }
 
-    /// The entries inside sub-agents, however deep.
+    /// Returns the number of entries inside sub-agents at any depth.
     fn inside(frame: &Value) -> usize {
         let nests = frame.as_array().unwrap().iter().filter_map(|entry| entry["nests"].as_array()).flatten();
         nests
@@ -529,13 +529,13 @@ mod tests {
         let (entry, nest) = (&frame[0], &frame[0]["nests"][0]);
         assert_eq!((entry.get("parts"), nest.get("parts")), (None, None), "{frame}");
         assert_eq!((inside(&frame), &nest["entries"][0]["position"]), (1, &json!(1)));
-        // Folded and unfolded again, all of it is new to the page.
+        // After folding and unfolding, the page needs all parts again.
         tab.rows.fold("a", false);
         let frame = tab.frame();
         assert_eq!((inside(&frame), &frame[0]["nests"][0]["open"]), (0, &json!(false)));
         tab.rows.fold("a", true);
         assert_eq!(inside(&tab.frame()), 3);
-        // So it is when the entry was out of sight.
+        // It also does after the entry was outside of the window.
         tab.rows.forget_outside("s", &(5..9));
         let frame = tab.frame();
         assert!(inside(&frame) == 3 && frame[0]["nests"][0]["parts"][0][1].is_string(), "{frame}");
@@ -570,7 +570,7 @@ mod tests {
         let frame = tab.frame();
         assert_eq!(inside(&frame), TAIL);
         assert_eq!((&frame[0]["nests"][0]["from"], &frame[0]["nests"][0]["to"]), (&json!(20), &json!(60)));
-        // With the agent, all work is over; what the user wants to see stays.
+        // The exit of the agent ends all activity. Sub-agents that the user has unfolded stay unfolded.
         let state = json!({ "state": "idle" });
         tab.told("s", &json!({ "sessionUpdate": "subagent_update", "sessionId": "child-0", "state": state }));
         tab.is_over = true;

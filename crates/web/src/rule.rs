@@ -1,4 +1,4 @@
-//! A rule made of a question: shown with what it would have decided in the past, put into the user's file, and the answer.
+//! Rules made from a question: preview on past questions, saving to the user's file, and the answer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,10 +19,10 @@ use super::preview::Preview;
 use super::request::RuleDecision;
 use super::{RuleFile, message_address, render};
 
-/// How long the past is looked at.
+/// Time limit of the preview.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// What can be decided for always about a question, in the page of somebody who may.
+/// Renders the buttons that make a rule from a question, if the user may make rules.
 pub(crate) fn offer(
     desk: &Desk,
     live: &Live,
@@ -42,24 +42,24 @@ pub(crate) fn offer(
     Some(render::rule_offer(&draft(Verdict::Allow), &draft(Verdict::Deny)))
 }
 
-/// The user's rules, where more can be added.
+/// Returns the user's rule file. Fails if rules cannot be added.
 fn rules(app: &App) -> Result<&dyn RuleFile, Failure> {
     app.rules.as_deref().ok_or_else(|| "rules cannot be added here".to_owned())
 }
 
-/// A rule that somebody is about to make, and what it is made of.
+/// A rule that is about to be made, with its question.
 struct Making {
     subject: Subject,
     options: Vec<v2::PermissionOption<'static>>,
     verdict: Verdict,
     folder: String,
     draft: Draft,
-    /// The rules as they stand in the file, with where they are from.
+    /// Text of the rule for the file, with a comment about its origin.
     text: String,
 }
 
 impl Making {
-    /// Of the question as it is; `read` is the revision of what was read.
+    /// Derives the rule from a question. `read` is the revision that the user has read.
     fn of(desk: &Desk, live: &Live, id: &str, read: &str, decision: RuleDecision) -> Result<Self, Failure> {
         if !desk.may(Role::Admin) {
             return Err("only administrators of this hub can make rules".to_owned());
@@ -80,7 +80,7 @@ impl Making {
         Ok(Making { subject, options, verdict, folder, draft, text })
     }
 
-    /// Returns why all rules together with the new one would not answer the question, if they would not.
+    /// Returns the reason why the policy with the new rule would not answer the question, if there is one.
     fn obstacle(&self, rules: &dyn RuleFile) -> Result<Option<String>, Failure> {
         let all = rules.with_appended(&self.text, self.folder.as_ref())?;
         let decision = all.judge(&self.subject, rules.host()).offered(&self.options);
@@ -91,7 +91,7 @@ impl Making {
     }
 }
 
-/// Shows a rule before it is made.
+/// Renders a rule before it is saved.
 pub(crate) async fn show(
     desk: &Desk,
     live: &Live,
@@ -140,7 +140,7 @@ fn heading(verdict: Verdict) -> Markup {
     }
 }
 
-/// What the rule would have done.
+/// Renders the past decisions of the rule.
 fn past(preview: &Preview, verdict: Verdict) -> Markup {
     let Preview { sessions, of_sessions, questions, allowed, rejected, unanswered, rows } = preview;
     let did = if verdict == Verdict::Allow { "allowed" } else { "denied" };
@@ -182,7 +182,7 @@ fn past(preview: &Preview, verdict: Verdict) -> Markup {
     }
 }
 
-/// Puts a rule that was shown into the user's file, and lets it answer. Gives what came of it, in words.
+/// Appends the shown rule to the user's file, and answers the question by it. Returns a message for the user.
 pub(crate) async fn save(
     desk: &Desk,
     live: &Live,

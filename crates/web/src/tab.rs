@@ -1,7 +1,7 @@
-//! One tab of the browser: what it asks for, and frames of what it sees.
+//! Connection of one browser tab: handles its requests and sends frames of its view.
 //!
-//! A frame goes out when something has changed and the last one is on the screen. A slow tab therefore skips frames,
-//! never the state, and nobody waits for it.
+//! A frame is sent when something has changed and the tab has acknowledged the last one (backpressure). A slow tab
+//! skips frames but never state, and does not delay anything else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,15 +23,15 @@ use super::request::{Format, Numbered, Request};
 use super::view::View;
 use super::{actions, changes, export, files, find, lists, pictures, render, roles, verdict, wire};
 
-/// The least time between two frames.
+/// Minimum time between two frames.
 const FRAME: Duration = Duration::from_millis(16);
 
-/// How long a tab is waited for.
+/// Timeouts of a tab.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// How long it may take for a message, or be silent, before it counts as gone.
+    /// Time after which a silent tab, or one that does not take a message, is disconnected.
     pub(crate) patience: Duration,
-    /// How often it is asked for a sign of life, which the browser gives by itself.
+    /// Interval of pings, which the browser answers by itself.
     pub(crate) knock: Duration,
 }
 
@@ -41,13 +41,13 @@ impl Default for Limits {
     }
 }
 
-/// How long a text may be that messages are searched for.
+/// Maximum length of a search text in bytes.
 const MAX_SEARCH: usize = 10_000;
 
-/// How many requests of one tab may be under way.
+/// Maximum number of concurrent requests of one tab.
 const UNDER_WAY: usize = 32;
 
-/// Serves a tab until it is gone. It gives up its seat then.
+/// Serves a tab until it disconnects, and then releases its permit.
 pub(crate) async fn serve(socket: WebSocket, desk: Arc<Desk>, seat: OwnedSemaphorePermit, limits: Limits) {
     let (answers, answered) = mpsc::channel(UNDER_WAY);
     let (attaches, attached) = mpsc::channel(UNDER_WAY);
@@ -81,35 +81,35 @@ struct Tab {
     socket: WebSocket,
     view: View,
     desk_changes: watch::Receiver<u64>,
-    /// Sessions of a hub that this has attached to, or why not.
+    /// Results of attaching to sessions of the hub.
     attaches: mpsc::Sender<Attached>,
     attached: mpsc::Receiver<Attached>,
-    /// The one that it is about to attach to.
+    /// Session that is being attached to.
     attaching: Option<String>,
     room_changes: Option<(String, watch::Receiver<u64>)>,
-    /// Answers of what takes long.
+    /// Results of requests that run in the background.
     answers: mpsc::Sender<Answer>,
     answered: mpsc::Receiver<Answer>,
     next_frame: Instant,
-    /// When it last said anything.
+    /// Time of the last message.
     heard: Instant,
     knock: Interval,
     patience: Duration,
-    /// Whether the last frame is on the screen.
+    /// Whether the last frame has been acknowledged.
     is_shown: bool,
     is_dirty: bool,
 }
 
-/// What came of a request that takes long.
+/// Result of a background request.
 struct Answer {
     number: u64,
     outcome: Result<Value, Failure>,
 }
 
-/// The id of a session, and what came of attaching to it.
+/// Id of a session, and the result of attaching to it.
 type Attached = (String, Result<Arc<Live>, Failure>);
 
-/// The tab is gone.
+/// The tab has disconnected.
 struct Gone;
 
 impl Tab {
@@ -156,7 +156,7 @@ impl Tab {
         }
     }
 
-    /// Looks away from a session that may not be seen any more.
+    /// Deselects a session that the user may no longer see.
     fn leave_what_is_not_shared(&mut self) {
         let is_hidden = |room: &Arc<LiveRecording>| !self.desk.may_see(&room.id);
         if self.view.room.as_ref().is_some_and(is_hidden) {
@@ -164,7 +164,7 @@ impl Tab {
         }
     }
 
-    /// Attaches to the session that is looked at, if an agent has it: then nobody is started for it.
+    /// Attaches to the selected session if its agent is running, so that attaching does not start one.
     fn attach_to_what_is_awake(&mut self) {
         if self.view.attached.is_some() {
             return;
@@ -180,7 +180,7 @@ impl Tab {
         }
     }
 
-    /// Attaches to the session of a hub that is looked at.
+    /// Attaches to the selected session of the hub.
     fn attach(&mut self) {
         let Some(id) = self.view.room.as_ref().map(|room| room.id.clone()) else { return };
         if self.attaching.as_ref() == Some(&id) {
@@ -190,7 +190,7 @@ impl Tab {
         let (desk, attaches) = (Arc::clone(&self.desk), self.attaches.clone());
         tokio::spawn(async move {
             let outcome = desk.attach(&id).await;
-            // The tab may be gone.
+            // The tab may have disconnected.
             let _ = attaches.send((id, outcome)).await;
         });
     }
@@ -205,7 +205,7 @@ impl Tab {
         }
     }
 
-    /// Asks for a sign of life.
+    /// Sends a ping. Fails if the tab was silent for too long.
     async fn knock(&mut self) -> Result<(), Gone> {
         if self.heard.elapsed() >= self.patience {
             return Err(Gone);
@@ -213,7 +213,7 @@ impl Tab {
         self.send_message(Message::Ping(Bytes::new())).await
     }
 
-    /// Listens to the recording that is looked at.
+    /// Subscribes to changes of the selected recording.
     fn watch_room(&mut self) {
         let now = self.view.room.as_ref().map(|room| &room.id);
         if now != self.room_changes.as_ref().map(|(id, _)| id) {
@@ -235,7 +235,7 @@ impl Tab {
 
     async fn send_frame(&mut self) -> Result<(), Gone> {
         self.is_dirty = false;
-        // It may read the disk, and takes its time for long messages.
+        // Building the frame may read from disk, and takes time for long messages.
         let frame = block_in_place(|| self.view.frame(&self.desk));
         self.is_dirty |= self.view.is_behind();
         self.is_shown = false;
@@ -350,7 +350,7 @@ impl Tab {
         self.send_answer(number, outcome).await
     }
 
-    /// Does what takes long beside everything else.
+    /// Runs a request in the background.
     async fn begin(&mut self, number: u64, request: Request) -> Result<(), Gone> {
         let Ok(permit) = self.answers.clone().try_reserve_owned() else {
             return self.send_answer(number, Err("too many things are under way".to_owned())).await;
@@ -371,7 +371,7 @@ impl Tab {
         };
         match room {
             Ok(room) => self.view.look(room, session.unwrap_or_default()),
-            // Nothing else is shown in its place: what is said there would go to another session.
+            // No other session is shown instead, because messages would go to the wrong session.
             Err(reason) if is_chosen => self.view.miss(reason),
             Err(reason) => return Err(reason),
         }
@@ -408,7 +408,7 @@ impl Tab {
         Ok(json!(export::copied(&snapshot, entry)))
     }
 
-    /// The entry that a message made, once the recording is read that far.
+    /// Returns the entry that a message created, once the recording is read that far.
     fn entry_of(&self, row: usize) -> Result<Value, Failure> {
         let room = self.view.room.as_ref().ok_or("there is no recording")?;
         let found = wire::entry_of(room, row);
@@ -421,12 +421,12 @@ impl Tab {
         Ok(json!(block_in_place(|| find::in_output(terminal, query)).into_string()))
     }
 
-    /// What became of a file, and the file itself for those who may see it.
+    /// Renders the changes of a file, and the file itself if the user may read it.
     fn file(&self, session: &str, path: &str, line: Option<u32>) -> Result<Value, Failure> {
         let snapshot = self.view.snapshot(session).ok_or("there is no session")?;
         let folder = self.folder();
         let path = match &folder {
-            // Messages name files as those in the folder do.
+            // Messages may name files relative to the folder.
             Some(folder) => folder.join(path).display().to_string(),
             None => path.to_owned(),
         };
@@ -447,7 +447,7 @@ impl Tab {
         }
     }
 
-    /// Where the files of the session are, for who may read them, and only as they are now.
+    /// Returns the session's folder if the user may read its files, and only for the present state.
     fn folder(&self) -> Option<std::path::PathBuf> {
         let project = self.view.room.as_ref()?.about.project.as_ref();
         project.filter(|_| self.desk.may_read_files() && self.view.is_now()).map(std::path::PathBuf::from)
@@ -507,7 +507,7 @@ mod tests {
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
-    /// The socket of a tab that is waited for as the limits say.
+    /// Returns the socket of a tab with the given timeouts.
     async fn tab(limits: Limits) -> (TcpStream, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().join("store.sqlite3")).unwrap();

@@ -1,18 +1,18 @@
-//! Whether a recording keeps the protocol, with the way to each message that does not.
+//! Protocol check of a recording, with links to the invalid messages.
 
 use maud::{Markup, html};
 use switchboard_conform::{Evaluator, Report};
 
 use super::live_recording::LiveRecording;
 
-/// How many rows are read at once.
+/// Number of rows that are read at once.
 const PIECE: usize = 2048;
-/// Longer recordings are judged on the command line, where nobody waits in front of a page.
+/// Maximum number of rows. Longer recordings are checked on the command line.
 const MOST_ROWS: usize = 200_000;
-/// How many messages of one rule are linked.
+/// Maximum number of linked messages per rule.
 const MOST_LINKS: usize = 20;
 
-/// Judges what is recorded so far. It may read the disk.
+/// Checks the records so far. May read from disk.
 pub(crate) fn verdict(room: &LiveRecording) -> Result<Markup, String> {
     let length = room.log().rows().len();
     if length > MOST_ROWS {
@@ -31,7 +31,7 @@ pub(crate) fn verdict(room: &LiveRecording) -> Result<Markup, String> {
     Ok(shown(&evaluator.report(room.id.as_str())))
 }
 
-/// The number that the inspector and the command line give a message.
+/// Returns the number of a message in the inspector and on the command line.
 fn number(row: usize) -> u64 {
     row as u64 + 1
 }

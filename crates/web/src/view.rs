@@ -1,4 +1,4 @@
-//! What one tab sees, and what it must be told to see what there is.
+//! View of one tab: its selection, and the incremental frames that keep it current.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -19,24 +19,24 @@ use super::request::Filter;
 use super::rows::{EntryFrame, Rows, Scene};
 use super::wire::WireView;
 
-/// How many entries a tab may have in sight.
+/// Maximum number of visible entries.
 const MAX_WINDOW: usize = 200;
 
-/// What changed since the last frame.
+/// Changes since the last frame.
 #[derive(Debug, Serialize)]
 pub(crate) struct Frame {
     r#type: &'static str,
     recording: String,
     session: String,
-    /// Whether something can be said in it.
+    /// Whether messages can be sent in the session.
     live: bool,
-    /// How many entries there are.
+    /// Number of entries.
     length: usize,
-    /// How many records there are.
+    /// Number of records.
     rows: usize,
-    /// After how many of them this is.
+    /// Number of records after which an earlier state is shown; `None` for the present state.
     at: Option<usize>,
-    /// Whether everything that the page has must go first.
+    /// Whether the page must clear its content first.
     fresh: bool,
     entries: Vec<EntryFrame>,
     panels: HashMap<&'static str, String>,
@@ -44,19 +44,19 @@ pub(crate) struct Frame {
     wire: Option<Box<RawValue>>,
 }
 
-/// What one tab looks at.
+/// The selection of one tab.
 pub(crate) struct View {
     pub(crate) room: Option<Arc<LiveRecording>>,
     pub(crate) session: String,
-    /// Why what was to be looked at cannot be.
+    /// Reason why the requested recording cannot be shown.
     missing: Option<Failure>,
-    /// The session of a hub that is looked at, where somebody can act in it, or why not.
+    /// Connection to the selected session of the hub, or the error of attaching.
     pub(crate) attached: Option<Result<Arc<Live>, Failure>>,
     at: Option<(usize, Conversation)>,
-    /// Whether the tab has been shown the end of a recording that was not read yet.
+    /// Whether the last frame showed the preview of a recording that was not read yet.
     was_preview: bool,
     window: Range<usize>,
-    /// How many questions come before those in sight.
+    /// Number of questions before the first visible one.
     skipped_questions: usize,
     rows: Rows,
     panels: HashMap<&'static str, u64>,
@@ -87,7 +87,7 @@ impl View {
         }
     }
 
-    /// Looks at something else.
+    /// Selects another recording or session.
     pub(crate) fn look(&mut self, room: Option<Arc<LiveRecording>>, session: String) {
         if room.as_ref().map(|room| &room.id) != self.room.as_ref().map(|room| &room.id) {
             self.attached = None;
@@ -101,7 +101,7 @@ impl View {
         self.forget();
     }
 
-    /// Looks at nothing, because what was asked for is not there.
+    /// Deselects everything, because the requested recording cannot be shown.
     pub(crate) fn miss(&mut self, reason: Failure) {
         self.look(None, String::new());
         self.missing = Some(reason);
@@ -122,12 +122,12 @@ impl View {
         self.skipped_questions = skip;
     }
 
-    /// The user folds or unfolds a sub-agent.
+    /// Folds or unfolds a sub-agent.
     pub(crate) fn fold(&mut self, session: &str, open: bool) {
         self.rows.fold(session, open);
     }
 
-    /// Shows the session as it was.
+    /// Shows an earlier state of the session.
     pub(crate) fn set_at(&mut self, at: Option<(usize, Conversation)>) {
         self.at = at;
         self.rows.forget();
@@ -143,7 +143,8 @@ impl View {
         self.wire.insert(known.unwrap_or_else(|| WireView::new(filter))).set_window(window, follows);
     }
 
-    /// The session in which somebody can act. Before there is one, an agent that waits for a login.
+    /// Returns the connection to the selected session, or to an agent that waits for a login before the first
+    /// session.
     pub(crate) fn live(&self, desk: &Desk) -> Option<Arc<Live>> {
         match (&self.room, desk.lobby()) {
             _ if self.missing.is_some() => None,
@@ -158,29 +159,29 @@ impl View {
         self.room.as_deref().map(|room| Sight { room, past })
     }
 
-    /// A session as it is shown: that which is looked at, or a sub-agent inside it.
+    /// Returns a snapshot of the selected session or of a sub-agent inside it.
     pub(crate) fn snapshot(&self, session: &str) -> Option<Snapshot> {
         let sight = self.sight()?;
         sight.look(|conversation| family::session(conversation, session).map(Session::snapshot))
     }
 
-    /// Whether it is shown as it is, and not as it was.
+    /// Returns `true` if the present state is shown.
     pub(crate) fn is_now(&self) -> bool {
         self.at.is_none()
     }
 
-    /// Whether there is more to tell than one frame holds.
+    /// Returns `true` if another frame is needed for the remaining changes.
     pub(crate) fn is_behind(&self) -> bool {
         self.wire.as_ref().is_some_and(WireView::is_behind)
     }
 
-    /// What the tab must be told now.
+    /// Builds the next frame.
     pub(crate) fn frame(&mut self, desk: &Desk) -> Frame {
         self.choose_session(desk);
         let live = self.live(desk);
         let is_preview = self.at.is_none() && self.room.as_ref().is_some_and(|room| room.preview().is_some());
         if self.was_preview && !is_preview {
-            // From here on, positions are those of the whole session.
+            // From here on, positions are those of the complete session.
             self.window = 0..0;
             self.forget();
         }
@@ -242,7 +243,7 @@ impl View {
         }
     }
 
-    /// Where nothing is chosen yet: the first session that was opened, and the latest that it has been.
+    /// Selects a default: the session that was opened first, and the latest root session of the recording.
     fn choose_session(&mut self, desk: &Desk) {
         if self.room.is_none()
             && self.missing.is_none()
@@ -255,7 +256,7 @@ impl View {
             self.session = latest_root(room);
             return;
         }
-        // A link may name the session by an id under which it was continued.
+        // A link may contain an id under which the session was continued.
         let sight = Sight { room, past: None };
         let canonical = sight.look(|conversation| conversation.canonical_id(&self.session).to_owned());
         if canonical != self.session {
@@ -263,7 +264,7 @@ impl View {
             self.window = 0..0;
             self.forget();
         } else if self.at.is_none() && desk.session(&room.id).is_some() && is_root(room, &self.session) {
-            // A log in which nobody noted that an agent has begun the session anew, under another id of its own.
+            // The log may lack a note that the agent restarted the session under another id.
             let latest = latest_root(room);
             if latest != self.session && !latest.is_empty() {
                 self.session = latest;
@@ -274,12 +275,12 @@ impl View {
     }
 }
 
-/// Whether no agent has started a session.
+/// Returns `true` if a session has no parent.
 fn is_root(room: &LiveRecording, id: &str) -> bool {
     Sight { room, past: None }.look(|conversation| conversation.parent(id).is_none())
 }
 
-/// The latest session that no agent has started.
+/// Returns the latest session without a parent.
 fn latest_root(room: &LiveRecording) -> String {
     let preview = room
         .preview()

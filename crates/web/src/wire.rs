@@ -1,4 +1,4 @@
-//! The inspector's list of messages, and one message in full.
+//! The inspector's list of messages, and the details of one message.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -18,62 +18,62 @@ use super::render;
 use super::request::Filter;
 use super::view::hash;
 
-/// How many messages a tab may have in sight.
+/// Maximum number of visible messages.
 const MAX_WINDOW: usize = 200;
 
-/// How many messages are searched for a text before the tab gets a frame.
+/// Maximum number of messages that are searched per frame.
 const SEARCHED: usize = 20_000;
 
-/// How many methods, kinds and sessions there are to filter by.
+/// Maximum number of methods, kinds and sessions in the filter.
 const MAX_CHOICES: usize = 500;
 
-/// How many excerpts a tab keeps.
+/// Maximum number of cached excerpts.
 const MAX_EXCERPTS: usize = 4000;
 
 #[derive(Debug, Serialize)]
 struct WireFrame {
-    /// How many messages the filter lets through.
+    /// Number of messages that match the filter.
     total: usize,
-    /// How far the search has come, where it is not done.
+    /// Progress of the search in rows, while it is running.
     #[serde(skip_serializing_if = "Option::is_none")]
     searched: Option<usize>,
     from: usize,
     rows: Vec<WireRow>,
-    /// What there is to filter by.
+    /// Values for the filter.
     methods: Vec<String>,
     kinds: Vec<String>,
     sessions: Vec<String>,
-    /// Milliseconds, messages and bytes of spans of time.
+    /// Length of an interval in milliseconds, with messages and bytes per interval.
     rates: (i64, Vec<(u64, u64)>),
 }
 
 #[derive(Debug, Clone, Serialize)]
 struct WireRow {
     row: usize,
-    /// Milliseconds since the first.
+    /// Milliseconds since the first message.
     time: i64,
     /// `in`, `out` or `note`.
     direction: &'static str,
-    /// Whether it is the other side of a translation.
+    /// Whether it is on the other side of a translation.
     other: bool,
     shape: &'static str,
     name: String,
     session: String,
     size: u32,
-    /// Milliseconds between question and answer.
+    /// Milliseconds between request and response.
     #[serde(skip_serializing_if = "Option::is_none")]
     latency: Option<i64>,
     problem: bool,
     excerpt: String,
 }
 
-/// What one tab sees of the messages.
+/// View of the messages in one tab.
 pub(crate) struct WireView {
     filter: Filter,
     window: Range<usize>,
-    /// Whether the window is at the end, wherever that is.
+    /// Whether the window follows the end.
     follows: bool,
-    /// The rows that the filter lets through.
+    /// Rows that match the filter.
     rows: Vec<u32>,
     scanned: usize,
     behind: bool,
@@ -82,7 +82,7 @@ pub(crate) struct WireView {
     sent: u64,
 }
 
-/// A filter in numbers.
+/// The filter with interned names.
 struct Numbers {
     method: Option<u16>,
     kind: Option<u16>,
@@ -113,7 +113,7 @@ impl WireView {
         self.follows = follows;
     }
 
-    /// The places that are in sight.
+    /// Returns the visible range of the list.
     fn places(&self) -> Range<usize> {
         let length = self.rows.len();
         if self.follows {
@@ -126,12 +126,12 @@ impl WireView {
         self.behind
     }
 
-    /// The place of a row in the list.
+    /// Returns the index of a row in the list.
     pub(crate) fn place(&self, row: usize) -> Option<usize> {
         self.rows.binary_search(&u32::try_from(row).ok()?).ok()
     }
 
-    /// What the tab must be told, if anything.
+    /// Returns the next frame, or `None` if nothing has changed.
     pub(crate) fn frame(&mut self, room: &LiveRecording, session: &str) -> Option<Box<RawValue>> {
         self.extend(room, session);
         let places = self.places();
@@ -159,7 +159,7 @@ impl WireView {
         is_new.then_some(frame)
     }
 
-    /// Takes in rows that have come since.
+    /// Adds rows that are new since the last call.
     fn extend(&mut self, room: &LiveRecording, session: &str) {
         let session = self.filter.entry_session.as_deref().unwrap_or(session);
         let snapshot = self.filter.entry.and_then(|_| room.session(session));
@@ -199,7 +199,7 @@ impl WireView {
         self.behind = end_now < end;
     }
 
-    /// `None` when the filter names something that has not come up.
+    /// Returns the filter with interned names, or `None` if a name does not occur.
     fn numbers(&self, names: &Names) -> Option<Numbers> {
         let number = |word: &str| match word {
             "" => Some(None),
@@ -234,7 +234,7 @@ impl WireView {
         }
         let mut missing = wanted.iter().copied().filter(|row| !self.excerpts.contains_key(row)).peekable();
         let mut texts = Vec::new();
-        // Rows that follow each other are read together.
+        // Consecutive rows are read together.
         while let Some(first) = missing.next() {
             let mut end = first + 1;
             while missing.next_if_eq(&end).is_some() {
@@ -303,7 +303,7 @@ fn latency(log: &MessageLog, row: &Row) -> Option<i64> {
     Some((row.time - partner.time).abs())
 }
 
-/// What there is to filter by: methods, kinds of updates, sessions.
+/// Returns the values for the filter: methods, update kinds, sessions.
 fn choices(log: &MessageLog) -> [Vec<String>; 3] {
     log.used_names().map(|numbers| {
         let words = numbers.iter().map(|&number| log.names().word(number).to_owned());
@@ -313,7 +313,7 @@ fn choices(log: &MessageLog) -> [Vec<String>; 3] {
     })
 }
 
-/// One message in full, with its partner and what it changed.
+/// Renders one message in full, with its request or response and its changes.
 pub(crate) fn message(room: &LiveRecording, number: usize) -> Option<Markup> {
     let text = room.texts(number..number.checked_add(1)?).into_iter().next().map(|(_, text)| text)?;
     let changed = changes_of(room, number, &text);
@@ -364,7 +364,7 @@ pub(crate) fn message(room: &LiveRecording, number: usize) -> Option<Markup> {
     })
 }
 
-/// The session and the position of the entry that a message made or changed.
+/// Returns the session and the position of the entry that a message created or changed.
 pub(crate) fn entry_of(room: &LiveRecording, number: usize) -> Option<(String, usize)> {
     let (session, kind, id) = {
         let log = room.log();
@@ -375,7 +375,7 @@ pub(crate) fn entry_of(room: &LiveRecording, number: usize) -> Option<(String, u
     Some((session, position))
 }
 
-/// What a message changed in its session, in words.
+/// Describes the changes that a message made to its session.
 fn changes_of(room: &LiveRecording, number: usize, text: &str) -> Vec<String> {
     let (channel, time, is_translated) = {
         let log = room.log();

@@ -1,13 +1,13 @@
-// What the buttons of the page do, by the names of their `data-action`.
+// The actions of the page's buttons, by the value of their `data-action`.
 
 import { INERT } from "./questions.js";
 import { at, copy, dialog, isNarrow, toast } from "./show.js";
 
-// `page` is what they change: where it looks, its parts, and how it asks the server.
+// `page` has the state of the page, its parts, and the functions that send requests to the server.
 export function actionsOf(page) {
   const { attempt, listSessions, look, newSession, send, toggleSessions } = page;
 
-  // The session that something in the page belongs to: that which is looked at, or a sub-agent inside it.
+  // Returns the session of an element: the selected session, or the sub-agent's session that contains the element.
   function sessionOf(element) {
     return element.closest("[data-position]")?.dataset.session ?? page.now.session;
   }
@@ -28,7 +28,7 @@ export function actionsOf(page) {
     notify: () => page.waitingFor.allow(),
     start: () => attempt({ type: "start" }).then(() => look(null, null)),
     login: async ({ method }, button) => {
-      // It may take as long as somebody needs elsewhere.
+      // The login may wait for the user to finish it elsewhere.
       button.disabled = true;
       const opened = await attempt({ type: "login", method });
       button.disabled = false;
@@ -89,7 +89,7 @@ export function actionsOf(page) {
       button.disabled = false;
       if (html === undefined) return;
       dialog(html);
-      // What is new under the pointer is to be read first.
+      // The button appears under the pointer, so it is disabled until the user had time to read.
       const save = at("dialog-body").querySelector("[data-action=save-rule]");
       setTimeout(() => (save.disabled = false), INERT);
     },

@@ -31,7 +31,7 @@ export class Composer {
     this.prompt.addEventListener("keydown", (event) => this.key(event));
     this.prompt.addEventListener("blur", () => setTimeout(() => this.close(), 150));
     this.prompt.addEventListener("paste", (event) => this.add([...event.clipboardData.files], event));
-    // Anywhere in the page: a browser would leave it for a file that is dropped beside the prompt.
+    // Listens on the whole page, because a browser navigates to a file that is dropped outside of a drop target.
     document.addEventListener("dragover", (event) => this.draggedOver(event));
     document.addEventListener("drop", (event) => this.dropped(event));
     this.picker.addEventListener("change", () => this.add([...this.picker.files]));
@@ -42,7 +42,7 @@ export class Composer {
     });
   }
 
-  // What a message does: it begins a turn, it goes to the turn that is at work, or it cannot be said.
+  // Sets the effect of a message: it starts a turn, it steers the running turn, or it cannot be sent.
   set speech(word) {
     this.steers = word === "steer";
     this.waits = word === "later";
@@ -71,7 +71,7 @@ export class Composer {
     this.typed();
   }
 
-  // What was not sent comes back, before what was written meanwhile.
+  // Restores a message that was not sent, before any text that was written since.
   giveBack({ text, files, mentions }) {
     const since = this.prompt.value;
     this.prompt.value = since.trim() === "" || since === text ? text : `${text}\n${since}`;
@@ -82,14 +82,14 @@ export class Composer {
     this.prompt.focus();
   }
 
-  // Puts a text into the prompt, to be looked at before it is sent.
+  // Puts a text into the prompt, for the user to review before sending.
   suggest(text) {
     this.prompt.value = text;
     this.typed();
     this.prompt.focus();
   }
 
-  // Drafts belong to a session. What is written before the first one goes with it.
+  // Drafts belong to a session. A draft from before the first session moves to it.
   lookAt(recording, goesAlong) {
     if (goesAlong && this.prompt.value !== "") {
       drafts.set(this.recording, "");
@@ -120,7 +120,7 @@ export class Composer {
     this.offer(fitting.map((item) => item.cloneNode(true)));
   }
 
-  // What stands behind an @ before the cursor, and where it begins.
+  // Returns the path after an @ before the cursor, and its start.
   path() {
     const before = this.prompt.value.slice(0, this.prompt.selectionStart);
     const match = /(?:^|\s)@(\S*)$/.exec(before);
@@ -131,7 +131,7 @@ export class Composer {
     const path = this.path();
     if (!path) return this.close();
     const found = await this.findFiles(path.query);
-    // It may be something else by now.
+    // The path may have changed while the request was running.
     if (this.path()?.query !== path.query) return;
     this.offer(
       found.map((name) => {
@@ -207,7 +207,7 @@ export class Composer {
     }
   }
 
-  // The last prompts, one after the other, and in the end what was written. A prompt that was changed is a new one.
+  // Steps through the last prompts, and at the end back to the unsent text. An edited prompt counts as a new one.
   remember(step, event) {
     const all = history.all();
     this.past ??= { place: all.length, shown: this.prompt.value };
@@ -225,10 +225,10 @@ export class Composer {
   draggedOver(event) {
     if (!event.dataTransfer.types.includes("Files")) return;
     event.preventDefault();
-    // Where the agent takes none, the drop says so.
+    // Shows in the cursor if the agent accepts no files.
     event.dataTransfer.dropEffect = this.form.hidden ? "none" : "copy";
     this.form.classList.toggle("is-target", Boolean(this.kinds));
-    // Nothing tells reliably that the files have left; while they are here, this comes all the time.
+    // No event reliably signals that the files left the page, but this one repeats while they are over it.
     clearTimeout(this.leaving);
     this.leaving = setTimeout(() => this.form.classList.remove("is-target"), 500);
   }

@@ -1,7 +1,7 @@
-// Lets this browser in, or says why it is not.
+// Signs this browser in, or shows why it cannot.
 //
-// The key has two halves. One is a cookie, which other servers of this machine may get to see; the other is kept here,
-// for pages of this address and port alone. Both go with everything that is asked for.
+// The credential has two halves. One is a cookie, which other servers on this machine may receive. The other is in
+// local storage, which only pages of this origin can read. Every request carries both.
 
 const at = (id) => document.getElementById(id);
 const KEPT = "switchboard-key";
@@ -20,16 +20,16 @@ function keep(key) {
   try {
     localStorage.setItem(KEPT, key);
   } catch {
-    // Then it holds for this tab until it is reloaded.
+    // Without storage the key is valid for this tab until it is reloaded.
   }
 }
 
-// What goes beside the name of the socket's protocol.
+// Returns the WebSocket subprotocols: the protocol's name, and the page's half of the key.
 export function socketProtocols() {
   return ["switchboard", `key-${kept() ?? "none"}`];
 }
 
-// `true`, `false`, or nothing where there is no server.
+// Resolves to `true`, `false`, or `undefined` if the server cannot be reached.
 export async function isKnown() {
   const key = kept();
   if (!key) return false;
@@ -37,7 +37,8 @@ export async function isKnown() {
   return answer ? answer.ok : undefined;
 }
 
-// Comes in by the code in the address, which is taken out of it at once. Whoever is in already needs none.
+// Signs in by the code in the address, which is removed from the address at once. Without effect if this browser is
+// signed in.
 export async function comeIn() {
   const code = /^#code=([0-9a-f]+)$/.exec(location.hash)?.[1];
   if (code) history.replaceState(null, "", location.pathname);
@@ -61,14 +62,14 @@ export async function comeIn() {
   return true;
 }
 
-// A new link to the page that is open already loads nothing by itself.
+// A link that differs from the open page only in its fragment does not load anything.
 window.addEventListener("hashchange", () => {
   if (!location.hash.startsWith("#code=")) return;
   if (document.body.matches(".is-locked, .is-apart")) location.reload();
   else history.replaceState(null, "", location.pathname);
 });
 
-// A token does what a link does, for whoever it belongs to.
+// Signs in by a token, as the user whom the token belongs to.
 document.getElementById("token-form")?.addEventListener("submit", async (event) => {
   event.preventDefault();
   const token = at("token").value.trim();

@@ -1,9 +1,9 @@
-// Entries as elements: their parts, and the sub-agents inside them with entries of their own.
+// Entries as elements: their parts, and nested sub-agents with entries of their own.
 
 import { patch } from "./patch.js";
 
 export class Entry {
-  // A session is named where it is not the one that is looked at.
+  // `session` is set for an entry of a session other than the selected one.
   constructor(position, session) {
     this.article = document.createElement("article");
     this.article.tabIndex = -1;
@@ -39,7 +39,7 @@ export class Entry {
     for (const frame of frames) {
       let nest = this.nests.get(frame.session);
       if (!nest) this.nests.set(frame.session, (nest = new Nest(frame.session)));
-      // Below the parts of the entry, in order.
+      // Nested sub-agents follow the parts of the entry, in order.
       const next = previous ? previous.nextSibling : null;
       if (!nest.element.isConnected || (previous && nest.element !== next)) this.article.insertBefore(nest.element, next);
       previous = nest.element;
@@ -62,7 +62,7 @@ export class Entry {
   }
 }
 
-// A sub-agent inside an entry: its heading, and the end of its transcript where it is unfolded.
+// A sub-agent inside an entry: its heading and, if unfolded, the end of its transcript.
 class Nest {
   constructor(session) {
     this.session = session;
@@ -71,7 +71,7 @@ class Nest {
     this.element.dataset.session = session;
     this.body = document.createElement("div");
     this.body.className = "nest-body";
-    // It scrolls, also by keyboard.
+    // The element scrolls, so it must be focusable by keyboard.
     this.body.tabIndex = 0;
     this.body.setAttribute("role", "group");
     this.body.setAttribute("aria-label", "The end of its transcript");
@@ -82,13 +82,13 @@ class Nest {
       const { scrollTop, scrollHeight, clientHeight } = this.body;
       this.follows = scrollHeight - scrollTop - clientHeight < 30;
     }, { passive: true });
-    // What is inside may grow without a frame: a picture, or a part that is unfolded.
+    // The content may grow without a frame: an image loads, or a part is unfolded.
     new ResizeObserver(() => this.settle()).observe(this.body);
   }
 
   fill(frame) {
     if (frame.parts) {
-      // The body stands after all parts.
+      // The body follows all parts.
       putParts(this.element, this.parts, frame.parts);
       const name = this.parts.get("head")?.querySelector(".nest-fold, .nest-name");
       if (name) this.element.setAttribute("aria-label", name.textContent);
@@ -128,16 +128,16 @@ class Nest {
   }
 }
 
-// Puts an entry before the first one with a later position.
+// Inserts an entry before the first one with a later position.
 export function place(list, article) {
   const position = Number(article.dataset.position);
   let next = null;
-  // New ones mostly come last.
+  // Searches from the end, because new entries are mostly last.
   for (let other = list.lastElementChild; other && Number(other.dataset.position) > position; other = other.previousElementSibling) next = other;
   list.insertBefore(article, next);
 }
 
-// Makes the first children of an element those that a frame has; without HTML they are as they were.
+// Makes the first children of an element equal to the parts of a frame. A part without HTML is unchanged.
 function putParts(element, parts, frames) {
   const wanted = new Set(frames.map(([key]) => key));
   for (const [key, part] of parts) {
@@ -150,10 +150,10 @@ function putParts(element, parts, frames) {
     let part = parts.get(key);
     if (html !== null) {
       const made = elementOf(html);
-      // Whether a sub-agent is unfolded is noted here, not in its heading.
+      // The state of the fold is kept on this side; the server's heading does not contain it.
       const fold = part?.querySelector(".nest-fold");
       if (fold?.hasAttribute("aria-expanded")) made.querySelector(".nest-fold")?.setAttribute("aria-expanded", fold.getAttribute("aria-expanded"));
-      // What has nothing that the user could have folded can be patched; so what has the focus keeps it.
+      // Parts without foldable content are patched in place, so that the focused element keeps the focus.
       if (part && part.matches(".md, .nest-head") && made.matches(".md, .nest-head")) part = patch(part, made);
       else {
         if (part) keepOpen(part, made);
@@ -169,14 +169,14 @@ function putParts(element, parts, frames) {
   }
 }
 
-// The server sends elements that it has made safe; nothing else ever becomes HTML here.
+// Converts HTML of the server, which has sanitized it, to an element. No other text is ever parsed as HTML.
 export function elementOf(html) {
   const template = document.createElement("template");
   template.innerHTML = html;
   return template.content.firstElementChild ?? document.createElement("div");
 }
 
-// What the user has folded or unfolded stays so.
+// Copies the fold states that the user has chosen.
 export function keepOpen(before, after) {
   const open = new Map();
   before.querySelectorAll("details[data-keep]").forEach((it) => open.set(it.dataset.keep, it.open));

@@ -1,4 +1,4 @@
-// The inspector: every message on the wire, filtered on the server; only the rows in sight are in the page.
+// The inspector: every message on the wire, filtered on the server. The page contains only the visible rows.
 
 const ROW = 26; // the height of a row in pixels, as in page.css
 const AROUND = 20;
@@ -52,7 +52,7 @@ export class Inspector {
     });
     this.view.addEventListener("keydown", (event) => this.key(event));
     at("detail").addEventListener("click", (event) => this.detailClicked(event));
-    // Clicks on entries lead to the messages that made them.
+    // A click on an entry selects the messages that changed it.
     at("transcript").addEventListener("click", (event) => {
       if (event.target.closest("a, button, summary, input, select, pre, code")) return;
       if (!this.isOpen || String(getSelection()) !== "") return;
@@ -125,7 +125,7 @@ export class Inspector {
     this.ask();
   }
 
-  // Past what a browser can scroll, a pixel stands for more than a pixel.
+  // Pixels of the list per pixel of scrolling, above 1 if the list is higher than a browser can scroll.
   get scale() {
     return Math.max(1, (this.total * ROW) / MOST_HEIGHT);
   }
@@ -139,18 +139,18 @@ export class Inspector {
     const from = Math.max(0, this.first() - AROUND);
     this.window = [from, from + count + 2 * AROUND];
     this.isAsked = true;
-    // Of the end only the size of the window counts.
+    // While following the end, the server uses only the size of the window.
     this.page.send({ type: "wire", window: this.window, follows: this.follows, filter: this.filter() });
   }
 
-  // Follows the end no longer.
+  // Stops following the end.
   stay() {
     if (!this.follows) return;
     this.follows = false;
     this.ask();
   }
 
-  // Who goes to the end follows it, who goes back does not.
+  // Follows the end once the user scrolls to it, and stops if the user scrolls back.
   scrolled() {
     if (!this.isOpen) return;
     const { scrollTop, scrollHeight, clientHeight } = this.view;
@@ -168,13 +168,13 @@ export class Inspector {
     this.draw();
   }
 
-  // Goes somewhere, which says nothing about what is followed.
+  // Scrolls by program, which does not change whether the end is followed.
   scrollTo(top) {
     this.view.scrollTop = top;
     this.top = this.view.scrollTop;
   }
 
-  // Nobody can read more than a few states of it a second; the session beside it needs the time.
+  // Draws at most a few times a second, which leaves time for the transcript.
   apply(frame) {
     this.rows = frame.rows;
     if (!this.isOpen) return;
@@ -208,14 +208,14 @@ export class Inspector {
     at("wire-count").textContent =
       wire.searched === undefined ? `${wire.total} of ${rows} messages` : `${wire.total} found in the first ${wire.searched} of ${rows}`;
     this.plot(wire.rates);
-    // Somebody may have gone back since, and nobody has told us yet.
+    // The user may have scrolled back since, before the scroll event.
     if (this.follows && this.view.scrollTop < this.top - 1) this.stay();
     if (grew) at("wire-size").style.height = `${Math.min(MOST_HEIGHT, wire.total * ROW)}px`;
     if (this.follows && grew) this.scrollTo(this.view.scrollHeight);
     this.draw();
   }
 
-  // Nobody sees more than a few of these a second.
+  // Draws at most a few times a second.
   plot(rates) {
     this.rates = rates;
     if (this.plotting) return;
@@ -226,7 +226,7 @@ export class Inspector {
     }, 200);
   }
 
-  // Lines that stay are not made anew: there may be a thousand more each second.
+  // Reuses the unchanged lines, because a thousand more may arrive each second.
   draw() {
     const first = this.first();
     const last = Math.min(first + Math.ceil(this.view.clientHeight / ROW) + 1, this.total);
@@ -270,7 +270,7 @@ export class Inspector {
     this.draw();
   }
 
-  // The session is that of a sub-agent inside the one that is looked at.
+  // `session` is set for an entry of a sub-agent inside the selected session.
   showEntry(position, session = null) {
     this.entry = position;
     this.entrySession = session;
@@ -291,7 +291,7 @@ export class Inspector {
     if (data.action === "copy-message") this.page.copy(at("detail").querySelector("pre")?.textContent ?? "");
   }
 
-  // Only the last of many positions is asked for.
+  // Requests only the latest of many positions.
   async slide(rows) {
     at("slider-at").textContent = `${rows} of ${this.rows}`;
     this.wanted = rows;
@@ -372,7 +372,7 @@ function choices(id, all, words) {
   select.value = words.includes(chosen) ? chosen : "";
 }
 
-// Two small plots: messages and bytes over time.
+// Draws two small plots: messages and bytes over time.
 function plot([width, spans]) {
   const box = at("rates");
   const names = [["messages", 0], ["bytes", 1]];

@@ -1,5 +1,5 @@
-// What the user has written, kept by the browser so that nothing of it vanishes with a reload: drafts, the last prompts,
-// and what waits for a session to be there.
+// Texts of the user, kept in the browser's storage so that they survive a reload: drafts, the last prompts, and
+// messages that wait for a session.
 
 const DRAFTS = "switchboard-drafts";
 const HISTORY = "switchboard-history";
@@ -20,16 +20,16 @@ function write(store, key, value) {
   try {
     store.setItem(key, JSON.stringify(value));
   } catch {
-    // Full, or not allowed: it is kept as long as the page is.
+    // The storage is full or not allowed, so the value lasts as long as the page.
   }
 }
 
-// Drafts by recording; the empty one is before there is a session.
+// Drafts by recording. The empty key is for the time before there is a session.
 export const drafts = {
   get: (recording) => read(localStorage, DRAFTS, {})[recording] ?? "",
   set(recording, text) {
     const { [recording]: _, ...others } = read(localStorage, DRAFTS, {});
-    // The latest stands last; the oldest goes.
+    // The newest draft is last; the oldest ones are dropped.
     const all = Object.entries(others).slice(1 - MOST_DRAFTS);
     if (text !== "" && text.length <= LARGEST) all.push([recording, text]);
     write(localStorage, DRAFTS, Object.fromEntries(all));
@@ -46,7 +46,7 @@ export const history = {
   },
 };
 
-// What waits for a session, in this tab: under the recording, or under nothing before there is one.
+// Messages of this tab that wait for a session, by recording. The empty key is for the time before there is one.
 export class Held {
   constructor(box, giveBack) {
     this.box = box;
@@ -59,7 +59,7 @@ export class Held {
     this.changed(recording);
   }
 
-  // What was held for a recording, and is no more.
+  // Removes and returns the messages for a recording.
   take(recording) {
     const taken = this.items.filter((it) => it.recording === recording);
     this.items = this.items.filter((it) => it.recording !== recording);
@@ -67,7 +67,7 @@ export class Held {
     return taken;
   }
 
-  // The session that was waited for has a name now.
+  // Moves messages to the id of the session that has been opened.
   rename(from, to) {
     if (from === to || !this.items.some((it) => it.recording === from)) return;
     for (const item of this.items) if (item.recording === from) item.recording = to;
@@ -75,7 +75,7 @@ export class Held {
   }
 
   changed(recording) {
-    // Files may be too large to be kept.
+    // Files may exceed the storage's quota, so they are left out.
     write(sessionStorage, HELD, this.items.map(({ files, ...rest }) => ({ ...rest, files: [] })));
     this.show(recording);
   }

@@ -1,4 +1,4 @@
-// The page: talks to the server, puts what it sends into place, and sends what the user does.
+// The page: connects to the server, applies its frames, and sends the user's actions.
 
 import { Composer } from "./composer.js";
 import { Held } from "./kept.js";
@@ -47,7 +47,8 @@ function ask(message) {
 
 function takeFrame(frame) {
   show(frame);
-  // The next frame comes when this one is on the screen; a tab in the background is not drawn at all.
+  // The acknowledgement goes out once the frame is drawn, and the server sends the next one after it. A tab in the
+  // background is not drawn at all, so there a timer replaces the drawing.
   const shown = () => send({ type: "shown" });
   if (document.hidden) setTimeout(shown, 250);
   else requestAnimationFrame(shown);
@@ -70,7 +71,7 @@ function show(frame) {
   if (frame.at !== null) at("then-words").textContent = `The session as it stood after message ${frame.at} of ${frame.rows}.`;
   inspector.apply(frame);
   if (frame.live && (frame.recording === wantsPrompt || isFirst)) {
-    // On a phone that would bring up the keyboard, over the transcript.
+    // On a phone the focus would open the keyboard over the transcript.
     if (wantsPrompt || (document.activeElement === document.body && !isNarrow())) at("prompt").focus();
     wantsPrompt = null;
     isFirst = false;
@@ -134,7 +135,7 @@ function panel(name, html) {
   if (held !== undefined) at(name).querySelector(`[data-config="${CSS.escape(held)}"]`)?.focus();
 }
 
-// The choice stays where it is while what there is to choose from changes.
+// Replaces the options of a select element and keeps the selected one.
 function chooseFrom(select, html) {
   const chosen = select.value;
   select.innerHTML = html;
@@ -147,13 +148,13 @@ let lastActivity = "";
 function activity(word) {
   document.body.dataset.activity = word;
   at("cancel").disabled = word !== "running" && word !== "requires-action";
-  // What it waits for is announced with the question.
+  // A question is announced by itself, so only the other changes of activity are announced here.
   const words = { idle: "The agent is done.", gone: "The agent is gone." };
   if (lastActivity && word !== lastActivity && words[word]) announce(words[word]);
   lastActivity = word;
 }
 
-// Drafts and what is held belong to a session; what was written before the first one goes with it.
+// Drafts and held messages belong to a session. Those from before the first session move to it.
 function moved(frame) {
   if (frame.recording === now.recording && !isNew) return;
   const isLobby = now.recording === "" && !isNew;
@@ -170,7 +171,7 @@ function sendHeld(frame) {
   for (const { text, files, mentions } of held.take(frame.recording)) submit({ text, files, mentions });
 }
 
-// Why the last message was not taken, until something else is said.
+// Shows why the last message was rejected, until the next one is sent.
 function refusal(reason) {
   at("refusal").hidden = reason === "";
   if (reason === "") return at("refusal").replaceChildren();
@@ -183,7 +184,7 @@ function refusal(reason) {
   at("refusal").replaceChildren(words, again);
 }
 
-// --- where we are
+// --- navigation
 
 function place() {
   const [, , recording, session] = location.pathname.split("/");
@@ -207,12 +208,12 @@ function look(recording, session) {
   if (inspector.isOpen) inspector.ask();
 }
 
-// Looks at a session of the recording that is looked at.
+// Selects a session of the current recording.
 function lookAt(session) {
   if (session !== now.session) look(now.recording, session);
 }
 
-// Leads from what was found to the entry that it is in, or to the message where it is in none.
+// Shows the entry that a found message belongs to, or the message if it belongs to none.
 async function showEntryOf(row) {
   pendingEntry = null;
   const found = await attempt({ type: "entry-of", row });
@@ -232,7 +233,7 @@ async function exportAs(form) {
   const [kind, ending] = format === "html" ? ["text/html", "html"] : ["text/markdown", "md"];
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type: kind }));
-  // A name may have in it what the file has not.
+  // The title may contain secrets that are redacted in the file.
   const title = form.has("redact") ? "" : at("title").textContent;
   const name = title.replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 60);
   link.download = `${name.replace(/^-|-$/g, "") || "session"}.${ending}`;
@@ -241,7 +242,7 @@ async function exportAs(form) {
   at("dialog").close();
 }
 
-// Links such as #e12 and #m340 lead to an entry and to a message.
+// Fragments such as #e12 and #m340 select an entry and a message.
 function followHash() {
   const match = /^#([em])(\d{1,9})$/.exec(location.hash);
   if (!match) return;
@@ -256,7 +257,7 @@ function setHash(hash) {
   history.replaceState(null, "", location.pathname + hash);
 }
 
-// --- what the user does
+// --- actions of the user
 
 async function attempt(message) {
   try {
@@ -267,7 +268,7 @@ async function attempt(message) {
   }
 }
 
-// A list that is renewed keeps the focus where it was.
+// Replaces the list and keeps the focus on the same session.
 function showSessions(html) {
   const list = at("hub-sessions");
   const held = list.contains(document.activeElement) ? document.activeElement.dataset.recording : undefined;
@@ -275,7 +276,7 @@ function showSessions(html) {
   if (held) list.querySelector(`[data-recording="${CSS.escape(held)}"]`)?.focus();
 }
 
-// What a search finds takes the place of the lists.
+// The results of a search replace the lists.
 async function listSessions() {
   const query = at("query").value;
   const isSearch = query.trim() !== "";
@@ -297,7 +298,7 @@ function toggleSessions(force) {
   if (!hide) {
     at("folder").value ||= document.body.dataset.folder ?? "";
     listSessions();
-    // On a phone that would bring up the keyboard, over the list.
+    // On a phone the focus would open the keyboard over the list.
     if (!isNarrow()) at("query").focus();
   }
 }
@@ -319,10 +320,10 @@ document.addEventListener("click", (event) => {
     actions.look(link.dataset);
     return;
   }
-  // What a violation or a changed file leads to is behind the dialog.
+  // The target of the link is under the dialog.
   if (event.target.closest("#dialog a[href^='#']")) at("dialog").close();
   const button = event.target.closest("button");
-  // The menu closes with what is chosen from it, and with a click elsewhere.
+  // The menu closes after a choice, and after a click elsewhere.
   if (!event.target.closest("#menu > summary")) at("menu").open = false;
   if (!button) return;
   if (button.dataset.action && actions[button.dataset.action]) {
@@ -384,7 +385,7 @@ document.addEventListener("keydown", (event) => {
     if (isBusy && !event.defaultPrevented) actions["cancel-turn"]();
     return;
   }
-  // A browser would print what is in sight.
+  // A browser would print only the visible entries.
   if (event.code === "KeyP" && (event.ctrlKey || event.metaKey) && !event.altKey && now.recording) {
     event.preventDefault();
     actions.print();
@@ -405,7 +406,7 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-// Modes, models and the like, one after the other, and then back to the prompt.
+// Moves the focus through modes, models and other options, and then back to the prompt.
 function nextOption() {
   const all = [...at("config").querySelectorAll("[data-config]")];
   (all[all.indexOf(document.activeElement) + 1] ?? at("prompt")).focus();
@@ -462,7 +463,8 @@ const composer = new Composer(
     if (now.live && now.session !== "") submit(said);
     else if (composer.waits || now.live) {
       held.add(now.recording, said);
-      // Before the first session is there, it is being opened already; of one that is, the log may not be read that far.
+      // Before the first session, one is being opened already. For an existing one the log may not be read far
+      // enough.
       if (now.recording && !now.live) attempt({ type: "attach" });
     } else {
       toast("Nothing can be sent now.");
@@ -478,7 +480,7 @@ const held = new Held(at("held"), (said) => composer.giveBack(said));
 function submit(said) {
   const { steers } = composer;
   ask({ type: steers ? "steer" : "prompt", session: now.session, ...said }).then(
-    // Not all agents repeat it in the transcript.
+    // Not all agents repeat the message in the transcript.
     () => steers && toast("The turn at work has your message."),
     (reason) => {
       refusal(reason);

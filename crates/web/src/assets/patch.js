@@ -1,5 +1,5 @@
-// Makes one node like another and keeps what is the same: a browser lays out only what is new, and what somebody has
-// selected stays selected. Gives the node that is in the page then.
+// Makes one node equal to another and keeps the equal parts: the browser lays out only the changed parts, and
+// selections persist. Returns the resulting node of the page.
 
 export function patch(old, made) {
   if (old.nodeType === Node.TEXT_NODE && made.nodeType === Node.TEXT_NODE) {

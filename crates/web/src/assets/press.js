@@ -1,4 +1,4 @@
-// While a button or the like is pressed nothing moves, so that the press ends where it began and is a click.
+// Delays changes while a button is pressed, so that the release hits the same element and counts as a click.
 
 const USED = "button, summary, label, a, [data-row]";
 const LIMIT = 10_000; // milliseconds; who has not let go then wants no click
@@ -14,11 +14,11 @@ export class Press {
     document.addEventListener("pointerdown", begin, { capture: true });
     for (const kind of ["pointerup", "pointercancel", "dragend"]) document.addEventListener(kind, end, { capture: true });
     window.addEventListener("blur", end);
-    // The end may have been out of sight.
+    // The release may have happened outside of the window.
     document.addEventListener("pointermove", (event) => event.buttons === 0 && end(), { passive: true });
   }
 
-  // Does something now, or once nothing is pressed.
+  // Runs an action now, or after the release if a button is pressed.
   afterwards(action) {
     if (this.isDown) this.waiting.push(action);
     else action();
@@ -30,7 +30,7 @@ export class Press {
     this.limit = setTimeout(() => this.release(), LIMIT);
   }
 
-  // The click comes right after the end of the press.
+  // The click event follows directly after the release.
   end() {
     if (!this.isDown) return;
     clearTimeout(this.limit);

@@ -1,4 +1,4 @@
-// What the agent asks: questions and forms above the prompt.
+// Questions of the agent: permission requests and forms above the prompt.
 
 import { keepOpen } from "./entry.js";
 
@@ -28,7 +28,8 @@ export class Questions {
     }
   }
 
-  // Who leafs through the questions stays at the button, or gets to the other one at the end.
+  // Keeps the focus on the button while the user steps through the questions, or moves it to the other button at the
+  // end.
   showCount(count) {
     const box = document.getElementById("question-count");
     const held = box.contains(document.activeElement) ? [...box.querySelectorAll("button")].indexOf(document.activeElement) : -1;
@@ -53,12 +54,12 @@ export class Questions {
     question.setAttribute("aria-label", question.querySelector("h3")?.textContent ?? "Question");
   }
 
-  // Only parts that are different are replaced: what is pressed, focused or filled in stays the same element. Where
-  // something else is asked than before, what is new is marked, and the time to read it begins anew.
+  // Replaces only parts that differ, so that pressed, focused and filled-in elements stay the same. If the content of
+  // the question changed, the new parts are marked, and the time to read starts again.
   renew(old, made) {
     const hasChanged = old.dataset.revision !== made.dataset.revision;
     old.dataset.revision = made.dataset.revision;
-    // The server counts from when it could be answered, too.
+    // The server counts from the time at which the question could be answered, too.
     const isOpened = made.hasAttribute("data-open") && !old.hasAttribute("data-open");
     if (isOpened) this.since.set(old.dataset.question, performance.now());
     old.toggleAttribute("data-open", made.hasAttribute("data-open"));
@@ -116,12 +117,12 @@ export class Questions {
     if (hadFocus) document.getElementById("prompt").focus();
   }
 
-  // The buttons of a question do nothing at first, and nothing at all where the question cannot be answered here.
+  // Disables the buttons of a question for the time to read it, and for good if it cannot be answered here.
   arm(question) {
     const now = performance.now();
     const left = INERT - (now - (this.since.get(question.dataset.question) ?? now));
     const isReady = left <= 0 && question.hasAttribute("data-open");
-    // A button that is disabled loses the focus, which comes back to it, or to its like.
+    // A disabled button loses the focus, which later returns to it or to its counterpart.
     const active = document.activeElement;
     if (!isReady && question.contains(active)) question.focused = active.dataset.option ?? active.dataset.answer;
     question.classList.toggle("is-inert", !isReady);

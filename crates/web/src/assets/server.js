@@ -1,4 +1,4 @@
-// The connection to the server: it is made again when it breaks, and what is asked for gets its answer.
+// The connection to the server. It reconnects when it breaks, and matches replies to requests.
 
 import { isKnown, lock, socketProtocols } from "./door.js";
 import { at, toast } from "./show.js";
@@ -6,7 +6,7 @@ import { at, toast } from "./show.js";
 const isHub = document.body.hasAttribute("data-hub");
 
 export class Server {
-  // `opened` says what the tab looks at, `frame` takes what is to be shown.
+  // `opened` returns the tab's selection; `frame` receives each frame.
   constructor({ opened, frame }) {
     this.opened = opened;
     this.frame = frame;
@@ -54,14 +54,15 @@ export class Server {
     if (this.isOpen) this.socket.send(JSON.stringify(message));
   }
 
-  // Asks for something; the promise fails with words for the user.
+  // Sends a request. The promise rejects with a message for the user.
   ask(message) {
     return new Promise((done, fail) => {
       if (!this.isOpen && !this.isConnecting) return fail("There is no connection to Switchboard.");
       this.last += 1;
       this.waiting.set(this.last, { done, fail });
       const numbered = { ...message, number: this.last };
-      // The page asks for the sessions before its first connection is there. It fails when that breaks.
+      // The page requests the sessions before its first connection is open. The request fails if that connection
+      // breaks.
       if (this.isOpen) this.send(numbered);
       else this.early.push(numbered);
     });

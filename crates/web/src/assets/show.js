@@ -1,4 +1,4 @@
-// Small things that appear: notes, dialogs, words for screen readers.
+// Small elements that appear: toasts, dialogs, announcements for screen readers.
 
 export const at = (id) => document.getElementById(id);
 

@@ -1,4 +1,4 @@
-// Light, dark, or as the system is. Read before anything is drawn, so it is a script of its own.
+// Light, dark, or the system's theme. A script of its own, because it runs before anything is drawn.
 
 const KEPT = "switchboard-theme";
 
@@ -22,7 +22,7 @@ select.addEventListener("change", () => {
   try {
     localStorage.setItem(KEPT, select.value);
   } catch {
-    // Then it holds for this tab until it is reloaded.
+    // Without storage the theme applies to this tab until it is reloaded.
   }
   apply(select.value);
 });

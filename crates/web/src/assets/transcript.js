@@ -1,4 +1,4 @@
-// The transcript: only the entries in sight are in the page, however long the session is.
+// The transcript. The page contains only the entries near the viewport, however long the session is.
 
 import { Entry, elementOf, place } from "./entry.js";
 
@@ -6,7 +6,7 @@ const ESTIMATE = 90; // the height of an entry that was never seen, in pixels
 const AROUND = 12; // entries kept beyond the edges of what is seen
 const MOST = 180; // entries asked for at once
 
-// Heights by position, with the sum before any position in logarithmic time.
+// Heights by position, with prefix sums in logarithmic time (a Fenwick tree).
 class Heights {
   constructor() {
     this.reset(0);
@@ -25,7 +25,7 @@ class Heights {
 
   grow(length) {
     for (let place = this.length + 1; place <= length; place++) {
-      // The new node covers the nodes below it.
+      // The new node sums the nodes below it.
       let sum = ESTIMATE;
       for (let below = place - 1; below > place - (place & -place); below -= below & -below) sum += this.tree[below];
       this.tree[place] = sum;
@@ -116,8 +116,8 @@ export class Transcript {
     entry.fill(frame, this.length);
   }
 
-  // Earlier pages of a long message take the place of the button that asked for them, inside its part: a frame that
-  // replaces the part, because the message has grown, brings the button back.
+  // Earlier pages of a long message replace the button that requested them, inside its part. A frame that replaces
+  // the part, because the message has grown, restores the button.
   putEarlier(button, pieces) {
     const part = button.closest("[data-part]") ?? button;
     const made = pieces.map(elementOf);
@@ -149,7 +149,7 @@ export class Transcript {
   scrolled() {
     const { scrollTop, scrollHeight, clientHeight } = this.scroller;
     const [lastTop, lastHeight, lastRoom] = this.last;
-    // Content that grows and a window that shrinks move the end away too; only the user goes back.
+    // Growing content and a shrinking window also move the end away, but only the user scrolls back.
     const wentBack = scrollTop < lastTop - 1 && scrollHeight >= lastHeight && clientHeight === lastRoom;
     if (this.target === null && wentBack) this.follows = false;
     if (this.target === null && scrollHeight - scrollTop - clientHeight < 60) this.follows = true;
@@ -160,7 +160,7 @@ export class Transcript {
     this.last = [this.scroller.scrollTop, this.scroller.scrollHeight, this.scroller.clientHeight];
   }
 
-  // Puts what is in sight into place, and asks for what is not there.
+  // Places the visible entries, and requests the missing ones.
   settle() {
     const room = this.scroller.clientHeight;
     let first;
@@ -213,7 +213,7 @@ export class Transcript {
     this.noteScroll();
   }
 
-  // A feed without entries is none.
+  // The role is `feed` only while there are entries.
   name() {
     const isFeed = this.list.firstElementChild !== null;
     if (isFeed === this.list.hasAttribute("role")) return;
@@ -236,7 +236,7 @@ export class Transcript {
     this.settle();
   }
 
-  // J and K, or the arrows with Alt, go from entry to entry.
+  // J and K, or the arrow keys with Alt, move from entry to entry.
   key(event) {
     if (event.target.closest("input, textarea, select, button, summary") || event.ctrlKey || event.metaKey) return;
     const step = event.key === "j" ? 1 : event.key === "k" ? -1 : 0;

@@ -1,5 +1,5 @@
-// What waits for an answer, in whatever session: it shows in the title, as a badge, and as a notification of the browser
-// where the user has allowed that.
+// Pending questions of all sessions: shown in the title, as a badge, and as a notification if the user has allowed
+// them.
 
 export class Waiting {
   constructor(look) {
@@ -11,7 +11,7 @@ export class Waiting {
     this.offer();
   }
 
-  // What is looked at.
+  // Sets the name of the selected session.
   name(title) {
     this.title = title;
     this.entitle();
@@ -33,7 +33,7 @@ export class Waiting {
     if (isMore && (document.hidden || elsewhere)) this.notify(first);
   }
 
-  // The button is there until the user has decided; only then does a browser ask.
+  // Shows the button until the user has decided. The browser asks for the permission only after a click.
   offer() {
     this.button.hidden = !("Notification" in window) || Notification.permission !== "default";
   }
@@ -53,7 +53,7 @@ export class Waiting {
         if (first) this.look(first.recording);
       });
     } catch {
-      // Some browsers of phones have it and let only service workers use it.
+      // Some browsers on phones define `Notification`, but allow it only in service workers.
     }
   }
 }

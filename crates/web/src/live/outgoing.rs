@@ -1,4 +1,4 @@
-//! What was said and the agent has not taken yet: until then it can be taken back.
+//! Prompts that the agent has not accepted yet. Until then they can be cancelled.
 
 use std::sync::Mutex;
 
@@ -13,18 +13,18 @@ use crate::request::File;
 
 const TAKEN: &str = "the agent has it already";
 
-/// What somebody said.
+/// A prompt of the user, as written on the page.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Said {
     pub(crate) text: String,
     pub(crate) files: Vec<File>,
-    /// Files of the folder that it names.
+    /// Files of the session's folder that the prompt mentions.
     pub(crate) mentions: Vec<String>,
 }
 
-/// What is on its way to the agent.
+/// Prompts on their way to the agent.
 pub(super) struct Outgoing {
-    /// No other connection calls its prompts so.
+    /// Prefix of this connection's operation names, unique among connections.
     name: String,
     prompts: Mutex<Prompts>,
 }
@@ -37,14 +37,15 @@ struct Prompts {
 
 struct Prompt {
     number: u64,
-    /// Whoever wants it back gets it here, if the agent does not have it.
+    /// Cancels the prompt. If the agent has not accepted it, the sender inside receives its content.
     wanted_back: oneshot::Sender<oneshot::Sender<Said>>,
 }
 
 impl Outgoing {
     pub(super) fn new() -> Self {
         let mut random = [0; 16];
-        // Without it, only the names of others could be mistaken for those of here.
+        // Without random numbers the prefix may equal that of another connection, whose queued prompts then look like
+        // ours.
         let _ = getrandom::fill(&mut random);
         Outgoing { name: format!("page-{:032x}", u128::from_le_bytes(random)), prompts: Mutex::default() }
     }
@@ -68,7 +69,7 @@ impl Outgoing {
         format!("{}-{number}", self.name)
     }
 
-    /// The number of a prompt that was said here and is not asked back.
+    /// Returns the number of a prompt of this connection that is pending and not being cancelled.
     fn number(&self, operation: &str) -> Option<u64> {
         let number = operation.strip_prefix(&self.name)?.strip_prefix('-')?.parse().ok()?;
         locked(&self.prompts).open.iter().any(|prompt| prompt.number == number).then_some(number)
@@ -76,7 +77,7 @@ impl Outgoing {
 }
 
 impl Live {
-    /// Sends a prompt. It is done when the agent has taken it, or when it was taken back before: then it is not `true`.
+    /// Sends a prompt. Returns `true` when the agent has accepted it, or `false` if it was cancelled before.
     pub(crate) async fn prompt_unless_taken_back(
         &self,
         session: &str,
@@ -90,7 +91,7 @@ impl Live {
         let wanted = async {
             match wanted_back.await {
                 Ok(wants) => asker = Some(wants),
-                // Nobody can want it back any more.
+                // The prompt can no longer be cancelled.
                 Err(_) => std::future::pending().await,
             }
         };
@@ -99,7 +100,7 @@ impl Live {
         match (reply.map_err(|error| error.to_string())?, asker) {
             (Ok(_), _) => Ok(true),
             (Err(_), Some(asker)) => {
-                // Where nobody hears it any more, nothing is to be done.
+                // The cancelling request may be gone, which is fine.
                 let _ = asker.send(said);
                 Ok(false)
             }
@@ -107,16 +108,16 @@ impl Live {
         }
     }
 
-    /// Takes back what was said, unless the agent has it: the hub decides which it is.
+    /// Cancels a prompt and returns its content. Fails if the agent has accepted it; the hub decides.
     pub(crate) async fn take_back(&self, number: u64) -> Result<Said, Failure> {
         let prompt = self.outgoing.take(number).ok_or(TAKEN)?;
         let (asker, said) = oneshot::channel();
-        // Its sender may be about to hear that the agent has it.
+        // The prompt may just have been accepted.
         prompt.wanted_back.send(asker).map_err(|_| TAKEN)?;
         said.await.map_err(|_| TAKEN.to_owned())
     }
 
-    /// The number of what was said here and waits for its turn. What others said has none.
+    /// Returns the number of a queued prompt of this connection. Prompts of other connections have none.
     pub(crate) fn number_of(&self, waiting: &QueuedPrompt) -> Option<u64> {
         self.outgoing.number(waiting.operation.as_deref()?)
     }
@@ -132,7 +133,7 @@ mod tests {
         let ((first, _a), (second, _b)) = (here.begin(), here.begin());
         assert_eq!(here.number(&here.operation(first)), Some(first));
         assert_eq!(here.number(&here.operation(second)), Some(second));
-        // Two connections count alike, and say the same.
+        // Numbers repeat between connections; the prefix distinguishes them.
         let (other, _c) = there.begin();
         assert_eq!(other, first);
         assert_eq!(here.number(&there.operation(other)), None);

@@ -1,4 +1,4 @@
-//! How somebody comes to a session of the hub, and what they hear there.
+//! Connecting to the hub, opening or attaching to a session, and handling the connection's events.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,21 +17,21 @@ use super::{Failure, Live, Open, Question, absolute, locked, refused, with_last_
 use crate::app::App;
 use crate::live_recording::LiveRecording;
 
-/// The largest message, such as a prompt with files.
+/// Maximum size of a message in bytes, such as a prompt with files.
 const MAX_MESSAGE: usize = 48 << 20;
 
-/// How many sessions the agent may have, with those of its sub-agents.
+/// Maximum number of sessions of an agent, including those of its sub-agents.
 const MAX_SESSIONS: usize = 10_000;
 
-/// The hub gives up an agent that does not introduce itself, and says so; nobody else has to.
+/// Handshake timeout of the client. It is long because the hub has its own, shorter timeout and reports it.
 const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Why no session was opened.
+/// Error of a request that opens a session.
 pub(crate) struct Refused {
     pub(crate) words: Failure,
-    /// Whether somebody has to log in first.
+    /// Whether the agent requires a login first.
     pub(crate) wants_login: bool,
-    /// The hub's id of the session that was asked for, where it has it already.
+    /// Hub's id of the requested session, if the hub has it already.
     pub(crate) known: Option<String>,
 }
 
@@ -46,12 +46,12 @@ impl Refused {
     }
 }
 
-/// What came of a request that opens a session.
+/// Returns the result of a request that opens a session.
 fn opened<T>(reply: Reply<T>) -> Result<T, Refused> {
     reply.map_err(|error| Refused::by_connection(&error))?.map_err(|error| Refused::by_agent(&error))
 }
 
-/// A connection to a hub that looks at nothing yet.
+/// A connection to the hub that is not attached to a session yet.
 pub(crate) struct Visitor {
     agent: AgentHandle,
     feed: Feed,
@@ -60,7 +60,7 @@ pub(crate) struct Visitor {
 }
 
 impl Visitor {
-    /// Comes to a hub for an agent, which is started if it does not run.
+    /// Connects to the hub for an agent, which the hub starts if it is not running.
     pub(crate) async fn come(app: &App, who: Identity, agent: &str) -> Result<Self, Failure> {
         let mut limits = ServerLimits::default();
         limits.message = MAX_MESSAGE;
@@ -70,7 +70,7 @@ impl Visitor {
         let (reader, writer) = tokio::io::split(stream);
         let connection = Connection::new(reader, writer, options.connection_options());
         let client = Client::connect(connection, options).await.map_err(|error| match error {
-            // It did not start, or said something else than who it is.
+            // The agent did not start, or its first response was invalid.
             Error::NotInitialized(error) => not_started(&error, &app.handshake_hint),
             error => error.to_string(),
         });
@@ -78,13 +78,13 @@ impl Visitor {
         Ok(Visitor { agent: handle, feed, name: agent.to_owned(), early: Vec::new() })
     }
 
-    /// Does something while what is heard meanwhile is kept.
+    /// Runs a future, and buffers the events that arrive meanwhile.
     async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
         let early = &mut self.early;
         self.feed.until(work, |event| early.push(event)).await
     }
 
-    /// Opens a session in a folder, and gives the hub's id of it.
+    /// Opens a session in a folder, and returns the hub's id of it.
     pub(crate) async fn new_session(&mut self, folder: &str) -> Result<String, Refused> {
         let request = v2::NewSessionRequest::new(absolute_folder(folder)?);
         let agent = self.agent.clone();
@@ -92,7 +92,8 @@ impl Visitor {
         Ok(opened(reply)?.session_id.into_owned())
     }
 
-    /// Goes on with a session that only the agent remembers, with its history. Gives the hub's id of it.
+    /// Loads a session that the agent has kept but the hub does not know, with its history. Returns the hub's id of
+    /// it.
     pub(crate) async fn adopt(&mut self, session: &str, folder: &str) -> Result<String, Refused> {
         let mut request = v2::ResumeSessionRequest::new(session, absolute_folder(folder)?);
         request.replay_from = Some(v2::ReplayFrom::Start(v2::EmptyObject::new()));
@@ -105,7 +106,7 @@ impl Visitor {
         id.ok_or_else(|| Refused { words: words(), wants_login: false, known: None })
     }
 
-    /// Looks at a session from now on: its log has what was before.
+    /// Attaches to a session without replay, because its log has the history.
     pub(crate) async fn attach(&mut self, session: &str, folder: &str) -> Result<(), Failure> {
         let request = v2::ResumeSessionRequest::new(session, absolute(folder.as_ref())?);
         let agent = self.agent.clone();
@@ -120,7 +121,7 @@ impl Visitor {
         opened(reply).map_err(|refused| refused.words)
     }
 
-    /// The session that it looks at, as a tab needs it.
+    /// Turns the connection into a `Live` for the attached session, and starts to handle its events.
     pub(crate) fn stay(self, room: Arc<LiveRecording>, session: &str, folder: &str) -> Arc<Live> {
         let Visitor { agent, feed, name, early } = self;
         let (alive, dropped) = oneshot::channel();
@@ -143,7 +144,7 @@ impl Visitor {
     }
 }
 
-/// Takes what comes until nobody is there any more, or the hub ends the connection.
+/// Handles events until the `Live` is dropped or the hub closes the connection.
 async fn drive(live: Weak<Live>, mut feed: Feed, early: Vec<Event>, mut dropped: oneshot::Receiver<()>) {
     for event in early {
         let Some(live) = live.upgrade() else { return };
@@ -173,13 +174,13 @@ impl Live {
             }
             Event::Closed(closure) => self.closed(&closure.to_string()),
             Event::AuthStatus => self.room.touch(),
-            // Everything else is in the log.
+            // The log contains everything else.
             _ => {}
         }
     }
 
     fn keep_by_log(&self, question: Question) {
-        // A copy that was made over this connection is looked at over its own.
+        // A fork that was made over this connection has a connection of its own.
         if question.session().is_some_and(|session| !self.is_here(session)) {
             return;
         }
@@ -189,7 +190,7 @@ impl Live {
         };
         let id = match (id_in_log(&text), question.session()) {
             (Some(id), Some(_)) => id,
-            // It belongs to no session and is in no log, whose ids are not to be mistaken for this one.
+            // The question is in no log. The prefix keeps its id distinct from those of the log.
             _ => RequestId::Text(format!("here-{}", question.id().encode(WireFormat::Any)).into()),
         };
         let open = Open { id, question, content: None };
@@ -197,7 +198,7 @@ impl Live {
         self.room.touch();
     }
 
-    /// Answers a question as was chosen for always, once its log has been read that far.
+    /// Answers a question by a remembered choice, once the log has been read as far as the question.
     fn answer_by_itself(self: &Arc<Self>, question: PermissionQuestion) {
         if self.remembered.all().is_empty() {
             return;
@@ -218,7 +219,8 @@ impl Live {
         });
     }
 
-    /// Whether nothing more is to be done about a question by itself.
+    /// Answers a question if a remembered choice applies. Returns `false` if the log has not been read as far as the
+    /// question.
     async fn is_settled_by_itself(&self, question: &PermissionQuestion) -> bool {
         let known = locked(&self.questions)
             .values()
@@ -243,12 +245,12 @@ impl Live {
     }
 }
 
-/// The id that a question has in the log.
+/// Returns the id of a question in the log.
 fn id_in_log(request: &str) -> Option<RequestId<'static>> {
     REQUEST.of(&Raw::parse(request).ok()?)
 }
 
-/// What a client is that shows questions and forms.
+/// Returns the options of a client that shows questions and forms.
 fn client_options() -> ClientOptions {
     let mut options = ClientOptions::new("switchboard page", env!("CARGO_PKG_VERSION"));
     options.capabilities.elicitation = Some(v2::ElicitationCapabilities {
@@ -256,15 +258,15 @@ fn client_options() -> ClientOptions {
         url: Some(v2::EmptyObject::new()),
         ..v2::ElicitationCapabilities::new()
     });
-    // Each sub-agent is one.
+    // Each sub-agent counts as a session.
     options.session_limit = MAX_SESSIONS;
     options.patience = PATIENCE;
-    // The log has them.
+    // The log has the updates.
     options.folds_updates = false;
     options
 }
 
-/// Why an agent did not start, with the last that it wrote.
+/// Returns the error message of an agent that did not start, with its last lines on stderr.
 fn not_started(error: &RpcError<'_>, hint: &str) -> Failure {
     let mut words = with_last_lines(error.message.to_string(), error);
     if error.message.starts_with(NO_HANDSHAKE) && !hint.is_empty() {

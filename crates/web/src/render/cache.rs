@@ -1,4 +1,4 @@
-//! Rendered parts by what they were rendered from.
+//! Cache of rendered parts by a hash of their source.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -8,19 +8,19 @@ use maud::Markup;
 
 use super::Part;
 
-/// How many bytes of HTML one generation may hold; there are two.
+/// Maximum size of one generation in bytes of HTML; there are two generations.
 const GENERATION_BYTES: usize = 6 << 20;
 
-/// Keeps what was rendered, so that while text streams only its end is rendered anew. All tabs share one.
+/// Cache of rendered parts, shared by all tabs, so that while text streams only its end is rendered again.
 ///
-/// The key is a hash of the source under a secret of this process: an agent cannot make two sources that share one.
+/// The key is a hash of the source with a secret of this process, so agents cannot craft two sources with one key.
 #[derive(Debug, Default)]
 pub(crate) struct RenderCache {
     hasher: RandomState,
     generations: Mutex<Generations>,
 }
 
-/// What was not asked for while the recent generation filled up is forgotten.
+/// Two generations of entries. An entry that is not used while the recent generation fills up is evicted.
 #[derive(Debug, Default)]
 struct Generations {
     recent: HashMap<u64, Part>,
@@ -49,8 +49,8 @@ impl Generations {
 }
 
 impl RenderCache {
-    /// The part with a key, rendered from a source unless it is known. The source has to hold all that the HTML
-    /// depends on, also a word for how it is rendered: the same value may be shown in several ways.
+    /// Returns the part with a key, rendered from a source unless it is cached. The source must contain everything
+    /// that the HTML depends on, including a tag for the kind of rendering.
     pub(super) fn part(&self, key: &str, source: impl Hash, render: impl FnOnce() -> Markup) -> Part {
         let source = self.hasher.hash_one((key, source));
         if let Some(part) = self.lock().get(source) {
@@ -61,20 +61,20 @@ impl RenderCache {
         part
     }
 
-    /// HTML that is no part by itself, made from a source unless it is known.
+    /// Returns HTML that is not a part of its own, rendered from a source unless it is cached.
     pub(super) fn html(&self, source: impl Hash, render: impl FnOnce() -> Markup) -> Arc<str> {
         self.part("", source, render).html
     }
 
     fn lock(&self) -> MutexGuard<'_, Generations> {
-        // Nothing panics while the lock is held, and even a half-made generation holds only whole parts.
+        // Nothing panics while the lock is held, and a poisoned generation still contains only complete parts.
         self.generations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 impl RenderCache {
-    /// How many things it has now.
+    /// Returns the number of cached parts.
     pub(super) fn len(&self) -> usize {
         let generations = self.lock();
         generations.recent.len() + generations.old.len()

@@ -1,23 +1,23 @@
-//! Code with its words coloured by language.
+//! Syntax highlighting of code.
 //!
-//! A lexer and no grammar: comments, strings, numbers, words of the language, and what is called. It goes over the text
-//! once whatever the text is, which no highlighter of regular expressions promises, and agents may write anything.
+//! A lexer without a grammar: comments, strings, numbers, keywords, and names of calls. Its time is linear in the
+//! length of any text, which highlighters with regular expressions do not guarantee, and the text is untrusted.
 
 use maud::{Markup, PreEscaped, html};
 
 use super::text::push_visible;
 
-/// Longer code is shown without colours.
+/// Maximum length of highlighted code in bytes.
 const LONGEST: usize = 256 << 10;
 
 struct Language {
     names: &'static str,
     line_comments: &'static [&'static str],
     block_comment: Option<(&'static str, &'static str)>,
-    /// Characters that begin and end a string on one line; a backtick may go on over several.
+    /// Characters that delimit a string on one line. A string in backticks may span several lines.
     quotes: &'static str,
     words: &'static str,
-    /// Whether an apostrophe may also begin the name of a lifetime.
+    /// Whether an apostrophe may also start a lifetime's name.
     has_lifetimes: bool,
     ignores_case: bool,
 }
@@ -110,7 +110,7 @@ const LANGUAGES: [Language; 14] = [
     },
 ];
 
-/// A block of code: coloured where its language is known, with a way to copy it.
+/// Renders a code block, highlighted if its language is known, with a copy button.
 pub(super) fn block(language: Option<&str>, text: &str) -> Markup {
     html! {
         button.copy type="button" data-action="copy" aria-label="Copy the code" { "Copy" }
@@ -175,7 +175,7 @@ impl Lexer<'_> {
         push(out, "", &self.text[plain..]);
     }
 
-    /// What begins at a place, and how long it is: at least one character.
+    /// Returns the class and the length of the token at an offset. The length is at least one character.
     fn token(&self, at: usize) -> (&'static str, usize) {
         let rest = &self.text[at..];
         let Some(first) = rest.chars().next() else { return ("", 1) };
@@ -215,12 +215,12 @@ impl Lexer<'_> {
         (class, length)
     }
 
-    /// Names of style sheets have dashes inside.
+    /// Returns `true` if names may contain hyphens, as in style sheets.
     fn has_dashes(&self) -> bool {
         self.language.names.starts_with("css")
     }
 
-    /// In scripts, what begins a comment may also stand in a word.
+    /// Returns `true` if a `#` at an offset is inside a word, so that it does not start a comment.
     fn is_in_a_word(&self, at: usize) -> bool {
         let before = self.text[..at].chars().next_back();
         self.text[at..].starts_with('#') && before.is_some_and(|it| !it.is_whitespace() && it != ';')

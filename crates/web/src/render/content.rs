@@ -1,4 +1,4 @@
-//! Content that is more than plain text: pictures, sound, resources, and what nobody here knows.
+//! Content other than plain text: images, audio, resources, and unknown kinds.
 
 use maud::{Markup, html};
 use switchboard_acp::{Base64, ByteSize, Wire, WireFormat, v2};
@@ -7,11 +7,11 @@ use super::markdown::is_safe_link;
 use super::text::{cut, prose, size, visible, visible_line};
 use super::{Part, RenderCache, icons, image, json, markdown};
 
-/// More of a resource's text than this is not shown.
+/// Maximum number of bytes that are shown of a resource's text.
 const RESOURCE_BYTES: usize = 256 << 10;
-/// Larger sound is an attachment.
+/// Maximum size of playable audio in bytes; larger audio is an attachment.
 const LARGEST_SOUND: usize = 8 << 20;
-/// Sound that browsers play.
+/// Media types of audio that browsers play.
 const SOUNDS: [&str; 10] = [
     "audio/aac",
     "audio/flac",
@@ -25,7 +25,7 @@ const SOUNDS: [&str; 10] = [
     "audio/x-wav",
 ];
 
-/// A block as a part of its own.
+/// Renders a block as a part of its own.
 pub(super) fn part(key: &str, block: &v2::ContentBlock<'static>, cache: &RenderCache) -> Part {
     cache.part(key, ("block", block), || html! { div.p.block data-part=(key) { (self::block(key, block)) } })
 }
@@ -56,7 +56,7 @@ fn block(key: &str, block: &v2::ContentBlock<'_>) -> Markup {
     }
 }
 
-/// Something of a kind that nobody here knows, shown as it came.
+/// Renders content of an unknown kind as JSON.
 pub(super) fn unknown(what: &str, tag: &str, json: &str) -> Markup {
     html! {
         div.unknown {
@@ -99,7 +99,7 @@ fn sound(mime_type: &str, data: &Base64<'_>) -> Markup {
     }
 }
 
-/// Something that is named and not shown.
+/// Renders the name of content that is not shown.
 fn attachment(name: &str, mime_type: &str, bytes: usize, reason: Option<&str>) -> Markup {
     html! {
         p.file-chip {

@@ -1,4 +1,4 @@
-//! Diffs: every changed path, and what the patch shows of it.
+//! Diffs: every changed path, and its hunks in the patch.
 
 mod lines;
 
@@ -13,18 +13,18 @@ use super::text::{cut, size, visible, visible_line};
 use super::{Part, RenderCache};
 use lines::Lines;
 
-/// A file with more lines than this in its patch is folded.
+/// Number of patch lines from which a file is folded.
 const LONG_FILE: usize = 400;
-/// More lines than this are not shown, of all files together.
+/// Maximum number of lines that are shown, over all files.
 const MOST_LINES: usize = 20_000;
-/// More changes than this are not listed.
+/// Maximum number of listed changes.
 const MOST_FILES: usize = 2000;
-/// More faults of a patch than this are not listed.
+/// Maximum number of listed remarks about a patch.
 const MOST_REMARKS: usize = 20;
-/// More of a patch that cannot be read than this is not shown.
+/// Maximum number of bytes that are shown of an unreadable patch.
 const SHOWN_BYTES: usize = 256 << 10;
 
-/// A diff as a part.
+/// Renders a diff as a part.
 pub(crate) fn part(key: &str, diff: &v2::Diff<'static>, cache: &RenderCache) -> Part {
     cache.part(key, ("diff", diff), || {
         html! { div.p.diff data-part=(key) role="group" aria-label="Changes to files" { (render(key, diff)) } }
@@ -40,8 +40,8 @@ fn render(key: &str, wire: &v2::Diff<'_>) -> Markup {
     let checked = if text.is_empty() { Checked::default() } else { check(&diff) };
     let remarks =
         checked.disagreements.iter().filter(|remark| is_worth_saying(remark)).map(ToString::to_string);
-    // Allowed, but somebody who decides should know: what the patch does not show is to be changed all the same.
-    // How the headers are spelled concerns the authors of agents, not readers.
+    // These diffs are valid, but users who decide should know that a change is not shown in the patch. The spelling
+    // of headers concerns authors of agents, not readers.
     let is_shown = |note: &&Note| !matches!(note, Note::UnknownFormat { .. } | Note::Prefixed { .. });
     let notes = checked.notes.iter().filter(is_shown);
     let remarks: Vec<String> = remarks.chain(notes.map(ToString::to_string)).collect();
@@ -84,7 +84,7 @@ fn render(key: &str, wire: &v2::Diff<'_>) -> Markup {
     }
 }
 
-/// Absolute paths in the patch are a wish of the protocol that many agents do not fulfil, and nobody is deceived.
+/// Returns `true` if a remark is shown. Relative paths in the patch are frequent among agents, and deceive no reader.
 fn is_worth_saying(remark: &Disagreement) -> bool {
     !matches!(remark, Disagreement::PatchPathNotAbsolute { .. } | Disagreement::FileType { .. })
 }
@@ -126,7 +126,7 @@ fn counts(added: usize, removed: usize) -> Markup {
     }
 }
 
-/// How a file is named, in the list of changes or only in the patch.
+/// A file, by its name in the list of changes or only in the patch.
 struct Named<'a> {
     operation: &'a Operation,
     path: String,
@@ -213,7 +213,7 @@ fn heading(named: &Named<'_>, section: Option<&FilePatch<'_>>) -> Markup {
     }
 }
 
-/// A path whose last name stands out.
+/// Renders a path with an emphasized file name.
 fn path(path: &str) -> Markup {
     let name = path.trim_end_matches('/').rfind('/').map_or(0, |slash| slash + 1);
     html! { span.dir { (visible_line(&path[..name])) } (visible_line(&path[name..])) }

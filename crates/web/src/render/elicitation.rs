@@ -1,4 +1,4 @@
-//! What the agent wants to know from the user.
+//! Elicitation requests: questions to the user, as forms or links.
 
 use maud::{Markup, html};
 use switchboard_acp::{Map, Number, Wire, WireFormat, v2};
@@ -9,12 +9,12 @@ use super::permission::{cancelled_by, request_id};
 use super::text::{prose, visible, visible_line};
 use super::{Part, content, json};
 
-/// More fields than this are not shown.
+/// Maximum number of fields that are shown.
 const MOST_FIELDS: usize = 200;
-/// More values of one choice than this are not shown.
+/// Maximum number of values of one choice that are shown.
 const MOST_VALUES: usize = 1000;
 
-/// A question: pending as a form, settled with what became of it.
+/// Renders an elicitation: a form while it is pending, its outcome once it is settled.
 pub(crate) fn elicitation(elicitation: &Elicitation) -> Vec<Part> {
     let request = elicitation.request();
     let message = match request {
@@ -104,7 +104,7 @@ fn settled(elicitation: &Elicitation) -> Markup {
     }
 }
 
-/// An address to go to. The user must see where it leads before following it.
+/// Renders a link to open. The complete address is shown before the user follows it.
 fn page(address: &str) -> Markup {
     html! {
         p { "The agent asks you to open this address:" }
@@ -131,7 +131,7 @@ fn fields(schema: &v2::ElicitationSchema<'_>) -> Markup {
     }
 }
 
-/// What fields of all kinds have.
+/// Common attributes of fields of all kinds.
 struct Field<'f> {
     name: &'f str,
     required: bool,
@@ -188,7 +188,7 @@ fn text_field(field: &Field<'_>, schema: &v2::StringPropertySchema<'_>) -> Marku
         Some(v2::StringFormat::Email) => "email",
         Some(v2::StringFormat::Uri) => "url",
         Some(v2::StringFormat::Date) => "date",
-        // The browser's own field for a time knows no time zone, which the format demands.
+        // The browser's own input for a time lacks the time zone, which the format requires.
         _ => "text",
     };
     html! {
@@ -197,7 +197,7 @@ fn text_field(field: &Field<'_>, schema: &v2::StringPropertySchema<'_>) -> Marku
         @if let Some(v2::StringFormat::DateTime) = &schema.format {
             p.dim { "A date and time such as 2026-01-31T12:00:00Z." }
         }
-        // Not as an attribute: a hostile pattern could keep the browser busy for ever.
+        // The `pattern` attribute is not used, because a hostile expression could block the browser.
         @if let Some(pattern) = &schema.pattern { p.dim { "Pattern: " code { (visible(pattern)) } } }
     }
 }

@@ -1,4 +1,4 @@
-//! Small drawings. They take the colour of the text, and words stand beside them for who does not see them.
+//! Small icons in the colour of the text, always next to words.
 
 use maud::{Markup, html};
 use switchboard_acp::v2;
@@ -19,7 +19,7 @@ const ATTACHMENT: &str =
 const LINK: &str =
     "M6.5 9.5l3-3 M7 4.5l1.5-1.5a3 3 0 0 1 4.3 4.3L11.3 8.8 M9 11.5L7.5 13a3 3 0 0 1-4.3-4.3L4.7 7.2";
 
-/// The icon of a kind of tool, and the word for it.
+/// Returns the icon and the name of a tool kind.
 pub(super) fn of_kind(kind: &v2::ToolKind) -> (Markup, &str) {
     let (outline, word) = match kind {
         v2::ToolKind::Read => (READ, "Read"),
@@ -46,7 +46,7 @@ pub(super) fn link() -> Markup {
     icon(LINK)
 }
 
-/// A drawing in a square of 16.
+/// Renders an outline in a square of 16 units.
 fn icon(outline: &str) -> Markup {
     html! { svg.icon viewBox="0 0 16 16" aria-hidden="true" { path d=(outline) {} } }
 }

@@ -1,16 +1,16 @@
-//! Which pictures a browser may be given.
+//! Checks for images that browsers may decode.
 //!
-//! The headers are read here and not by `imagesize`, because the limit on pixels depends on it: a marker without a length,
-//! which browsers pass over, hides the true header of a JPEG from that crate.
+//! The headers are parsed here and not by `imagesize`, because the limit on pixels depends on it: a marker without a
+//! length, which browsers skip, hides the true header of a JPEG from that crate.
 
 use switchboard_acp::Base64;
 
-/// Larger files are attachments.
+/// Maximum size of an image in bytes; larger ones are attachments.
 const LARGEST_FILE: usize = 8 << 20;
-/// A small file can hold a picture that takes gigabytes once it is unpacked.
+/// Maximum number of pixels. A small file can contain an image that needs gigabytes once it is decoded.
 const MOST_PIXELS: u64 = 50_000_000;
 
-/// A picture that can be shown.
+/// An image that can be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Picture {
     pub(super) mime_type: &'static str,
@@ -18,8 +18,8 @@ pub(super) struct Picture {
     pub(super) height: u32,
 }
 
-/// The picture, or why it is not shown. What the bytes are counts, not what they are said to be; never SVG, which can
-/// hold anything.
+/// Returns the image, or the reason why it is not shown. The type is detected from the bytes. SVG is never shown,
+/// because it can contain anything.
 pub(super) fn judge(mime_type: &str, data: &Base64<'_>) -> Result<Picture, &'static str> {
     if !matches!(mime_type, "image/png" | "image/jpeg" | "image/gif" | "image/webp") {
         return Err("not a kind of picture that is shown here");
@@ -76,7 +76,7 @@ fn webp_size(bytes: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// Goes from segment to segment until the one that begins the picture.
+/// Follows the segments to the start of the frame, and returns its size.
 fn jpeg_size(bytes: &[u8]) -> Option<(u32, u32)> {
     let number = |at: usize| Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
     let mut at = 2;

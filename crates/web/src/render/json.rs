@@ -1,4 +1,4 @@
-//! JSON for people. Works on the text, so that numbers stay as they were spelled.
+//! Formatting of JSON for display. Works on the text, so that numbers keep their spelling.
 
 use std::hash::Hash;
 
@@ -6,12 +6,12 @@ use maud::{Markup, html};
 
 use super::text::{cut, size, visible};
 
-/// More of a value than this is not shown.
+/// Maximum number of bytes that are shown of a value.
 const SHOWN_BYTES: usize = 256 << 10;
-/// Deeper levels are not indented further.
+/// Maximum number of indented levels.
 const DEEPEST_INDENT: usize = 40;
 
-/// A JSON text with line breaks and indentation. What is no JSON comes out as it went in, more or less.
+/// Returns JSON with line breaks and indentation. Invalid JSON passes through nearly unchanged.
 pub(super) fn indented(json: &str) -> String {
     let mut out = String::with_capacity(json.len() * 2);
     let mut depth: usize = 0;
@@ -61,7 +61,7 @@ pub(super) fn indented(json: &str) -> String {
     out
 }
 
-/// A value as a block of code.
+/// Renders a value as a code block.
 pub(crate) fn block(json: &str) -> Markup {
     let shown = cut(json, SHOWN_BYTES);
     html! {
@@ -72,7 +72,7 @@ pub(crate) fn block(json: &str) -> Markup {
     }
 }
 
-/// A value that opens on demand.
+/// Renders a value in a fold.
 pub(super) fn folded(label: &str, keep: &str, json: &str) -> Markup {
     html! {
         details.raw data-keep=(keep) {
@@ -82,7 +82,7 @@ pub(super) fn folded(label: &str, keep: &str, json: &str) -> Markup {
     }
 }
 
-/// What the HTML of a value depends on: nothing beyond the bytes that are shown, and the length.
+/// Returns the cache key of a value: the bytes that are shown, and the total length.
 pub(super) fn source(json: &str) -> impl Hash {
     (json.len(), cut(json, SHOWN_BYTES).to_owned())
 }

@@ -12,15 +12,15 @@ use super::pieces::Pieces;
 use super::text::{push_attribute, push_prose, push_visible, visible};
 use super::{Part, RenderCache, code, sanitize};
 
-/// Tags inside more tags than this are left out; their text stays.
+/// Maximum nesting of tags. Deeper tags are left out; their text is kept.
 const DEEPEST: usize = 40;
-/// A line with more quote and list markers than this makes no sense, and would cost the parser its square.
+/// Maximum number of quote and list markers in a line. More take quadratic time in the parser.
 const MOST_MARKERS: usize = 32;
 
-/// A part with less source than this takes in the next block too.
+/// Minimum size of a part's source in bytes. A smaller part also takes the next block.
 const PART_BYTES: usize = 256;
 
-/// The parts of a text. Their keys are `prefix` and a number.
+/// Renders a text as parts. Their keys are `prefix` and a number.
 pub(super) fn parts(prefix: &str, text: &str, cache: &RenderCache) -> Vec<Part> {
     if is_too_deep(text) {
         let key = format!("{prefix}-0");
@@ -40,8 +40,8 @@ pub(super) fn parts(prefix: &str, text: &str, cache: &RenderCache) -> Vec<Part> 
     groups(parser).into_iter().enumerate().map(part).collect()
 }
 
-/// Blocks that make one part: mostly one, but short ones go together, so that a text of nothing but short lines does
-/// not become thousands of parts.
+/// Blocks that form one part. Mostly one, but short blocks are combined, so that many short lines do not become
+/// thousands of parts.
 struct Group<'t> {
     range: Range<usize>,
     events: Vec<Event<'t>>,
@@ -79,7 +79,7 @@ impl Group<'_> {
         pieces.cleaned(source, cache)
     }
 
-    /// Code is only text, and there may be much of it.
+    /// Renders a code block.
     fn code(self) -> Markup {
         let (mut name, mut text) = (None, String::new());
         for event in &self.events {
@@ -93,7 +93,7 @@ impl Group<'_> {
     }
 }
 
-/// A whole text as one piece, where parts would be too much.
+/// Renders a complete text as one piece, for places without parts.
 pub(super) fn whole(text: &str) -> Markup {
     if is_too_deep(text) {
         return html! { pre { (visible(text)) } };
@@ -117,7 +117,7 @@ fn depth_after(depth: usize, event: &Event<'_>) -> usize {
     }
 }
 
-/// What links by name lead to: it may stand anywhere in the text and changes how all blocks look.
+/// Returns the link reference definitions. They may be anywhere in the text, and affect all blocks.
 fn references(parser: &Parser<'_>) -> Vec<(String, String)> {
     let definitions = parser.reference_definitions().iter();
     let mut references: Vec<_> =
@@ -133,7 +133,7 @@ fn is_too_deep(text: &str) -> bool {
             |byte: &&u8| matches!(byte, b' ' | b'\t' | b'.' | b')' | b'0'..=b'9') || is_marker(byte);
         let prefix = line.as_bytes().iter().take_while(is_prefix);
         let is_number_end = |byte: &&u8| matches!(byte, b'.' | b')');
-        // A row of one character is a ruler or an underline.
+        // A line of one repeated character is a thematic break or an underline.
         let trimmed = line.trim();
         let is_ruler =
             trimmed.bytes().all(|byte| trimmed.starts_with(char::from(byte))) && !trimmed.starts_with('>');
@@ -141,11 +141,11 @@ fn is_too_deep(text: &str) -> bool {
     })
 }
 
-/// Whether a page may be left for this address: only the web and mail, spelled plainly.
+/// Returns `true` if a link to an address is allowed: `http`, `https` or `mailto` without unusual characters.
 pub(super) fn is_safe_link(address: &str) -> bool {
     let is_odd = |character: char| character.is_control() || character.is_whitespace() || character == '\\';
     let Ok(url) = Url::parse(address) else { return false };
-    // A browser mends much; what needs mending is not what it looks like.
+    // Browsers repair malformed addresses, which then lead elsewhere than they seem to.
     let starts = |start: &str| address.get(..start.len()).is_some_and(|it| it.eq_ignore_ascii_case(start));
     let is_plain = match url.scheme() {
         "http" => starts("http://"),
@@ -156,11 +156,11 @@ pub(super) fn is_safe_link(address: &str) -> bool {
     is_plain && !address.contains(is_odd)
 }
 
-/// Writes events as HTML. Nothing of the text gets into it unescaped.
+/// Writes Markdown events as HTML. All text is escaped.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
     out: String,
-    /// What closes the tags that are open; empty for those that were left out.
+    /// Closing tags of the open elements; empty for those that were left out.
     open: Vec<&'static str>,
     alignments: Vec<Alignment>,
     column: usize,
@@ -203,7 +203,7 @@ impl Writer {
                 let (mark, word) = if done { ("☑", "done") } else { ("☐", "to do") };
                 let _ = write!(self.out, "<span class=\"task\" title=\"{word}\">{mark}</span> ");
             }
-            // Not asked for, so they do not come.
+            // The parser's options disable these.
             Event::FootnoteReference(text) | Event::InlineMath(text) | Event::DisplayMath(text) => {
                 push_prose(&mut self.out, &text);
             }
@@ -228,7 +228,7 @@ impl Writer {
         match tag {
             Tag::Paragraph => self.open("<p>", "</p>"),
             Tag::Heading { level, .. } => {
-                // The page's own headings come first.
+                // Headings start at level 3, below those of the page.
                 let (open, close) = match level {
                     HeadingLevel::H1 => ("<h3>", "</h3>"),
                     HeadingLevel::H2 => ("<h4>", "</h4>"),
@@ -279,9 +279,9 @@ impl Writer {
             Tag::Strong => self.open("<strong>", "</strong>"),
             Tag::Strikethrough => self.open("<del>", "</del>"),
             Tag::Link { link_type, dest_url, .. } => self.link("", &dest_url, link_type),
-            // Nothing is loaded from elsewhere: a picture is a link to itself.
+            // The page loads no external resources, so an image becomes a link to it.
             Tag::Image { link_type, dest_url, .. } => self.link("Image: ", &dest_url, link_type),
-            // Not asked for, so they do not come.
+            // The parser's options disable these.
             Tag::FootnoteDefinition(_)
             | Tag::DefinitionList
             | Tag::DefinitionListTitle
@@ -333,33 +333,33 @@ impl Writer {
         self.out
     }
 
-    /// How many tags are open.
+    /// Returns the number of open tags.
     pub(super) fn depth(&self) -> usize {
         self.open.len()
     }
 
-    /// Goes into a tag that somebody else writes.
+    /// Enters an element whose tag is written by the caller.
     pub(super) fn enter(&mut self) {
         self.open.push("");
     }
 
-    /// Leaves a tag that somebody else writes.
+    /// Leaves an element whose tag is written by the caller.
     pub(super) fn leave(&mut self) {
         self.open.pop();
     }
 
-    /// How many bytes have been written and not taken.
+    /// Returns the number of bytes in the buffer.
     pub(super) fn written(&self) -> usize {
         self.out.len()
     }
 
-    /// What has been written.
+    /// Removes and returns the content of the buffer.
     pub(super) fn take(&mut self) -> String {
         std::mem::take(&mut self.out)
     }
 }
 
-/// The name of a code block's language, where it looks like one.
+/// Returns the language of a code block, if the name is valid.
 fn language<'k>(kind: &'k CodeBlockKind<'_>) -> Option<&'k str> {
     let CodeBlockKind::Fenced(info) = kind else { return None };
     let name = info.split([' ', ',', '{', '\t']).next()?;
@@ -367,10 +367,11 @@ fn language<'k>(kind: &'k CodeBlockKind<'_>) -> Option<&'k str> {
     (!name.is_empty() && name.len() <= 24 && name.bytes().all(is_name)).then_some(name)
 }
 
-/// The longest text that is looked at as a path.
+/// Maximum length of a path in bytes.
 const LONGEST_PATH: usize = 300;
 
-/// A piece of code that is the path of a file, with a folder and an ending, and the line that it may name.
+/// Parses a file path with a folder and an extension from inline code. Returns it with the line number, if it has
+/// one.
 fn path(code: &str) -> Option<(&str, Option<u32>)> {
     let mut pieces = code.splitn(3, ':');
     let path = pieces.next().filter(|path| path.len() <= LONGEST_PATH)?;

@@ -10,11 +10,11 @@ use super::{Part, Place, RenderCache, content, markdown};
 
 pub(super) type Blocks = Content<v2::ContentBlock<'static>>;
 
-/// How the text of a message is read.
+/// Format of a message's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
     Markdown,
-    /// As the user typed it.
+    /// Plain text, as typed by the user.
     Plain,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn message(message: &Message, cache: &RenderCache) -> Vec<Part> {
     parts
 }
 
-/// A message with all that it says, however long it is.
+/// Renders a complete message without paging.
 pub(super) fn whole(message: &Message, cache: &RenderCache) -> Vec<Part> {
     let (content, mut parts) = (message.content(), self::message(message, cache));
     let Some(mut page) = parts.iter().any(|part| part.key == "earlier").then(|| last_pages(content).first)
@@ -47,13 +47,13 @@ pub(super) fn whole(message: &Message, cache: &RenderCache) -> Vec<Part> {
     while let Some(pages) = page_before(content, page) {
         page = pages.first;
         let earlier = page_parts(&pages, reading, cache).into_iter().filter(|part| part.key != "earlier");
-        // After the heading.
+        // Inserts after the heading.
         parts.splice(1..1, earlier);
     }
     parts
 }
 
-/// How much there is to read, roughly.
+/// Returns the approximate number of words as text.
 fn words(bytes: usize) -> String {
     match bytes.div_ceil(6) {
         0 | 1 => "1 word".to_owned(),
@@ -62,7 +62,7 @@ fn words(bytes: usize) -> String {
     }
 }
 
-/// What can be done with an entry as a whole.
+/// Renders the buttons of an entry.
 pub(super) fn tools() -> Markup {
     html! {
         span.tools {
@@ -72,7 +72,7 @@ pub(super) fn tools() -> Markup {
     }
 }
 
-/// How a turn went wrong, below its last entry, with a way to say the same again.
+/// Renders the failure of a turn below its last entry, with a button that sends the prompt again.
 pub(crate) fn failed_turn(reason: &str, said: Option<usize>) -> Part {
     let html = html! {
         p.p.note.bad.failed data-part="failed" {
@@ -85,7 +85,7 @@ pub(crate) fn failed_turn(reason: &str, said: Option<usize>) -> Part {
     Part::new("failed", html)
 }
 
-/// A heading that hides all parts after it until it is opened. What the user has opened stays so.
+/// Renders a heading that hides all parts after it until it is unfolded. The page keeps the state of the fold.
 pub(super) fn fold(words: impl Render) -> Markup {
     html! {
         header.p.head data-part="head" {
@@ -96,7 +96,7 @@ pub(super) fn fold(words: impl Render) -> Markup {
 
 pub(super) fn compaction(compaction: &Compaction, cache: &RenderCache) -> Vec<Part> {
     if compaction.is_memory_loss() {
-        // Always in sight: whoever reads on must know it.
+        // Always visible, because it affects everything that follows.
         let words = compaction.summary().text();
         let head = html! { header.p.head data-part="head" { span.who role="separator" { (prose(&words)) } } };
         return vec![Part::new("head", head)];
@@ -124,8 +124,8 @@ pub(super) fn compaction(compaction: &Compaction, cache: &RenderCache) -> Vec<Pa
     parts
 }
 
-/// The parts of a message that come before a page: that one page, and how to get at those before it. `page` is the
-/// `data-before` of the button. Empty where there is none.
+/// Renders the page of an entry before `page`, which is the `data-before` of the button, with a button for the
+/// earlier ones. Empty if there is none.
 pub(crate) fn earlier(snapshot: &Snapshot, entry: &Entry, page: usize, cache: &RenderCache) -> Vec<Part> {
     match entry {
         Entry::Message(message) => page_before(message.content(), page)
@@ -175,7 +175,7 @@ fn text_parts(key: &str, text: &str, reading: Reading, cache: &RenderCache) -> V
     }
 }
 
-/// Says what is not shown, and offers it.
+/// Renders a notice of the content that is not shown, with a button that requests it.
 pub(super) fn earlier_part<B>(pages: &Pages<'_, B>) -> Option<Part> {
     if pages.earlier_bytes == 0 && pages.left_out == 0 {
         return None;

@@ -1,58 +1,57 @@
-//! Content in pages, so that a message of any length costs the same to show.
+//! Pagination of content, so that the cost of showing a message does not depend on its length.
 
 use std::ops::Range;
 
 use switchboard_session::{Block, Content};
 
-/// How much text one page has, about.
+/// Approximate size of a page in bytes of text.
 const PAGE_BYTES: usize = 32 << 10;
-/// Up to this much text is one page.
+/// Maximum size in bytes of text that is a single page.
 const LIVE_BYTES: usize = 2 * PAGE_BYTES;
-/// How far a page may go on to end with a paragraph or a line.
+/// Maximum number of bytes by which a page may be extended to end at a paragraph or a line.
 const LOOK_AHEAD: usize = 4 << 10;
-/// More things than this that are no text are not shown on one page.
+/// Maximum number of non-text items that are shown on one page.
 const MOST_ITEMS: usize = 256;
 
-/// A stretch of content.
+/// A run of content on a page.
 #[derive(Debug)]
 pub(super) enum Run<'c, B> {
-    /// Text that stands together, with a prefix for the keys of its parts. It ends the same way from now on, unless
-    /// it is the last.
+    /// Contiguous text, with a key prefix for its parts. Its end is final unless it is the last run.
     Text { key: String, text: String },
-    /// Something else, with its place among the items.
+    /// A non-text item with its index.
     Item { index: usize, block: &'c B },
 }
 
-/// Some pages of content.
+/// A range of pages of content.
 #[derive(Debug)]
 pub(super) struct Pages<'c, B> {
     pub(super) runs: Vec<Run<'c, B>>,
-    /// The first of them.
+    /// Index of the first page.
     pub(super) first: usize,
-    /// How many bytes of text come before them.
+    /// Number of bytes of text before the first page.
     pub(super) earlier_bytes: usize,
-    /// How many things that are no text were left out, because they are too many.
+    /// Number of non-text items that were left out because of the limit.
     pub(super) left_out: usize,
 }
 
-/// The last pages: those that still change. The beginning of a page stays where it is while the content grows.
+/// Returns the last pages, which still change. The start of a page is stable while the content grows.
 pub(super) fn last_pages<B: Block>(content: &Content<B>) -> Pages<'_, B> {
     let length = content.text_len();
     if length <= LIVE_BYTES {
         return pages(content, 0..1, true);
     }
-    // A boundary counts when enough text follows to place it for good.
+    // A boundary is final once enough text follows it.
     let last = (length - LOOK_AHEAD) / PAGE_BYTES;
     pages(content, last - 1..last + 1, true)
 }
 
-/// The page before another, unless that is the first.
+/// Returns the page before another, or `None` for the first.
 pub(super) fn page_before<B: Block>(content: &Content<B>, page: usize) -> Option<Pages<'_, B>> {
     let page = page.checked_sub(1)?;
     (page < content.text_len().div_ceil(PAGE_BYTES)).then(|| pages(content, page..page + 1, false))
 }
 
-/// `to_end`: the last of the wanted pages goes on to the end of the content.
+/// Collects pages. With `to_end`, the last one extends to the end of the content.
 fn pages<B: Block>(content: &Content<B>, wanted: Range<usize>, to_end: bool) -> Pages<'_, B> {
     let start = wanted.start * PAGE_BYTES;
     let end = if to_end { usize::MAX } else { wanted.end * PAGE_BYTES };
@@ -68,7 +67,7 @@ fn pages<B: Block>(content: &Content<B>, wanted: Range<usize>, to_end: bool) -> 
     let mut structured = 0;
     for (index, item) in (first_item..).zip(content.items_from(first_item)) {
         let here = collector.start + collector.text.len();
-        // What follows the last page decides where it ends.
+        // The text after the last page determines its end.
         if here >= end.saturating_add(LOOK_AHEAD) {
             break;
         }
@@ -102,14 +101,14 @@ struct Collector<'p, 'c, B> {
     to_end: bool,
     runs: Vec<Run<'c, B>>,
     text: String,
-    /// Where the text begins.
+    /// Start of the text, in bytes.
     start: usize,
-    /// The item before the text that is no text.
+    /// Index of the non-text item before the text.
     after: Option<usize>,
 }
 
 impl<B> Collector<'_, '_, B> {
-    /// Ends the text: what of it lies on the wanted pages becomes runs, one a page.
+    /// Ends the text, and adds one run for each requested page that contains some of it.
     fn flush(&mut self) {
         let text = std::mem::take(&mut self.text);
         for page in self.wanted.clone() {
@@ -125,13 +124,13 @@ impl<B> Collector<'_, '_, B> {
         self.start += text.len();
     }
 
-    /// Where in the text a page begins: after a blank line or a line, if one ends soon.
+    /// Returns the offset in the text at which a page starts: after a nearby blank line or line break.
     fn boundary(&self, page: usize, text: &str) -> usize {
         if self.to_end && page == self.wanted.end {
             return text.len();
         }
         let place = match (page * PAGE_BYTES).checked_sub(self.start) {
-            // Text that begins with a page, after something else: all of it is on that page.
+            // A text that starts on a page after an item belongs to that page from its start.
             None => return 0,
             Some(0) if page == 0 || self.after.is_some() => return 0,
             Some(place) => place,

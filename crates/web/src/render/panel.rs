@@ -1,4 +1,4 @@
-//! What stands beside the transcript: state, plan, usage, options, commands, notices.
+//! Panels of a session: state, plan, usage, options, commands, notices.
 
 use std::fmt::Write;
 
@@ -11,16 +11,16 @@ use super::markdown::{self, is_safe_link};
 use super::text::{cut, prose, size, visible_line};
 use super::{RenderCache, content, json};
 
-/// More of a plan that is text than this is not shown.
+/// Maximum number of bytes that are shown of a plan's text.
 const PLAN_BYTES: usize = 64 << 10;
-/// More steps of a plan than this are not shown.
+/// Maximum number of steps that are shown of a plan.
 const MOST_STEPS: usize = 500;
-/// More commands, options or values than this are not shown.
+/// Maximum number of commands, options or values.
 const MOST_CHOICES: usize = 1000;
-/// So many of the latest notices are shown.
+/// Number of notices that are shown, the latest ones.
 const MOST_NOTICES: usize = 20;
 
-/// What the session is doing, and why it last stopped.
+/// Renders the state of a session, and its last stop reason.
 pub(crate) fn state(snapshot: &Snapshot) -> Markup {
     let (class, mark, words) = match snapshot.activity() {
         Activity::Running => ("st st-run", "◐", "running"),
@@ -60,7 +60,7 @@ fn stop_reason(reason: &v2::StopReason) -> Markup {
     }
 }
 
-/// All plans.
+/// Renders all plans.
 pub(crate) fn plans(snapshot: &Snapshot, cache: &RenderCache) -> Markup {
     html! {
         @for plan in snapshot.plans() {
@@ -91,7 +91,7 @@ fn plan_file(uri: &str) -> Markup {
     }
 }
 
-/// A plan as Markdown. It is shown beside everything else, so a very long one is cut.
+/// Renders a plan's text as Markdown, cut at a maximum length.
 fn plan_text(text: &str, cache: &RenderCache) -> Markup {
     let shown = cut(text, PLAN_BYTES);
     let html = cache.html(("plan", shown), || markdown::whole(shown));
@@ -130,7 +130,7 @@ fn steps(entries: &[v2::PlanEntry<'_>]) -> Markup {
     }
 }
 
-/// How full the context is, what it has cost, and what the last turn took.
+/// Renders the used context, the cost, and the usage of the last turn.
 pub(crate) fn usage(snapshot: &Snapshot) -> Markup {
     let turn = match snapshot.state() {
         Some(v2::StateUpdate::Idle(idle)) => idle.usage.as_deref(),
@@ -157,7 +157,7 @@ pub(crate) fn usage(snapshot: &Snapshot) -> Markup {
     }
 }
 
-/// How many tokens a turn took, with the kinds where the pointer rests.
+/// Renders the number of tokens of a turn, with a tooltip for the kinds.
 fn turn_usage(usage: &v2::unstable::Usage<'_>) -> Markup {
     let mut kinds = format!("{} in, {} out", grouped(usage.input_tokens), grouped(usage.output_tokens));
     for (words, tokens) in [
@@ -166,14 +166,14 @@ fn turn_usage(usage: &v2::unstable::Usage<'_>) -> Markup {
         ("written to cache", usage.cached_write_tokens),
     ] {
         if let Some(tokens) = tokens.filter(|tokens| *tokens > 0) {
-            // A string takes whatever is written into it.
+            // Writing to a string does not fail.
             let _ = write!(kinds, ", {} {words}", grouped(tokens));
         }
     }
     html! { p.dim title=(kinds) { "last turn " (grouped(usage.total_tokens)) " tokens" } }
 }
 
-/// A number with its digits in groups.
+/// Returns a number with thousands separators.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);
@@ -186,7 +186,7 @@ fn grouped(number: u64) -> String {
     out
 }
 
-/// The options of the session as controls: `data-config` is the id of the option.
+/// Renders the options of a session as controls. `data-config` is the id of the option.
 pub(crate) fn config_options(snapshot: &Snapshot) -> Markup {
     html! {
         @for option in snapshot.config_options().iter().take(MOST_CHOICES) {
@@ -224,14 +224,14 @@ fn values(select: &v2::SessionConfigSelect<'_>) -> Markup {
                 }
             },
         }
-        // What is set is shown even where it is not among the values.
+        // The current value is shown even if it is not among the values.
         @if !select.options.iter().any(|option| option.value == select.current_value) {
             option value=(select.current_value) selected { (plain_line(&select.current_value)) }
         }
     }
 }
 
-/// The commands that the user can give: `data-command` is the name, `data-hint` what may follow it.
+/// Renders the commands. `data-command` is the name, `data-hint` describes the argument.
 pub(crate) fn commands(snapshot: &Snapshot) -> Markup {
     html! {
         @for command in snapshot.commands().iter().take(MOST_CHOICES) {
@@ -249,7 +249,7 @@ pub(crate) fn commands(snapshot: &Snapshot) -> Markup {
     }
 }
 
-/// The latest notices, the newest first.
+/// Renders the latest notices, the newest first.
 pub(crate) fn notices(snapshot: &Snapshot) -> Markup {
     html! {
         @for notice in snapshot.notices().iter().rev().take(MOST_NOTICES) {

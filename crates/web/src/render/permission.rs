@@ -1,4 +1,4 @@
-//! What the agent asks to be allowed.
+//! Permission requests.
 
 use maud::{Markup, PreEscaped, html};
 use switchboard_acp::rpc::RequestId;
@@ -8,7 +8,7 @@ use switchboard_session::{Decider, Permission, Settlement, Snapshot};
 use super::text::{prose, survives, visible, visible_line};
 use super::{Part, Place, RenderCache, content, json, terminal, tool_call};
 
-/// A permission in full: pending with its buttons, settled folded with what became of it.
+/// Renders a permission request: with buttons while it is pending, folded with its outcome once it is settled.
 pub(crate) fn permission(snapshot: &Snapshot, permission: &Permission, cache: &RenderCache) -> Vec<Part> {
     let mut parts = Vec::new();
     if let Some(description) = permission.description() {
@@ -42,7 +42,7 @@ pub(crate) fn permission(snapshot: &Snapshot, permission: &Permission, cache: &R
     vec![Part::new("asked", html)]
 }
 
-/// The id of a request as the page gives it back: as JSON.
+/// Returns a request id as JSON, which is the form that the page sends back.
 pub(super) fn request_id(id: &RequestId<'_>) -> String {
     id.encode(WireFormat::Any)
 }
@@ -88,8 +88,8 @@ fn settled(permission: &Permission) -> Markup {
     }
 }
 
-/// Leads to the message of the question, where what was decided can be looked up. It is no part of the summary, which is
-/// itself something to press.
+/// Renders a button to the message of the question, which shows the decision. It is outside of the summary, which is
+/// itself clickable.
 fn way_to_question(permission: &Permission) -> Markup {
     html! {
         button.link type="button" data-action="question-message" data-request=(request_id(permission.id())) {
@@ -135,7 +135,7 @@ fn subject(snapshot: &Snapshot, permission: &Permission, cache: &RenderCache) ->
     }
 }
 
-/// The whole call: its content, and the input that says what will really be done.
+/// Renders the complete tool call: its content, and the raw input, which describes the actual operation.
 fn call_subject(snapshot: &Snapshot, call: &switchboard_session::ToolCall, cache: &RenderCache) -> Vec<Part> {
     let html = html! {
         p.p.subject data-part="subject" {
@@ -149,7 +149,7 @@ fn call_subject(snapshot: &Snapshot, call: &switchboard_session::ToolCall, cache
     let mut parts = vec![Part::new("subject", html)];
     parts.extend(tool_call::body(snapshot, call, &Place::default(), cache));
     if let Some(input) = call.raw_input() {
-        // What its content says already is not said twice.
+        // The input is folded if the content shows the operation already.
         if !call.content().is_empty() {
             parts.push(cache.part("input", ("folded", json::source(input.as_str())), || {
                 html! { div.p.raws data-part="input" { (json::folded("Raw input", "input", input.as_str())) } }
@@ -185,7 +185,7 @@ fn command_subject(
     parts
 }
 
-/// What choosing an option means, whatever the agent calls it.
+/// Renders the meaning of an option, independent of its name.
 fn meaning(kind: &v2::PermissionOptionKind) -> Markup {
     match kind {
         v2::PermissionOptionKind::AllowOnce => html! { "allow once" },
@@ -219,7 +219,7 @@ fn options(permission: &Permission) -> Markup {
     }
 }
 
-/// What a choice for always means here, where one is offered. `asked_again`: why it means nothing.
+/// Renders the effect of an "always" option, if one is offered. `asked_again` is the reason why it has none.
 pub(crate) fn always(permission: &Permission, asked_again: Option<&str>) -> Option<Part> {
     use v2::PermissionOptionKind as Kind;
     let is_for_always = |kind: &Kind| matches!(kind, Kind::AllowAlways | Kind::RejectAlways);
@@ -236,7 +236,7 @@ pub(crate) fn always(permission: &Permission, asked_again: Option<&str>) -> Opti
     })
 }
 
-/// Ways to decide over a question and its like for always, or why there is none.
+/// Renders the buttons that make a rule from a question, or the reasons why there are none.
 pub(crate) fn rule_offer(allow: &Result<(), String>, deny: &Result<(), String>) -> Part {
     let ways = [(allow, "allow", "Always allow this, in this project…"), (deny, "deny", "Always deny it…")];
     let html = html! {
@@ -255,7 +255,7 @@ pub(crate) fn rule_offer(allow: &Result<(), String>, deny: &Result<(), String>) 
     Part::new("rule", html)
 }
 
-/// Why no rules can be made here.
+/// Renders the reason why no rule can be made.
 pub(crate) fn no_rule(reason: &str) -> Part {
     Part::new(
         "rule",
@@ -263,7 +263,7 @@ pub(crate) fn no_rule(reason: &str) -> Part {
     )
 }
 
-/// What is malformed in a question, and may not be shown.
+/// Renders a notice of malformed parts of a question, which may be missing.
 pub(crate) fn left_out(problem: &str) -> Markup {
     html! {
         p.p.note.bad data-part="left-out" {
@@ -272,7 +272,7 @@ pub(crate) fn left_out(problem: &str) -> Markup {
     }
 }
 
-/// The options of a permission that is settled.
+/// Renders the options of a settled permission request.
 fn offered(permission: &Permission) -> Markup {
     let chosen = permission.chosen().map(|option| &*option.option_id);
     html! {

@@ -1,4 +1,4 @@
-//! Blocks of Markdown as HTML in pieces, so that of a long block that grows only the end is cleaned anew.
+//! Markdown blocks as HTML in pieces. While a long block grows, only its end is sanitized again.
 
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{CowStr, Event, Tag};
@@ -7,25 +7,25 @@ use switchboard_acp::display::visible;
 use super::markdown::Writer;
 use super::{RenderCache, sanitize};
 
-/// How long a piece is, about.
+/// Approximate size of a piece in bytes.
 const PIECE_BYTES: usize = 1 << 10;
-/// Blocks with more escaped characters than this are shown as text.
+/// Maximum number of character references; blocks with more are shown as plain text.
 const MOST_REFERENCES: usize = 4000;
 
-/// Blocks as HTML, written piece by piece.
+/// Markdown blocks as HTML, written piece by piece.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
     writer: Writer,
     done: Vec<Piece>,
-    /// What ends the block that may be cut between its children, while one is open.
+    /// Closing tag of the open block that may be cut between its children.
     end: Option<&'static str>,
 }
 
 #[derive(Debug)]
 enum Piece {
-    /// Ours, whatever the text is.
+    /// A tag of ours, independent of the text.
     Tag(&'static str),
-    /// It closes all tags that it opens, and opens all that it closes.
+    /// Balanced HTML.
     Html(String),
 }
 
@@ -70,7 +70,7 @@ impl Pieces {
         }
     }
 
-    /// Whether everything is closed here that is open within a piece.
+    /// Returns `true` if no element inside the piece is open.
     fn can_cut(&self) -> bool {
         self.writer.depth() == usize::from(self.end.is_some())
     }
@@ -87,17 +87,17 @@ impl Pieces {
         }
     }
 
-    /// All of it, as it was written.
+    /// Returns the complete HTML, not sanitized.
     pub(super) fn written(mut self) -> String {
         self.cut();
         self.done.iter().map(Piece::html).collect()
     }
 
-    /// All of it, cleaned. `source` is the text that it was made from.
+    /// Returns the complete HTML, sanitized. `source` is the Markdown.
     pub(super) fn cleaned(mut self, source: &str, cache: &RenderCache) -> Markup {
         self.cut();
         let references = |piece: &Piece| piece.html().bytes().filter(|byte| *byte == b'&').count();
-        // The sanitiser is slow with these, and so many of them are no words.
+        // The sanitizer is slow with character references, and so many of them are not prose.
         if self.done.iter().map(references).sum::<usize>() > MOST_REFERENCES {
             return html! { pre { (visible(source)) } };
         }
@@ -116,7 +116,7 @@ impl Pieces {
     }
 }
 
-/// The tags around a block whose children are understood without it. Rows of a table, for one, are not.
+/// Returns the tags of a block whose children are valid outside of it. Table rows, for example, are not.
 fn ends(tag: &Tag<'_>) -> Option<(&'static str, &'static str)> {
     match tag {
         Tag::Paragraph => Some(("<p>", "</p>")),
@@ -127,7 +127,7 @@ fn ends(tag: &Tag<'_>) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// A text in parts that end with a blank, so that no characters are torn apart that belong together.
+/// Splits a text after spaces, so that no sequence of combining characters is split.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -147,7 +147,7 @@ mod tests {
     use super::super::markdown::options;
     use super::*;
 
-    /// In pieces, and as a whole.
+    /// Returns the HTML of a text: rendered in pieces, and as a whole.
     fn both(text: &str) -> (String, String) {
         let (mut pieces, mut writer) = (Pieces::default(), Writer::default());
         for event in Parser::new_ext(text, options()) {

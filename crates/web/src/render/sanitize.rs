@@ -1,4 +1,4 @@
-//! The second line of defence: what our own Markdown writer makes goes through a sanitiser that knows nothing of it.
+//! Second line of defence: the output of the Markdown writer passes an independent sanitizer.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -21,7 +21,7 @@ static SANITIZER: LazyLock<Builder<'static>> = LazyLock::new(|| {
             ("pre", set("data-lang")),
             ("span", set("title")),
         ]))
-        // A path leads to its file; no other button can come of a text.
+        // Text can only produce buttons that show a file.
         .tag_attribute_values(HashMap::from([(
             "button",
             HashMap::from([("data-action", set("follow")), ("type", set("button"))]),
@@ -39,7 +39,7 @@ static SANITIZER: LazyLock<Builder<'static>> = LazyLock::new(|| {
     builder
 });
 
-/// Markup of a Markdown block, reduced to what such a block may hold.
+/// Sanitizes the HTML of a Markdown block.
 pub(super) fn clean(html: &str) -> Markup {
     PreEscaped(SANITIZER.clean(html).to_string())
 }

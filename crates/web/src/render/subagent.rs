@@ -11,20 +11,20 @@ use super::text::{cut, prose, survives, visible_line};
 use super::{Part, RenderCache, Waits, panel};
 use crate::family::Named;
 
-/// More of what a sub-agent is for than this is not shown.
+/// Maximum number of bytes that are shown of a sub-agent's description.
 const DESCRIPTION_BYTES: usize = 4 << 10;
 
-/// Where an entry stands, for links to other sessions and for what is said of them.
+/// Context of an entry, for links to other sessions and their names.
 pub(crate) struct Place<'a> {
-    /// The recording that links lead to; none leads anywhere without one.
+    /// Recording that links point to; without one there are no links.
     pub(crate) recording: &'a str,
-    /// The session that the entry is in.
+    /// Session that contains the entry.
     pub(crate) session: &'a str,
-    /// The session that started that one.
+    /// Parent of that session.
     pub(crate) parent: Option<&'a str>,
-    /// Whether a sub-agent is shown in the entry itself or in a tool call of the same session.
+    /// Returns `true` if a sub-agent is shown in the entry itself or in a tool call of the same session.
     pub(crate) is_shown_here: &'a dyn Fn(&str) -> bool,
-    /// What people know a sub-agent by.
+    /// Returns the name of a sub-agent.
     pub(crate) name: &'a dyn Fn(&str) -> Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl Default for Place<'_> {
 }
 
 impl Place<'_> {
-    /// A link to another session, by a name.
+    /// Renders a link to another session, with a name.
     pub(super) fn link(&self, session: &str, name: &str) -> Markup {
         match self.recording {
             "" => html! { code { (visible_line(name)) } },
@@ -44,7 +44,7 @@ impl Place<'_> {
     }
 }
 
-/// A link to a session. One whose id would not come back as it is leads nowhere.
+/// Renders a link to a session. There is no link if the id would not survive the address.
 pub(crate) fn link(recording: &str, session: &str, words: &Markup) -> Markup {
     if !survives(session) || session.is_empty() {
         return words.clone();
@@ -55,7 +55,7 @@ pub(crate) fn link(recording: &str, session: &str, words: &Markup) -> Markup {
     }
 }
 
-/// Links to sessions that descend from one another.
+/// Renders links to sessions, each a child of the one before.
 pub(crate) fn line(recording: &str, sessions: &[Named]) -> Markup {
     html! {
         @for (place, session) in sessions.iter().enumerate() {
@@ -65,13 +65,13 @@ pub(crate) fn line(recording: &str, sessions: &[Named]) -> Markup {
     }
 }
 
-/// Whose question it is, down from the root.
+/// Renders the path of the sub-agent that asks a question, from the root.
 pub(crate) fn whose(recording: &str, sessions: &[Named]) -> Part {
     let html = html! { p.p.whose data-part="whose" { "Asked by a sub-agent: " (line(recording, sessions)) } };
     Part::new("whose", html)
 }
 
-/// The address of a session's own view.
+/// Returns the address of a session's view.
 fn address(recording: &str, session: &str) -> String {
     let mut address = String::from("/r");
     for part in [recording, session] {
@@ -80,7 +80,7 @@ fn address(recording: &str, session: &str) -> String {
             if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'~') {
                 address.push(char::from(byte));
             } else {
-                // A string takes whatever is written into it.
+                // Writing to a string does not fail.
                 let _ = write!(address, "%{byte:02X}");
             }
         }
@@ -88,17 +88,17 @@ fn address(recording: &str, session: &str) -> String {
     address
 }
 
-/// How far a sub-agent is.
+/// Progress of a sub-agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// As it or its parent told, in words.
+    /// As reported by the sub-agent or its parent, as words.
     Told(&'static str),
     Waits(Waits),
-    /// The agent is gone.
+    /// The agent process has exited.
     Over,
 }
 
-/// What a sub-agent does, in words as well as in colour.
+/// Renders the state of a sub-agent as words and colour.
 pub(crate) fn work(state: Option<&v2::StateUpdate<'_>>, words: &str) -> Markup {
     use v2::{StateUpdate as State, StopReason};
     let (class, mark) = match state {
@@ -129,20 +129,20 @@ fn status(nest: &Nest<'_>) -> Markup {
 pub(crate) struct Nest<'a> {
     pub(crate) recording: &'a str,
     pub(crate) session: &'a str,
-    /// What the session tells of it that started it.
+    /// Description by the parent session.
     pub(crate) subagent: Option<&'a Subagent>,
     pub(crate) name: &'a str,
     pub(crate) state: Option<&'a v2::StateUpdate<'a>>,
     pub(crate) work: Work,
-    /// Whether the entry is nothing but this.
+    /// `true` if the entry contains nothing else.
     pub(crate) is_by_itself: bool,
     pub(crate) can_cancel: bool,
     pub(crate) can_unfold: bool,
-    /// Where it is unfolded: how many of its entries come before those that are shown.
+    /// If unfolded, the number of entries before the first shown one.
     pub(crate) left_out: Option<usize>,
 }
 
-/// What stands above the entries of a sub-agent: its heading, and where it is unfolded what it is for and its plan.
+/// Renders the heading of a sub-agent, and if unfolded its description and plan.
 pub(crate) fn nest(nest: &Nest<'_>, inside: &Snapshot, cache: &RenderCache) -> Vec<Part> {
     let mut parts = vec![Part::new("head", head(nest, inside))];
     let Some(left_out) = nest.left_out else { return parts };
@@ -169,7 +169,7 @@ pub(crate) fn nest(nest: &Nest<'_>, inside: &Snapshot, cache: &RenderCache) -> V
     parts
 }
 
-/// Says how many sub-agents of an entry are not shown in it, and where they are.
+/// Renders the number of sub-agents that an entry does not show, with a button that lists all.
 pub(crate) fn more(count: usize) -> Option<Part> {
     (count > 0).then(|| {
         let html = html! {
@@ -182,7 +182,7 @@ pub(crate) fn more(count: usize) -> Option<Part> {
     })
 }
 
-/// What a sub-agent is for, where its name does not say all of it.
+/// Returns the description of a sub-agent, unless its name contains it.
 fn long_description<'s>(subagent: &'s Subagent, name: &str) -> Option<&'s str> {
     let description = subagent.description().map(str::trim).filter(|words| !words.is_empty())?;
     (!name.contains(description)).then(|| cut(description, DESCRIPTION_BYTES))
@@ -215,7 +215,7 @@ fn head(nest: &Nest<'_>, inside: &Snapshot) -> Markup {
     }
 }
 
-/// A sub-agent whose work is shown in the transcript of another session, or nowhere.
+/// Renders a sub-agent whose transcript is not shown in this session.
 pub(super) fn elsewhere(subagent: &Subagent, place: &Place<'_>) -> Vec<Part> {
     let name = subagent.title().or(subagent.description()).unwrap_or(subagent.session_id());
     let head = html! {
@@ -232,8 +232,8 @@ pub(super) fn elsewhere(subagent: &Subagent, place: &Place<'_>) -> Vec<Part> {
     [Part::new("head", head)].into_iter().chain(words).chain([Part::new("note", note)]).collect()
 }
 
-/// A message from one session to another. What is said to a sub-agent and by it stands in its own transcript too, and is
-/// mostly for agents, so here it is folded with its beginning in sight.
+/// Renders a message from one session to another. Messages to and from a sub-agent are also in its own transcript,
+/// and mostly for agents, so this one is folded with its first line as heading.
 pub(super) fn session_message(
     snapshot: &Snapshot,
     message: &SessionMessage,
@@ -263,10 +263,10 @@ pub(super) fn session_message(
     parts
 }
 
-/// How much of a message its heading has.
+/// Maximum number of bytes of a message in its heading.
 const BEGINNING_BYTES: usize = 80;
 
-/// The first line of a message, or as much of it as has room.
+/// Returns the first line of a message, cut at a maximum length.
 fn beginning(message: &SessionMessage) -> String {
     let mut beginning = String::new();
     for text in message.content().items().filter_map(Item::text) {

@@ -11,33 +11,34 @@ use vt100::{Cell, Color, Parser, Screen};
 use super::text::{push_visible, size, survives, visible, visible_line};
 use super::{Part, RenderCache};
 
-/// Of more output than this only the end is read.
+/// Maximum number of bytes that are shown of the output, from its end.
 const SHOWN_BYTES: usize = 64 << 10;
-/// The beginning of what is read moves in steps of this size, so that lines stay where they are between two steps.
+/// Step size in bytes by which the start of longer output moves, so that lines are stable between two steps.
 const STEP: usize = 16 << 10;
-/// Shorter output is read faster than searched.
+/// Minimum length of output in bytes for which a search is offered.
 const SEARCHABLE: usize = 1000;
-/// Lines above the screen that are kept.
+/// Maximum number of lines above the screen.
 const SCROLLBACK: usize = 1000;
-/// How many cells may be written before only the end of the output is read: a few bytes can clear a whole screen.
+/// Maximum number of cells that the output may write. Beyond it the start is skipped, because a few bytes can clear a
+/// whole screen.
 const MOST_CELLS: usize = 4_000_000;
-/// The size of a screen that did not tell its own; the columns are many because nothing tells that lines were cut.
+/// Default size of a screen in rows and columns. The columns are many, because nothing shows that lines were cut.
 const DEFAULT_SIZE: (u16, u16) = (24, 160);
-/// A larger screen is made smaller: somebody may ask for billions of cells.
+/// Maximum size of a screen in rows and columns. An agent may declare billions of cells.
 const LARGEST_SIZE: (u16, u16) = (100, 300);
 
-/// How far the command of a terminal without an exit status is.
+/// Progress of a terminal's command without an exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Progress {
-    /// Somebody is asked whether it may run.
+    /// The permission to run it is pending.
     Asked,
-    /// It was not allowed to run.
+    /// The permission to run it was rejected.
     Refused,
     Running,
 }
 
 impl Progress {
-    /// Reads it off the latest permission that was asked for the terminal or for a tool call that shows it.
+    /// Derives the progress from the latest permission request for the terminal or for a tool call that shows it.
     fn of(snapshot: &Snapshot, terminal: &Terminal) -> Self {
         let is_about = |permission: &&Permission| {
             let command = match permission.subject() {
@@ -56,7 +57,7 @@ impl Progress {
     }
 }
 
-/// A terminal as a part.
+/// Renders a terminal as a part.
 pub(super) fn part(key: &str, snapshot: &Snapshot, terminal: &Terminal, cache: &RenderCache) -> Part {
     let progress = Progress::of(snapshot, terminal);
     let size = terminal.size().map_or(DEFAULT_SIZE, |size| (size.rows.get(), size.cols.get()));
@@ -123,7 +124,7 @@ fn ending(terminal: &Terminal, progress: Progress) -> Markup {
     }
 }
 
-/// The end of the output, from the beginning of a line on, and how many bytes come before it.
+/// Returns the end of the output from the start of a line, and the number of bytes before it.
 fn end_of(output: &Bytes) -> (usize, Vec<u8>) {
     let start =
         if output.len() <= SHOWN_BYTES { 0 } else { (output.len() - SHOWN_BYTES).next_multiple_of(STEP) };
@@ -142,7 +143,7 @@ fn end_of(output: &Bytes) -> (usize, Vec<u8>) {
     (start + cut, bytes)
 }
 
-/// How much of the beginning has to go so that the rest takes a bounded time to show.
+/// Returns the number of bytes to skip at the start, so that the rest renders in bounded time.
 fn expensive_length(output: &[u8], (rows, columns): (u16, u16)) -> usize {
     let (line, screen) = (usize::from(columns), usize::from(rows) * usize::from(columns));
     let mut events = Vec::new();
@@ -156,7 +157,7 @@ fn expensive_length(output: &[u8], (rows, columns): (u16, u16)) -> usize {
                 let is_digit = |byte: &&u8| byte.is_ascii_digit();
                 match rest.get(end) {
                     Some(b'J' | b'S' | b'T' | b'L' | b'M' | b'h' | b'l') => screen,
-                    // Repeats a character, 65,535 times at most.
+                    // Repeats a character, at most 65,535 times.
                     Some(b'b') if rest[1..end].iter().filter(is_digit).count() > 3 => 65_535,
                     Some(b'b' | b'@' | b'P' | b'X' | b'K') => line.max(999),
                     _ => 1,
@@ -177,7 +178,7 @@ fn expensive_length(output: &[u8], (rows, columns): (u16, u16)) -> usize {
     place + to_line.map_or(0, |length| length + 1)
 }
 
-/// What a terminal of a size shows after an output, with the lines above it.
+/// Renders the screen after an output, with the scrollback.
 fn screen(output: &[u8], (rows, columns): (u16, u16)) -> String {
     let at_least_one = |wanted: u16| NonZeroU16::new(wanted).unwrap_or(NonZeroU16::MIN);
     let mut parser = Parser::new(at_least_one(rows), at_least_one(columns), SCROLLBACK);
@@ -193,7 +194,7 @@ fn screen(output: &[u8], (rows, columns): (u16, u16)) -> String {
     }
     let screen = parser.screen_mut();
     let mut lines = Vec::new();
-    // As far up as it goes, and down line by line: only the first row is found without a walk over others.
+    // Reads the scrollback from the top, line by line: only the first row is found in constant time.
     screen.set_scrollback(usize::MAX);
     for offset in (1..=screen.scrollback()).rev() {
         screen.set_scrollback(offset);
@@ -206,7 +207,8 @@ fn screen(output: &[u8], (rows, columns): (u16, u16)) -> String {
     lines.join("\n")
 }
 
-/// A program that writes to a pipe ends lines with a line feed alone, which on a terminal only goes down.
+/// Returns `true` if most lines end with a bare line feed, as in the output to a pipe. A terminal would not return to
+/// the first column.
 fn has_bare_line_feeds(output: &[u8]) -> bool {
     let line_feeds = output.iter().filter(|byte| **byte == b'\n').count();
     let pairs = output.windows(2).filter(|pair| *pair == b"\r\n").count();
@@ -233,7 +235,7 @@ fn line(screen: &Screen, row: u16, columns: u16) -> String {
     out
 }
 
-/// How a cell looks.
+/// Attributes of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Look {
     foreground: Option<u8>,
@@ -262,7 +264,7 @@ impl Look {
         self.background.is_some() || self.inverse || self.underline
     }
 
-    /// Writes text that looks like this. Classes, because the page forbids styles in the markup.
+    /// Writes text with these attributes. Uses classes, because the content security policy forbids inline styles.
     fn push(self, out: &mut String, text: &str) {
         if text.is_empty() {
             return;
@@ -273,7 +275,7 @@ impl Look {
         }
         let numbered = |prefix: char, color: Option<u8>| color.map(|color| format!("{prefix}{color}"));
         let (text_color, ground) = if self.inverse {
-            // The default colours change places too.
+            // Inverse video swaps the default colours, too.
             let or_other = |class: Option<String>, other: &str| class.or_else(|| Some(other.to_owned()));
             (or_other(numbered('f', self.background), "fx"), or_other(numbered('k', self.foreground), "kx"))
         } else {
@@ -288,8 +290,8 @@ impl Look {
     }
 }
 
-/// The place of a colour among the 256 that have a class. A page without styles in its markup cannot have all of the
-/// 16 million, so a true colour becomes the nearest of those.
+/// Returns the palette index of a colour. Inline styles are forbidden, so a true colour becomes the nearest of the
+/// 256 with a class.
 fn palette_index(color: Color) -> Option<u8> {
     match color {
         Color::Default => None,
@@ -298,7 +300,7 @@ fn palette_index(color: Color) -> Option<u8> {
     }
 }
 
-/// The nearest colour of the cube and the greys. The first 16 are the theme's and stand for no fixed colour.
+/// Returns the nearest colour of the cube and the greys. The first 16 belong to the theme, and have no fixed value.
 fn nearest(red: u8, green: u8, blue: u8) -> u8 {
     let distance = |candidate: &u8| {
         let (r, g, b) = palette_color(*candidate);
@@ -310,7 +312,7 @@ fn nearest(red: u8, green: u8, blue: u8) -> u8 {
     (16..=255).min_by_key(distance).unwrap_or(15)
 }
 
-/// The colour of a place after the first 16: a cube of 6 steps a side, and 24 greys.
+/// Returns the colour of an index from 16 on: a cube of 6 steps per side, and 24 greys.
 fn palette_color(index: u8) -> (u8, u8, u8) {
     let step = |digit: u8| if digit == 0 { 0 } else { 55 + 40 * digit };
     match index.saturating_sub(16) {

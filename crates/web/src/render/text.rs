@@ -1,4 +1,4 @@
-//! Text of others, escaped and honest.
+//! Escaping of untrusted text, with deceptive characters marked.
 
 use std::fmt::Write;
 
@@ -6,15 +6,15 @@ use bytesize::ByteSize;
 use maud::{Markup, PreEscaped};
 use switchboard_acp::display::is_hidden;
 
-/// Text with everything marked that is not what it looks like: control characters, characters that turn or hide
-/// text, and blanks that are no ordinary ones. Line breaks and tabs stay. For commands, paths and lines of code.
+/// Escapes text and marks deceptive characters: control characters, bidirectional and invisible characters, and
+/// unusual spaces. Keeps line breaks and tabs. For commands, paths and lines of code.
 pub(crate) fn visible(text: &str) -> Markup {
     let mut out = String::with_capacity(text.len() + 16);
     push_visible(&mut out, text);
     PreEscaped(out)
 }
 
-/// As [`visible`], on one line: for titles and the like.
+/// Escapes text like [`visible`] and also marks line breaks. For titles and other single lines.
 pub(crate) fn visible_line(text: &str) -> Markup {
     let mut out = String::with_capacity(text.len() + 16);
     push_marked(&mut out, text, |character, before| {
@@ -23,7 +23,7 @@ pub(crate) fn visible_line(text: &str) -> Markup {
     PreEscaped(out)
 }
 
-/// Words that are read as prose: only what reorders, hides or controls is marked.
+/// Escapes prose, and marks only characters that reorder, hide or control text.
 pub(super) fn prose(text: &str) -> Markup {
     let mut out = String::with_capacity(text.len() + 16);
     push_prose(&mut out, text);
@@ -38,7 +38,7 @@ pub(super) fn push_prose(out: &mut String, text: &str) {
     push_marked(out, text, |character, _| is_hidden(character));
 }
 
-/// Escapes text for between tags.
+/// Escapes text for the content of an element.
 fn push_text(out: &mut String, text: &str) {
     push_escaped(out, text, ['&', '<', '>'].as_slice());
 }
@@ -90,16 +90,16 @@ fn push_mark(out: &mut String, character: char) {
     };
 }
 
-/// Whether a character is not what it looks like in a command, a path or a title.
+/// Returns `true` if a character is deceptive in a command, a path or a title.
 fn is_deceptive(character: char, before: Option<char>) -> bool {
     if character.is_ascii() {
         return is_hidden(character);
     }
     let after_letter = before.is_some_and(|before| before.is_ascii());
     match character {
-        // Every blank but the ordinary one.
+        // Every space except U+0020.
         '\u{A0}' | '\u{1680}' | '\u{2000}'..='\u{200A}' | '\u{202F}' | '\u{205F}' | '\u{3000}' => true,
-        // Letters and marks without a shape.
+        // Letters and marks without a glyph.
         '\u{34F}'
         | '\u{115F}'
         | '\u{1160}'
@@ -110,7 +110,7 @@ fn is_deceptive(character: char, before: Option<char>) -> bool {
         | '\u{3164}'
         | '\u{FFA0}'
         | '\u{E0100}'..='\u{E01EF}' => true,
-        // They shape emoji and words of some scripts. After an ASCII letter they only hide.
+        // These shape emoji and words of some scripts. After an ASCII letter they are invisible.
         '\u{200C}' | '\u{200D}' | '\u{FE00}'..='\u{FE0F}' => {
             after_letter && !before.is_some_and(|before| matches!(before, '#' | '*' | '0'..='9'))
         }
@@ -146,18 +146,18 @@ fn name(character: char) -> &'static str {
     }
 }
 
-/// Whether an id that stands in an attribute comes back from a browser as it is. A browser makes a line feed of a
-/// carriage return and another character of a NUL, so an answer could become another answer.
+/// Returns `true` if a browser returns an id in an attribute unchanged. Browsers replace carriage returns and NUL,
+/// which could turn one answer into another.
 pub(super) fn survives(id: &str) -> bool {
     !id.contains(['\r', '\0'])
 }
 
-/// A number of bytes for people.
+/// Formats a number of bytes with a unit.
 pub(super) fn size(bytes: usize) -> String {
     ByteSize(bytes as u64).display().iec().to_string()
 }
 
-/// The longest start of a text that has at most so many bytes.
+/// Returns the longest prefix of a text with at most `most` bytes.
 pub(super) fn cut(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }

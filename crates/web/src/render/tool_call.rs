@@ -9,10 +9,10 @@ use super::pages::{Pages, Run, last_pages};
 use super::text::{survives, visible, visible_line};
 use super::{Part, Place, RenderCache, Waits, content, diff, icons, json, markdown, terminal};
 
-/// More locations than this are not listed.
+/// Maximum number of listed locations.
 const MOST_LOCATIONS: usize = 50;
 
-/// The words for a call that has none of its own.
+/// Returns the title of a call, its name, or a placeholder.
 pub(super) fn title(call: &ToolCall) -> &str {
     call.title().or_else(|| call.name()).unwrap_or("A tool call without a title")
 }
@@ -38,7 +38,7 @@ pub(super) fn tool_call(
     parts
 }
 
-/// What the call has produced, without its heading and its raw values.
+/// Renders the output of a call, without its heading and raw values.
 pub(super) fn body(
     snapshot: &Snapshot,
     call: &ToolCall,
@@ -63,7 +63,7 @@ pub(super) fn page_parts(
     for run in &pages.runs {
         match run {
             Run::Text { key, text } => parts.extend(markdown::parts(key, text, cache)),
-            // Its work is shown below.
+            // The sub-agent's transcript is shown below.
             Run::Item { block: v2::ToolCallContent::Session(session), .. }
                 if (place.is_shown_here)(&session.session_id) => {}
             Run::Item { index, block } => {
@@ -131,7 +131,7 @@ fn head(call: &ToolCall, waits: Option<Waits>) -> Markup {
     }
 }
 
-/// How far a call is, in words as well as in colour.
+/// Renders the status of a call as words and colour.
 fn status(status: &v2::ToolCallStatus, waits: Option<Waits>) -> Markup {
     let (class, mark, words) = match status {
         _ if !status.is_final() && waits == Some(Waits::ForYou) => {

@@ -1,9 +1,8 @@
-//! The lines of a patch. One markup serves both views: a class on a container around it decides between one column
-//! and two.
+//! Lines of a patch. Both views use the same markup: a class on a container selects one column or two.
 //!
-//! A block of changes is a grid in which removed lines stand in the first column and added lines in the second; the
-//! page lets added lines flow up beside the removed ones. An unchanged line has its text twice, the second for the
-//! second column, hidden from screen readers. Line numbers are attributes, so that nobody copies them.
+//! A block of changes is a grid with removed lines in the first column and added lines in the second; the style sheet
+//! aligns them. An unchanged line contains its text twice, once for each column, of which the second is hidden from
+//! screen readers. Line numbers are attributes, so that they are not copied with the text.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -13,14 +12,14 @@ use switchboard_diff::{Hunk, Line, LineKind};
 
 use crate::render::text::push_visible;
 
-/// Unchanged lines that stay in sight beside a change.
+/// Number of unchanged lines that are shown next to a change.
 const CONTEXT: usize = 3;
-/// A shorter run of unchanged lines is not worth folding.
+/// Minimum number of unchanged lines that are folded.
 const SHORTEST_FOLD: usize = 6;
-/// The rest of a longer line is not shown.
+/// Maximum number of bytes that are shown of a line.
 const LONGEST_LINE: usize = 16 << 10;
 
-/// How many lines may still be shown.
+/// Remaining budget of lines that may be shown.
 #[derive(Debug)]
 pub(super) struct Lines {
     left: usize,
@@ -36,7 +35,7 @@ impl Lines {
         self.left_out
     }
 
-    /// Takes as many lines as there are left.
+    /// Takes lines from the budget, at most as many as are left.
     fn take(&mut self, wanted: usize) -> usize {
         let taken = wanted.min(self.left);
         self.left -= taken;
@@ -45,7 +44,7 @@ impl Lines {
     }
 }
 
-/// The hunks of one file.
+/// Renders the hunks of one file.
 pub(super) fn hunks(keep: &str, hunks: &[Hunk<'_>], budget: &mut Lines) -> Markup {
     let mut out = String::from("<div class=\"hunks\">");
     for (number, hunk) in hunks.iter().enumerate() {
@@ -77,7 +76,7 @@ struct Writer<'w, 'h> {
     out: &'w mut String,
     lines: &'h [Line<'h>],
     ranges: &'h [Vec<Range<usize>>],
-    /// Begins the names of what can be folded.
+    /// Prefix of the fold keys.
     fold: String,
 }
 
@@ -99,7 +98,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// Unchanged lines; those far from changes are folded.
+    /// Renders unchanged lines. Those far from changes are folded.
     fn context(&mut self, lines: Range<usize>) {
         let before = if lines.start == 0 { 0 } else { CONTEXT };
         let after = if lines.end == self.lines.len() { 0 } else { CONTEXT };

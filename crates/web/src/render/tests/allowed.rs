@@ -1,4 +1,4 @@
-//! What the HTML may hold, judged by a parser that knows nothing of how it was made.
+//! Checks the HTML by an independent parser.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -17,11 +17,11 @@ const ELEMENTS: &str = "a audio blockquote br button code dd del details div dl 
 const ATTRIBUTES: &str = "alt aria-hidden aria-label autocomplete checked class controls d decoding disabled height high href id \
     label loading max maxlength min minlength name open preload rel required role selected src start step \
     tabindex target title type value width";
-/// Deeper markup would be a burden for browsers.
+/// Maximum depth of the markup.
 const DEEPEST: usize = 64;
 
-/// Checks that every element and attribute is one that this crate writes, that all are closed as they were opened, that
-/// every address is harmless, and that a browser reads it as the same tree that was written.
+/// Checks that this crate writes every element and attribute, that all elements are balanced, that every address is
+/// harmless, and that a browser parses the same tree.
 #[track_caller]
 pub(super) fn check(html: &str) {
     let read = read(html);
@@ -30,7 +30,7 @@ pub(super) fn check(html: &str) {
     assert_eq!(read.tokens, again.tokens, "{html}");
 }
 
-/// Builds the tree as a browser does, and writes it down. It takes whatever [`read`] lets pass.
+/// Parses like a browser, and serializes the tree. It accepts everything that [`read`] accepts.
 static BROWSER: LazyLock<Builder<'static>> = LazyLock::new(|| {
     let mut builder = Builder::empty();
     builder
@@ -82,7 +82,7 @@ impl TokenSink for Reader {
             Token::CommentToken(text) => read.faults.push(format!("comment {text}")),
             Token::DoctypeToken(_) => read.faults.push("doctype".to_owned()),
             Token::NullCharacterToken => read.faults.push("null character".to_owned()),
-            // Characters that have no business in a text are harmless all the same.
+            // Control characters in a text are harmless.
             Token::ParseError(error) if error.starts_with("Bad character") => {}
             Token::ParseError(error) => read.faults.push(format!("not well formed: {error}")),
             Token::EOFToken => {}
@@ -141,7 +141,7 @@ fn has_word(words: &str, word: &str) -> bool {
     words.split(' ').any(|it| it == word)
 }
 
-/// Whether an address is that of a session in the page itself.
+/// Returns `true` if an address is that of a session in the page.
 fn is_of_page(address: &str) -> bool {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_~%".contains(character);
     let parts = address.strip_prefix("/r/").map(|rest| rest.split('/').collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! Agents that mean harm.
+//! Hostile agents.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -9,11 +9,11 @@ use super::allowed::check;
 use super::sample::{everything, message, panels, permission, session, tool_call, update};
 use crate::render::{self, RenderCache};
 
-/// A session in which a text stands everywhere where an agent can put one.
+/// Returns a session with a text in every place that an agent controls.
 fn everywhere(text: &str) -> Vec<Value> {
     let block = json!({"type": "text", "text": text});
     let data = Base64::from_bytes(text.as_bytes()).as_str().to_owned();
-    // A path with a NUL is refused before it gets here.
+    // A path with a NUL is rejected before rendering.
     let path = format!("/w/{}", text.replace("\0", ""));
     let patch = format!(
         "diff --git a/{text} b/{text}\n--- a/{text}\n+++ b/{text}\n@@ -1 +1 @@ {text}\n-{text}\n+x{text}\n"
@@ -144,7 +144,7 @@ fn check_everywhere(text: &str) {
     check(&(html_of(&session) + &panels(&session).map(|panel| panel.0).concat() + &nested(&session, text)));
 }
 
-/// The session as a sub-agent inside another, folded and unfolded, and its questions there.
+/// Renders the session as a sub-agent inside another, folded and unfolded, with its questions.
 fn nested(session: &Session, text: &str) -> String {
     use crate::family::Named;
     let nest = |left_out: Option<usize>| render::Nest {
@@ -251,7 +251,7 @@ fn links_lead_to_the_web_or_nowhere() {
     }
 }
 
-/// Texts that make a parser or a browser work hard, or would if somebody let them.
+/// Texts that would take a parser or a browser much time without limits.
 #[test]
 fn bombs_of_markdown_come_out_shallow_and_small() {
     const SIZE: usize = 6 << 10;

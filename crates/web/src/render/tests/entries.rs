@@ -1,4 +1,4 @@
-//! Typical entries, as they are written.
+//! Rendered HTML of typical entries.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use switchboard_session::{Moment, Side};
 use super::sample::{everything, message, panels, permission, session, tool_call, update};
 use crate::render::{self, RenderCache};
 
-/// The parts of everything in a session, an element a line.
+/// Renders all parts of a session, one element per line.
 fn shown(messages: &[Value]) -> String {
     lines(&session(messages))
 }
@@ -17,7 +17,7 @@ fn lines(session: &switchboard_session::Session) -> String {
     parts.iter().map(|part| broken(&part.html)).collect::<Vec<_>>().join("\n")
 }
 
-/// A line break before every tag that opens after another tag.
+/// Inserts a line break before every opening tag that follows another tag.
 fn broken(html: &str) -> String {
     html.replace("><", ">\n<").replace(">\n</", "></")
 }

@@ -1,4 +1,4 @@
-//! What streaming costs.
+//! Cost of streaming.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn parts(session: &Session, cache: &RenderCache) -> Vec<Part> {
     render::entry(session, session.entry(position).unwrap(), None, &Place::default(), cache)
 }
 
-/// What the button for earlier pages asks for.
+/// Returns the page that the button for earlier pages requests.
 fn page_before(parts: &[Part]) -> Option<usize> {
     let button = parts.iter().find(|part| part.key == "earlier")?;
     button.html.split("data-before=\"").nth(1)?.split('"').next()?.parse().ok()
@@ -37,7 +37,7 @@ fn while_text_streams_only_its_last_block_is_rendered_anew() {
         let after = parts(&session, &cache);
         let shared =
             |part: &Part| after.iter().any(|it| it.key == part.key && Arc::ptr_eq(&it.html, &part.html));
-        // The heading is made anew each time, and the same.
+        // The heading is rendered each time, with the same result.
         let changed = before.iter().skip(1).filter(|part| !shared(part)).count();
         assert!(changed <= 1, "{changed} parts changed at {number}");
         before = after;
@@ -70,7 +70,7 @@ fn a_long_message_shows_its_end_and_offers_the_rest() {
             button.html.split("data-before=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
         pages.push(render::earlier(&session, entry, before, &cache));
     }
-    // Nothing is missing, nothing comes twice, and the keys are those of one entry.
+    // The pages are complete and disjoint, and their keys are unique in the entry.
     let mut shown = String::new();
     let mut keys: Vec<&str> = Vec::new();
     for part in pages.iter().rev().flatten().filter(|part| part.key.starts_with('b')) {
@@ -106,7 +106,7 @@ fn pages_keep_their_keys_while_a_message_grows() {
         let after = parts(&session, &cache);
         let kept = |part: &&Part| after.iter().any(|it| it.key == part.key);
         let lost = before.iter().filter(|part| !kept(part)).count();
-        // A page that leaves takes all its parts with it, and no other part is touched.
+        // A page that is dropped takes all its parts with it, and no other part changes.
         moved += usize::from(lost > 0);
         for part in before.iter().skip(2) {
             if let Some(now) = after.iter().find(|it| it.key == part.key) {
@@ -149,7 +149,7 @@ fn too_many_attachments_are_left_out_and_counted() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever a message consists of, its pages together are the message.
+    /// For any content of a message, its pages together equal the message.
     #[test]
     fn pages_hold_everything_once(pieces in prop::collection::vec((0_usize..9000, 0_u8..8), 1..80)) {
         let mut content = Vec::new();

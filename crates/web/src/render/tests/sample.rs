@@ -1,4 +1,4 @@
-//! A session with something of everything.
+//! A sample session with every kind of content.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use switchboard_session::{Conversation, Moment, Session, Side};
 
 use crate::render::{self, Part, Place, RenderCache};
 
-/// The session that some updates and requests of the agent amount to.
+/// Folds updates and requests of the agent into a session.
 pub(super) fn session(messages: &[Value]) -> Session {
     let mut conversation = Conversation::new(WireFormat::Any);
     for message in messages {
@@ -35,7 +35,7 @@ pub(super) fn permission(id: Value, mut fields: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": fields})
 }
 
-/// The HTML of every entry and every question.
+/// Renders every entry and every question.
 pub(super) fn everything(session: &Session, cache: &RenderCache) -> Vec<Part> {
     let place = Place { recording: "r", session: "s", parent: Some("above"), ..Place::default() };
     let entries = session.entries().flat_map(|entry| render::entry(session, entry, None, &place, cache));
@@ -45,7 +45,7 @@ pub(super) fn everything(session: &Session, cache: &RenderCache) -> Vec<Part> {
     entries.chain(permissions).chain(elicitations).collect()
 }
 
-/// What stands beside the transcript.
+/// Renders the panels of a session.
 pub(super) fn panels(session: &Session) -> [Markup; 6] {
     [
         render::state(session),
@@ -238,7 +238,7 @@ fn typical() -> Vec<Value> {
     ]
 }
 
-/// All of the sample, with an answered permission.
+/// Returns the complete sample, with an answered permission request.
 pub(super) fn sample() -> Session {
     let mut messages = typical();
     messages.push(permission("p0".into(), json!({
@@ -263,7 +263,8 @@ fn all_of_the_sample_is_allowed() {
     }
 }
 
-/// The sample as a page, written to the file in `SWITCHBOARD_SAMPLE` to be looked at beside the style sheets.
+/// Renders the sample as a page, written to the file in `SWITCHBOARD_SAMPLE` for a visual check with the style
+/// sheets.
 #[test]
 fn the_sample_makes_a_page() {
     let session = sample();
