@@ -1,4 +1,4 @@
-//! The agent of a recording, without input and output: lines of a client in, lines for it out.
+//! The recorded agent as a state machine without I/O: lines of the client in, lines for the client out.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -16,8 +16,8 @@ const MAX_OPEN: usize = 10_000;
 /// What a client is told that asks for more than was recorded.
 const NO_MORE: &str = "the recording ends here; it has no more turns";
 
-/// Plays a script. All times are since its beginning.
-pub(super) struct Player {
+/// A recorded agent that plays its script to a client. Times are durations since it was started.
+pub struct Player {
     script: Script,
     version: u16,
     /// How many times as fast as it was; `None`: without any pause.
@@ -50,14 +50,15 @@ struct Playing {
 }
 
 impl Player {
-    pub(super) fn new(script: Script, version: u16, speed: Option<f64>) -> Self {
+    /// Plays a script in the version of the recorded agent. `speed` is a factor; without it there are no pauses.
+    pub fn new(script: Script, version: u16, speed: Option<f64>) -> Self {
         let playing = script.sessions.iter().map(|_| Playing::default()).collect();
         let (ready, questions) = (VecDeque::new(), Correlator::new(MAX_OPEN));
         Player { script, version, speed, playing, ready, questions, asked: 0 }
     }
 
-    /// Takes a line of the client.
-    pub(super) fn take(&mut self, line: &str, now: Duration) {
+    /// Takes a line from the client.
+    pub fn take(&mut self, line: &str, now: Duration) {
         match Message::decode(line, WireFormat::Any).map(Wire::into_owned) {
             Ok(Message::Request(request)) => self.request(request, now),
             Ok(Message::Notification(notification)) => self.notification(&notification),
@@ -69,8 +70,8 @@ impl Player {
         }
     }
 
-    /// The next line for the client that is due.
-    pub(super) fn next(&mut self, now: Duration) -> Option<String> {
+    /// Returns the next line for the client that is due.
+    pub fn next(&mut self, now: Duration) -> Option<String> {
         loop {
             if let Some(line) = self.ready.pop_front() {
                 return Some(line);
@@ -82,8 +83,8 @@ impl Player {
         }
     }
 
-    /// When to ask again; `None`: when the client has said something.
-    pub(super) fn next_due(&self) -> Option<Duration> {
+    /// Returns when the next line is due; `None` until the client sends something.
+    pub fn next_due(&self) -> Option<Duration> {
         let moving = (0..self.playing.len()).filter(|&session| self.can_move(session));
         moving.map(|session| self.playing[session].due).min()
     }
@@ -421,11 +422,11 @@ fn listed(session: &SessionScript, cwd: Option<&str>) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::script::Reader;
+    use crate::script::ScriptReader;
     use switchboard_store::{Channel, Moment, parse_line};
 
     fn script() -> Script {
-        let mut reader = Reader::default();
+        let mut reader = ScriptReader::default();
         for line in [
             r#"{"t":0,"dir":"client->agent","msg":{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/p"}}}"#,
             r#"{"t":2,"dir":"agent->client","msg":{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s"}}}"#,
@@ -469,7 +470,7 @@ mod tests {
 
     /// What a client gets that says what the recorded one said: each session's notifications, and its answers.
     fn played(messages: &[(bool, Message<'static>)]) -> (Vec<String>, usize) {
-        let mut reader = Reader::default();
+        let mut reader = ScriptReader::default();
         for (from_agent, message) in messages {
             let channel = if *from_agent { Channel::ToClient } else { Channel::ToAgent };
             reader.take(&switchboard_store::Record::new(channel, message.encode(WireFormat::Any)));
