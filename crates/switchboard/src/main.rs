@@ -17,7 +17,6 @@ mod policy_file;
 mod recording;
 mod remote_agent;
 mod rules;
-mod script;
 mod setup;
 mod standard_error;
 mod stdio;

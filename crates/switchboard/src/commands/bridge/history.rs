@@ -10,11 +10,11 @@ use switchboard_acp::detect::Handshake;
 use switchboard_acp::extensions::MOMENTARY;
 use switchboard_acp::rpc::{Message, Request, RequestId, Response, RpcError, codes};
 use switchboard_acp::{Correlator, Raw, Side, Version, Wire, WireFormat};
+use switchboard_replay::{ScriptReader, update_line, wants_history};
 use switchboard_session::prompt_title_in;
 use switchboard_store::{Channel, Filter, Item, Store, Summary};
 
 use crate::recording::Recording;
-use crate::script::{Reader, update_line, wants_history};
 
 /// Maximum number of tracked requests.
 const MAX_ASKED: usize = 1024;
@@ -407,7 +407,7 @@ impl History {
         let sessions =
             self.sessions().into_iter().filter(|session| session.wire_ids.iter().any(|own| own == id));
         sessions.into_iter().find_map(|session| {
-            let mut reader = Reader::default();
+            let mut reader = ScriptReader::default();
             for item in self.store.read(&session.id, 0).ok()? {
                 let Ok(Item::Record(mut record)) = item else { continue };
                 // The side of the agent.

@@ -2,24 +2,22 @@
 
 pub(crate) mod drive;
 mod faults;
-mod player;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use switchboard_acp::detect::Handshake;
 use switchboard_bridge::{BridgeOptions, Driver, Handled, Loss, Moment, Port, Side};
+use switchboard_replay::{Player, Script, ScriptReader};
 use switchboard_store::{Item, Record, Store, began, parse_line};
 use switchboard_transport::{DEFAULT_MESSAGE_LIMIT, Frame, LineReader, Outbox, OutboxOptions};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use self::faults::{Fault, Faults, Part};
-use self::player::Player;
 use super::version_2::Translation;
 use crate::commands::run::Format;
 use crate::lines::{Line, Lines};
 use crate::outcome::{CommandError, Outcome};
-use crate::script::{Reader, Script};
 use crate::store_file::{self, store_error};
 use crate::{losses, stdio};
 
@@ -186,7 +184,7 @@ pub(crate) fn replayed(lines: &str) -> (impl Future<Output = ()>, tokio::io::Dup
 
 impl Recording {
     fn script(&self) -> Script {
-        let mut reader = Reader::default();
+        let mut reader = ScriptReader::default();
         for record in &self.messages {
             reader.take(record);
         }

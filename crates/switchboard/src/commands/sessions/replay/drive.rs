@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_policy::Policy;
+use switchboard_replay::{Action, Script};
 
 use crate::commands::run::conversation::{self, Prompt, Task};
 use crate::commands::run::{Format, working_directory};
 use crate::configuration::chosen_program;
 use crate::outcome::{CommandError, Outcome};
 use crate::rules::Rules;
-use crate::script::{Action, Script};
 
 /// The agent to prompt.
 pub(super) struct Agent<'a> {

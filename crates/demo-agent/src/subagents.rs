@@ -7,13 +7,13 @@ use switchboard_peer::{Decision, Error, Subagent, ToolCall, Turn};
 use super::{Demo, END, Played};
 
 /// Two started sub-agents.
-pub(super) struct Team {
+pub(crate) struct Team {
     explorer: Subagent,
     writer: Subagent,
 }
 
 /// Starts both. In the background they continue after the turn; otherwise it waits for them.
-pub(super) async fn subagents(demo: &Demo, turn: &Turn, in_background: bool) -> Played {
+pub(crate) async fn subagents(demo: &Demo, turn: &Turn, in_background: bool) -> Played {
     let call = turn.tool_call("Ask an explorer").kind(v2::ToolKind::Other).name("delegate").begin().await?;
     let start = call.subagent("Explorer").description("Looks for the tests").task("Find the tests.");
     let explorer = start.start().await?;
@@ -33,7 +33,7 @@ pub(super) async fn subagents(demo: &Demo, turn: &Turn, in_background: bool) -> 
 }
 
 impl Team {
-    pub(super) async fn work(self, demo: &Demo) -> Result<(), Error> {
+    pub(crate) async fn work(self, demo: &Demo) -> Result<(), Error> {
         let Team { explorer, writer } = self;
         explorer.thought().text("Tests have names that say so.").await?;
         let (left, right) = (explorer.message(), writer.message());

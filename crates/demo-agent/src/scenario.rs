@@ -46,7 +46,7 @@ const SCENARIOS: [(&str, Option<&str>, &str); 32] = [
 ];
 
 /// Returns the scenarios as commands of a session.
-pub(super) fn commands() -> Vec<v2::AvailableCommand<'static>> {
+pub(crate) fn commands() -> Vec<v2::AvailableCommand<'static>> {
     let command = |(name, hint, description): &(&'static str, Option<&'static str>, &'static str)| {
         let input = hint.map(|hint| v2::AvailableCommandInput::Text(v2::TextCommandInput::new(hint)));
         v2::AvailableCommand::Command(v2::Command { input, ..v2::Command::new(*name, *description) })
@@ -54,7 +54,7 @@ pub(super) fn commands() -> Vec<v2::AvailableCommand<'static>> {
     SCENARIOS.iter().map(command).collect()
 }
 
-pub(super) async fn play(demo: &Demo, turn: &Turn, name: &str, rest: &[&str]) -> Played {
+pub(crate) async fn play(demo: &Demo, turn: &Turn, name: &str, rest: &[&str]) -> Played {
     let number = |fallback: u64| rest.first().and_then(|word| word.parse().ok()).unwrap_or(fallback);
     match name {
         "help" => help(turn).await,

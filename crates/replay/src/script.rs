@@ -10,74 +10,110 @@ use switchboard_acp::{Correlator, Raw, Side, Wire, WireFormat};
 use switchboard_session::sessions_started_in;
 use switchboard_store::{Channel, Moment, Record};
 
-/// The result of a request, or its error.
-pub(crate) type RecordedAnswer = Result<Raw<'static>, RpcError<'static>>;
+/// The recorded response to a request: its result or its error.
+pub type RecordedAnswer = Result<Raw<'static>, RpcError<'static>>;
 
 /// The recorded agent's messages and the events it waits for.
 #[derive(Debug, Default)]
-pub(crate) struct Script {
+pub struct Script {
     /// Its response to `initialize`, if there was one.
-    pub(crate) introduction: Option<RecordedAnswer>,
+    pub introduction: Option<RecordedAnswer>,
     /// Its notifications before the first session.
-    pub(crate) greetings: Vec<Notification<'static>>,
-    pub(crate) sessions: Vec<SessionScript>,
+    pub greetings: Vec<Notification<'static>>,
+    /// The sessions in the order in which they first appear.
+    pub sessions: Vec<SessionScript>,
     /// Its responses to requests that neither open a session nor prompt, by method.
-    pub(crate) answers: HashMap<String, VecDeque<RecordedAnswer>>,
+    pub answers: HashMap<String, VecDeque<RecordedAnswer>>,
 }
 
+/// The script of one session, with its sub-agents.
 #[derive(Debug)]
-pub(crate) struct SessionScript {
-    pub(crate) id: String,
-    pub(crate) cwd: Option<String>,
-    pub(crate) steps: Vec<ScriptStep>,
+pub struct SessionScript {
+    /// The agent's id of the session.
+    pub id: String,
+    /// The working directory, if the recording has it.
+    pub cwd: Option<String>,
+    /// The steps in their order.
+    pub steps: Vec<ScriptStep>,
 }
 
+/// One step of a script.
 #[derive(Debug)]
-pub(crate) struct ScriptStep {
-    /// Pause after the step before.
-    pub(crate) pause: Duration,
-    pub(crate) action: Action,
+pub struct ScriptStep {
+    /// The time since the previous step.
+    pub pause: Duration,
+    /// What the agent does.
+    pub action: Action,
 }
 
+/// An action of the recorded agent. Numbers pair a request with its response.
 #[derive(Debug)]
-pub(crate) enum Action {
-    /// Wait until the client opens the session, possibly with its history.
-    AwaitOpening { request: usize, with_history: bool },
-    /// Wait for a prompt.
-    AwaitPrompt { request: usize, prompt: Option<Raw<'static>> },
-    /// Answer an awaited request.
-    Answer { request: usize, outcome: RecordedAnswer },
-    /// Send a notification.
+pub enum Action {
+    /// Waits until the client opens the session.
+    AwaitOpening {
+        /// The number of the request.
+        request: usize,
+        /// Whether the client asked for the history.
+        with_history: bool,
+    },
+    /// Waits for a prompt.
+    AwaitPrompt {
+        /// The number of the request.
+        request: usize,
+        /// The recorded prompt.
+        prompt: Option<Raw<'static>>,
+    },
+    /// Answers a request of the client.
+    Answer {
+        /// The number of the request.
+        request: usize,
+        /// The recorded response.
+        outcome: RecordedAnswer,
+    },
+    /// Sends a notification.
     Notify(Notification<'static>),
-    /// Send a request to the client.
-    Ask { question: usize, request: Request<'static> },
-    /// Wait for its response, which was this.
-    AwaitAnswer { question: usize, outcome: RecordedAnswer },
-    /// Cancel a question.
-    Withdraw { question: usize },
+    /// Sends a request to the client.
+    Ask {
+        /// The number of the question.
+        question: usize,
+        /// The recorded request.
+        request: Request<'static>,
+    },
+    /// Waits for the response to a question.
+    AwaitAnswer {
+        /// The number of the question.
+        question: usize,
+        /// The recorded response.
+        outcome: RecordedAnswer,
+    },
+    /// Cancels a question.
+    Withdraw {
+        /// The number of the question.
+        question: usize,
+    },
 }
 
 impl Action {
-    /// Returns whether it waits for a request of the client.
-    pub(crate) fn is_gate(&self) -> bool {
+    /// Returns whether the agent waits for the client to begin something.
+    pub fn is_gate(&self) -> bool {
         matches!(self, Action::AwaitOpening { .. } | Action::AwaitPrompt { .. })
     }
 }
 
 impl SessionScript {
-    /// Returns whether it concerns the session itself, and not a sub-agent's.
-    pub(crate) fn is_own(&self, notification: &Notification<'_>) -> bool {
+    /// Returns whether a notification is about the session itself, and not about a sub-agent.
+    pub fn is_own(&self, notification: &Notification<'_>) -> bool {
         notification.params.as_ref().and_then(|it| it.text("sessionId")).is_none_or(|id| id == self.id)
     }
 
-    /// Returns all updates of the session as its agent would replay them. Version 1 agents do not repeat new
-    /// user messages, so they are inserted. `with_children`: include the sub-agents.
-    pub(crate) fn history(&self, version: u16, with_children: bool) -> Vec<String> {
+    /// Returns all updates of the session, as its agent would replay its history. Agents of version 1 do not echo new
+    /// prompts, so they are inserted. `with_children` includes the updates of sub-agents.
+    pub fn history(&self, version: u16, with_children: bool) -> Vec<String> {
         self.history_until(self.steps.len(), version, with_children)
     }
 
-    /// Returns the same for its first steps.
-    pub(crate) fn history_until(&self, end: usize, version: u16, with_children: bool) -> Vec<String> {
+    /// Returns the history of the steps before `end`.
+    pub fn history_until(&self, end: usize, version: u16, with_children: bool) -> Vec<String> {
         let steps = self.steps.get(..end).unwrap_or(&self.steps);
         // A replayed history contains everything before it.
         let start = steps.iter().rposition(|step| match &step.action {
@@ -148,14 +184,14 @@ fn is_history(notification: &Notification<'_>) -> bool {
         && !update.is_some_and(|update| MOMENTARY.is_set(&update))
 }
 
-/// Returns whether a request to open a session wants its history: `session/load` of version 1 always does.
-pub(crate) fn wants_history(request: &Request<'_>) -> bool {
+/// Returns whether a request to open a session asks for its history. `session/load` of version 1 always does.
+pub fn wants_history(request: &Request<'_>) -> bool {
     let replay = request.params.as_ref().and_then(|params| params.get("replayFrom"));
     request.method == "session/load" || replay.is_some_and(|from| from.is_object())
 }
 
-/// Encodes an update of a session.
-pub(crate) fn update_line(session: &str, update: &Value) -> String {
+/// Returns a `session/update` notification as a line.
+pub fn update_line(session: &str, update: &Value) -> String {
     let params = json!({"sessionId": session, "update": update});
     Message::notification("session/update", params.into()).encode(WireFormat::Any)
 }
@@ -185,8 +221,19 @@ enum Open {
 /// Maximum number of pending requests; above it, the oldest are dropped.
 const MAX_OPEN: usize = 10_000;
 
-/// Converts records to a script.
-pub(crate) struct Reader {
+/// Reads records into a script.
+///
+/// ```
+/// use switchboard_replay::ScriptReader;
+/// use switchboard_store::{Channel, Record};
+///
+/// let mut reader = ScriptReader::default();
+/// reader.take(&Record::new(Channel::ToAgent, r#"{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/w"}}"#));
+/// reader.take(&Record::new(Channel::ToClient, r#"{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s"}}"#));
+/// let script = reader.finish();
+/// assert_eq!((script.sessions[0].id.as_str(), script.sessions[0].cwd.as_deref()), ("s", Some("/w")));
+/// ```
+pub struct ScriptReader {
     script: Script,
     /// Time of the last step of each session.
     times: Vec<Moment>,
@@ -200,9 +247,9 @@ pub(crate) struct Reader {
     numbers: usize,
 }
 
-impl Default for Reader {
+impl Default for ScriptReader {
     fn default() -> Self {
-        Reader {
+        ScriptReader {
             script: Script::default(),
             times: Vec::new(),
             unopened: BTreeMap::new(),
@@ -214,9 +261,9 @@ impl Default for Reader {
     }
 }
 
-impl Reader {
-    /// Handles the next record; records that are not messages of the session are skipped.
-    pub(crate) fn take(&mut self, record: &Record) {
+impl ScriptReader {
+    /// Takes the next record. Records that are not messages of the session are skipped.
+    pub fn take(&mut self, record: &Record) {
         let Ok(line) = std::str::from_utf8(&record.bytes) else { return };
         messages(line).into_iter().for_each(|message| self.take_message(message, record));
     }
@@ -247,7 +294,8 @@ impl Reader {
         }
     }
 
-    pub(crate) fn finish(mut self) -> Script {
+    /// Returns the script.
+    pub fn finish(mut self) -> Script {
         // The opening of these was not recorded.
         for (session, at) in std::mem::take(&mut self.unopened) {
             let request = self.number();

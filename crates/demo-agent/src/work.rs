@@ -5,7 +5,7 @@ use switchboard_peer::Turn;
 
 use super::{Demo, END, Played};
 
-pub(super) async fn tool(demo: &Demo, turn: &Turn) -> Played {
+pub(crate) async fn tool(demo: &Demo, turn: &Turn) -> Played {
     let call = turn
         .tool_call("Count to ten")
         .kind(v2::ToolKind::Execute)
@@ -25,7 +25,7 @@ pub(super) async fn tool(demo: &Demo, turn: &Turn) -> Played {
     Ok(END)
 }
 
-pub(super) async fn terminal(demo: &Demo, turn: &Turn) -> Played {
+pub(crate) async fn terminal(demo: &Demo, turn: &Turn) -> Played {
     let call = turn.tool_call("echo grün 🐢").kind(v2::ToolKind::Execute).begin().await?;
     let terminal = call.terminal("echo grün 🐢", turn.session().cwd()).await?;
     // Two bytes at a time: splits both characters and the escape sequence.
@@ -39,7 +39,7 @@ pub(super) async fn terminal(demo: &Demo, turn: &Turn) -> Played {
     Ok(END)
 }
 
-pub(super) async fn clear(turn: &Turn) -> Played {
+pub(crate) async fn clear(turn: &Turn) -> Played {
     let file = format!("{}/some-file", turn.session().cwd());
     let call = turn
         .tool_call("Fill and clear")
@@ -65,7 +65,7 @@ pub(super) async fn clear(turn: &Turn) -> Played {
     Ok(END)
 }
 
-pub(super) async fn interleave(demo: &Demo, turn: &Turn) -> Played {
+pub(crate) async fn interleave(demo: &Demo, turn: &Turn) -> Played {
     let (left, right) = (turn.message(), turn.message());
     let call = turn.tool_call("Write two messages at once").begin().await?;
     for number in 1..=5 {
@@ -78,7 +78,7 @@ pub(super) async fn interleave(demo: &Demo, turn: &Turn) -> Played {
     Ok(END)
 }
 
-pub(super) async fn plan(demo: &Demo, turn: &Turn) -> Played {
+pub(crate) async fn plan(demo: &Demo, turn: &Turn) -> Played {
     let steps = ["Read the code", "Change it", "Run the tests"];
     for done in 0..=steps.len() {
         let entries = steps.iter().enumerate().map(|(place, step)| {

@@ -9,7 +9,7 @@ use switchboard_peer::Turn;
 use super::{END, Failure, Played};
 
 /// The folder that scenarios edit, in a known state.
-pub(super) struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 const FILES: [(&str, &[u8]); 6] = [
     ("config.json", b"{\n  \"debug\": false,\n  \"level\": 3\n}\n"),
@@ -25,7 +25,7 @@ const FILES: [(&str, &[u8]); 6] = [
 
 impl Folder {
     /// Creates or restores the folder, so that every run does the same.
-    pub(super) fn prepare(turn: &Turn) -> Result<Self, Failure> {
+    pub(crate) fn prepare(turn: &Turn) -> Result<Self, Failure> {
         let cwd = Path::new(turn.session().cwd());
         if !cwd.is_dir() {
             return Err(Failure(format!("there is no folder {}", cwd.display())));
@@ -40,7 +40,7 @@ impl Folder {
         Ok(Folder(folder))
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
@@ -86,7 +86,7 @@ fn count(files: usize) -> String {
     if files == 1 { "One file".to_owned() } else { format!("{files} files") }
 }
 
-pub(super) async fn edit(turn: &Turn) -> Played {
+pub(crate) async fn edit(turn: &Turn) -> Played {
     edit_with(turn, "Edit five files", |folder| {
         std::fs::write(folder.path("new.txt"), "This file is new.\n")?;
         std::fs::remove_file(folder.path("obsolete.txt"))?;
@@ -103,14 +103,14 @@ pub(super) async fn edit(turn: &Turn) -> Played {
     .await
 }
 
-pub(super) async fn binary(turn: &Turn) -> Played {
+pub(crate) async fn binary(turn: &Turn) -> Played {
     edit_with(turn, "Change a picture", |folder| {
         Ok(std::fs::write(folder.path("picture.bin"), b"\x89DEMO\x00\xFF\xFE\x03\x04")?)
     })
     .await
 }
 
-pub(super) async fn symlink(turn: &Turn) -> Played {
+pub(crate) async fn symlink(turn: &Turn) -> Played {
     edit_with(turn, "Point a link elsewhere", |folder| {
         std::fs::remove_file(folder.path("link"))?;
         Ok(std::os::unix::fs::symlink("config.json", folder.path("link"))?)

@@ -22,13 +22,13 @@ async fn stream(
     Ok(())
 }
 
-pub(super) async fn hello(demo: &Demo, turn: &Turn) -> Played {
+pub(crate) async fn hello(demo: &Demo, turn: &Turn) -> Played {
     let text = "Hello! I am Switchboard's demo agent. I have no model, but I know the protocol by heart. Try `help`.";
     stream(demo, turn, &turn.message(), text).await?;
     Ok(END)
 }
 
-pub(super) async fn echo(turn: &Turn) -> Played {
+pub(crate) async fn echo(turn: &Turn) -> Played {
     turn.say(&format!("You said: {}", turn.text())).await?;
     Ok(END)
 }
@@ -55,19 +55,19 @@ fn main() {
 > A quotation, at the end.
 ";
 
-pub(super) async fn markdown(demo: &Demo, turn: &Turn) -> Played {
+pub(crate) async fn markdown(demo: &Demo, turn: &Turn) -> Played {
     stream(demo, turn, &turn.message(), MARKDOWN).await?;
     Ok(END)
 }
 
-pub(super) async fn thoughts(demo: &Demo, turn: &Turn) -> Played {
+pub(crate) async fn thoughts(demo: &Demo, turn: &Turn) -> Played {
     stream(demo, turn, &turn.thought(), "The user wants to see thoughts. These are some.").await?;
     stream(demo, turn, &turn.thought(), "That was enough of them.").await?;
     stream(demo, turn, &turn.message(), "I have thought about it, twice.").await?;
     Ok(END)
 }
 
-pub(super) async fn redact(demo: &Demo, turn: &Turn) -> Played {
+pub(crate) async fn redact(demo: &Demo, turn: &Turn) -> Played {
     let message = turn.message();
     stream(demo, turn, &message, "The password is hunter2.").await?;
     message.clear().await?;
@@ -75,7 +75,7 @@ pub(super) async fn redact(demo: &Demo, turn: &Turn) -> Played {
     Ok(END)
 }
 
-pub(super) async fn replace(demo: &Demo, turn: &Turn) -> Played {
+pub(crate) async fn replace(demo: &Demo, turn: &Turn) -> Played {
     let message = turn.message();
     stream(demo, turn, &message, "Two and two is five.").await?;
     message.replace(vec![v2::ContentBlock::text("Two and two is "), v2::ContentBlock::text("four.")]).await?;
@@ -87,7 +87,7 @@ fn meta(key: &'static str, value: u64) -> Meta<'static> {
     Meta::from_entries([(key.into(), Raw::from(serde_json::Value::from(value)))])
 }
 
-pub(super) async fn metadata(turn: &Turn) -> Played {
+pub(crate) async fn metadata(turn: &Turn) -> Played {
     let message = turn.message();
     message.text("Only my metadata changes.").await?;
     message.update(Field::Keep, Field::Set(meta("demo/step", 1))).await?;
@@ -100,7 +100,7 @@ pub(super) async fn metadata(turn: &Turn) -> Played {
 }
 
 /// Returns the options with these values.
-pub(super) fn options(mood: &'static str, verbose: bool) -> Vec<v2::SessionConfigOption<'static>> {
+pub(crate) fn options(mood: &'static str, verbose: bool) -> Vec<v2::SessionConfigOption<'static>> {
     let values = [("calm", "Calm"), ("cheerful", "Cheerful")];
     let values: Vec<_> =
         values.into_iter().map(|(value, name)| v2::SessionConfigSelectOption::new(value, name)).collect();
@@ -128,7 +128,7 @@ async fn current(session: &AgentSession) -> (&'static str, bool) {
     (mood, verbose)
 }
 
-pub(super) async fn set_option(
+pub(crate) async fn set_option(
     session: &AgentSession,
     request: &v2::SetSessionConfigOptionRequest<'_>,
 ) -> Result<Vec<v2::SessionConfigOption<'static>>, RpcError<'static>> {
@@ -142,7 +142,7 @@ pub(super) async fn set_option(
     }
 }
 
-pub(super) async fn config(turn: &Turn) -> Played {
+pub(crate) async fn config(turn: &Turn) -> Played {
     let (mood, verbose) = current(turn.session()).await;
     let other = if mood == "calm" { "cheerful" } else { "calm" };
     turn.session().config_options(options(other, verbose)).await?;
@@ -150,7 +150,7 @@ pub(super) async fn config(turn: &Turn) -> Played {
     Ok(END)
 }
 
-pub(super) async fn notice(turn: &Turn) -> Played {
+pub(crate) async fn notice(turn: &Turn) -> Played {
     let session = turn.session();
     session.title("A session with notices").await?;
     session.notice(v2::NoticeSeverity::Warning, "The context is nearly full").await?;
@@ -167,7 +167,7 @@ pub(super) async fn notice(turn: &Turn) -> Played {
     Ok(END)
 }
 
-pub(super) async fn unknown(turn: &Turn) -> Played {
+pub(crate) async fn unknown(turn: &Turn) -> Played {
     let variant = |tag: &'static str| {
         let mut entries = Extra::new();
         entries.insert("weather", Raw::from(serde_json::json!({"wind": 12.50, "from": "west"})));

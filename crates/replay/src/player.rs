@@ -16,8 +16,8 @@ const MAX_OPEN: usize = 10_000;
 /// Error for requests beyond the recording.
 const NO_MORE: &str = "the recording ends here; it has no more turns";
 
-/// Plays a script. All times are relative to its start.
-pub(super) struct Player {
+/// A recorded agent that plays its script to a client. Times are durations since it was started.
+pub struct Player {
     script: Script,
     version: u16,
     /// Speed factor; `None`: without pauses.
@@ -50,14 +50,15 @@ struct Playing {
 }
 
 impl Player {
-    pub(super) fn new(script: Script, version: u16, speed: Option<f64>) -> Self {
+    /// Plays a script in the version of the recorded agent. `speed` is a factor; without it there are no pauses.
+    pub fn new(script: Script, version: u16, speed: Option<f64>) -> Self {
         let playing = script.sessions.iter().map(|_| Playing::default()).collect();
         let (ready, questions) = (VecDeque::new(), Correlator::new(MAX_OPEN));
         Player { script, version, speed, playing, ready, questions, asked: 0 }
     }
 
-    /// Handles a line of the client.
-    pub(super) fn take(&mut self, line: &str, now: Duration) {
+    /// Takes a line from the client.
+    pub fn take(&mut self, line: &str, now: Duration) {
         match Message::decode(line, WireFormat::Any).map(Wire::into_owned) {
             Ok(Message::Request(request)) => self.request(request, now),
             Ok(Message::Notification(notification)) => self.notification(&notification),
@@ -70,7 +71,7 @@ impl Player {
     }
 
     /// Returns the next line for the client that is due.
-    pub(super) fn next(&mut self, now: Duration) -> Option<String> {
+    pub fn next(&mut self, now: Duration) -> Option<String> {
         loop {
             if let Some(line) = self.ready.pop_front() {
                 return Some(line);
@@ -82,8 +83,8 @@ impl Player {
         }
     }
 
-    /// Returns the time of the next line; `None` until the client sends something.
-    pub(super) fn next_due(&self) -> Option<Duration> {
+    /// Returns when the next line is due; `None` until the client sends something.
+    pub fn next_due(&self) -> Option<Duration> {
         let moving = (0..self.playing.len()).filter(|&session| self.can_move(session));
         moving.map(|session| self.playing[session].due).min()
     }
@@ -421,11 +422,11 @@ fn listed(session: &SessionScript, cwd: Option<&str>) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::script::Reader;
+    use crate::script::ScriptReader;
     use switchboard_store::{Channel, Moment, parse_line};
 
     fn script() -> Script {
-        let mut reader = Reader::default();
+        let mut reader = ScriptReader::default();
         for line in [
             r#"{"t":0,"dir":"client->agent","msg":{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/p"}}}"#,
             r#"{"t":2,"dir":"agent->client","msg":{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s"}}}"#,
@@ -470,7 +471,7 @@ mod tests {
     /// Returns the messages for a client that repeats the recorded one: each session's notifications, and the
     /// number of responses.
     fn played(messages: &[(bool, Message<'static>)]) -> (Vec<String>, usize) {
-        let mut reader = Reader::default();
+        let mut reader = ScriptReader::default();
         for (from_agent, message) in messages {
             let channel = if *from_agent { Channel::ToClient } else { Channel::ToAgent };
             reader.take(&switchboard_store::Record::new(channel, message.encode(WireFormat::Any)));

@@ -7,7 +7,7 @@ use switchboard_peer::{Decision, Turn};
 use super::edits::Folder;
 use super::{END, Failure, Played};
 
-pub(super) async fn with_tool_call(turn: &Turn) -> Played {
+pub(crate) async fn with_tool_call(turn: &Turn) -> Played {
     let folder = Folder::prepare(turn)?;
     let path = folder.path("config.json");
     let old = std::fs::read(&path)?;
@@ -42,7 +42,7 @@ pub(super) async fn with_tool_call(turn: &Turn) -> Played {
     Ok(END)
 }
 
-pub(super) async fn with_command(turn: &Turn) -> Played {
+pub(crate) async fn with_command(turn: &Turn) -> Played {
     let (command, cwd) = ("rm -rf build && make", turn.session().cwd());
     let place = AbsolutePath::parse(cwd.to_owned())?;
     let decision = turn.ask("Run a command?").about_command(command, place).ask().await?;
@@ -61,7 +61,7 @@ pub(super) async fn with_command(turn: &Turn) -> Played {
     Ok(END)
 }
 
-pub(super) async fn without_subject(turn: &Turn) -> Played {
+pub(crate) async fn without_subject(turn: &Turn) -> Played {
     use v2::PermissionOptionKind as Kind;
     let decision = turn
         .ask("May I go on?")
@@ -74,7 +74,7 @@ pub(super) async fn without_subject(turn: &Turn) -> Played {
     say(turn, &decision).await
 }
 
-pub(super) async fn with_unknown_subject(turn: &Turn) -> Played {
+pub(crate) async fn with_unknown_subject(turn: &Turn) -> Played {
     let mut entries = Extra::new();
     entries.insert("spell", Raw::from(serde_json::json!("abracadabra")));
     let subject = UnknownVariant { tag: "_demo_spell".into(), entries };
@@ -103,7 +103,7 @@ const FORM: &str = r#"{"type":"object","title":"A few questions","properties":{
         "items":{"anyOf":[{"const":"mo","title":"Monday"},{"const":"tu","title":"Tuesday"}]}}},
     "required":["name"]}"#;
 
-pub(super) async fn form(turn: &Turn) -> Played {
+pub(crate) async fn form(turn: &Turn) -> Played {
     let capabilities = turn.session().client_capabilities();
     let can = capabilities.elicitation.as_ref().is_some_and(|modes| modes.form.is_some());
     if !can {
@@ -116,7 +116,7 @@ pub(super) async fn form(turn: &Turn) -> Played {
     say_data(turn, &v2::CreateElicitationRequest::Form(form)).await
 }
 
-pub(super) async fn page(turn: &Turn) -> Played {
+pub(crate) async fn page(turn: &Turn) -> Played {
     let capabilities = turn.session().client_capabilities();
     let can = capabilities.elicitation.as_ref().is_some_and(|modes| modes.url.is_some());
     if !can {

@@ -9,7 +9,7 @@ use tokio::time::{interval, timeout};
 
 use super::{Demo, END, Played};
 
-pub(super) async fn flood(turn: &Turn, count: u64) -> Played {
+pub(crate) async fn flood(turn: &Turn, count: u64) -> Played {
     let message = turn.message();
     for number in 0..count {
         if number % 256 == 0 {
@@ -24,7 +24,7 @@ pub(super) async fn flood(turn: &Turn, count: u64) -> Played {
     Ok(END)
 }
 
-pub(super) async fn slow(turn: &Turn, seconds: u64) -> Played {
+pub(crate) async fn slow(turn: &Turn, seconds: u64) -> Played {
     let call = turn.tool_call("Work slowly").kind(v2::ToolKind::Think).cancellable().begin().await?;
     let mut ticks = interval(Duration::from_millis(500));
     let work = async {
@@ -49,19 +49,19 @@ pub(super) async fn slow(turn: &Turn, seconds: u64) -> Played {
     Ok(END)
 }
 
-pub(super) async fn stubborn(turn: &Turn, seconds: u64) -> Played {
+pub(crate) async fn stubborn(turn: &Turn, seconds: u64) -> Played {
     let call = turn.tool_call("Work and listen to nobody").begin().await?;
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     call.complete().await?;
     Ok(END)
 }
 
-pub(super) async fn refuse(turn: &Turn) -> Played {
+pub(crate) async fn refuse(turn: &Turn) -> Played {
     turn.say("I would rather not.").await?;
     Ok(v2::StopReason::Refusal)
 }
 
-pub(super) async fn crash(demo: &Demo, turn: &Turn) -> Played {
+pub(crate) async fn crash(demo: &Demo, turn: &Turn) -> Played {
     turn.say("I do not feel well.").await?;
     // Earlier messages must be delivered first, possibly through a translation.
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -74,7 +74,7 @@ pub(super) async fn crash(demo: &Demo, turn: &Turn) -> Played {
     std::process::exit(70);
 }
 
-pub(super) async fn malformed(demo: &Demo, turn: &Turn) -> Played {
+pub(crate) async fn malformed(demo: &Demo, turn: &Turn) -> Played {
     let message = turn.message();
     message.text("Before the noise. ").await?;
     let session = turn.session().id();

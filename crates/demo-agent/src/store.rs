@@ -8,15 +8,15 @@ use switchboard_peer::{AgentSession, Recalled};
 
 /// A folder with one file per session.
 #[derive(Debug)]
-pub(super) struct Store(PathBuf);
+pub(crate) struct Store(PathBuf);
 
 impl Store {
-    pub(super) fn new(folder: PathBuf) -> Self {
+    pub(crate) fn new(folder: PathBuf) -> Self {
         Store(folder)
     }
 
     /// Returns the highest number of a stored session.
-    pub(super) fn highest(&self) -> u64 {
+    pub(crate) fn highest(&self) -> u64 {
         let Ok(files) = std::fs::read_dir(&self.0) else { return 0 };
         let number = |name: &str| name.strip_prefix("demo-")?.strip_suffix(".jsonl")?.parse().ok();
         let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
@@ -29,7 +29,7 @@ impl Store {
     }
 
     /// Returns the session with its sub-agents.
-    pub(super) fn read(&self, id: &str) -> Option<Recalled> {
+    pub(crate) fn read(&self, id: &str) -> Option<Recalled> {
         let text = std::fs::read_to_string(self.path(id)?).ok()?;
         let mut lines = text.lines();
         let cwd: String = serde_json::from_str(lines.next()?).ok()?;
@@ -47,7 +47,7 @@ impl Store {
         Some(recalled)
     }
 
-    pub(super) fn write(
+    pub(crate) fn write(
         &self,
         session: &AgentSession,
         history: &[v2::SessionUpdate<'_>],
