@@ -1,7 +1,7 @@
-//! Measures ours against `git diff --no-index` on the same files, in one run, and prints the ratios.
+//! Compares our performance with `git diff --no-index` on the same files, and prints the ratios.
 //!
-//! `cargo bench -p switchboard-diff` makes the inputs in a temporary directory. Git is a process of its own,
-//! whose start is measured with it: about two milliseconds.
+//! `cargo bench -p switchboard-diff` creates the inputs in a temporary directory. The time of Git includes
+//! its process start, about two milliseconds.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -64,7 +64,7 @@ fn compare(name: &str, target: f64, old: &Path, new: &Path, trees: bool) -> bool
     times[1].1.as_secs_f64() <= times[0].1.as_secs_f64() * target
 }
 
-/// Numbers that look random and are the same every time.
+/// Deterministic pseudo-random numbers.
 struct Numbers(u64);
 
 impl Numbers {

@@ -1,7 +1,7 @@
-//! Between the types of this crate and those of the wire.
+//! Conversion between this crate's types and the wire types.
 //!
-//! The types here are for working with diffs: they do not keep keys that ACP does not define. Whoever passes
-//! a diff on keeps the wire value beside it.
+//! The types of this crate do not keep unknown keys. A program that forwards a diff must keep the wire value
+//! as well.
 
 use serde_json::Value;
 use switchboard_acp::extensions::{MetaKey, ROOT};
@@ -9,7 +9,7 @@ use switchboard_acp::{AbsolutePath, Extra, Meta, Raw, Text, UnknownVariant, v2};
 
 use crate::model::{Change, Diff, FileType, Operation, PatchFormat, PatchText};
 
-/// The key in a diff's `_meta` that carries [`Diff::partial`].
+/// Key in a diff's `_meta` for [`Diff::partial`].
 pub const PARTIAL_KEY: &str = "acp.v1/partial";
 const PARTIAL: MetaKey<bool> = MetaKey::new(PARTIAL_KEY);
 
@@ -44,7 +44,7 @@ impl From<&Diff> for v2::Diff<'static> {
     }
 }
 
-/// As an item of a tool call's content, which is where diffs stand on the wire.
+/// Converts a diff to an item of a tool call's content.
 impl From<&Diff> for v2::ToolCallContent<'static> {
     fn from(diff: &Diff) -> Self {
         v2::ToolCallContent::diff(diff.into())
@@ -93,7 +93,7 @@ impl From<&Change> for v2::DiffChange<'static> {
             wire
         };
         let two = |path: AbsolutePath<'static>| {
-            // A source is required here; without one, the best that can be said is the path itself.
+            // A source is required here. Without one, use the path itself.
             let old_path = change.old_path.clone().map_or_else(|| path.clone(), AbsolutePath::as_sent);
             let mut wire = v2::DiffPathPairChange::new(old_path, path);
             wire.file_type.clone_from(&file_type);

@@ -1,4 +1,4 @@
-//! Applying diffs: to bytes, and to a directory on disk.
+//! Applies diffs to bytes and to a directory on disk.
 
 #[cfg(unix)]
 mod directory;
@@ -19,27 +19,26 @@ pub use directory::{apply, apply_patch};
 pub use hunks::AppliedFile;
 use hunks::{Misfit, apply_section};
 
-/// Which way to apply a diff.
+/// Direction of applying a diff.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Direction {
     /// From the old state to the new one.
     #[default]
     Forward,
-    /// Back from the new state to the old one.
+    /// From the new state to the old one.
     Backward,
 }
 
-/// How to apply a diff to a directory.
+/// Options for applying a diff to a directory.
 #[derive(Debug, Clone)]
 pub struct ApplyOptions {
-    /// Which way.
+    /// Direction.
     pub direction: Direction,
-    /// The directory that absolute paths in the diff are below, when it is not the root that they are
-    /// applied to: they are then taken relative to it. Unless told, [`apply`] takes
-    /// [`Diff::root`](crate::Diff::root).
+    /// Directory of the absolute paths in the diff, if it is not the target root: they are then relative to
+    /// it. By default, [`apply`] uses [`Diff::root`](crate::Diff::root).
     pub base: Option<PathBuf>,
-    /// Files larger than this are not read, and nothing larger is made from binary data. 512 MiB unless
-    /// told.
+    /// Maximum size in bytes of files that are read, and of content created from binary data. Default: 512
+    /// MiB.
     pub max_file_size: u64,
     #[doc(hidden)]
     pub more: switchboard_acp::More,
@@ -56,22 +55,22 @@ impl Default for ApplyOptions {
     }
 }
 
-/// What applying a diff did.
+/// Result of applying a diff.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Paths that were written, below the root.
+    /// Written paths, relative to the root.
     pub written: Vec<PathBuf>,
-    /// Paths that were removed.
+    /// Removed paths.
     pub removed: Vec<PathBuf>,
-    /// Hunks that were not where the patch says: the path, the number of the hunk from 1, and by how many
-    /// lines it was further down.
+    /// Hunks that were not at their stated position: path, number of the hunk from 1, and lines below the
+    /// stated position.
     pub displaced: Vec<(PathBuf, usize, i64)>,
 }
 
-/// Applies one section of a patch to the content of its file. `None` stands for a file that is not there.
+/// Applies one section of a patch to the content of its file. `None` means that the file does not exist.
 ///
-/// A hunk that is not at the line it says is looked for, nearest first. If it is nowhere, that is an
-/// error, and there is no result with half of the hunks.
+/// A hunk that does not match at its stated line is searched for, nearest first. If it does not match
+/// anywhere, the call fails without a partial result.
 ///
 /// ```
 /// use switchboard_diff::{Direction, apply_to_bytes, parse_patch};

@@ -1,4 +1,4 @@
-//! Building diffs: from bytes, files, trees and repositories to one common end.
+//! Builds diffs from bytes, files, trees and repositories.
 
 mod assemble;
 mod files;
@@ -20,12 +20,12 @@ pub use git::{GitComparison, build_from_git};
 #[cfg(unix)]
 pub use tree::build_from_trees;
 
-/// A diff, and what the one who asked for it should know about it.
+/// A diff with the problems found while building it.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Built {
     /// The diff.
     pub diff: Diff,
-    /// What is missing from it, or says less than it could.
+    /// Files that are missing from it or shown with less detail.
     pub problems: Vec<Problem>,
 }

@@ -1,4 +1,4 @@
-//! Whether the changes of a diff and its patch tell the same.
+//! Checks that the changes of a diff and its patch agree.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -9,49 +9,49 @@ use crate::location::Location;
 use crate::model::{Change, Diff, FileType, Operation, PatchFormat};
 use crate::patch::{FilePatch, Header, PatchFault, parse_patch};
 
-/// What there is to say of a diff.
+/// Result of checking a diff.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// What is wrong. A diff without any agrees with itself and with the protocol.
+    /// Errors. A diff without any is consistent and valid.
     pub disagreements: Vec<Disagreement>,
-    /// What is allowed, and good to know.
+    /// Permitted differences.
     pub notes: Vec<Note>,
 }
 
 impl Checked {
-    /// Whether nothing is wrong.
+    /// Returns true if there are no errors.
     pub fn agrees(&self) -> bool {
         self.disagreements.is_empty()
     }
 }
 
-/// Something that the protocol allows and a reader may want to know.
+/// A difference that the protocol permits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
-    /// The patch, which may show some or all of the changes, does not show this one.
+    /// The patch, which may show a subset of the changes, does not show this one.
     NotInPatch {
         /// The path in the list.
         path: String,
-        /// What the list says of it.
+        /// The operation in the list.
         operation: Operation,
     },
-    /// The operation is none of ACP's, so that nothing can be said of the change but its name: somebody's own if it
-    /// begins with an underscore, else one that is reserved for later versions.
+    /// The operation is not one of ACP's, so the change cannot be interpreted. With a leading underscore it
+    /// is a custom one, otherwise reserved for later versions.
     UnknownOperation {
-        /// The path in the list; empty when there is none.
+        /// The path in the list. Empty if there is none.
         path: String,
-        /// The word for the operation.
+        /// The operation.
         operation: String,
     },
-    /// The patch is in a format that is not read here.
+    /// The patch has an unsupported format.
     UnknownFormat {
-        /// The word for the format.
+        /// The format.
         format: String,
     },
-    /// The headers of the patch name a path behind a prefix of Git such as `a/` or `b/`, where the protocol has absolute
-    /// paths. Which file is meant is clear nevertheless.
+    /// The headers of the patch have Git's prefixes such as `a/` or `b/`, where the protocol requires
+    /// absolute paths. The file is clear nevertheless.
     Prefixed {
         /// The path in the patch, without the prefix.
         path: String,
@@ -59,7 +59,7 @@ pub enum Note {
 }
 
 impl Note {
-    /// A word for the kind of note, for programs.
+    /// Returns the kind of note, for programs.
     pub fn kind(&self) -> &'static str {
         match self {
             Note::NotInPatch { .. } => "not_in_patch",
@@ -97,36 +97,36 @@ impl fmt::Display for Note {
     }
 }
 
-/// One way in which the changes of a diff and its patch do not tell the same, or tell it as the protocol does not.
+/// A contradiction between the changes of a diff and its patch, or a violation of the protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Disagreement {
-    /// The patch text cannot be read at this place.
+    /// The patch text is malformed here.
     Malformed(PatchFault),
-    /// The patch changes a path that the list of changes does not name.
+    /// The patch changes a path that is not listed.
     NotListed {
         /// The path in the patch.
         path: String,
-        /// What the patch does to it.
+        /// The operation in the patch.
         operation: Operation,
     },
-    /// The list names a text change that the patch does not show.
+    /// The list contains a text change that the patch does not show.
     NotInPatch {
         /// The path in the list.
         path: String,
-        /// What the list says of it.
+        /// The operation in the list.
         operation: Operation,
     },
-    /// List and patch say different things of a path.
+    /// List and patch have different operations for a path.
     Operation {
         /// The path.
         path: String,
-        /// What the list says.
+        /// The operation in the list.
         listed: Operation,
-        /// What the patch says.
+        /// The operation in the patch.
         in_patch: Operation,
     },
-    /// List and patch name different sources of a moved or copied file.
+    /// List and patch have different sources of a moved or copied file.
     OldPath {
         /// The path.
         path: String,
@@ -135,23 +135,23 @@ pub enum Disagreement {
         /// The source in the patch.
         in_patch: String,
     },
-    /// List and patch take the file for different kinds.
+    /// List and patch have different file types.
     FileType {
         /// The path.
         path: String,
-        /// What the list says.
+        /// The type in the list.
         listed: FileType,
-        /// What the patch says.
+        /// The type in the patch.
         in_patch: FileType,
     },
-    /// The patch has text that belongs to none of its sections, such as the header of a mail or of a commit.
+    /// The patch has text outside of its sections, such as a mail or commit header.
     OutsideSections {
-        /// The number of its first line in the patch.
+        /// Number of its first line in the patch.
         line: usize,
-        /// That line.
+        /// The line.
         text: String,
     },
-    /// A section of the patch does not begin with a `diff --git` line.
+    /// A section of the patch does not start with a `diff --git` line.
     NotGit {
         /// The path in the section.
         path: String,
@@ -171,7 +171,7 @@ pub enum Disagreement {
         /// The path.
         path: String,
     },
-    /// The list names a path twice.
+    /// The list contains a path twice.
     ListedTwice {
         /// The path.
         path: String,
@@ -179,7 +179,7 @@ pub enum Disagreement {
 }
 
 impl Disagreement {
-    /// A word for the kind of disagreement, for programs.
+    /// Returns the kind of disagreement, for programs.
     pub fn kind(&self) -> &'static str {
         match self {
             Disagreement::Malformed(_) => "malformed",
@@ -243,16 +243,15 @@ impl fmt::Display for Disagreement {
     }
 }
 
-/// How much of a line is repeated in a message about it.
+/// Maximum length of a quoted line in a message.
 const MOST_SHOWN: usize = 60;
 
-/// Compares the changes of a diff with its patch and names every disagreement.
+/// Compares the changes of a diff with its patch. Returns every disagreement.
 ///
-/// The list of changes is what counts, and the patch may show some or all of them: what it does not show is noted.
-/// So is an operation that is not known. A patch of the format that ACP defines consists of `diff --git` sections
-/// and nothing else. One with relative paths is compared below the root that fits, and each such path is named; behind the
-/// prefixes that Git writes, `a/` and `b/`, they are only noted.
-/// Without a patch, or with one in a format that is not known, only the list itself is checked.
+/// The list of changes is authoritative. The patch may show a subset, so missing changes are only notes, like
+/// unknown operations. A patch in ACP's format consists of `diff --git` sections only. Relative paths are
+/// compared below the matching root and reported; with Git's prefixes `a/` and `b/` they are only notes.
+/// Without a patch, or with one in an unknown format, only the list is checked.
 pub fn check(diff: &Diff) -> Checked {
     let mut checked = Checked::default();
     check_list(&diff.changes, &mut checked);
@@ -265,7 +264,7 @@ pub fn check(diff: &Diff) -> Checked {
     let Checked { disagreements: found, notes } = &mut checked;
     found.extend(parsed.faults.iter().cloned().map(Disagreement::Malformed));
     let texts = parsed.files.iter().map(|file| file.preamble).chain([parsed.trailer]);
-    // What cannot be read at all is one fault, and not text between sections too.
+    // A completely unreadable patch is one fault, not additional text between sections.
     if !parsed.files.is_empty() {
         found.extend(texts.filter_map(|text| outside(patch.text.as_bytes(), text)));
     }
@@ -302,14 +301,14 @@ pub fn check(diff: &Diff) -> Checked {
     checked
 }
 
-/// Whether a header has prefixes as Git writes them, by what it compares: `a/` and `b/` mostly.
+/// Returns true if a header has Git's prefixes, usually `a/` and `b/`.
 fn has_usual_prefixes(header: &Header<'_>) -> bool {
     let is_usual =
         |prefix: &[u8]| matches!(prefix, [b'a' | b'b' | b'c' | b'i' | b'o' | b'w' | b'1' | b'2', b'/']);
     matches!(header, Header::Git { old_prefix, new_prefix } if is_usual(old_prefix) && is_usual(new_prefix))
 }
 
-/// Text of a patch that belongs to no section, by its first line that is not blank.
+/// Reports text of a patch outside of its sections, by its first non-blank line.
 fn outside(patch: &[u8], text: &[u8]) -> Option<Disagreement> {
     let begin = text.iter().position(|byte| !byte.is_ascii_whitespace())?;
     let before = (text.as_ptr() as usize).checked_sub(patch.as_ptr() as usize)? + begin;
@@ -324,7 +323,7 @@ fn check_list(changes: &[Change], checked: &mut Checked) {
     let mut seen: HashMap<&str, &Operation> = HashMap::new();
     for change in changes {
         if let Operation::Other(operation) = &change.operation {
-            // What its keys mean is for those who know it.
+            // Keys of an unknown operation cannot be interpreted.
             notes.push(Note::UnknownOperation { path: change.path.clone(), operation: operation.clone() });
             continue;
         }
@@ -337,7 +336,7 @@ fn check_list(changes: &[Change], checked: &mut Checked) {
             found.push(Disagreement::OldPathMissing { path: change.path.clone() });
         }
         let before = seen.insert(&change.path, &change.operation);
-        // A path that becomes another type of file is deleted and added.
+        // A path that changes its file type is deleted and added.
         let is_replaced = before == Some(&Operation::Delete) && change.operation != Operation::Delete;
         if before.is_some() && !is_replaced {
             found.push(Disagreement::ListedTwice { path: change.path.clone() });
@@ -345,7 +344,7 @@ fn check_list(changes: &[Change], checked: &mut Checked) {
     }
 }
 
-/// A change or a section, with its paths made comparable.
+/// A change or a section with comparable paths.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
     pub(crate) operation: Operation,
@@ -364,7 +363,7 @@ impl Item {
         }
     }
 
-    /// Whether it is of a kind that text often cannot show.
+    /// Returns true for a kind of change that often has no text.
     fn may_lack_text(&self) -> bool {
         matches!(
             self.file_type,
@@ -393,7 +392,7 @@ pub(crate) fn compare(listed: Vec<Item>, in_patch: Vec<Item>) -> Vec<Disagreemen
     let (mut matched, mut of_unknown) = (HashSet::new(), HashSet::new());
     for change in listed {
         if let Operation::Other(_) = change.operation {
-            // Whatever the patch shows of the path may be what the operation means.
+            // Sections for the path may belong to the unknown operation.
             of_unknown.insert(change.path);
             continue;
         }
@@ -417,7 +416,7 @@ pub(crate) fn compare(listed: Vec<Item>, in_patch: Vec<Item>) -> Vec<Disagreemen
     }
     for path in order {
         let Some(item) = sections.get_mut(&path).and_then(VecDeque::pop_front) else { continue };
-        // Several sections may edit one file, one after the other.
+        // Several sections may edit one file in sequence.
         let is_more = item.operation == Operation::Modify && matched.contains(&path);
         if !is_more && !of_unknown.contains(&path) {
             found.push(Disagreement::NotListed { path, operation: item.operation });
@@ -426,7 +425,7 @@ pub(crate) fn compare(listed: Vec<Item>, in_patch: Vec<Item>) -> Vec<Disagreemen
     found
 }
 
-/// One change of a path may stand for a deletion and an addition in the patch.
+/// Returns true if the changes of a path are a deletion and an addition.
 fn is_replacement(items: &VecDeque<Item>) -> bool {
     let operations = items.iter().map(|item| &item.operation);
     operations.eq([&Operation::Delete, &Operation::Add])

@@ -1,4 +1,4 @@
-//! Reading files below a root, without ever following a symbolic link.
+//! Reads files below a root without following symbolic links.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,15 +11,14 @@ use rustix::io::Errno;
 
 use crate::patch::Mode;
 
-/// A directory that everything else is named relative to. It stays open, so that moving it, or putting a
-/// link in its place, does not lead elsewhere.
+/// A root directory. It stays open, so that moving or replacing it does not redirect later accesses.
 #[derive(Debug)]
 pub(crate) struct Root {
     directory: OwnedFd,
     path: PathBuf,
 }
 
-/// What a file was like when it was looked at. A file with an equal stamp has not been written since.
+/// Metadata of a file when it was inspected. A file with an equal stamp has not been written since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     device: u64,
@@ -51,7 +50,7 @@ impl Stamp {
         FileType::from_raw_mode(self.mode as _)
     }
 
-    /// The mode that Git gives such a file.
+    /// Returns the Git mode of the file.
     pub(crate) fn mode(&self) -> Mode {
         match self.kind() {
             FileType::Symlink => Mode::SYMLINK,
@@ -60,7 +59,7 @@ impl Stamp {
         }
     }
 
-    /// The permission bits.
+    /// Returns the permission bits.
     pub(crate) fn permissions(&self) -> u32 {
         self.mode & 0o777
     }
@@ -70,7 +69,7 @@ impl Stamp {
     }
 }
 
-/// Why a file could not be read.
+/// Reason why a file could not be read.
 #[derive(Debug)]
 pub(crate) enum ReadError {
     Io(io::Error),
@@ -92,7 +91,7 @@ impl From<io::Error> for ReadError {
 }
 
 impl Root {
-    /// Opens a root. The path itself may lead through links: it is the caller's choice.
+    /// Opens a root. The path itself may contain links, since the caller chose it.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Permissions::empty())?;
@@ -107,7 +106,7 @@ impl Root {
         self.path.join(OsStr::from_bytes(path))
     }
 
-    /// Opens the directory that holds `path`, one component after the other.
+    /// Opens the directory of `path`, one component after the other.
     pub(crate) fn open_parent<'a>(&self, path: &'a [u8]) -> rustix::io::Result<(Directory<'_>, &'a [u8])> {
         let mut directory = Directory::Borrowed(self.directory.as_fd());
         let Some(slash) = memchr::memrchr(b'/', path) else { return Ok((directory, path)) };
@@ -117,13 +116,13 @@ impl Root {
         Ok((directory, &path[slash + 1..]))
     }
 
-    /// The stamp of what is at `path`, itself if it is a link.
+    /// Returns the stamp of `path`, without following a link.
     pub(crate) fn stamp(&self, path: &[u8]) -> rustix::io::Result<Stamp> {
         let (directory, name) = self.open_parent(path)?;
         stamp_at(directory.as_fd(), name)
     }
 
-    /// Finds out whether a file could be read. What is not there, or is no file, is no obstacle.
+    /// Checks that a file can be opened. A missing file or another kind of file is not an error.
     pub(crate) fn try_open(&self, path: &[u8]) -> io::Result<()> {
         let opened = self.open_parent(path).and_then(|(directory, name)| open_file(directory.as_fd(), name));
         match opened {
@@ -132,8 +131,8 @@ impl Root {
         }
     }
 
-    /// Reads a file, or the target of a link. Its stamp must be the `expected` one before, and the same
-    /// afterwards.
+    /// Reads a file, or the target of a link. Fails if its stamp differs from `expected` before or after
+    /// reading.
     pub(crate) fn read(
         &self,
         path: &[u8],
@@ -145,7 +144,7 @@ impl Root {
     }
 }
 
-/// A directory on the way to a file.
+/// A directory on the path to a file.
 #[derive(Debug)]
 pub(crate) enum Directory<'a> {
     Borrowed(BorrowedFd<'a>),
@@ -167,19 +166,19 @@ impl AsFd for Root {
     }
 }
 
-/// Opens a directory that is no link.
+/// Opens a directory. Fails for a link.
 pub(crate) fn open_directory(parent: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(parent, name, flags, Permissions::empty())
 }
 
-/// Opens a file that is no link. A pipe does not block it.
+/// Opens a file. Fails for a link, and does not block on a pipe.
 pub(crate) fn open_file(parent: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::openat(parent, name, flags, Permissions::empty())
 }
 
-/// The stamp of a name in a directory, itself if it is a link.
+/// Returns the stamp of a name in a directory, without following a link.
 pub(crate) fn stamp_at(parent: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<Stamp> {
     rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| Stamp::new(&stat))
 }
@@ -226,7 +225,7 @@ fn read_at(
     }
 }
 
-/// Reads all of an open file that has the given stamp into `content`, which is cleared first.
+/// Reads an open file with the given stamp into `content`, which is cleared first.
 pub(crate) fn read_whole(
     file: &OwnedFd,
     stamp: &Stamp,
@@ -251,7 +250,7 @@ pub(crate) fn read_whole(
     Ok(())
 }
 
-/// What something that is no file is called.
+/// Returns the name of a file kind.
 pub(crate) fn describe(kind: FileType) -> &'static str {
     match kind {
         FileType::RegularFile => "a file",

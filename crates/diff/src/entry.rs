@@ -9,7 +9,7 @@ use crate::disk::{ReadError, Root, Stamp};
 use crate::error::Problem;
 use crate::patch::Mode;
 
-/// A file on one side: where it is, what it is, and how to get at what is in it.
+/// A file on one side: path, mode and access to its content.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     /// Relative to the root of its side, with `/` between components.
@@ -39,7 +39,7 @@ impl Entry {
         Entry { path: path.into(), mode, content: Content::Memory(Arc::new(content)) }
     }
 
-    /// A file that is read when its content is needed; it must then still be as `stamp` says.
+    /// Creates an entry that is read when its content is needed. The file must then still match `stamp`.
     #[cfg(unix)]
     pub(crate) fn on_disk(root: &Arc<Root>, path: Vec<u8>, stamp: Stamp, limit: u64) -> Self {
         let mode = stamp.mode();
@@ -66,7 +66,7 @@ impl Entry {
         }
     }
 
-    /// The content, or why there is none.
+    /// Returns the content, or the reason why it is unavailable.
     pub(crate) fn load(&self) -> Result<Arc<Vec<u8>>, Problem> {
         match &self.content {
             Content::Memory(content) => Ok(Arc::clone(content)),
@@ -87,7 +87,7 @@ impl Entry {
         }
     }
 
-    /// The content where a failure only means that nothing is found out.
+    /// Returns the content, ignoring failures.
     pub(crate) fn content(&self) -> Option<Arc<Vec<u8>>> {
         self.load().ok()
     }
@@ -98,7 +98,7 @@ impl Entry {
     }
 }
 
-/// Whether content can stand in a patch as text: valid UTF-8, since a patch is a string, and no NUL byte.
+/// Returns true if content can be text in a patch: valid UTF-8, since a patch is a string, without NUL bytes.
 pub(crate) fn is_text(content: &[u8]) -> bool {
     memchr::memchr(0, content).is_none() && str::from_utf8(content).is_ok()
 }

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors and problems.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,192 +6,192 @@ use std::path::PathBuf;
 use crate::check::Disagreement;
 use crate::patch::PatchFault;
 
-/// Why a diff could not be built, read or applied.
+/// Reason why a diff could not be built, parsed or applied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file or directory could not be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// What was to be read.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A file could not be written. Nothing has changed.
     #[error("cannot write {}", path.display())]
     Write {
-        /// What was to be written.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A file could not be written, and what had been written before it could not all be undone.
+    /// A file could not be written, and some earlier writes could not be undone.
     #[error("cannot write {}, and these could not be restored: {}", path.display(), unrestored.join(", "))]
     HalfWritten {
-        /// What was to be written.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
-        /// The paths that are not as they were, each with where its old content is.
+        /// Paths that could not be restored, each with the location of its old content.
         unrestored: Vec<String>,
     },
-    /// A file was not the same at the end of reading it as at the start, or between reading and writing.
+    /// A file changed while it was read, or between reading and writing.
     #[error("{} changed while it was read", path.display())]
     ChangedWhileRead {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// Something that is neither a file, a directory nor a symbolic link, or not the one that is needed.
+    /// The file has an unsupported or unexpected type.
     #[error("{} is {found}, not {wanted}", path.display())]
     WrongKind {
-        /// What was looked at.
+        /// Path of the file.
         path: PathBuf,
-        /// What it is.
+        /// Type found.
         found: &'static str,
-        /// What it should be.
+        /// Type expected.
         wanted: &'static str,
     },
-    /// A file is larger than the limit for what is read into memory.
+    /// A file exceeds the size limit for reading into memory.
     #[error("{} is larger than {limit} bytes", path.display())]
     TooLarge {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The limit.
+        /// Limit in bytes.
         limit: u64,
     },
-    /// The `git` program could not be run or refused.
+    /// The `git` program could not be run or failed.
     #[error("git {action}: {message}")]
     Git {
-        /// What it was asked to do.
+        /// Action requested.
         action: &'static str,
-        /// What it said.
+        /// Its message.
         message: String,
     },
-    /// The patch text is malformed, so it is not applied.
+    /// The patch text is malformed and is not applied.
     #[error("the patch cannot be read")]
     Patch(#[from] PatchFault),
-    /// The patch is in a format other than Git's.
+    /// The patch format is not Git's.
     #[error("the patch is in the unknown format {format:?}")]
     UnknownFormat {
-        /// The format as it was given.
+        /// The format given.
         format: String,
     },
-    /// The list of changes and the patch do not tell the same, so the diff is not applied.
+    /// The list of changes and the patch disagree, so the diff is not applied.
     #[error("the changes and the patch disagree: {disagreement}")]
     Disagreement {
         /// The first disagreement.
         disagreement: Box<Disagreement>,
     },
-    /// The diff says that something changed, and has nothing to do it with.
+    /// The diff lists a change that it does not contain enough data to apply.
     #[error("{path}: {reason}")]
     NotApplicable {
-        /// The path as the diff names it.
+        /// The path in the diff.
         path: String,
-        /// Why it cannot be applied.
+        /// Reason.
         reason: NotApplicable,
     },
-    /// The diff names a path that must not be touched. Nothing has been written.
+    /// The diff contains a path that must not be modified. Nothing has been written.
     #[error("refused path {path:?}: {reason}")]
     RefusedPath {
-        /// The path as the diff names it.
+        /// The path in the diff.
         path: String,
-        /// What is wrong with it.
+        /// Reason.
         reason: PathReason,
     },
-    /// The file is not what the patch expects. Nothing has been written.
+    /// The file does not match the patch. Nothing has been written.
     #[error("{path}: {conflict}")]
     Conflict {
-        /// The path as the diff names it.
+        /// The path in the diff.
         path: String,
-        /// What does not fit.
+        /// Mismatch.
         conflict: Conflict,
     },
 }
 
-/// Why a change cannot be applied at all.
+/// Reason why a change cannot be applied at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotApplicable {
-    /// No section of the patch is about it.
+    /// The patch has no section for it.
     #[error("the diff has no patch for this change")]
     NoPatch,
-    /// The patch says that binary files differ, and not how.
+    /// The patch states that binary files differ, without their content.
     #[error("the patch does not carry the binary content")]
     NoBinaryContent,
-    /// The patch carries binary content that cannot be decoded, or too much of it.
+    /// The binary content in the patch is invalid or too large.
     #[error("the binary content is broken or too large")]
     BrokenBinaryContent,
-    /// The mode is neither that of a file nor that of a symbolic link.
+    /// The mode is neither that of a file nor of a symbolic link.
     #[error("the file mode is not supported")]
     UnsupportedMode,
-    /// The operation is not one of the five.
+    /// The operation is unknown.
     #[error("the operation is not known")]
     UnknownOperation,
-    /// A directory cannot be modified, moved or copied by a patch.
+    /// A patch cannot modify, move or copy a directory.
     #[error("the operation does not apply to a directory")]
     Directory,
 }
 
-/// Why a path is refused.
+/// Reason why a path is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathReason {
-    /// Nothing is left of it.
+    /// It is empty.
     #[error("it is empty")]
     Empty,
-    /// It has a NUL byte.
+    /// It contains a NUL byte.
     #[error("it contains a NUL byte")]
     Nul,
-    /// It has a `..` component.
+    /// It contains a `..` component.
     #[error("it contains a .. component")]
     Parent,
     /// It is absolute and not below the root.
     #[error("it is outside the root")]
     OutsideRoot,
-    /// One of its components is, or on some system would be taken for, `.git`.
+    /// One of its components is `.git`, or equivalent to it on some file system.
     #[error("it leads into a .git directory")]
     Git,
-    /// A directory on the way is a symbolic link.
+    /// A directory on the path is a symbolic link.
     #[error("a directory on the way is a symbolic link")]
     BehindSymlink,
-    /// A directory on the way is a file.
+    /// A directory on the path is a file.
     #[error("a directory on the way is not a directory")]
     BehindFile,
-    /// A device, a pipe or a socket is there.
+    /// It is a device, a pipe or a socket.
     #[error("it is a device, a pipe or a socket")]
     Device,
 }
 
-/// Why a patch does not fit a file.
+/// Mismatch between a patch and a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Conflict {
-    /// The lines of a hunk are nowhere in the file.
+    /// The file does not contain the lines of a hunk.
     #[error("hunk {hunk} does not fit anywhere")]
     Hunk {
         /// Number of the hunk in its section, from 1.
         hunk: usize,
     },
-    /// The file to change is not there.
+    /// The file to change does not exist.
     #[error("the file does not exist")]
     Missing,
-    /// The file to make is there already.
+    /// The file to create already exists.
     #[error("the file exists already")]
     Exists,
-    /// A directory stands where a file is needed.
+    /// The path is a directory.
     #[error("it is a directory")]
     IsDirectory,
-    /// The file to delete has more in it than the patch removes.
+    /// The file to delete has more content than the patch removes.
     #[error("the file has more content than the patch removes")]
     LeftOver,
     /// A binary file is not the one that the patch was made for.
     #[error("the binary content is not what the patch was made for")]
     BinaryContent,
-    /// A link stands where the patch expects a file, or a file where it expects a link.
+    /// The path is a link instead of a file, or a file instead of a link.
     #[error("the file is of another type than the patch expects")]
     FileType,
-    /// The copy to undo is not what the patch made.
+    /// The copy to undo is not the patch's copy.
     #[error("the copy is not what the patch made")]
     Copy,
     /// Two sections write the same path.
@@ -199,76 +199,76 @@ pub enum Conflict {
     WrittenTwice,
 }
 
-/// Something that the one who asked for a diff should know; the diff is right without it.
+/// Problem found while building a diff. The diff is correct without it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// A file or directory could not be read and is not in the diff.
+    /// A file or directory could not be read and is missing from the diff.
     #[error("{} is left out: it cannot be read", path.display())]
     Unreadable {
-        /// What could not be read.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A file changed while it was read and is not in the diff.
+    /// A file changed while it was read and is missing from the diff.
     #[error("{} is left out: it changed while it was read", path.display())]
     ChangedWhileRead {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// A device, a pipe or a socket, which no diff can show.
+    /// A device, a pipe or a socket, which a diff cannot show.
     #[error("{} is left out: it is {kind}", path.display())]
     SpecialFile {
-        /// Where it is.
+        /// Path of the file.
         path: PathBuf,
-        /// What it is.
+        /// Type of the file.
         kind: &'static str,
     },
-    /// A file with a merge conflict: nothing is staged that could be compared.
+    /// A file with a merge conflict, so there is no staged content to compare.
     #[error("{} is left out: it has a merge conflict", path.display())]
     Unmerged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// A name that some systems take for `.git`, which no patch may touch.
+    /// A name that some file systems treat as `.git`, which a patch must not modify.
     #[error("{} is left out: its name can stand for .git", path.display())]
     RefusedName {
-        /// Where it is.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// A name that is not Unicode: the change names it with replacement characters.
+    /// A name that is not Unicode. The change contains it with replacement characters.
     #[error("{} has a name that is not Unicode", path.display())]
     NameNotUnicode {
-        /// Where it is.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// A file too large to be read into memory: it is named as binary, without content.
+    /// A file too large to read into memory. It is listed as binary, without content.
     #[error("{} is treated as binary: it is larger than {limit} bytes", path.display())]
     LargeFile {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The limit.
+        /// Limit in bytes.
         limit: u64,
     },
-    /// Too many new and deleted files to compare each with each: only moves without any edit were found.
+    /// Too many new and deleted files to compare all pairs: only unedited moves were detected.
     #[error("moves with edits were not looked for: {added} new and {deleted} other files are too many")]
     TooManyForRenames {
-        /// Files that might be the result of a move.
+        /// Number of possible targets of a move.
         added: usize,
-        /// Files that might be its source.
+        /// Number of possible sources.
         deleted: usize,
     },
-    /// The patch text would be larger than the limit, so the diff has none.
+    /// The patch text exceeds the limit and is omitted.
     #[error("the patch is left out: it is larger than {limit} bytes")]
     PatchTooLarge {
-        /// The limit.
+        /// Limit in bytes.
         limit: usize,
     },
 }
 
 impl Problem {
-    /// Whether something is missing from the diff because of it. (Otherwise it only says less.)
+    /// Returns true if a file is missing from the diff. Otherwise the diff only has less detail.
     pub fn is_omission(&self) -> bool {
         matches!(
             self,

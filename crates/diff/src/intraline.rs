@@ -1,4 +1,4 @@
-//! Which parts of changed lines changed, for a renderer.
+//! Changed parts of lines, for renderers.
 
 use std::ops::Range;
 
@@ -6,15 +6,15 @@ use gix_imara_diff::{Algorithm, Diff, InternedInput};
 
 use crate::patch::{Hunk, Line, LineKind};
 
-/// A block of changed lines with more bytes than this is shown as a whole: nobody reads the parts.
+/// Maximum size in bytes of a block of changed lines that is compared by words.
 const LARGEST_BLOCK: usize = 64 * 1024;
 
 impl Hunk<'_> {
-    /// For each line of the hunk, the byte ranges of its content that changed.
+    /// Returns, for each line of the hunk, the changed byte ranges of its content.
     ///
-    /// Removed lines are compared with the added lines that replace them, word by word. A line has no
-    /// ranges when it is unchanged, when nothing stands against it, or when it has too little in
-    /// common with the other side for parts to mean anything: then the whole line changed.
+    /// Removed lines are compared word by word with the added lines that replace them. A line has no ranges
+    /// if it is unchanged, has no counterpart, or has too little in common with it: then the whole line
+    /// changed.
     pub fn intraline(&self) -> Vec<Vec<Range<usize>>> {
         let mut ranges = vec![Vec::new(); self.lines.len()];
         let mut at = 0;
@@ -33,7 +33,7 @@ impl Hunk<'_> {
     }
 }
 
-/// A word of a line: which line, and where in it.
+/// A word of a line: line index and range.
 struct Word {
     line: usize,
     at: Range<usize>,
@@ -55,7 +55,7 @@ fn compare(lines: &[Line<'_>], removed: Range<usize>, added: Range<usize>, range
     let mut diff = Diff::compute(Algorithm::Myers, &input);
     diff.postprocess_no_heuristic(&input);
 
-    // Bytes of all words, and of those that did not change; blanks do not count.
+    // Bytes of all words and of the unchanged ones, without blanks.
     let kept = |words: &[Word], changed: &dyn Fn(u32) -> bool| -> (usize, usize) {
         words.iter().enumerate().filter(|(_, word)| !word.is_blank).fold((0, 0), |(kept, all), (at, word)| {
             let length = word.at.len();
@@ -64,7 +64,7 @@ fn compare(lines: &[Line<'_>], removed: Range<usize>, added: Range<usize>, range
     };
     let (old_kept, old_all) = kept(&old, &|at| diff.is_removed(at));
     let (new_kept, new_all) = kept(&new, &|at| diff.is_added(at));
-    // Less than a third in common: rewritten, and a scatter of shared brackets would only distract.
+    // Less than a third in common: rewritten, and a few shared brackets would only distract.
     if (old_kept + new_kept) * 3 < old_all + new_all {
         return;
     }
@@ -72,7 +72,7 @@ fn compare(lines: &[Line<'_>], removed: Range<usize>, added: Range<usize>, range
     mark(&new, &|at| diff.is_added(at), lines, ranges);
 }
 
-/// Adds the changed words to the ranges of their lines; neighbours become one range.
+/// Adds the changed words to the ranges of their lines. Adjacent words become one range.
 fn mark(words: &[Word], changed: &dyn Fn(u32) -> bool, lines: &[Line<'_>], ranges: &mut [Vec<Range<usize>>]) {
     for (at, word) in words.iter().enumerate() {
         if !changed(at as u32) {
@@ -88,12 +88,12 @@ fn mark(words: &[Word], changed: &dyn Fn(u32) -> bool, lines: &[Line<'_>], range
     }
 }
 
-/// One blank between two changed words changes with them.
+/// Returns true for a single blank, which changes with the words around it.
 fn is_bridge(gap: &[u8]) -> bool {
     gap.is_empty() || gap == b" "
 }
 
-/// Letters and digits that stand together, blanks that stand together, and everything else one by one.
+/// Splits content into words: runs of letters and digits, runs of blanks, and other characters individually.
 fn split_words(content: &[u8], line: usize) -> impl Iterator<Item = Word> {
     let mut rest = content;
     std::iter::from_fn(move || {
@@ -118,7 +118,7 @@ enum Class {
     Single,
 }
 
-/// The class of the character at the start of `bytes`, and its length.
+/// Returns the class of the character at the start of `bytes`, and its length.
 fn next_class(bytes: &[u8]) -> Option<(Class, usize)> {
     let first = *bytes.first()?;
     let length = match first {
@@ -133,9 +133,9 @@ fn next_class(bytes: &[u8]) -> Option<(Class, usize)> {
         return Some((Class::Single, 1));
     };
     let class = match character {
-        // Marks belong to the letter before them.
+        // Combining marks belong to the preceding letter.
         '\u{300}'..='\u{36f}' => Class::Word,
-        // Scripts that do not put blanks between words.
+        // Scripts without blanks between words.
         '\u{2e80}'.. => Class::Single,
         _ if character.is_alphanumeric() || character == '_' => Class::Word,
         _ if character.is_whitespace() => Class::Blank,
@@ -148,7 +148,7 @@ fn next_class(bytes: &[u8]) -> Option<(Class, usize)> {
 mod tests {
     use crate::lines::diff_lines;
 
-    /// Changed parts in brackets, one line of the hunk a line.
+    /// Checks the changed parts, shown in brackets, one line per line of the hunk.
     #[track_caller]
     fn check(old: &str, new: &str, expected: &[&str]) {
         let hunks = diff_lines(old.as_bytes(), new.as_bytes(), 0);

@@ -1,19 +1,19 @@
-//! Structured diffs as ACP has them: a list of changed paths and, where text can show it, a Git patch.
-//! This crate builds them from bytes, files, directory trees and Git repositories; reads the patches that
-//! others write; checks that list and patch agree; and applies them, all or nothing.
-//! Its patches are ones that Git itself takes, and it never touches anything outside the root it is given.
+//! Structured diffs for ACP: a list of changed paths and, if possible, a Git patch. This crate builds them
+//! from bytes, files, directory trees and Git repositories; parses patches of other tools; checks that list
+//! and patch agree; and applies them atomically. Its patches are accepted by Git, and it never modifies
+//! anything outside the given root.
 //!
-//! # How the types meet
+//! # Overview
 //!
-//! A [`Diff`] has [`Change`]s and perhaps a [`PatchText`]. The `build_from_…` functions make one, with
-//! [`BuildOptions`] for what it should look like; [`Built`] adds the [`Problem`]s that the builder met.
-//! [`parse_patch`] takes patch text apart into [`FilePatch`]es with [`Hunk`]s and numbered [`Line`]s, and
-//! lists a [`PatchFault`] for what it could not read; [`write_patch`] puts them together again.
-//! [`check`] names every [`Disagreement`] between the changes and the patch, with [`Note`]s on what is allowed. [`apply`] and [`apply_patch`]
-//! change a directory, [`apply_to_bytes`] one file in memory. [`from_v1`] and [`to_v1`] translate from and
-//! to the old and new texts of ACP version 1. `From` leads to and from the wire types.
+//! A [`Diff`] has [`Change`]s and optionally a [`PatchText`]. The `build_from_…` functions create one
+//! according to [`BuildOptions`]; [`Built`] adds the [`Problem`]s found. [`parse_patch`] splits patch text
+//! into [`FilePatch`]es with [`Hunk`]s and numbered [`Line`]s, and lists a [`PatchFault`] for each unreadable
+//! part; [`write_patch`] is the inverse. [`check`] returns every [`Disagreement`] between the changes and the
+//! patch, and [`Note`]s about permitted differences. [`apply`] and [`apply_patch`] change a directory,
+//! [`apply_to_bytes`] one file in memory. [`from_v1`] and [`to_v1`] convert from and to the old and new texts
+//! of ACP version 1. `From` converts from and to the wire types.
 //!
-//! What reads or changes files and directories is there on Unix alone; all that works on bytes and text is there everywhere.
+//! Functions that read or change files are available on Unix only; functions on bytes and text everywhere.
 //!
 //! # Example
 //!
@@ -79,12 +79,12 @@ pub use texts::{
     CHANGES_KEY, FileAtHand, ITEMS_KEY, InV1, OPERATION_KEY, PATCH_KEY, from_v1, read_back, to_v1,
 };
 
-/// Runs the examples of the guide.
+/// Runs the examples of the guide as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/diffs.md")]
 mod guide {}
 
-/// The example of the package's front page runs with the tests.
+/// Runs the README example as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! The line diff of two texts, as hunks.
+//! Line diff of two texts, as hunks.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,13 +8,13 @@ use gix_imara_diff::{Algorithm, Diff, InternedInput};
 
 use crate::patch::{Hunk, Line, LineKind};
 
-/// How much of a line Git shows as the heading of a hunk.
+/// Maximum length in bytes of a hunk's heading, as in Git.
 const HEADING: usize = 80;
 
-/// The hunks that lead from `old` to `new`, with `context` unchanged lines around each change.
+/// Returns the hunks from `old` to `new`, with `context` unchanged lines around each change.
 ///
-/// The algorithm and its heuristics are those that `git diff` uses: Myers with early cut-offs, then
-/// sliding of changes by indentation.
+/// The algorithm and its heuristics are those of `git diff`: Myers with early cut-offs, then sliding of
+/// changes by indentation.
 pub(crate) fn diff_lines<'a>(old: &'a [u8], new: &'a [u8], context: u32) -> Vec<Hunk<'a>> {
     let input = InternedInput::new(byte_lines(old), byte_lines(new));
     let mut diff = Diff::compute(Algorithm::Myers, &input);
@@ -90,14 +90,14 @@ fn build_hunk<'a>(
     }
 }
 
-/// Finds the line that names the function a hunk is in. Each line is looked at once for all hunks.
+/// Finds the line with the function name of a hunk. Visits each line once for all hunks.
 struct Headings<'a> {
     scanned: u32,
     found: Option<&'a [u8]>,
 }
 
 impl<'a> Headings<'a> {
-    /// The heading for a hunk that starts with the old line at index `start`.
+    /// Returns the heading for a hunk that starts at the old line with index `start`.
     fn before(&mut self, input: &InternedInput<&'a [u8]>, start: u32) -> &'a [u8] {
         let lines = (self.scanned..start).rev().map(|at| input.interner[input.before[at as usize]]);
         let names = |line: &&[u8]| {
@@ -113,7 +113,7 @@ impl<'a> Headings<'a> {
 
 fn shorten(line: &[u8]) -> &[u8] {
     let mut end = line.len().min(HEADING);
-    // Not in the middle of a character.
+    // Do not split a character.
     while end < line.len() && end > 0 && line[end] & 0xc0 == 0x80 {
         end -= 1;
     }

@@ -1,4 +1,4 @@
-//! Where the relative paths of a patch lie.
+//! Resolves the relative paths of a patch.
 
 use std::collections::HashMap;
 
@@ -7,13 +7,14 @@ use switchboard_acp::AbsolutePath;
 use crate::model::Diff;
 use crate::patch::FilePatch;
 
-/// Makes the paths of a patch comparable with those of the changes, which are absolute.
+/// Makes the paths of a patch comparable with the absolute paths of the changes.
 pub(crate) struct Location<'a> {
     root: Option<&'a str>,
 }
 
 impl<'a> Location<'a> {
-    /// The root that the diff says, or else the one under which most paths of the patch are listed.
+    /// Determines the root: the one given in the diff, or else the one under which most paths of the patch
+    /// are listed.
     pub(crate) fn new(diff: &'a Diff, files: &[FilePatch<'_>]) -> Self {
         if let Some(root) = &diff.root {
             return Location { root: Some(root.trim_end_matches('/')) };
@@ -32,13 +33,13 @@ impl<'a> Location<'a> {
         for root in relative().filter_map(|path| ends.get(path)).flatten() {
             *votes.entry(root).or_default() += 1;
         }
-        // Of several that fit equally well the longest: it is nearest to the files.
+        // If several match equally well, use the longest, which is nearest to the files.
         let root =
             votes.into_iter().max_by_key(|&(root, votes)| (votes, root.len(), root)).map(|(root, _)| root);
         Location { root }
     }
 
-    /// The path as the changes would name it.
+    /// Returns the path in the form of the changes.
     pub(crate) fn place(&self, path: &[u8]) -> String {
         let path = String::from_utf8_lossy(path);
         match self.root {

@@ -2,11 +2,12 @@
 
 use crate::model::FileType;
 
-/// The MIME type that a file of this name and kind has, if the name tells.
+/// Returns the MIME type for a file name and type, if known.
 ///
-/// The table is ours because the published ones are made for web servers: they take `.ts` for video and
-/// do not know most source files. A type that contradicts the content is not given. Detection by magic number, as `infer`
-/// does it, is no substitute: source files have none, and a patch does not hold the content of a binary file.
+/// Uses its own table because published ones are made for web servers: they take `.ts` for video and lack
+/// most source files. A type that contradicts the content is not returned. Detection by magic number, as in
+/// `infer`, is not an alternative: source files have none, and a patch does not contain the content of a
+/// binary file.
 pub(crate) fn mime_type(path: &[u8], file_type: &FileType) -> Option<&'static str> {
     let table = match file_type {
         FileType::Text => TEXT,
@@ -23,7 +24,7 @@ pub(crate) fn mime_type(path: &[u8], file_type: &FileType) -> Option<&'static st
     Some(table[at].1)
 }
 
-/// Sorted by ending. A name without a dot counts as its ending.
+/// Sorted by extension. A name without a dot counts as its extension.
 const TEXT: &[(&str, &str)] = &[
     ("adoc", "text/asciidoc"),
     ("bash", "application/x-sh"),
@@ -112,7 +113,7 @@ const TEXT: &[(&str, &str)] = &[
     ("zsh", "application/x-sh"),
 ];
 
-/// Sorted by ending.
+/// Sorted by extension.
 const BINARY: &[(&str, &str)] = &[
     ("7z", "application/x-7z-compressed"),
     ("avi", "video/x-msvideo"),

@@ -1,61 +1,60 @@
-//! The shape of diff content: what changed, and the patch text that shows it.
+//! The diff model: changes and patch text.
 
 use std::fmt;
 
-/// A structured diff: the list of changes and, where text can show them, a patch.
+/// A structured diff: the list of changes and, if they can be shown as text, a patch.
 ///
-/// It maps one to one to ACP's diff content. `changes` says which paths changed and how; `patch` is
-/// what a person reads. A diff without a patch is complete: binary updates, for example, have no
-/// useful text.
+/// It maps one to one to ACP's diff content. `changes` lists the changed paths and operations; `patch` is for
+/// people. A diff without a patch is complete: binary updates, for example, have no useful text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Diff {
-    /// Every path that changed, in the order of the paths.
+    /// All changed paths, sorted.
     pub changes: Vec<Change>,
-    /// The patch text for the changes that have one.
+    /// Patch text for the changes that have one.
     pub patch: Option<PatchText>,
-    /// The directory under which all paths lie, when the one who built the diff knows it. It lets a
-    /// reader apply the diff to another copy of the tree. On the wire it travels in `_meta`.
+    /// Root directory of all paths, if known. Lets a reader apply the diff to another copy of the tree. Sent
+    /// in `_meta`.
     pub root: Option<String>,
-    /// The patch shows pieces of files whose place in the file is not known: its line numbers count
-    /// from the start of the piece. On the wire it travels in `_meta`.
+    /// True if the patch shows parts of files at unknown positions: its line numbers count from the start of
+    /// the part. Sent in `_meta`.
     pub partial: bool,
 }
 
 /// One changed path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What happened to the path.
+    /// Operation on the path.
     pub operation: Operation,
-    /// The absolute path after the operation; of a deleted file, the path it had.
+    /// Absolute path after the operation. For a deleted file, its former path.
     pub path: String,
-    /// Where the content came from: given for a move and a copy, absent otherwise.
+    /// Source path of a move or copy. Absent otherwise.
     pub old_path: Option<String>,
-    /// What kind of file it is, if known.
+    /// File type, if known.
     pub file_type: Option<FileType>,
-    /// The MIME type of the content, if known.
+    /// MIME type of the content, if known.
     pub mime_type: Option<String>,
 }
 
-/// What happened to a path.
+/// Operation on a path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
     /// The path is new.
     Add,
-    /// The path is gone.
+    /// The path was deleted.
     Delete,
-    /// The path was there and is there, with other content or another mode.
+    /// The path has other content or another mode.
     Modify,
-    /// The file was at the old path and is now at this one, perhaps also modified.
+    /// The file was moved from the old path, and possibly modified.
     Move,
-    /// The file is new and made from the one at the old path, which is still there.
+    /// The file was copied from the old path, which still exists.
     Copy,
-    /// An operation that this version does not know.
+    /// An unknown operation.
     Other(String),
 }
 
 impl Operation {
-    /// The word that stands for the operation on the wire.
+    /// Returns the operation's name on the wire.
     pub fn as_str(&self) -> &str {
         match self {
             Operation::Add => "add",
@@ -67,7 +66,7 @@ impl Operation {
         }
     }
 
-    /// Whether the operation takes its content from another path.
+    /// Returns true if the operation has a source path.
     pub fn has_old_path(&self) -> bool {
         matches!(self, Operation::Move | Operation::Copy)
     }
@@ -92,24 +91,24 @@ impl fmt::Display for Operation {
     }
 }
 
-/// What kind of file a path is.
+/// Type of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileType {
-    /// A file with text in it: valid UTF-8 without a NUL byte.
+    /// A text file: valid UTF-8 without NUL bytes.
     Text,
-    /// A file with anything else in it.
+    /// A file with other content.
     Binary,
     /// A directory.
     Directory,
     /// A symbolic link.
     Symlink,
-    /// A kind that this version does not know.
+    /// An unknown type.
     Other(String),
 }
 
 impl FileType {
-    /// The word that stands for the file type on the wire.
+    /// Returns the type's name on the wire.
     pub fn as_str(&self) -> &str {
         match self {
             FileType::Text => "text",
@@ -139,34 +138,34 @@ impl fmt::Display for FileType {
     }
 }
 
-/// Patch text and the format it is in.
+/// Patch text with its format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatchText {
-    /// How to read the text.
+    /// Format of the text.
     pub format: PatchFormat,
-    /// The text itself.
+    /// The text.
     pub text: String,
 }
 
 impl PatchText {
-    /// Text in the format that ACP defines.
+    /// Creates a patch in the format that ACP defines.
     pub fn git(text: impl Into<String>) -> Self {
         PatchText { format: PatchFormat::GitPatch, text: text.into() }
     }
 }
 
-/// The format of a patch text.
+/// Format of a patch text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PatchFormat {
-    /// What `git diff` prints: the one format that ACP defines.
+    /// Output of `git diff`: the only format that ACP defines.
     GitPatch,
-    /// A format that this version does not know. Its text is kept, and never read as a Git patch.
+    /// An unknown format. Its text is kept, and never parsed as a Git patch.
     Other(String),
 }
 
 impl PatchFormat {
-    /// The word that stands for the format on the wire.
+    /// Returns the format's name on the wire.
     pub fn as_str(&self) -> &str {
         match self {
             PatchFormat::GitPatch => "git_patch",

@@ -1,11 +1,11 @@
-//! Path names that are not what they seem.
+//! Detection of path names equivalent to `.git`.
 
 use crate::error::PathReason;
 
-/// Whether a component of a path is `.git`, or is taken for it by a file system that folds case, drops
+/// Returns true if a path component is `.git`, or treated as such by a file system that folds case, drops
 /// trailing dots and blanks, ignores some characters, or has short names.
 pub(crate) fn is_git_name(component: &[u8]) -> bool {
-    // Windows takes a backslash for a separator and what follows a colon for a stream of the file.
+    // Windows treats a backslash as a separator, and a colon as the start of a stream name.
     component.split(|&byte| byte == b'\\').any(|part| {
         let part = part.split(|&byte| byte == b':').next().unwrap_or(part);
         let visible = without_ignored(part);
@@ -15,25 +15,25 @@ pub(crate) fn is_git_name(component: &[u8]) -> bool {
     })
 }
 
-/// Whether a component is `.git` to the letter: the one that every repository has.
+/// Returns true if a component is exactly `.git`, as in every repository.
 pub(crate) fn is_plain_git(component: &[u8]) -> bool {
     component == b".git"
 }
 
-/// The short names that Windows makes for `.git`: `GIT~1`, and with another number when that is taken.
+/// Returns true for Windows' short names of `.git`: `GIT~1`, or another number if that is taken.
 fn is_short_git(name: &[u8]) -> bool {
     let Some((stem, number)) = name.split_at_checked(4) else { return false };
     stem.eq_ignore_ascii_case(b"git~") && !number.is_empty() && number.iter().all(u8::is_ascii_digit)
 }
 
-/// The name without the characters that macOS ignores when it compares names.
+/// Returns the name without the characters that macOS ignores when comparing names.
 fn without_ignored(name: &[u8]) -> Vec<u8> {
     let Ok(text) = str::from_utf8(name) else { return name.to_vec() };
     let is_ignored = |character: &char| matches!(character, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
     text.chars().filter(|character| !is_ignored(character)).collect::<String>().into_bytes()
 }
 
-/// Checks the components of a relative path and returns it without `.` and empty ones.
+/// Checks the components of a relative path, and returns it without `.` and empty ones.
 pub(crate) fn check_relative(path: &[u8]) -> Result<Vec<u8>, PathReason> {
     if path.contains(&0) {
         return Err(PathReason::Nul);

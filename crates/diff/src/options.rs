@@ -1,19 +1,20 @@
-//! How a diff is to be built.
+//! Options for building diffs.
 
 use std::path::PathBuf;
 
-/// How to build a diff.
+/// Options for building a diff.
 #[derive(Debug, Clone)]
 pub struct BuildOptions {
-    /// Whether to look for moved and copied files.
+    /// Detection of moved and copied files.
     pub renames: Renames,
-    /// What the patch text looks like.
+    /// Form of the patch text.
     pub patch: PatchOptions,
-    /// Files larger than this are not read into memory: they count as binary. 64 MiB unless told.
+    /// Maximum size in bytes of files that are read into memory. Larger ones count as binary. Default: 64
+    /// MiB.
     pub max_file_size: u64,
-    /// The directory that the files are said to be in. A diff tells how the old side becomes the new
-    /// one, so unless told otherwise its paths are those of the old side. An agent that compares a
-    /// saved copy with the work tree names the work tree here.
+    /// Directory of the files in the diff. A diff shows how the old side becomes the new one, so by default
+    /// its paths are those of the old side. To compare a saved copy with the work tree, set this to the work
+    /// tree.
     pub root: Option<PathBuf>,
     #[doc(hidden)]
     pub more: switchboard_acp::More,
@@ -31,15 +32,15 @@ impl Default for BuildOptions {
     }
 }
 
-/// How to look for moved and copied files, as Git does it.
+/// Detection of moved and copied files, like Git's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Renames {
-    /// What to look for.
+    /// Kinds to detect.
     pub detect: Detect,
-    /// How alike two files must be, in percent. 50 unless told.
+    /// Minimum similarity of two files in percent. Default: 50.
     pub threshold: u8,
-    /// Edited moves are looked for only while the number of candidate pairs is at most the square of
-    /// this. 1000 unless told.
+    /// Edited moves are detected only if the number of candidate pairs is at most the square of this.
+    /// Default: 1000.
     pub limit: usize,
     #[doc(hidden)]
     pub more: switchboard_acp::More,
@@ -52,35 +53,35 @@ impl Default for Renames {
 }
 
 impl Renames {
-    /// Every moved file is a deleted file and a new one.
+    /// Disables detection: a moved file is shown as a deleted and a new file.
     pub fn off() -> Self {
         Renames { detect: Detect::Nothing, ..Renames::default() }
     }
 }
 
-/// What to look for among new files.
+/// Kinds of moves and copies to detect among new files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detect {
-    /// Nothing: new files are new.
+    /// None: new files are new.
     Nothing,
     /// Files moved from a deleted path (`git diff -M`).
     Moves,
-    /// Also copies of files that changed or went away (`git diff -C`).
+    /// Also copies of changed or deleted files (`git diff -C`).
     Copies,
-    /// Also copies of files that did not change (`git diff -C --find-copies-harder`).
+    /// Also copies of unchanged files (`git diff -C --find-copies-harder`).
     CopiesOfAll,
 }
 
-/// What patch text looks like.
+/// Form of patch text.
 #[derive(Debug, Clone)]
 pub struct PatchOptions {
-    /// How files are named.
+    /// Form of file names.
     pub paths: PathForm,
-    /// Unchanged lines around a change. 3 unless told.
+    /// Number of unchanged lines around a change. Default: 3.
     pub context: u32,
-    /// What to do about binary files.
+    /// Form of binary files.
     pub binary: BinaryForm,
-    /// With more bytes than this, the diff has no patch text. 4 MiB unless told.
+    /// Maximum size of the patch text in bytes. A larger one is omitted. Default: 4 MiB.
     pub max_size: usize,
     #[doc(hidden)]
     pub more: switchboard_acp::More,
@@ -99,7 +100,7 @@ impl Default for PatchOptions {
 }
 
 impl PatchOptions {
-    /// Text for `git apply`: relative names, binary content included, no limit.
+    /// Returns options for `git apply`: relative names, binary content included, no limit.
     pub fn for_git() -> Self {
         PatchOptions {
             paths: PathForm::Relative,
@@ -110,21 +111,21 @@ impl PatchOptions {
     }
 }
 
-/// How patch text names files.
+/// Form of file names in patch text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathForm {
-    /// Absolute paths without prefix, as ACP wants them.
+    /// Absolute paths without prefix, as ACP requires.
     Absolute,
-    /// Paths relative to the root with `a/` and `b/` before them, as `git apply` wants them.
+    /// Paths relative to the root with the prefixes `a/` and `b/`, as `git apply` requires.
     Relative,
 }
 
-/// What patch text says about binary files.
+/// Form of binary files in patch text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BinaryForm {
-    /// That they differ. Such a section tells a reader what happened, and nobody can apply it.
+    /// Only a statement that they differ. Such a section cannot be applied.
     Named,
-    /// The content of both sides, compressed (`git diff --binary`). Git and [`crate::apply`] rebuild
-    /// the file from it.
+    /// The compressed content of both sides (`git diff --binary`), from which Git and [`crate::apply`]
+    /// rebuild the file.
     Content,
 }

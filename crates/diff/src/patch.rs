@@ -1,7 +1,8 @@
-//! Patch text: its model, a reader and a writer.
+//! Patch text: model, parser and writer.
 //!
-//! Written here, because a patch of an agent is read as git reads it or refused, and needs more than unified hunks: extended
-//! headers, quoted names, binary hunks, paths and lines that are not UTF-8, the place of each fault, and the reverse.
+//! Not a library, because an agent's patch must be read exactly as Git reads it, and needs more than unified
+//! hunks: extended headers, quoted names, binary hunks, paths and lines that are not UTF-8, the position of
+//! each fault, and reversal.
 
 mod binary;
 mod fault;

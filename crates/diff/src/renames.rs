@@ -1,4 +1,4 @@
-//! Which new files are moved or copied ones: Git's way of finding out.
+//! Detection of moved and copied files, with Git's algorithm.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -6,45 +6,45 @@ use std::hash::{BuildHasher as _, RandomState};
 use crate::entry::Entry;
 use crate::options::{Detect, Renames};
 
-/// Scores go up to this; a percentage is a score divided by 600.
+/// Maximum score. A percentage is a score divided by 600.
 const FULL: u64 = 60_000;
-/// How many candidate sources are kept for a new file.
+/// Number of candidate sources kept for a new file.
 const CANDIDATES: usize = 4;
-/// How many equal sources are looked at for the best name.
+/// Number of equal sources checked for the best name.
 const EQUAL_SOURCES: usize = 100;
-/// The longest piece of a line that counts as one.
+/// Maximum length in bytes of a piece of a line.
 const SPAN: usize = 64;
 
-/// A file that a new file may have been made from.
+/// A possible source of a new file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub(crate) entry: &'a Entry,
-    /// A source that is still there afterwards can be copied, but not moved.
+    /// True if the source still exists afterwards: it can be copied, but not moved.
     pub(crate) stays: bool,
 }
 
-/// A new file that was made from another one.
+/// A new file with its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Match {
     pub(crate) source: usize,
     pub(crate) target: usize,
-    /// Percent.
+    /// Similarity in percent.
     pub(crate) similarity: u8,
     pub(crate) is_copy: bool,
 }
 
-/// What was found, in the order of the targets, and whether edited moves were looked for.
+/// The matches in the order of the targets, and a flag for skipped detection of edited moves.
 pub(crate) struct Matches {
     pub(crate) found: Vec<Match>,
     pub(crate) gave_up: bool,
 }
 
-/// Finds the sources of new files. Both lists are in the order of the paths.
+/// Finds the sources of new files. Both lists are sorted by path.
 pub(crate) fn find(sources: &[Source<'_>], targets: &[&Entry], options: Renames) -> Matches {
     let mut finder = Finder {
         sources,
         targets,
-        // A source that stays counts itself as one of its users, so that it is never moved.
+        // A source that stays counts itself as a user, so that it is never moved.
         uses: sources.iter().map(|source| usize::from(source.stays)).collect(),
         chosen: vec![None; targets.len()],
         copies: matches!(options.detect, Detect::Copies | Detect::CopiesOfAll),
@@ -64,7 +64,7 @@ struct Finder<'a> {
     sources: &'a [Source<'a>],
     targets: &'a [&'a Entry],
     uses: Vec<usize>,
-    /// For each target its source and the score.
+    /// For each target, its source and the score.
     chosen: Vec<Option<(usize, u64)>>,
     copies: bool,
 }
@@ -79,10 +79,9 @@ impl Finder<'_> {
         self.chosen[target] = Some((source, score));
     }
 
-    /// Files with the very same content. Among several, one that is not used yet and of the same name is
-    /// best.
+    /// Matches files with equal content. Prefers an unused source, then one with the same name.
     fn find_equal(&mut self) {
-        // Reading and hashing is the cost here, so only what has a partner of its size is looked at.
+        // Reading and hashing dominates the cost, so skip files without a partner of equal size.
         let key = |entry: &Entry| (entry.is_symlink(), entry.size());
         let wanted: HashSet<_> = self.targets.iter().map(|target| key(target)).collect();
         let mut by_content: HashMap<_, Vec<usize>> = HashMap::new();
@@ -120,7 +119,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Files with similar content, best first. Returns whether there were too many to compare.
+    /// Matches files with similar content, best first. Returns true if there were too many to compare.
     fn find_similar(&mut self, minimum: u64, limit: usize) -> bool {
         let is_file = |entry: &Entry| !entry.is_symlink() && entry.size() > 0;
         let mut targets: Vec<usize> = (0..self.targets.len())
@@ -168,8 +167,8 @@ impl Finder<'_> {
         false
     }
 
-    /// A file whose name is the only one of its kind on both sides has most likely moved to another
-    /// directory; that is tried before everything is compared with everything, with a higher bar.
+    /// Matches files whose name is unique on both sides, which have most likely moved to another directory.
+    /// Tried first, with a higher threshold, before comparing all pairs.
     fn find_by_name(&mut self, minimum: u64, sources: &[usize], targets: &[usize], spans: &mut Spans) {
         let bar = minimum + (FULL - minimum) / 2;
         let mut by_name: HashMap<&[u8], Option<usize>> = HashMap::new();
@@ -194,7 +193,7 @@ impl Finder<'_> {
         }
     }
 
-    /// The last user of a source that went away has moved it; the others before it are copies.
+    /// Returns the matches. The last user of a deleted source has moved it; the earlier ones are copies.
     fn finish(mut self) -> Vec<Match> {
         let chosen = std::mem::take(&mut self.chosen);
         let found = chosen.into_iter().enumerate().filter_map(|(target, choice)| {
@@ -229,7 +228,7 @@ fn file_name(entry: &Entry) -> &[u8] {
     entry.path.rsplit(|&byte| byte == b'/').next().unwrap_or(&entry.path)
 }
 
-/// The pieces of each file that was compared, so that no file is read and cut up twice.
+/// Pieces of each compared file, so that no file is read and split twice.
 #[derive(Default)]
 struct Spans {
     sources: HashMap<usize, Vec<(u64, u64)>>,
@@ -237,7 +236,8 @@ struct Spans {
 }
 
 impl Spans {
-    /// How much of the larger file the two have in common, of [`FULL`]; 0 when it cannot reach `minimum`.
+    /// Returns the common part of the larger file as a score up to [`FULL`], or 0 if it cannot reach
+    /// `minimum`.
     fn similarity(&mut self, source: (usize, &Entry), target: (usize, &Entry), minimum: u64) -> u64 {
         let (old_size, new_size) = (source.1.size(), target.1.size());
         let larger = old_size.max(new_size);
@@ -251,9 +251,9 @@ impl Spans {
     }
 }
 
-/// Cuts content into lines, long lines into pieces, and says how many bytes there are of each.
+/// Splits content into lines, and long lines into pieces. Returns the number of bytes of each.
 fn spans(content: &[u8]) -> Vec<(u64, u64)> {
-    // Git's own notion of text, which is not ours: the scores are to be the same.
+    // Git's definition of text, which differs from ours: the scores must be equal to Git's.
     let is_text = !content[..content.len().min(8000)].contains(&0);
     let mut all = Vec::new();
     let (mut hash, mut length) = (0u64, 0u64);
@@ -282,7 +282,7 @@ fn spans(content: &[u8]) -> Vec<(u64, u64)> {
     all
 }
 
-/// Bytes that are in both files.
+/// Returns the number of common bytes.
 fn shared(old: &[(u64, u64)], new: &[(u64, u64)]) -> u64 {
     let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
     let mut bytes = 0;

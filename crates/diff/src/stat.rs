@@ -1,4 +1,4 @@
-//! How much a diff changes.
+//! Statistics of a diff.
 
 use std::collections::HashMap;
 
@@ -6,21 +6,21 @@ use crate::location::Location;
 use crate::model::{Change, Diff, Operation, PatchFormat};
 use crate::patch::{Body, FilePatch, parse_patch};
 
-/// How much one change changes.
+/// Statistics of one change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileStat {
-    /// What happened.
+    /// Operation.
     pub operation: Operation,
-    /// The path, as the diff names it.
+    /// Path in the diff.
     pub path: String,
-    /// Where a moved or copied file comes from.
+    /// Source of a moved or copied file.
     pub old_path: Option<String>,
-    /// Lines added and lines removed; `None` where there is no text to count.
+    /// Number of added and removed lines. `None` if there is no text.
     pub lines: Option<(usize, usize)>,
 }
 
-/// Finds the section of the patch that shows each change of a diff: its place among `files`, which are those of the
-/// diff's own patch. A section shows one change at most.
+/// Returns the index of the section in `files` for each change of a diff. `files` are the sections of the
+/// diff's own patch. Each section belongs to at most one change.
 pub fn sections(diff: &Diff, files: &[FilePatch<'_>]) -> Vec<Option<usize>> {
     let location = Location::new(diff, files);
     let mut places: HashMap<String, Vec<usize>> = HashMap::new();

@@ -1,4 +1,4 @@
-//! Reads, and reads and writes, streams of session updates with this crate and with others, in one run.
+//! Decodes, and decodes and encodes, streams of session updates with this crate and with others.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use switchboard_acp::rpc::{Expected, encode_notification};
 use switchboard_acp::{WireFormat, v2};
 use switchboard_testkit::{Contest, TagPlace, recordings, stream};
 
-/// The floor: what any reader of the envelope must do, with the update left unread.
+/// Lower bound: the work of any reader of the envelope, without the update.
 #[derive(Deserialize, Serialize)]
 struct RawEnvelope<'a> {
     jsonrpc: &'a str,
@@ -29,7 +29,7 @@ struct RawParams<'a> {
     update: &'a RawValue,
 }
 
-/// The envelope that a user of the official types would write around them.
+/// Envelope around the official types, as a user would write it.
 #[derive(Deserialize, Serialize)]
 struct OfficialEnvelope<'a> {
     jsonrpc: &'a str,
@@ -122,7 +122,7 @@ fn main() {
     }
 }
 
-/// A message that all contenders can read, so that all do the same work.
+/// Returns true for a message that all contenders can decode.
 fn is_v2_update(line: &str) -> bool {
     let envelope = serde_json::from_str::<OfficialEnvelope<'_>>(line);
     let ours = Expected::<v2::UpdateSessionNotification<'_>>::decode(line, WireFormat::Any);

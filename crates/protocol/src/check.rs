@@ -1,4 +1,4 @@
-//! Judges whole conversations: each message by its method, each answer by the request it belongs to.
+//! Validates conversations: each message by its method, each response by its request.
 //!
 //! ```
 //! use switchboard_acp::check::{Checker, Rules};
@@ -20,19 +20,19 @@ use crate::{
     Correlator, Extra, Field, Raw, Recorded, RecordedLine, Side, WireFormat, registry, v2, wire_type,
 };
 
-/// How many open requests and tool calls are remembered. Input that has more is judged without memory of them.
+/// Maximum number of pending requests and tool calls remembered. Beyond it, input is checked without them.
 const MAX_REMEMBERED: usize = 100_000;
 
-/// What to judge by.
+/// Validation rules.
 #[derive(Debug, Clone, Copy)]
 pub struct Rules {
-    /// The version and dialect of the input.
+    /// Version and dialect of the input.
     pub revision: WireFormat,
-    /// Whether malformed optional fields and list items are warnings instead of errors.
+    /// If true, malformed optional fields and list items are warnings instead of errors.
     pub tolerant: bool,
-    /// Whether to write each value again.
+    /// If true, each value is encoded again.
     pub write_back: bool,
-    /// The type of each line; `None` for whole messages.
+    /// Type of each line. `None` for complete messages.
     pub wire_type: Option<&'static WireType>,
 }
 
@@ -42,25 +42,25 @@ impl Default for Rules {
     }
 }
 
-/// What is to be said about one line.
+/// Result of checking one line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Verdict {
-    /// What is wrong. A line without errors is valid.
+    /// Errors. A line without errors is valid.
     pub errors: Vec<Finding>,
-    /// What is legal but doubtful.
+    /// Valid but questionable content.
     pub warnings: Vec<Finding>,
-    /// The value written again, when asked for and possible.
+    /// The value encoded again, if requested and possible.
     pub value: Option<String>,
 }
 
 impl Verdict {
-    /// Whether nothing is wrong.
+    /// Returns true if there are no errors.
     pub fn is_valid(&self) -> bool {
         self.errors.is_empty()
     }
 
-    /// A verdict of one error about the line as a whole.
+    /// Creates a verdict with one error about the whole line.
     pub fn error(message: impl Into<String>) -> Self {
         Verdict { errors: vec![Finding::whole(message)], ..Verdict::default() }
     }
@@ -80,13 +80,13 @@ impl Verdict {
     }
 }
 
-/// One thing about one place.
+/// One finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// JSON pointer of the place in the line.
+    /// JSON pointer to the value in the line.
     pub pointer: String,
-    /// What is to be said about it.
+    /// Message.
     pub message: String,
 }
 
@@ -108,7 +108,7 @@ impl From<&DecodeError> for Verdict {
     }
 }
 
-/// Judges the lines of a conversation one after the other.
+/// Checks the lines of a conversation in order.
 #[derive(Debug)]
 pub struct Checker {
     rules: Rules,
@@ -117,12 +117,12 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// A checker that has seen nothing yet.
+    /// Creates a checker without history.
     pub fn new(rules: Rules) -> Self {
         Checker { rules, open_requests: Correlator::new(MAX_REMEMBERED), known_calls: HashSet::new() }
     }
 
-    /// Judges one line.
+    /// Checks one line.
     pub fn check(&mut self, line: &[u8]) -> Verdict {
         let text = match std::str::from_utf8(line) {
             Ok(text) => text,
@@ -145,7 +145,7 @@ impl Checker {
             Err(error) => return (&error).into(),
         };
         if line.began.is_some() {
-            // Another recording, in which the same ids mean something else.
+            // Start of another recording, in which ids have another meaning.
             *self = Checker::new(self.rules);
         }
         match &line.recorded {
@@ -159,9 +159,9 @@ impl Checker {
                 verdict
             }
             Recorded::Noise { other_side: false, .. } => {
-                Verdict::error("expected a message, found something that is no JSON")
+                Verdict::error("expected a message, found text that is not JSON")
             }
-            // What was recorded beside the messages says nothing about them.
+            // Other recorded data does not affect the messages.
             Recorded::Message { .. }
             | Recorded::Noise { .. }
             | Recorded::StandardError(_)
@@ -180,7 +180,7 @@ impl Checker {
         }
     }
 
-    /// A bare value of a type.
+    /// Checks a bare value of a type.
     fn check_value(&mut self, wire_type: &WireType, text: &str) -> Verdict {
         let mut verdict = verdict((wire_type.judge)(text, self.judging()));
         if verdict.is_valid() && self.rules.revision != WireFormat::V1 {
@@ -198,12 +198,12 @@ impl Checker {
         verdict
     }
 
-    /// Judges what a peer sent: a message, or several in an array. Unlike a line of a recording it stands alone.
+    /// Checks input of a peer: a message or a batch. Unlike a line of a recording, it is never wrapped.
     pub fn check_sent(&mut self, text: &str, sender: Side) -> Verdict {
         self.check_frame(text, Some(sender))
     }
 
-    /// One message, or several in an array.
+    /// Checks a message or a batch.
     fn check_frame(&mut self, text: &str, sender: Option<Side>) -> Verdict {
         if !is_batch(text) {
             return self.check_message(text, sender);
@@ -236,7 +236,7 @@ impl Checker {
         if !verdict.is_valid() {
             return verdict;
         }
-        // It has been judged, so that it need only be read now.
+        // It has been validated, so it only needs to be parsed.
         let message = match Message::decode(text, WireFormat::Any) {
             Ok(message) => message,
             Err(error) => return (&error).into(),
@@ -268,13 +268,13 @@ impl Checker {
         for side in sides {
             let open = self.open_requests.open(side, &request.id, request.method.clone().into_owned());
             if sender.is_some() && matches!(open, Ok(Some(_))) {
-                verdict.warn("/id", format!("request id {} is in use by a request still open", request.id));
+                verdict.warn("/id", format!("request id {} is in use by a pending request", request.id));
             }
         }
         self.check_call(&request.method, request.params_text(), sender, true, verdict)
     }
 
-    /// A request or a notification. Gives its parameters as written again.
+    /// Checks a request or a notification. Returns its parameters encoded again.
     fn check_call(
         &mut self,
         name: &str,
@@ -326,7 +326,7 @@ impl Checker {
         sender: Option<Side>,
         verdict: &mut Verdict,
     ) -> Option<String> {
-        // The asker is the other side; when nobody says who speaks, either may have asked.
+        // The other side sent the request. If the sender is unknown, either may have.
         let askers = sender.map_or(vec![Side::Client, Side::Agent], |sender| vec![sender.other()]);
         let mut asked = None;
         for asker in askers {
@@ -335,7 +335,7 @@ impl Checker {
         let Some(name) = asked else {
             if response.id != RequestId::Null {
                 verdict
-                    .warn("/id", format!("an answer to request {}, which is not in the input", response.id));
+                    .warn("/id", format!("a response to request {}, which is not in the input", response.id));
             }
             return None;
         };
@@ -348,7 +348,7 @@ impl Checker {
         self.check_part("/result", expected, result.as_str(), verdict)
     }
 
-    /// Parameters or a result.
+    /// Checks parameters or a result.
     fn check_part(
         &self,
         pointer: &str,
@@ -372,7 +372,7 @@ impl Checker {
         }
     }
 
-    /// The first report of a tool call should say what the call does.
+    /// Warns if the first report of a tool call lacks its title.
     fn check_first_report(
         &mut self,
         session_id: &str,
@@ -401,7 +401,7 @@ impl Checker {
         }
     }
 
-    /// Whether the call was not known before.
+    /// Registers a tool call. Returns true if it is new.
     fn remember_call(&mut self, session_id: &str, id: &str) -> bool {
         self.known_calls.len() < MAX_REMEMBERED
             && self.known_calls.insert((session_id.to_owned(), id.to_owned()))
@@ -409,7 +409,7 @@ impl Checker {
 }
 
 impl WireType {
-    /// Whether an answer of this type has nothing to tell.
+    /// Returns true if a response of this type may be empty.
     fn is_empty_answer(&self) -> bool {
         let judging = Judging { revision: WireFormat::Any, tolerant: false, write_back: true };
         matches!((self.judge)("{}", judging).outcome, Ok(Some(text)) if text == "{}")
@@ -427,7 +427,7 @@ fn verdict(judgement: Judgement) -> Verdict {
     verdict
 }
 
-/// The message with its parameters or result as they were written again.
+/// Returns the message with its parameters or result encoded again.
 fn written_back<'a>(message: Message<'a>, written: Option<String>) -> Message<'a> {
     let Some(written) = written.map(Raw::from_checked) else {
         return message;

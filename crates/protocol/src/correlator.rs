@@ -1,4 +1,4 @@
-//! Which request an answer belongs to.
+//! Matches responses with requests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -6,11 +6,12 @@ use std::fmt;
 use crate::rpc::RequestId;
 use crate::{Side, Wire};
 
-/// Requests without an answer yet, with what their owner wants to know when the answer comes.
+/// Pending requests, each with data for the time when the response arrives.
 ///
-/// Each side counts its own ids, so a request is known by who asked and its id. There is a limit, because a peer that
-/// asks without end, or never answers, must not fill the memory: [`open`](Correlator::open) refuses what is too much,
-/// [`open_or_evict`](Correlator::open_or_evict) gives the oldest back instead.
+/// Each side counts its own ids, so a request is identified by its sender and id. The number is limited,
+/// because a peer that sends requests endlessly, or never responds, must not exhaust memory:
+/// [`open`](Correlator::open) refuses further requests, [`open_or_evict`](Correlator::open_or_evict) evicts
+/// the oldest instead.
 ///
 /// ```
 /// use switchboard_acp::{Correlator, Side};
@@ -28,7 +29,7 @@ pub struct Correlator<P> {
     limit: usize,
     next: u64,
     open: HashMap<Key, Open<P>>,
-    /// The keys in the order in which they were asked.
+    /// Keys in order of the requests.
     order: BTreeMap<u64, Key>,
 }
 
@@ -40,13 +41,13 @@ struct Open<P> {
     about: P,
 }
 
-/// Too many requests are open: this one was not taken. Holds what it was about.
+/// Error: too many requests are pending. Contains the data of the refused request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TooManyOpen<P> {
-    /// How many may be open.
+    /// Maximum number of pending requests.
     pub limit: usize,
-    /// What the request was about.
+    /// Data of the request.
     pub about: P,
 }
 
@@ -58,20 +59,20 @@ impl<P> fmt::Display for TooManyOpen<P> {
 
 impl<P: fmt::Debug> std::error::Error for TooManyOpen<P> {}
 
-/// A request that is open no more.
+/// A request that is no longer pending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenRequest<P> {
-    /// Who asked.
+    /// Side that sent the request.
     pub asker: Side,
-    /// Its id.
+    /// Request id.
     pub id: RequestId<'static>,
-    /// What it was about.
+    /// Data of the request.
     pub about: P,
 }
 
 impl<P> Correlator<P> {
-    /// No open requests, of which there may be `limit`.
+    /// Creates an empty correlator for up to `limit` requests.
     pub fn new(limit: usize) -> Self {
         Correlator { limit, next: 0, open: HashMap::new(), order: BTreeMap::new() }
     }
@@ -91,8 +92,8 @@ impl<P> Correlator<P> {
         Some(open.about)
     }
 
-    /// A request was made. Gives what the request of the same id was about that is open already, if there is one: it
-    /// will not be answered any more. One too many is refused.
+    /// Registers a request. Returns the data of a pending request with the same id, which will not be
+    /// answered any more. Fails if too many are pending.
     pub fn open(&mut self, asker: Side, id: &RequestId<'_>, about: P) -> Result<Option<P>, TooManyOpen<P>> {
         let key = (asker, id.clone().into_owned());
         if self.open.len() >= self.limit && !self.open.contains_key(&key) {
@@ -101,8 +102,8 @@ impl<P> Correlator<P> {
         Ok(self.insert(key, about))
     }
 
-    /// A request was made. Gives the request that is forgotten for it: the one of the same id, or, where there are too
-    /// many, the oldest.
+    /// Registers a request. Returns the evicted request: one with the same id or, if too many are pending,
+    /// the oldest.
     pub fn open_or_evict(&mut self, asker: Side, id: &RequestId<'_>, about: P) -> Option<OpenRequest<P>> {
         let key = (asker, id.clone().into_owned());
         let mut evicted = None;
@@ -116,50 +117,50 @@ impl<P> Correlator<P> {
         self.insert(key, about).map(|about| OpenRequest { asker, id, about }).or(evicted)
     }
 
-    /// Takes out the request that was made first.
+    /// Removes the oldest request.
     pub fn pop_oldest(&mut self) -> Option<OpenRequest<P>> {
         let (_, key) = self.order.pop_first()?;
         let about = self.open.remove(&key)?.about;
         Some(OpenRequest { asker: key.0, id: key.1, about })
     }
 
-    /// An answer came: what its request was about, which is closed thereby. `answerer` is who answers; the other side
-    /// had asked.
+    /// Closes the request that a response belongs to, and returns its data. `answerer` is the side that
+    /// responds; the other side sent the request.
     pub fn answered(&mut self, answerer: Side, id: &RequestId<'_>) -> Option<P> {
         self.close(answerer.other(), id)
     }
 
-    /// Closes a request, told by who made it.
+    /// Closes a request by its sender and id.
     pub fn close(&mut self, asker: Side, id: &RequestId<'_>) -> Option<P> {
         self.remove(&(asker, id.clone().into_owned()))
     }
 
-    /// What an open request is about.
+    /// Returns the data of a pending request.
     pub fn get(&self, asker: Side, id: &RequestId<'_>) -> Option<&P> {
         self.open.get(&(asker, id.clone().into_owned())).map(|open| &open.about)
     }
 
-    /// What an open request is about, to be changed.
+    /// Returns the mutable data of a pending request.
     pub fn get_mut(&mut self, asker: Side, id: &RequestId<'_>) -> Option<&mut P> {
         self.open.get_mut(&(asker, id.clone().into_owned())).map(|open| &mut open.about)
     }
 
-    /// Whether a request is open.
+    /// Returns true if a request is pending.
     pub fn contains(&self, asker: Side, id: &RequestId<'_>) -> bool {
         self.get(asker, id).is_some()
     }
 
-    /// All open requests in the order in which they were made.
+    /// Returns all pending requests in order.
     pub fn iter(&self) -> impl Iterator<Item = (Side, &RequestId<'static>, &P)> {
         self.order.values().filter_map(|key| Some((key.0, &key.1, &self.open.get(key)?.about)))
     }
 
-    /// Takes out all requests of a side, in the order in which they were made.
+    /// Removes all requests of a side, in order.
     pub fn drain_of(&mut self, asker: Side) -> Vec<OpenRequest<P>> {
         self.drain_if(|side, _, _| side == asker)
     }
 
-    /// Takes out the requests that meet a condition, in the order in which they were made.
+    /// Removes the requests that meet a condition, in order.
     pub fn drain_if(
         &mut self,
         mut wanted: impl FnMut(Side, &RequestId<'static>, &P) -> bool,
@@ -176,17 +177,17 @@ impl<P> Correlator<P> {
         taken.collect()
     }
 
-    /// How many are open.
+    /// Returns the number of pending requests.
     pub fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether none is open.
+    /// Returns true if no request is pending.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// How many may be open.
+    /// Returns the maximum number of pending requests.
     pub fn limit(&self) -> usize {
         self.limit
     }
@@ -238,7 +239,7 @@ mod tests {
         for number in 1..=2 {
             assert_eq!(open.open_or_evict(Side::Client, &id(number), number), None);
         }
-        // Used again, it is the newest.
+        // A reused id is the newest.
         assert!(open.open_or_evict(Side::Client, &id(1), 10).is_some_and(|old| old.about == 1));
         let evicted = open.open_or_evict(Side::Agent, &id(1), 3);
         assert_eq!(evicted, Some(OpenRequest { asker: Side::Client, id: id(2), about: 2 }));

@@ -1,12 +1,13 @@
-//! Which version and which dialect a peer speaks, told by what it says.
+//! Detects the version and dialect of a peer from its messages.
 //!
-//! Numbers say little: several agents of version 1 repeat whatever number they are asked for, and both dialects of
-//! version 2 call themselves `2`. So the shape of what is said decides, and every verdict comes with its evidence.
+//! Version numbers are unreliable: several version 1 agents echo any number, and both dialects of version 2
+//! call themselves `2`. So the structure of messages decides, and every result has its evidence.
 //!
-//! - [`Handshake::of_request`] and [`Handshake::of_answer`] judge the two halves of `initialize`.
-//! - [`DialectTracker`] is fed what a peer of version 2 says, and tells its dialect as soon as it shows.
-//! - [`version_shown_by`] judges a single message where there is no handshake.
-//! - [`EVIDENCE`] is the whole list of what shows a dialect.
+//! - [`Handshake::of_request`] and [`Handshake::of_answer`] evaluate the two halves of `initialize`.
+//! - [`DialectTracker`] takes the messages of a version 2 peer, and reports its dialect as soon as it is
+//!   detected.
+//! - [`version_shown_by`] evaluates a single message if there is no handshake.
+//! - [`EVIDENCE`] is the complete list of evidence.
 //!
 //! ```
 //! use switchboard_acp::detect::{DialectTracker, Evidence, Handshake};
@@ -28,35 +29,35 @@ use std::fmt;
 use crate::rpc::{Message, Request};
 use crate::{Field, Raw, Version, WireFormat, v2};
 
-/// What one half of a handshake shows.
+/// Result of evaluating one half of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Handshake {
-    /// The version that the sender speaks.
+    /// Version of the sender.
     pub version: Version,
-    /// The number that it names, where it names one. It may be above 2.
+    /// Version number, if given. May be above 2.
     pub number: Option<u64>,
-    /// What decided.
+    /// Evidence.
     pub evidence: HandshakeEvidence,
 }
 
-/// What decided over the version of a handshake.
+/// Evidence for the version in a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HandshakeEvidence {
-    /// Keys that only version 1 has, whatever the number says.
+    /// Keys of version 1 only, regardless of the number.
     KeysOfVersion1,
-    /// Keys that only version 2 has, and none of version 1.
+    /// Keys of version 2 only, and none of version 1.
     KeysOfVersion2,
     /// Keys of both versions, as in a request that both understand: the number decides.
     NumberBesideBoth,
-    /// The number is 1 or less, and nobody claims a version that is older than the one it speaks.
+    /// The number is 1 or less, and a peer never claims an older version than it speaks.
     Number,
-    /// Nothing shows version 2, which has keys that it cannot leave out.
+    /// No required key of version 2 is present.
     NothingOfVersion2,
 }
 
 impl HandshakeEvidence {
-    /// The evidence in words.
+    /// Returns the evidence in words.
     pub fn as_str(self) -> &'static str {
         match self {
             HandshakeEvidence::KeysOfVersion1 => "it has keys that only version 1 has",
@@ -74,9 +75,9 @@ impl fmt::Display for HandshakeEvidence {
     }
 }
 
-/// Keys of the parameters of `initialize` that only one version has.
+/// Keys of the parameters of `initialize` that exist in only one version.
 const REQUEST_KEYS: Keys = Keys { v1: &["clientCapabilities", "clientInfo"], v2: &["info", "capabilities"] };
-/// Keys of its result that only one version has.
+/// Keys of its result that exist in only one version.
 const ANSWER_KEYS: Keys = Keys { v1: &["agentCapabilities", "agentInfo"], v2: &["info", "capabilities"] };
 
 struct Keys {
@@ -84,7 +85,7 @@ struct Keys {
     v2: &'static [&'static str],
 }
 
-/// What stands in one half of a handshake, found in one pass.
+/// Keys found in one half of a handshake, in one pass.
 struct Found {
     number: Option<u64>,
     v1: bool,
@@ -106,8 +107,8 @@ impl Found {
 }
 
 impl Handshake {
-    /// What the parameters of `initialize` show of the client. A client that speaks both versions may use the keys
-    /// of both; then its number counts, because it asks for what it wants.
+    /// Evaluates the parameters of `initialize`. A client of both versions may use the keys of both; then its
+    /// number decides, because it is a request.
     pub fn of_request(params: Option<&Raw<'_>>) -> Self {
         let Found { number, v1, v2 } = Found::of(params, &REQUEST_KEYS);
         let (version, evidence) = match (v1, v2) {
@@ -123,8 +124,8 @@ impl Handshake {
         Handshake { version, number, evidence }
     }
 
-    /// What the result of `initialize` shows of the agent. Keys of version 1 outweigh the number, which several
-    /// agents repeat as it was asked.
+    /// Evaluates the result of `initialize`. Keys of version 1 outweigh the number, which several agents
+    /// echo.
     pub fn of_answer(result: &Raw<'_>) -> Self {
         let Found { number, v1, v2 } = Found::of(Some(result), &ANSWER_KEYS);
         let (version, evidence) = match (v1, v2) {
@@ -138,13 +139,13 @@ impl Handshake {
         Handshake { version, number, evidence }
     }
 
-    /// Whether the number is one that nobody here knows.
+    /// Returns true if the version number is unknown.
     pub fn is_of_the_future(&self) -> bool {
         self.number.is_some_and(|number| number > 2)
     }
 }
 
-/// The version that a message shows by itself, in a conversation without a beginning.
+/// Returns the version that a single message indicates, for a conversation without a start.
 ///
 /// ```
 /// use switchboard_acp::detect::version_shown_by;
@@ -183,63 +184,63 @@ pub fn version_shown_by(message: &Message<'_>) -> Option<Version> {
     }
 }
 
-/// Something that shows a dialect of version 2.
+/// Evidence for a dialect of version 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Evidence {
-    /// Somebody said so, for instance the user.
+    /// Given explicitly, for example by the user.
     Told,
-    /// The answer to a prompt names the message.
+    /// The response to a prompt contains the message id.
     PromptAnswerWithId,
-    /// The answer to a prompt is there, and does not.
+    /// The response to a prompt does not contain the message id.
     PromptAnswerWithoutId,
     /// Commands have a type.
     CommandsWithType,
-    /// Commands have none.
+    /// Commands have no type.
     CommandsWithoutType,
-    /// The text of a patch stands under `text` alone.
+    /// Patch text is only under `text`.
     PatchText,
-    /// The text of a patch stands under `diff` alone.
+    /// Patch text is only under `diff`.
     PatchDiff,
-    /// An update about a terminal, a notice or a compaction.
+    /// An update of a terminal, a notice or a compaction.
     UpdateOfNewest,
     /// A tool call has a name or capabilities.
     ToolCallOfNewest,
-    /// Work stopped because of an error, and says which.
+    /// Work stopped with an error.
     StopReasonError,
-    /// A client can be asked for data, or can log in.
+    /// A client supports elicitation or terminal logins.
     ClientCapability,
     /// A client cancels a single tool call or terminal.
     CancelsOne,
 }
 
-/// How much a piece of evidence weighs.
+/// Weight of evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Weight {
-    /// Something is missing that the other dialect requires; a careless peer might leave it out, too.
+    /// Something that the other dialect requires is missing, which may be an omission.
     Absence,
-    /// Something is said that only this dialect has.
+    /// Something that only this dialect has is present.
     Presence,
-    /// Nothing that is said changes it any more.
+    /// Not changed by any later evidence.
     Final,
 }
 
-/// A line of the table of evidence.
+/// A row of the table of evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EvidenceRow {
     /// The evidence.
     pub evidence: Evidence,
-    /// The dialect that it shows; `None` for [`Evidence::Told`], which shows whichever was told.
+    /// Dialect that it indicates. `None` for [`Evidence::Told`], which indicates the given one.
     pub shows: Option<WireFormat>,
-    /// How much it weighs.
+    /// Weight.
     pub weight: Weight,
-    /// It in words.
+    /// Description in words.
     pub words: &'static str,
 }
 
 macro_rules! evidence {
     ($($evidence:ident $shows:expr, $weight:ident, $words:literal;)*) => {
-        /// All that shows a dialect of version 2.
+        /// All evidence for a dialect of version 2.
         pub const EVIDENCE: &[EvidenceRow] = &[
             $(EvidenceRow {
                 evidence: Evidence::$evidence,
@@ -267,9 +268,9 @@ evidence! {
 }
 
 impl Evidence {
-    /// Its line in the table.
+    /// Returns its row in the table.
     pub fn row(self) -> &'static EvidenceRow {
-        // The table has a line for each, in this order, which a test makes sure of.
+        // The table has a row for each variant in this order, which a test checks.
         &EVIDENCE[self as usize]
     }
 }
@@ -280,22 +281,22 @@ impl fmt::Display for Evidence {
     }
 }
 
-/// Tells the dialect of one peer of version 2 from what it says.
+/// Detects the dialect of one version 2 peer from its messages.
 ///
-/// What only one dialect has outweighs what is merely missing; among equals the first stands, so that a peer that
-/// mixes the dialects does not make the reading swing to and fro.
+/// Presence outweighs absence. Among equals the first wins, so that a peer that mixes the dialects does not
+/// cause changes back and forth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DialectTracker {
     shown: Option<(WireFormat, Evidence)>,
 }
 
 impl DialectTracker {
-    /// A peer that has said nothing yet.
+    /// Creates a tracker without evidence.
     pub fn new() -> Self {
         DialectTracker::default()
     }
 
-    /// A peer whose dialect is known, whatever it says. [`WireFormat::Any`] is none.
+    /// Creates a tracker with a known dialect. [`WireFormat::Any`] means unknown.
     pub fn told(dialect: WireFormat) -> Self {
         match dialect {
             WireFormat::Spec | WireFormat::Newest => {
@@ -305,17 +306,17 @@ impl DialectTracker {
         }
     }
 
-    /// The dialect; [`WireFormat::Any`] while it is unknown.
+    /// Returns the dialect, or [`WireFormat::Any`] while it is unknown.
     pub fn wire_format(&self) -> WireFormat {
         self.shown.map_or(WireFormat::Any, |(dialect, _)| dialect)
     }
 
-    /// What showed it.
+    /// Returns the evidence for it.
     pub fn evidence(&self) -> Option<Evidence> {
         self.shown.map(|(_, evidence)| evidence)
     }
 
-    /// Takes a piece of evidence. Tells whether the verdict is another now.
+    /// Adds evidence. Returns true if the dialect changed.
     pub fn see(&mut self, evidence: Evidence) -> bool {
         let row = evidence.row();
         let Some(shows) = row.shows else { return false };
@@ -332,10 +333,10 @@ impl DialectTracker {
         evidence.is_some_and(|evidence| self.see(evidence))
     }
 
-    /// Takes an update of an agent. Tells whether the verdict is another now.
+    /// Evaluates an update of an agent. Returns true if the dialect changed.
     #[inline]
     pub fn see_update(&mut self, update: &v2::SessionUpdate<'_>) -> bool {
-        // Nearly all updates are of kinds that both dialects have.
+        // Nearly all updates have kinds that both dialects have.
         match update {
             v2::SessionUpdate::UserMessageChunk(_)
             | v2::SessionUpdate::AgentMessageChunk(_)
@@ -345,20 +346,20 @@ impl DialectTracker {
         }
     }
 
-    /// Takes the result of `session/prompt`. Tells whether the verdict is another now.
+    /// Evaluates the result of `session/prompt`. Returns true if the dialect changed.
     pub fn see_prompt_answer(&mut self, result: &Raw<'_>) -> bool {
         let evidence = if result.get("messageId").is_some() {
             Some(Evidence::PromptAnswerWithId)
         } else if result.is_object() && result.get("stopReason").is_none() {
             Some(Evidence::PromptAnswerWithoutId)
         } else {
-            // Version 1 answers with a stop reason.
+            // Version 1 responds with a stop reason.
             None
         };
         self.see_if(evidence)
     }
 
-    /// Takes a request of a client. Tells whether the verdict is another now.
+    /// Evaluates a request of a client. Returns true if the dialect changed.
     pub fn see_client_request(&mut self, request: &Request<'_>) -> bool {
         let evidence = match &*request.method {
             "initialize" => {
@@ -372,8 +373,8 @@ impl DialectTracker {
         self.see_if(evidence)
     }
 
-    /// Takes a notification or a request of an agent that has not been read further: how patches and commands in it
-    /// are spelled, and what only one dialect says. Tells whether the verdict is another now.
+    /// Evaluates an undecoded notification or request of an agent: the form of patches and commands, and
+    /// content of only one dialect. Returns true if the dialect changed.
     pub fn see_agent_call(&mut self, message: &Message<'_>) -> bool {
         let params = match message {
             Message::Request(request) if request.method == "session/request_permission" => {
@@ -396,7 +397,7 @@ fn own(raw: Raw<'_>) -> Raw<'static> {
     raw.into_owned()
 }
 
-/// What an update shows, as far as that survives reading it: both spellings of patches and commands are read alike.
+/// Returns the evidence in a decoded update. Both forms of patches and commands are decoded alike.
 fn evidence_of_update(update: &v2::SessionUpdate<'_>) -> Option<Evidence> {
     use v2::SessionUpdate as Update;
     match update {
@@ -420,7 +421,7 @@ fn evidence_of_update(update: &v2::SessionUpdate<'_>) -> Option<Evidence> {
     }
 }
 
-/// What the text of an update or of a permission's tool call shows.
+/// Returns the evidence in the text of an update or of a permission's tool call.
 fn evidence_of_text(update: &Raw<'_>) -> Option<Evidence> {
     let tag = update.get("sessionUpdate");
     let tag = tag.as_ref().and_then(Raw::as_text);

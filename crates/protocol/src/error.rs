@@ -1,12 +1,12 @@
-//! What can be wrong with a text, first by its place in the text (cheap while reading), then by its JSON
-//! pointer (worked out only when there is something to report).
+//! Errors in a text, located first by byte offset, which is cheap while reading, and by JSON pointer when
+//! reported.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::json::pointer;
 
-/// Something wrong, remembered by the byte where the offending value begins.
+/// An error at the byte offset of the invalid value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     pub(crate) offset: usize,
@@ -17,15 +17,15 @@ pub struct Fault {
 pub(crate) enum Problem {
     /// The text is not JSON.
     Syntax(&'static str),
-    /// The value is of another shape than the protocol wants.
+    /// The value has another type than the protocol requires.
     Expected(Cow<'static, str>),
-    /// A required key is not there.
+    /// A required key is missing.
     Missing(&'static str),
-    /// A key stands twice in one object.
+    /// A key occurs twice in one object.
     Duplicate(String),
-    /// The shape is right but a rule that a shape cannot express is broken.
+    /// The type is right but a rule is violated that the type cannot express.
     Rule(Cow<'static, str>),
-    /// The same, and the value was kept all the same.
+    /// The same, but the value was kept.
     Kept(Cow<'static, str>),
 }
 
@@ -36,7 +36,7 @@ impl Fault {
         Box::new(Fault { offset, problem })
     }
 
-    /// Says the fault in words, with the JSON pointer of the value it is about.
+    /// Describes the error, with the JSON pointer to its value.
     pub(crate) fn locate(&self, text: &str) -> Diagnostic {
         let (expected, found) = match &self.problem {
             Problem::Syntax(what) => {
@@ -58,16 +58,16 @@ impl Fault {
     }
 }
 
-/// One thing wrong with a value: where it is, what was expected there, and what was found.
+/// One error in a value: location, expectation and actual value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// JSON pointer (RFC 6901) of the value that is wrong; empty for the whole text.
+    /// JSON pointer (RFC 6901) to the invalid value. Empty for the whole text.
     pub pointer: String,
-    /// What the protocol wants there.
+    /// Expectation of the protocol.
     pub expected: Cow<'static, str>,
-    /// What was there instead, shortened.
+    /// Actual value, shortened.
     pub found: String,
-    /// Whether the value was kept all the same, in tolerant reading: it breaks a rule that its type does not need.
+    /// True if tolerant reading kept the value, because its type does not depend on the rule.
     pub kept: bool,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for Diagnostic {
 }
 
 impl Diagnostic {
-    /// The same thing seen from a value around the one that was read, in which that stands under a pointer.
+    /// Returns the diagnostic relative to an enclosing value, which contains the value under a pointer.
     ///
     /// ```
     /// use switchboard_acp::{Wire, WireFormat, v2};
@@ -95,13 +95,13 @@ impl Diagnostic {
         self
     }
 
-    /// The sentence without the pointer.
+    /// Returns the message without the pointer.
     pub fn message(&self) -> String {
         format!("expected {}, found {}", self.expected, self.found)
     }
 }
 
-/// Why a text is not a value of the wanted type.
+/// Error of decoding a text as a type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeError {
     diagnostic: Box<Diagnostic>,
@@ -126,7 +126,7 @@ impl DecodeError {
         DecodeError { diagnostic: Box::new(diagnostic), syntax: true }
     }
 
-    /// A text that breaks the rule of its type; a long one is not shown to its end.
+    /// Creates an error for a text that violates the rule of its type. A long text is shortened.
     pub(crate) fn rule(expected: &'static str, found: &str) -> Self {
         let found = describe(&format!("{:?}", found.chars().take(100).collect::<String>()), 0);
         let diagnostic =
@@ -134,19 +134,19 @@ impl DecodeError {
         DecodeError { diagnostic: Box::new(diagnostic), syntax: false }
     }
 
-    /// The same error seen from a text around the one that was read, in which that stands under a pointer.
+    /// Returns the error relative to an enclosing text, which contains the text under a pointer.
     #[must_use]
     pub fn under(mut self, pointer: &str) -> Self {
         self.diagnostic.pointer.insert_str(0, pointer);
         self
     }
 
-    /// What is wrong and where.
+    /// Returns the diagnostic.
     pub fn diagnostic(&self) -> &Diagnostic {
         &self.diagnostic
     }
 
-    /// Whether the text is not even JSON, in contrast to JSON of another shape.
+    /// Returns true if the text is not JSON, as opposed to JSON of another type.
     pub fn is_syntax(&self) -> bool {
         self.syntax
     }
@@ -162,7 +162,7 @@ impl std::error::Error for DecodeError {}
 
 const EXCERPT: usize = 40;
 
-/// The character at a place, for a syntax error.
+/// Returns the character at an offset, for a syntax error.
 fn excerpt(text: &str, offset: usize) -> (String, usize) {
     let start = floor_boundary(text, offset);
     match text[start..].chars().next() {
@@ -171,7 +171,7 @@ fn excerpt(text: &str, offset: usize) -> (String, usize) {
     }
 }
 
-/// The value that begins at a place, in a few words.
+/// Describes the value that starts at an offset in a few words.
 fn describe(text: &str, offset: usize) -> String {
     let start = floor_boundary(text, offset);
     let rest = &text[start..];

@@ -36,7 +36,7 @@ pub const V2_PREFIX: &str = "acp.v2/";
 /// File system capabilities of a version 1 client. Written by the bridge in the `_meta` of the capabilities of version 2, read
 /// by the hub and by the bridge in front of a version 1 agent.
 pub const V1_FILES: MetaKey<Raw<'static>> = MetaKey::new("acp.v1/fs");
-/// Whether a version 1 client runs commands for agents. Written and read as [`V1_FILES`].
+/// True if a version 1 client runs commands for agents. Written and read as [`V1_FILES`].
 pub const V1_TERMINALS: MetaKey<bool> = MetaKey::new("acp.v1/terminal");
 
 // ----- keys of updates
@@ -73,8 +73,8 @@ pub const OPERATION_ID: MetaKey<String> = MetaKey::new("switchboard/operationId"
 /// Id that a question has at the agent and in the log. Written by the hub on the question, read by clients that show the
 /// log.
 pub const REQUEST: MetaKey<RequestId<'static>> = MetaKey::new("switchboard/request");
-/// What gave an answer where no person did, such as `remembered`. Written by clients on a response; the hub keeps it in
-/// [`Author::decider`] and removes it.
+/// Source of an answer that was not given by a person, such as `remembered`. Written by clients on a
+/// response; the hub keeps it in [`Author::decider`] and removes it.
 pub const DECIDER: MetaKey<String> = MetaKey::new("switchboard/decider");
 /// Marks a request about the sessions that the agent itself remembers, not those of the hub. Written by clients, read by the
 /// hub.
@@ -86,13 +86,14 @@ pub const REPORTS_TURNS: MetaKey<bool> = MetaKey::new(TURN.name);
 /// Asks the hub for [`NATIVE`] lines of this protocol version. Written on `initialize` by a bridge whose client speaks it,
 /// read by the hub.
 pub const NATIVE_VERSION: MetaKey<u64> = MetaKey::new(NATIVE.name);
-/// The `state_update` that ended the work on a prompt, or `null` while it goes on. Written by the hub on the response to
-/// `session/prompt`; the bridge needs it to tell the end of this prompt from that of another client's.
+/// The `state_update` that ended the work on a prompt, or `null` while it continues. Written by the hub on
+/// the response to `session/prompt`; the bridge needs it to distinguish the end of this prompt from that of
+/// another client's.
 pub const TURN: MetaKey<Raw<'static>> = MetaKey::new("switchboard/turn");
 /// Protocol version that the agent itself speaks. Written by the hub on the response to `initialize`, read by clients.
 pub const AGENT_VERSION: MetaKey<u64> = MetaKey::new("switchboard/agentVersion");
-/// What the transport can do, for clients of version 1: version 2 has `capabilities.transport`. Written by the hub in the
-/// `_meta` of `agentCapabilities`, read by clients.
+/// Transport capabilities, for clients of version 1: version 2 has `capabilities.transport`. Written by the
+/// hub in the `_meta` of `agentCapabilities`, read by clients.
 pub const TRANSPORT: MetaKey<Raw<'static>> = MetaKey::new("acp/transport");
 
 // ----- keys of `session/list`, written by the hub and read by clients
@@ -104,17 +105,18 @@ pub const STATE: MetaKey<String> = MetaKey::new("switchboard/state");
 /// Name of the token that opened a session.
 pub const OWNER: MetaKey<String> = MetaKey::new("switchboard/owner");
 
-/// Returns whether a key is Switchboard's own or one of its translation's, so that no agent takes it for an option.
+/// Returns true if a key belongs to Switchboard or its translation, so that no agent treats it as an option.
 pub fn is_own_key(key: &str) -> bool {
     ["switchboard/", "acp/", V1_PREFIX, V2_PREFIX].iter().any(|prefix| key.starts_with(prefix))
 }
 
-/// Returns whether a key belongs to the connection between a client and a hub: it says nothing about the update it is on.
+/// Returns true if a key belongs to the connection between a client and a hub, and not to the update it is
+/// on.
 pub fn is_connection_key(key: &str) -> bool {
     [CURSOR.name, QUESTIONS.name, NATIVE.name].contains(&key)
 }
 
-/// Returns whether a key of a request is for the hub alone: agents do not get it.
+/// Returns true if a key of a request is only for the hub: agents do not get it.
 pub fn is_hub_key(key: &str) -> bool {
     [CURSOR.name, REQUEST.name, OPERATION_ID.name, REMEMBERED.name].contains(&key)
 }
@@ -129,7 +131,7 @@ pub const LOSS_METHOD: &str = "_switchboard/loss";
 /// [`EndAgentResponse`].
 pub const END_AGENT_METHOD: &str = "_switchboard/end_agent";
 
-/// Returns whether a method is one of Switchboard's own.
+/// Returns true if a method is one of Switchboard's own.
 pub fn is_own_method(method: &str) -> bool {
     method.starts_with(METHOD_PREFIX)
 }
@@ -165,7 +167,7 @@ object! {
     }
 }
 
-/// Names that `switchboard conform` uses to see how a peer treats extensions it does not know.
+/// Names that `switchboard conform` uses to test how a peer treats unknown extensions.
 pub mod probes {
     use super::{MetaKey, Raw};
 
@@ -211,7 +213,7 @@ impl<T> MetaKey<T> {
 }
 
 impl<T: MetaValue> MetaKey<T> {
-    /// Reads the value in the `_meta` of an object; `None` where it is missing or of another type.
+    /// Reads the value in the `_meta` of an object. `None` if it is missing or of another type.
     pub fn of(&self, object: &Raw<'_>) -> Option<T> {
         T::read(&object.get(META)?.get(self.name)?)
     }
@@ -238,7 +240,7 @@ impl<T: MetaValue> MetaKey<T> {
 }
 
 impl MetaKey<bool> {
-    /// Returns whether the `_meta` of an object has the key with the value `true`.
+    /// Returns true if the `_meta` of an object has the key with the value `true`.
     pub fn is_set(&self, object: &Raw<'_>) -> bool {
         self.of(object) == Some(true)
     }
@@ -263,7 +265,7 @@ pub fn with_meta(object: &Raw<'_>, without: &[&str], with: &[(Text<'_>, Raw<'_>)
 
 /// A type of the values of a [`MetaKey`].
 pub trait MetaValue: Sized {
-    /// Reads a value; `None` where it is of another type.
+    /// Reads a value. `None` if it is of another type.
     fn read(value: &Raw<'_>) -> Option<Self>;
 
     /// Returns the JSON of the value.
@@ -299,7 +301,7 @@ pub enum Native {
     Own,
     /// The update was translated from one of the agent's own, which the client has.
     Translated,
-    /// The client has been told the update before. Only the state of a translation needs it.
+    /// The client has already received the update. Only the state of a translation needs it.
     Known,
     /// The message was translated from this request or response of the agent.
     TranslatedFrom(Raw<'static>),

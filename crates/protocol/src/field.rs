@@ -1,8 +1,8 @@
-/// One field of an update: leave it, clear it, or set it.
+/// One field of an update: keep, clear or set.
 ///
-/// An update of a tool call, a message or a terminal is a patch. A key that is not there leaves the stored
-/// value alone, `null` clears it, and any other value replaces it. `""`, `0`, `false`, `{}` and `[]` are
-/// values: `[]` empties a list just as `null` does, and yet the two stay apart on the wire.
+/// An update of a tool call, a message or a terminal is a patch. A missing key keeps the stored value, `null`
+/// clears it, and any other value replaces it. `""`, `0`, `false`, `{}` and `[]` are values: `[]` empties a
+/// list like `null`, but the two are distinct on the wire.
 ///
 /// ```
 /// use switchboard_acp::Field;
@@ -17,27 +17,27 @@
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Field<T> {
-    /// The key is not there: what is stored stays.
+    /// The key is missing: the stored value stays.
     #[default]
     Keep,
-    /// The key is `null`: what is stored goes away.
+    /// The key is `null`: the stored value is removed.
     Clear,
-    /// The key has a value: it takes the place of what is stored.
+    /// The key has a value, which replaces the stored one.
     Set(T),
 }
 
 impl<T> Field<T> {
-    /// Whether the update says nothing about this field.
+    /// Returns true if the key is missing.
     pub fn is_keep(&self) -> bool {
         matches!(self, Field::Keep)
     }
 
-    /// Whether the update clears this field with `null`.
+    /// Returns true if the key is `null`.
     pub fn is_clear(&self) -> bool {
         matches!(self, Field::Clear)
     }
 
-    /// The new value, where the update sets one.
+    /// Returns the new value, if there is one.
     pub fn value(&self) -> Option<&T> {
         match self {
             Field::Set(value) => Some(value),
@@ -45,7 +45,7 @@ impl<T> Field<T> {
         }
     }
 
-    /// The new value, taken out of the update.
+    /// Returns the new value, consuming the field.
     pub fn into_value(self) -> Option<T> {
         match self {
             Field::Set(value) => Some(value),
@@ -53,7 +53,7 @@ impl<T> Field<T> {
         }
     }
 
-    /// Does to the stored value what the update says. Returns whether the update named the field at all.
+    /// Applies the field to a stored value. Returns true if the key was present.
     pub fn apply_to(self, stored: &mut Option<T>) -> bool {
         match self {
             Field::Keep => false,
@@ -68,7 +68,7 @@ impl<T> Field<T> {
         }
     }
 
-    /// The same operation with a reference to the value.
+    /// Returns the same operation with a reference to the value.
     pub fn as_ref(&self) -> Field<&T> {
         match self {
             Field::Keep => Field::Keep,
@@ -77,7 +77,7 @@ impl<T> Field<T> {
         }
     }
 
-    /// The same operation with another value.
+    /// Returns the same operation with a converted value.
     pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> Field<U> {
         match self {
             Field::Keep => Field::Keep,
@@ -88,7 +88,7 @@ impl<T> Field<T> {
 }
 
 impl<T> Field<Vec<T>> {
-    /// Whether the update leaves an empty list behind: `null` and `[]` both do.
+    /// Returns true if the update leaves an empty list: `null` and `[]` both do.
     pub fn empties(&self) -> bool {
         match self {
             Field::Keep => false,

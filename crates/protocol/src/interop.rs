@@ -1,4 +1,4 @@
-//! serde's traits on top of our own reading and writing.
+//! Implementations of serde's traits.
 
 use std::borrow::Cow;
 

@@ -1,13 +1,12 @@
-//! Wire types of ACP, the Agent Client Protocol, versions 1 and 2, for programs that must not lose anything:
-//! bridges, recorders, inspectors, and clients and agents that talk to peers of any age.
-//! Reading borrows from the text, keeps what it does not know, and says exactly where something is wrong.
-//! Nothing here does I/O.
+//! Wire types of ACP, the Agent Client Protocol, versions 1 and 2, for programs that must preserve all data:
+//! bridges, recorders, inspectors, and clients and agents with peers of any version. Decoding borrows from the
+//! text, keeps unknown data, and locates every error exactly. No I/O.
 //!
-//! - [`v2`] and [`v1`] hold the types; [`WireFormat`] says in which form a text is read or written.
-//! - [`Wire`] is what all of them can do: [`Wire::decode`] (strict), [`Wire::decode_tolerant`] (for peers),
+//! - [`v2`] and [`v1`] contain the types; [`WireFormat`] selects the form of a text.
+//! - [`Wire`] is the trait of all types: [`Wire::decode`] (strict), [`Wire::decode_tolerant`] (for peers),
 //!   [`Wire::encode`].
 //! - [`Field`] is a field of an update: keep, clear or set.
-//! - [`rpc`] is the JSON-RPC envelope, [`Correlator`] knows which request an answer belongs to, and [`detect`] which
+//! - [`rpc`] is the JSON-RPC envelope, [`Correlator`] matches responses with requests, and [`detect`] detects the
 //!   version and dialect a peer speaks. [`RecordedLine`] is a line of a recording.
 //! - [`extensions`] declares Switchboard's own `_meta` keys, methods and log records.
 //! - [`check`] judges whole conversations, [`json_schema`] describes the types.
@@ -30,8 +29,8 @@
 //! # Ok::<(), switchboard_acp::DecodeError>(())
 //! ```
 //!
-//! Later versions of the protocol have more fields and values. So objects are made with `new` and the setters, or with `..`; they are
-//! taken apart with `..`, and a match has a `_`. Then a new version of this crate changes nothing:
+//! Later versions of the protocol have more fields and values. So create objects with `new` and setters, or with
+//! `..`; destructure them with `..`; and give a match a `_` arm. Then a new version of this crate is compatible:
 //!
 //! ```
 //! use switchboard_acp::{AbsolutePath, v2};
@@ -43,7 +42,7 @@
 //! # Ok::<(), switchboard_acp::DecodeError>(())
 //! ```
 //!
-//! What would break does not compile today:
+//! Code that would break does not compile today:
 //!
 //! ```compile_fail
 //! fn line(location: switchboard_acp::v2::ToolCallLocation<'_>) -> bool {
@@ -109,15 +108,15 @@ pub use wire_format::WireFormat;
 
 mod registry;
 
-/// Text that is borrowed from the message it was read from, or owned.
+/// Text that is borrowed from its message, or owned.
 pub type Text<'a> = std::borrow::Cow<'a, str>;
 
-/// The Rust examples of the README.
+/// Runs the Rust examples of the README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct ReadmeExamples;
 
-/// The example of the package's front page runs with the tests.
+/// Runs the package README example as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

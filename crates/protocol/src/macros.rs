@@ -1,20 +1,21 @@
-//! The three declarations that all wire types are made with. Each gives the Rust type, how it is read and
-//! written, its JSON Schema, and its owned form, so that these can never disagree. Macros of our own rather than serde's:
-//! reading is tolerant where a declaration allows it and says where each fault is, and writing loses nothing that was read.
+//! The three macros that declare all wire types. Each generates the Rust type, its parser and writer, its
+//! JSON Schema, and its owned form, so that these cannot diverge. Not serde: parsing is tolerant where a
+//! declaration permits it and locates each error, and writing preserves everything that was read.
 
-/// An object with known keys; other keys are kept in `extra`.
+/// Declares an object with known keys. Other keys are kept in `extra`.
 ///
 /// A field is `KIND name: Type = "key"`, where the kind is one of
-/// - `required`: must be there;
-/// - `strict_required`: as well, and a list item that is malformed fails the list even in tolerant reading;
+/// - `required`: must be present;
+/// - `strict_required`: the same, and a malformed list item makes the list malformed even in tolerant
+///   reading;
 /// - `optional`: may be missing, `null` means missing;
-/// - `optional_whole`: as well, and a list with a malformed item is malformed as a whole;
-/// - `strict_optional`: as well, but malformed is an error even in tolerant reading;
+/// - `optional_whole`: the same, and a list with a malformed item is malformed as a whole;
+/// - `strict_optional`: the same, but a malformed value is an error even in tolerant reading;
 /// - `defaulted`, `strict_defaulted`: may be missing, but is never `null`;
 /// - `patch`: three states.
 ///
-/// `@newest`, `@v2` or `@unstable` behind the key: other revisions do not know the key. Every field has a doc comment, which the
-/// JSON Schema shows too. `with KIND _meta` behind the fields: metadata, of which there is nothing more to say.
+/// `@newest`, `@v2` or `@unstable` after the key: other revisions do not have the key. Every field has a doc
+/// comment, which is also in the JSON Schema. `with KIND _meta` after the fields: metadata.
 macro_rules! object {
     (
         $(#[doc = $doc:expr])*
@@ -25,7 +26,7 @@ macro_rules! object {
             $(#[doc = $doc])*
             $name $(rules $rules)? $(shape $shape)? {
                 $($fields)*
-                /// Metadata: keys of the sender's own, which the protocol does not define.
+                /// Metadata: custom keys of the sender that the protocol does not define.
                 $kind meta: $crate::Meta<'a> = "_meta" $(@ $since)?,
             }
         }
@@ -42,7 +43,7 @@ macro_rules! object {
         #[deny(missing_docs)]
         pub struct $name<'a> {
             $( $(#[doc = $field_doc])* pub $field: $crate::macros::field_type!($kind $type), )*
-            /// Keys that the protocol does not define here, kept as they came.
+            /// Unknown keys, kept unchanged.
             pub extra: $crate::Extra<'a>,
             #[doc(hidden)]
             pub more: $crate::More,
@@ -82,7 +83,7 @@ macro_rules! object {
                             body.once(reader, &mut seen, Known::$field as u32, $key)?;
                             $crate::wire::fill(&mut $field, $crate::macros::read_field!($kind reader));
                         } )*
-                        // A key that other revisions know.
+                        // A key of other revisions.
                         #[allow(unreachable_patterns)]
                         _ => {
                             body.unknown_key(reader, KEYS[index].name().into(), &mut extra)?;
@@ -155,10 +156,11 @@ macro_rules! object {
     };
 }
 
-/// An object whose shape depends on the value of one key; unknown values of it are kept whole.
+/// Declares an object whose type depends on the value of one key. Unknown values are kept as a whole.
 ///
-/// `in both_versions`: unknown variants are part of version 1 too. `requires [...]`: keys that an unknown variant must have, as strings; `with [...]`: as any value. `rules`:
-/// a check of the whole value. `implied module`: the tag that a missing one stands for. `untagged Variant(Type)`: the variant without a tag.
+/// `in both_versions`: version 1 permits unknown variants too. `requires [...]`: keys that an unknown variant
+/// must have, as strings; `with [...]`: with any value. `rules`: a check of the whole value. `implied
+/// module`: the default of a missing tag. `untagged Variant(Type)`: the variant without a tag.
 macro_rules! union {
     (
         $(#[doc = $doc:expr])*
@@ -180,14 +182,14 @@ macro_rules! union {
         pub enum $name<'a> {
             $( $(#[doc = $variant_doc])* $variant($type), )*
             $( $(#[doc = $bare_doc])* $bare($bare_type), )?
-            /// A variant that this library does not know, kept whole.
+            /// An unknown variant, kept unchanged.
             Unknown($crate::wire::UnknownVariant<'a>),
             #[doc(hidden)]
             More($crate::NoMore),
         }
 
         impl<'a> $name<'a> {
-            /// The value of the tag on the wire; empty for a variant that has none.
+            /// Returns the value of the tag on the wire. Empty for a variant without one.
             pub fn tag(&self) -> &str {
                 match self {
                     $( $name::$variant(_) => $value, )*
@@ -197,7 +199,7 @@ macro_rules! union {
                 }
             }
 
-            /// The variant that this library does not know, if it is one.
+            /// Returns the unknown variant, if it is one.
             pub fn as_unknown(&self) -> Option<&$crate::wire::UnknownVariant<'a>> {
                 match self {
                     $name::Unknown(unknown) => Some(unknown),
@@ -258,7 +260,7 @@ macro_rules! union {
         }
 
         impl<'a> $name<'a> {
-            /// Reads the variant that the tag names.
+            /// Reads the variant of the tag.
             #[allow(unused_variables, unused_mut)]
             fn read_variant(
                 reader: &mut $crate::json::reader::Reader<'a>,
@@ -343,7 +345,7 @@ macro_rules! union {
     };
 }
 
-/// A string with known values; others are kept. They are part of version 2 only, or `in both_versions`.
+/// Declares a string with known values. Others are kept, in version 2 only or `in both_versions`.
 macro_rules! open_enum {
     (
         $(#[doc = $doc:expr])*
@@ -356,14 +358,14 @@ macro_rules! open_enum {
         #[deny(missing_docs)]
         pub enum $name {
             $( $(#[doc = $variant_doc])* $variant, )*
-            /// A value that this library does not know, kept as it came.
+            /// An unknown value, kept unchanged.
             Unknown(Box<str>),
             #[doc(hidden)]
             More($crate::NoMore),
         }
 
         impl $name {
-            /// The value on the wire.
+            /// Returns the value on the wire.
             pub fn as_str(&self) -> &str {
                 match self {
                     $( $name::$variant => $value, )*
@@ -372,12 +374,12 @@ macro_rules! open_enum {
                 }
             }
 
-            /// Whether somebody made this value up, as the leading underscore says.
+            /// Returns true for a custom value, which has a leading underscore.
             pub fn is_custom(&self) -> bool {
                 matches!(self, $name::Unknown(value) if value.starts_with('_'))
             }
 
-            /// Whether the value is unknown and kept free for a later version of the protocol.
+            /// Returns true for an unknown value that is reserved for a later version of the protocol.
             pub fn is_reserved(&self) -> bool {
                 matches!(self, $name::Unknown(value) if !value.starts_with('_'))
             }
@@ -593,7 +595,7 @@ macro_rules! in_schema {
     };
 }
 
-/// `new` with the required fields as arguments.
+/// Generates `new` with the required fields as arguments.
 macro_rules! constructor {
     ($name:ident [$($argument:ident $type:ty,)*] [$($other:ident,)*]
      [required $field:ident $field_type:ty] $($rest:tt)*) => {
@@ -614,7 +616,7 @@ macro_rules! constructor {
         }
     };
     ($name:ident [$($argument:ident $type:ty,)*] [$($other:ident,)*]) => {
-        /// A value with its required fields only.
+        /// Creates a value with its required fields only.
         #[allow(clippy::new_without_default)]
         pub fn new($($argument: impl Into<$type>),*) -> Self {
             $name {
@@ -627,7 +629,7 @@ macro_rules! constructor {
     };
 }
 
-/// A method that sets a field which `new` leaves out.
+/// Generates a setter for a field that `new` omits.
 macro_rules! setter {
     (required $field:ident $type:ty) => {};
     (strict_required $field:ident $type:ty) => {};
@@ -649,7 +651,7 @@ macro_rules! setter {
     };
 }
 
-/// serde's traits, for values inside other people's structs: strict, in the `spec` dialect.
+/// Generates serde's traits, for values inside other structs: strict, in the `spec` dialect.
 macro_rules! serde_forms {
     (plain $name:ident) => {
         impl serde::Serialize for $name {

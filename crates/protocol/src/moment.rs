@@ -1,40 +1,40 @@
-//! A moment in time, for everybody.
+//! Points in time.
 //!
-//! The calendar is written here, and not taken from a crate: store and hub need dates in UTC and nothing else of one, and
-//! everything that depends on this crate would build it. The program parses dates with `humantime`.
+//! The calendar is implemented here instead of by a crate: store and hub need dates in UTC and nothing else,
+//! and every dependent of this crate would build it. The program parses dates with `humantime`.
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A moment in time, in milliseconds since 1970, or since another origin that the caller chose for its clock. The
-/// libraries that fold and translate have no clock: times come from their callers. Clocks jump, so a moment never
-/// decides over the order of messages.
+/// A point in time in milliseconds since 1970, or since another origin chosen by the caller. The libraries
+/// that fold and translate have no clock: callers provide times. Clocks jump, so a moment never determines
+/// the order of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Moment(pub i64);
 
 impl Moment {
-    /// What the clock says.
+    /// Returns the current time.
     pub fn now() -> Self {
         SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().into()
     }
 
-    /// The moment some milliseconds later.
+    /// Returns the moment `milliseconds` later.
     #[must_use]
     pub fn after(self, milliseconds: u64) -> Self {
         Moment(self.0.saturating_add_unsigned(milliseconds))
     }
 
-    /// How long after an earlier moment it is; nothing where it is before that.
+    /// Returns the duration since an earlier moment, or zero if that is later.
     pub fn since(self, earlier: Moment) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0).max(0).unsigned_abs())
     }
 
-    /// The date and the time of day, in UTC.
+    /// Returns the date and the time of day, in UTC.
     pub fn date_and_time(self) -> [String; 2] {
         let seconds = self.0.div_euclid(1000);
         let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-        // Days since 1970 to a date, counting from the first of March of the year 0, after which leap days fall
-        // at the end of a year.
+        // Converts days since 1970 to a date, counting from the first of March of year 0, so that leap days
+        // are at the end of a year.
         let shifted = days + 719_468;
         let era = shifted.div_euclid(146_097);
         let day_of_era = shifted.rem_euclid(146_097);
@@ -51,14 +51,14 @@ impl Moment {
     }
 }
 
-/// What has gone by since the origin.
+/// Converts the duration since the origin.
 impl From<Duration> for Moment {
     fn from(since: Duration) -> Self {
         Moment(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
     }
 }
 
-/// Date and time in UTC, to the second.
+/// Formats date and time in UTC, to the second.
 impl fmt::Display for Moment {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [date, time] = self.date_and_time();

@@ -1,5 +1,5 @@
-//! The lines of recordings: the form in which conversations leave a store and come into it, and which `check`, `fold`,
-//! `convert` and `replay` read.
+//! Lines of recordings: the import and export format of the store, which `check`, `fold`, `convert` and
+//! `replay` read.
 
 use crate::error::{DecodeError, Read};
 use crate::json::reader::Reader;
@@ -7,12 +7,13 @@ use crate::{Raw, Side, Text, Wire, WireFormat};
 
 /// One line of a recording.
 ///
-/// `{"t":1.25,"dir":"agent->client","msg":{...}}` is a message, with its time in seconds since the recording began. The
-/// first line may say in `began`, in milliseconds since 1970, when that was. The rest are `{"t":..,"stderr":"..."}`,
-/// `{"t":..,"process":"..."}`, `{"t":..,"diagnostic":{...}}`, `{"t":..,"hub":{...}}`, for the other side of a translation
-/// `{"t":..,"other":{"dir":..,"msg":..}}`, and for what is no JSON `{"t":..,"dir":..,"noise":"..."}`.
+/// `{"t":1.25,"dir":"agent->client","msg":{...}}` is a message, with its time in seconds since the start of
+/// the recording. The first line may give the start in `began`, in milliseconds since 1970. The other lines
+/// are `{"t":..,"stderr":"..."}`, `{"t":..,"process":"..."}`, `{"t":..,"diagnostic":{...}}`,
+/// `{"t":..,"hub":{...}}`, for the other side of a translation `{"t":..,"other":{"dir":..,"msg":..}}`, and
+/// for input that is not JSON `{"t":..,"dir":..,"noise":"..."}`.
 ///
-/// Read are also bare messages, of which nobody knows who sent them, and trace files of the official conductor.
+/// Bare messages without a sender, and trace files of the official conductor, can be read too.
 ///
 /// ```
 /// use switchboard_acp::{Recorded, RecordedLine, Side};
@@ -27,56 +28,56 @@ use crate::{Raw, Side, Text, Wire, WireFormat};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedLine<'a> {
-    /// When the recording began, in milliseconds since 1970. Only its first line has it: a later line that has it begins
+    /// Start of the recording in milliseconds since 1970. Only on its first line: a later line with it starts
     /// another recording in the same file.
     pub began: Option<i64>,
-    /// The time in seconds since then, spelled as it came.
+    /// Time in seconds since then, with its original spelling.
     pub time: Option<Text<'a>>,
-    /// What was recorded.
+    /// Recorded content.
     pub recorded: Recorded<'a>,
-    /// In which form the line came.
+    /// Form of the line.
     pub form: LineForm,
 }
 
-/// What a line of a recording holds.
+/// Content of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recorded<'a> {
-    /// A message, or several in an array, or, where it stands alone on its line, any other JSON.
+    /// A message, a batch, or, alone on its line, any other JSON.
     Message {
-        /// Who sent it, where that is known.
+        /// Sender, if known.
         from: Option<Side>,
-        /// Whether it is as it was on the other side of a translation.
+        /// True for a message on the other side of a translation.
         other_side: bool,
         /// The JSON text.
         text: Text<'a>,
     },
-    /// Something that a peer sent and that is no JSON.
+    /// Input of a peer that is not JSON.
     Noise {
-        /// Who sent it.
+        /// Sender.
         from: Side,
-        /// Whether on the other side of a translation.
+        /// True if it is on the other side of a translation.
         other_side: bool,
         /// The text.
         text: Text<'a>,
     },
-    /// What the agent's process wrote to its standard error.
+    /// Standard error output of the agent process.
     StandardError(Text<'a>),
-    /// Something that happened to the agent's process.
+    /// An event of the agent process.
     Process(Text<'a>),
-    /// A loss or a fault that was found while the session went on, as JSON.
+    /// A translation loss or a fault found during the session, as JSON.
     Diagnostic(Text<'a>),
-    /// What a hub noted about the session, as JSON.
+    /// A note of a hub about the session, as JSON.
     Hub(Text<'a>),
-    /// A line of a trace that is no message between the client and whom it talks to.
+    /// A line of a trace that is not a message between the client and its peer.
     Elsewhere,
 }
 
-/// The form of a line.
+/// Form of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LineForm {
-    /// A recorded line, in which a message stands under `msg`.
+    /// A recorded line with a message under `msg`.
     Recorded,
-    /// A message alone.
+    /// A bare message.
     Bare,
     /// An event of a trace of the official conductor.
     Trace,
@@ -85,7 +86,7 @@ pub enum LineForm {
 const TO_AGENT: &str = "client->agent";
 const TO_CLIENT: &str = "agent->client";
 
-/// The keys of a line, unread.
+/// The unparsed keys of a line.
 #[derive(Default)]
 struct Keys<'a> {
     began: Option<Raw<'a>>,
@@ -98,9 +99,9 @@ struct Keys<'a> {
     diagnostic: Option<Raw<'a>>,
     hub: Option<Raw<'a>>,
     other: Option<Raw<'a>>,
-    /// A key that no recorded line has, but messages and updates have.
+    /// True if there is a key that recorded lines lack, but messages and updates have.
     is_bare: bool,
-    // What the conductor writes.
+    // Keys of the conductor.
     ts: Option<Raw<'a>>,
     kind: Option<Raw<'a>>,
     protocol: Option<Raw<'a>>,
@@ -198,8 +199,8 @@ impl<'a> Keys<'a> {
         Ok((recorded, LineForm::Recorded))
     }
 
-    /// An event of a conductor's trace. Its messages between proxies repeat those of the client, so only what the
-    /// client sends and gets is taken.
+    /// Returns an event of a conductor's trace. Messages between proxies repeat those of the client, so only
+    /// the client's messages are used.
     fn trace_event(&self) -> Recorded<'a> {
         let is = |part: &Option<Raw<'_>>, wanted: &str| {
             part.as_ref().and_then(Raw::as_text).is_some_and(|name| name.eq_ignore_ascii_case(wanted))
@@ -231,7 +232,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// The text of a value of the line.
+/// Returns the text of a value of the line.
 fn source<'a>(value: &Raw<'a>) -> Text<'a> {
     value.as_source().map_or_else(|| Text::Owned(value.as_str().to_owned()), Text::Borrowed)
 }
@@ -255,12 +256,12 @@ fn on_other_side<'a>(other: &Raw<'a>) -> Result<Recorded<'a>, DecodeError> {
 }
 
 impl<'a> RecordedLine<'a> {
-    /// A recorded line without a time.
+    /// Creates a recorded line without a time.
     pub fn new(recorded: Recorded<'a>) -> Self {
         RecordedLine { began: None, time: None, recorded, form: LineForm::Recorded }
     }
 
-    /// The same line at a time, in milliseconds since the recording began.
+    /// Sets the time in milliseconds since the start of the recording.
     #[must_use]
     pub fn at(mut self, milliseconds: i64) -> Self {
         let (sign, size) = (if milliseconds < 0 { "-" } else { "" }, milliseconds.unsigned_abs());
@@ -268,15 +269,14 @@ impl<'a> RecordedLine<'a> {
         self
     }
 
-    /// The same line as the first one, which says when the recording began, in milliseconds since 1970.
+    /// Makes it the first line, with the start of the recording in milliseconds since 1970.
     #[must_use]
     pub fn beginning(mut self, began: i64) -> Self {
         self.began = Some(began);
         self
     }
 
-    /// Takes a line apart. One that is no recorded line is the message itself; so is what is no JSON object at all, to
-    /// be judged by who reads it.
+    /// Parses a line. Any other text, including invalid JSON, is a bare message for the caller to check.
     pub fn parse(line: &'a str) -> Result<Self, DecodeError> {
         if !line.trim_start().starts_with('{') {
             let recorded = Recorded::Message { from: None, other_side: false, text: Text::Borrowed(line) };
@@ -295,15 +295,15 @@ impl<'a> RecordedLine<'a> {
         Ok(RecordedLine { began, time: time.and_then(number), recorded, form })
     }
 
-    /// The time in milliseconds since the recording began. One that makes no sense is the nearest that does.
+    /// Returns the time in milliseconds since the start of the recording, clamped to the valid range.
     pub fn milliseconds(&self) -> Option<i64> {
         let seconds: f64 = self.time.as_ref()?.parse().ok()?;
         Some((seconds * 1000.0).round() as i64)
     }
 
-    /// Writes the line as a recorded one, without its end.
+    /// Writes the line as a recorded one, without newline.
     pub fn write(&self, out: &mut String) {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = self.write_to(out);
     }
 
@@ -344,7 +344,7 @@ impl std::fmt::Display for RecordedLine<'_> {
     }
 }
 
-/// Writes something as it is, or under the key of the other side.
+/// Writes content directly, or under the key of the other side.
 fn between<W: std::fmt::Write>(
     out: &mut W,
     other_side: bool,
@@ -366,7 +366,7 @@ fn write_direction(out: &mut impl std::fmt::Write, from: Option<Side>) -> std::f
     }
 }
 
-/// In valid JSON an end of line can only be white space.
+/// Replaces newlines, which are only white space in valid JSON.
 fn on_one_line(json: &str) -> Text<'_> {
     let json = json.trim();
     if json.contains(['\n', '\r']) {

@@ -11,16 +11,16 @@ use crate::schema::{Schemas, answer, call, described};
 use crate::wire::{Wire, read_whole};
 use crate::{WireFormat, v1, v2};
 
-/// A wire type that is chosen at run time, by name.
+/// A wire type, selected at run time by name.
 #[derive(Debug, Clone, Copy)]
 pub struct WireType {
-    /// The name, as in the JSON Schema.
+    /// Name as in the JSON Schema.
     pub name: &'static str,
     pub(crate) judge: fn(&str, Judging) -> Judgement,
     pub(crate) schema: fn(&mut Schemas) -> Value,
 }
 
-/// How to read when judging a text.
+/// Options for validating a text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Judging {
     pub(crate) revision: WireFormat,
@@ -28,10 +28,10 @@ pub(crate) struct Judging {
     pub(crate) write_back: bool,
 }
 
-/// What came of reading a text.
+/// Result of validating a text.
 #[derive(Debug)]
 pub(crate) struct Judgement {
-    /// The value written again, if it could be read and that was asked for.
+    /// The value encoded again, if it is valid and that was requested.
     pub(crate) outcome: Result<Option<String>, DecodeError>,
     pub(crate) tolerated: Vec<Diagnostic>,
     pub(crate) remarks: Vec<Diagnostic>,
@@ -51,13 +51,13 @@ pub(crate) fn judge<'a, T: Wire<'a>>(text: &'a str, judging: Judging) -> Judgeme
 }
 
 impl WireType {
-    /// Reads a text as this type and writes it again.
+    /// Decodes a text as this type and encodes it again.
     pub fn rewrite(&self, text: &str, revision: WireFormat) -> Result<String, DecodeError> {
         let judging = Judging { revision, tolerant: false, write_back: true };
         (self.judge)(text, judging).outcome.map(Option::unwrap_or_default)
     }
 
-    /// Reads a text as this type, tolerantly, and writes it again. Also gives what was left out.
+    /// Decodes a text as this type tolerantly and encodes it again. Returns the omitted parts as well.
     pub fn rewrite_tolerant(
         &self,
         text: &str,
@@ -69,7 +69,7 @@ impl WireType {
     }
 }
 
-/// A method: who calls it, with what, and what comes back.
+/// A method: its caller, parameters and result.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Method {
     pub(crate) name: &'static str,
@@ -77,7 +77,7 @@ pub(crate) struct Method {
     pub(crate) params: &'static str,
     /// `None` for a notification.
     pub(crate) result: Option<&'static str>,
-    /// Whether it may be sent without an id, too.
+    /// True if it may also be sent without an id.
     pub(crate) is_notification_too: bool,
 }
 
@@ -91,13 +91,13 @@ impl Method {
         Method { name, caller, params, result, is_notification_too: false }
     }
 
-    /// A method that is a request or a notification, as its sender likes.
+    /// Declares a method that can be a request or a notification.
     const fn either(name: &'static str, params: &'static str, result: &'static str) -> Self {
         Method { name, caller: Caller::Both, params, result: Some(result), is_notification_too: true }
     }
 }
 
-/// Who may send a method.
+/// Side that may send a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {
     Client,
@@ -105,8 +105,8 @@ pub(crate) enum Caller {
     Both,
 }
 
-/// Methods that the newest draft calls unstable. Both versions have them; their parameters and answers have the same
-/// names in both.
+/// Unstable methods of the newest draft. They exist in both versions, with the same names of parameters and
+/// results.
 const UNSTABLE_METHODS: &[Method] = &[
     Method::new("session/fork", Caller::Client, "ForkSessionRequest", Some("ForkSessionResponse")),
     Method::new("session/archive", Caller::Client, "ArchiveSessionRequest", Some("ArchiveSessionResponse")),
@@ -153,14 +153,14 @@ pub(crate) fn method(name: &str, revision: WireFormat) -> Option<&'static Method
     methods(revision).find(|method| method.name == name)
 }
 
-/// Who calls a method of either version.
+/// Returns the caller of a method of either version.
 pub(crate) fn caller(name: &str) -> Option<Caller> {
     let known = method(name, WireFormat::Any).or_else(|| method(name, WireFormat::V1));
     known.map(|method| method.caller)
 }
 
-/// Whether a method of either version needs an answer, so that it must not be sent as a notification. Extension methods are
-/// not known here.
+/// Returns true if a method of either version requires a response, so it must not be sent as a notification.
+/// False for extension methods.
 ///
 /// ```
 /// assert!(switchboard_acp::is_request("session/prompt") && switchboard_acp::is_request("session/load"));
@@ -171,13 +171,13 @@ pub fn is_request(name: &str) -> bool {
     known.into_iter().any(|method| method.result.is_some() && !method.is_notification_too)
 }
 
-/// All types of a version.
+/// Returns all types of a version.
 pub fn wire_types(revision: WireFormat) -> impl Iterator<Item = &'static WireType> {
     let types = if revision == WireFormat::V1 { v1::TYPES } else { v2::TYPES };
     types.iter()
 }
 
-/// The type of a name.
+/// Returns the type with a name.
 ///
 /// ```
 /// use switchboard_acp::{WireFormat, wire_type};
@@ -190,7 +190,7 @@ pub fn wire_type(name: &str, revision: WireFormat) -> Option<&'static WireType> 
     wire_types(revision).find(|wire_type| wire_type.name == name)
 }
 
-/// The JSON Schema of the messages of a revision, with all types under `$defs`.
+/// Returns the JSON Schema of the messages of a revision, with all types under `$defs`.
 pub fn json_schema(revision: WireFormat) -> Value {
     let (title, version) = match revision {
         WireFormat::V1 => ("ACP version 1", 1),
@@ -201,7 +201,7 @@ pub fn json_schema(revision: WireFormat) -> Value {
     let mut schemas = Schemas::new(revision);
     for wire_type in wire_types(revision) {
         let schema = (wire_type.schema)(&mut schemas);
-        // A type under a second name, or one without a definition of its own.
+        // A type with a second name, or without its own definition.
         let own = json!({"$ref": format!("#/$defs/{}", wire_type.name)});
         if schema != own {
             schemas.define(wire_type.name, |_| schema);
@@ -209,18 +209,18 @@ pub fn json_schema(revision: WireFormat) -> Value {
     }
     let message = message_schema(revision, &mut schemas);
     let message = schemas.define("Message", |_| message);
-    // Without "$schema": only keywords that mean the same in each draft from 7 to 2020-12 are used, and validators
-    // refuse the name of a draft that they do not know.
+    // Without "$schema": only keywords with the same meaning in every draft from 7 to 2020-12 are used, and
+    // validators reject drafts that they do not know.
     sorted(json!({
-        "$comment": format!("Version {version} of ACP. Good for JSON Schema from draft 7 to 2020-12."),
+        "$comment": format!("Version {version} of ACP. For JSON Schema from draft 7 to 2020-12."),
         "title": title,
-        "description": "A message, or several of them in a list.",
+        "description": "A message or a batch of messages.",
         "anyOf": [message, {"type": "array", "minItems": 1, "items": message}],
         "$defs": schemas.into_definitions(),
     }))
 }
 
-/// A message with the parameters of its method.
+/// Returns the schema of a message with the parameters of its method.
 fn message_schema(revision: WireFormat, schemas: &mut Schemas) -> Value {
     let id = RequestId::schema(schemas);
     let response = Response::schema(schemas);
@@ -240,14 +240,14 @@ fn message_schema(revision: WireFormat, schemas: &mut Schemas) -> Value {
     let other = |id| {
         let method = json!({"type": "string", "not": {"enum": names}});
         let params = json!({"anyOf": [{"type": "object"}, {"type": "array"}, {"type": "null"}]});
-        let doc = "A method of somebody's own (leading underscore) or of a later version.";
+        let doc = "A custom method (leading underscore) or one of a later version.";
         described(call(id, method, params, false), doc)
     };
     let forms: Vec<_> = known.chain([other(Some(id.clone())), other(None), answer(&response)]).collect();
-    json!({"description": "A request or a notification with the parameters of its method, or an answer.", "anyOf": forms})
+    json!({"description": "A request or notification with the parameters of its method, or a response.", "anyOf": forms})
 }
 
-/// The value with all keys in order, whichever way the JSON library was built to keep them.
+/// Returns the value with sorted keys, regardless of the features of the JSON library.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(map) => {

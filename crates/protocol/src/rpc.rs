@@ -1,4 +1,4 @@
-//! The JSON-RPC 2.0 envelope. Parameters and results stay unread until somebody asks for them.
+//! The JSON-RPC 2.0 envelope. Parameters and results are parsed on demand.
 //!
 //! ```
 //! use switchboard_acp::rpc::{Message, RequestId};
@@ -30,44 +30,45 @@ use crate::schema::{Schemas, answer, anything, call, described};
 use crate::wire::{Body, Wire, own};
 use crate::{DecodeError, Diagnostic, Extra, Number, Raw, Text, WireFormat};
 
-/// Error codes that the protocol gives a meaning.
+/// Error codes defined by the protocol.
 pub mod codes {
     /// The text is not JSON.
     pub const PARSE_ERROR: i32 = -32700;
     /// The message is not JSON-RPC.
     pub const INVALID_REQUEST: i32 = -32600;
-    /// Nobody here knows the method.
+    /// The method is unknown.
     pub const METHOD_NOT_FOUND: i32 = -32601;
-    /// The parameters do not fit the method or the state of things.
+    /// The parameters do not match the method or the current state.
     pub const INVALID_PARAMS: i32 = -32602;
-    /// Something broke.
+    /// Internal error.
     pub const INTERNAL_ERROR: i32 = -32603;
-    /// The caller took the request back.
+    /// The caller cancelled the request.
     pub const REQUEST_CANCELLED: i32 = -32800;
     /// The user must log in first.
     pub const AUTHENTICATION_REQUIRED: i32 = -32000;
     /// The session or resource does not exist.
     pub const RESOURCE_NOT_FOUND: i32 = -32002;
-    /// The agent speaks no version that was asked for.
+    /// The agent supports none of the requested versions.
     pub const UNSUPPORTED_PROTOCOL_VERSION: i32 = -32022;
 }
 
-/// The id of a request.
+/// Id of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum RequestId<'a> {
     /// An integer.
     Number(i64),
     /// A string.
     Text(Text<'a>),
-    /// `null`: allowed by older peers, and in an error whose request could not be read.
+    /// `null`: permitted by older peers, and in an error for an unreadable request.
     Null,
-    /// A number that is no integer of 64 bits, spelled as it came. It is against the rules, so who judges refuses it;
-    /// but who asked with it waits for an answer, so it is read where a peer's dialect is unknown or it is tolerated.
+    /// A number that is not a 64-bit integer, with its original spelling. It violates the rules, so
+    /// validation refuses it. But its sender waits for a response, so it is accepted if the peer's dialect is
+    /// unknown or reading is tolerant.
     Irregular(Number<'a>),
 }
 
 impl RequestId<'_> {
-    /// Whether the protocol allows it.
+    /// Returns true if the protocol permits it.
     ///
     /// ```
     /// use switchboard_acp::rpc::RequestId;
@@ -161,13 +162,13 @@ fn integer_id() -> Value {
 }
 
 object! {
-    /// Why a request failed.
+    /// Error of a request.
     RpcError {
-        /// A number that programs go by.
+        /// Error code, for programs.
         required code: i32 = "code",
-        /// A sentence that people read.
+        /// Message, for people.
         required message: Text<'a> = "message",
-        /// More about the failure, in a form of the sender's own.
+        /// Additional data in a custom format.
         optional data: Raw<'a> = "data",
     }
 }
@@ -181,9 +182,9 @@ impl fmt::Display for RpcError<'_> {
 impl std::error::Error for RpcError<'_> {}
 
 object! {
-    /// Takes back a request that the sender made.
+    /// Cancels a request of the sender.
     CancelRequestNotification {
-        /// The id that the sender gave the request.
+        /// Id of the request.
         required request_id: RequestId<'a> = "requestId",
     } with optional _meta
 }
@@ -191,76 +192,76 @@ object! {
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// Wants an answer.
+    /// Expects a response.
     Request(Request<'a>),
-    /// Wants none.
+    /// Expects no response.
     Notification(Notification<'a>),
-    /// Is one.
+    /// A response.
     Response(Response<'a>),
 }
 
-/// A call of a method that wants an answer.
+/// A method call that expects a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Names the request in its answer.
+    /// Request id.
     pub id: RequestId<'a>,
-    /// The method.
+    /// Method.
     pub method: Text<'a>,
-    /// The parameters, unread.
+    /// Unparsed parameters.
     pub params: Option<Raw<'a>>,
     /// Other keys of the envelope.
     pub extra: Extra<'a>,
 }
 
-/// A call of a method that wants no answer.
+/// A method call without a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification<'a> {
-    /// The method.
+    /// Method.
     pub method: Text<'a>,
-    /// The parameters, unread.
+    /// Unparsed parameters.
     pub params: Option<Raw<'a>>,
     /// Other keys of the envelope.
     pub extra: Extra<'a>,
 }
 
-/// The answer to a request.
+/// Response to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// The request's id; `Null` only in an error whose request could not be read.
+    /// Request id. `Null` only in an error for an unreadable request.
     pub id: RequestId<'a>,
-    /// The result, unread, or the error.
+    /// Unparsed result, or the error.
     pub outcome: Result<Raw<'a>, RpcError<'a>>,
     /// Other keys of the envelope.
     pub extra: Extra<'a>,
 }
 
 impl Request<'_> {
-    /// The text of the parameters; an empty object where there are none.
+    /// Returns the text of the parameters, or an empty object.
     pub fn params_text(&self) -> &str {
         self.params.as_ref().map_or("{}", Raw::as_str)
     }
 }
 
 impl Notification<'_> {
-    /// The text of the parameters; an empty object where there are none.
+    /// Returns the text of the parameters, or an empty object.
     pub fn params_text(&self) -> &str {
         self.params.as_ref().map_or("{}", Raw::as_str)
     }
 }
 
 impl<'a> Message<'a> {
-    /// Reads the envelope of one message.
+    /// Parses the envelope of one message.
     pub fn decode(text: &'a str, revision: WireFormat) -> Result<Self, DecodeError> {
         <Self as Wire>::decode(text, revision)
     }
 
-    /// A request with encoded parameters.
+    /// Creates a request with encoded parameters.
     pub fn request(id: impl Into<RequestId<'a>>, method: impl Into<Text<'a>>, params: Raw<'a>) -> Self {
         let extra = Extra::new();
         Message::Request(Request { id: id.into(), method: method.into(), params: Some(params), extra })
     }
 
-    /// A notification with encoded parameters.
+    /// Creates a notification with encoded parameters.
     pub fn notification(method: impl Into<Text<'a>>, params: Raw<'a>) -> Self {
         Message::Notification(Notification {
             method: method.into(),
@@ -269,12 +270,12 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// The answer to a request.
+    /// Creates a response.
     pub fn response(id: RequestId<'a>, outcome: Result<Raw<'a>, RpcError<'a>>) -> Self {
         Message::Response(Response { id, outcome, extra: Extra::new() })
     }
 
-    /// The method, where this is not an answer.
+    /// Returns the method, if this is not a response.
     pub fn method(&self) -> Option<&str> {
         match self {
             Message::Request(request) => Some(&request.method),
@@ -335,7 +336,7 @@ impl<'a> Wire<'a> for Message<'a> {
             let method = || json!({"type": "string"});
             let params = || json!({"anyOf": [{"type": "object"}, {"type": "array"}, {"type": "null"}]});
             json!({
-                "description": "A request, a notification or an answer.",
+                "description": "A request, a notification or a response.",
                 "anyOf": [
                     call(Some(id), method(), params(), false),
                     call(None, method(), params(), false),
@@ -346,7 +347,7 @@ impl<'a> Wire<'a> for Message<'a> {
     }
 }
 
-/// The envelope of a message, with its version or, for an envelope without one, as it is.
+/// Reads the envelope of a message. With `version_required`, it must have a version.
 fn read_envelope<'a>(reader: &mut Reader<'a>, version_required: bool) -> Read<Message<'a>> {
     let mut body = Body::open(reader)?;
     let (mut id, mut method, mut params) = (None, None, None);
@@ -428,7 +429,7 @@ fn read_envelope<'a>(reader: &mut Reader<'a>, version_required: bool) -> Read<Me
     }
 }
 
-/// An answer whose envelope has been opened: its version may be gone.
+/// A response inside of another envelope, which may lack its version.
 impl<'a> Wire<'a> for Response<'a> {
     type Owned = Response<'static>;
 
@@ -463,22 +464,22 @@ impl<'a> Wire<'a> for Response<'a> {
         schemas.define("Response", |schemas| {
             let id = RequestId::schema(schemas);
             let error = RpcError::schema(schemas);
-            let request = "The request that is answered.";
+            let request = "Id of the request.";
             json!({
-                "description": "The answer to a request.",
+                "description": "Response to a request.",
                 "type": "object",
                 "oneOf": [
                     {
                         "properties": {
                             "id": described(json!({"anyOf": [integer_id(), {"type": "string"}]}), request),
-                            "result": described(anything(), "What came of the request."),
+                            "result": described(anything(), "Result of the request."),
                         },
                         "required": ["id", "result"],
                     },
                     {
                         "properties": {
                             "id": described(json!({"anyOf": [id, {"type": "null"}]}), request),
-                            "error": described(error, "Why the request failed."),
+                            "error": described(error, "Error of the request."),
                         },
                         "required": ["id", "error"],
                     },
@@ -506,9 +507,9 @@ impl Response<'_> {
     }
 }
 
-/// The parameters of a method.
+/// Parameters of a method.
 pub trait Params<'a>: Wire<'a> {
-    /// The method that takes them.
+    /// Method with these parameters.
     const METHOD: &'static str;
 }
 
@@ -517,7 +518,7 @@ pub fn encode_notification<'a, P: Params<'a>>(params: &P, out: &mut String, form
     encode_call(None, P::METHOD, params, &Extra::new(), out, format);
 }
 
-/// Appends a request or, without an id, a notification, with its envelope and other keys of that, in one pass.
+/// Appends a request or, without an id, a notification, with its envelope and extra keys, in one pass.
 pub fn encode_call<'a>(
     id: Option<&RequestId<'_>>,
     method: &str,
@@ -542,7 +543,7 @@ pub fn encode_call<'a>(
     writer.end_object();
 }
 
-/// Appends an answer with its envelope and other keys of that, in one pass.
+/// Appends a response with its envelope and extra keys, in one pass.
 pub fn encode_answer<'a>(
     id: &RequestId<'_>,
     result: &impl Wire<'a>,
@@ -565,14 +566,14 @@ pub fn encode_answer<'a>(
 /// A message on a connection where most messages are notifications of one method.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expected<'a, P> {
-    /// A notification of that method, read in one pass.
+    /// A notification of that method, parsed in one pass.
     Params(P),
     /// Any other message.
     Other(Message<'a>),
 }
 
 impl<'a, P: Params<'a>> Expected<'a, P> {
-    /// Reads a message strictly.
+    /// Decodes a message strictly.
     ///
     /// ```
     /// use switchboard_acp::rpc::Expected;
@@ -588,7 +589,7 @@ impl<'a, P: Params<'a>> Expected<'a, P> {
         Self::decode_with(&mut Reader::new(text, revision))
     }
 
-    /// Reads a message tolerantly and gives what was left out.
+    /// Decodes a message tolerantly. Returns the omitted parts as well.
     pub fn decode_tolerant(
         text: &'a str,
         revision: WireFormat,
@@ -619,7 +620,8 @@ impl<'a, P: Params<'a>> Expected<'a, P> {
     }
 }
 
-/// Whether a notification of the method begins here as nearly everybody writes it; the position is at its parameters.
+/// Returns true if a notification of the method starts here in its usual form. Moves the position to its
+/// parameters.
 #[inline(always)]
 fn begins_plainly(reader: &mut Reader<'_>, method: &'static str) -> bool {
     reader.peek() == Some(b'{')
@@ -630,14 +632,14 @@ fn begins_plainly(reader: &mut Reader<'_>, method: &'static str) -> bool {
         && reader.peek() == Some(b'{')
 }
 
-/// Whether nothing but the end of the message follows.
+/// Returns true if only the end of the message follows.
 #[inline(always)]
 fn ends_plainly(reader: &mut Reader<'_>) -> bool {
     reader.take_text("}") && reader.finish().is_ok()
 }
 
-/// The parameters, where the envelope is one of a notification of the method; else `None`, and the message is to be
-/// read from its start.
+/// Returns the parameters if the envelope is a notification of the method. Otherwise returns `None`, and the
+/// message must be parsed from its start.
 fn read_expected<'a, P: Params<'a>>(reader: &mut Reader<'a>) -> Read<Option<P>> {
     reader.begin_object()?;
     let mut first = true;
@@ -655,7 +657,7 @@ fn read_expected<'a, P: Params<'a>>(reader: &mut Reader<'a>) -> Read<Option<P>> 
     Ok(if versioned { params } else { None })
 }
 
-/// Several messages in one array. Newest peers refuse them, so nothing here sends one.
+/// Several messages in one array. Newer peers refuse them, so this library never sends one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch<'a>(pub Vec<Message<'a>>);
 
@@ -684,7 +686,7 @@ impl<'a> Wire<'a> for Batch<'a> {
     }
 }
 
-/// The id of any message; `null` is judged later, when it is known whether this is an answer.
+/// Reads the id of any message. `null` is checked later, when the kind of message is known.
 fn read_id<'a>(reader: &mut Reader<'a>) -> Read<RequestId<'a>> {
     if reader.take_null()? { Ok(RequestId::Null) } else { RequestId::read(reader) }
 }

@@ -1,4 +1,4 @@
-//! JSON Schema of the wire types, made from the same declarations as the types.
+//! JSON Schema of the wire types, generated from the same declarations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::WireFormat;
 
-/// Collects the schemas of named types while one is being made.
+/// Collects the schemas of named types.
 #[derive(Debug)]
 pub struct Schemas {
     revision: WireFormat,
@@ -23,7 +23,7 @@ impl Schemas {
         self.revision
     }
 
-    /// A reference to the type's schema, which is made when it is met for the first time.
+    /// Returns a reference to the type's schema, which is generated on first use.
     pub(crate) fn define(&mut self, name: &str, make: impl FnOnce(&mut Self) -> Value) -> Value {
         if self.begun.insert(name.to_owned()) {
             let schema = make(self);
@@ -37,18 +37,18 @@ impl Schemas {
     }
 }
 
-/// Whether a key must be there and whether it may be `null`.
+/// Presence of a key, and permission of `null`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {
     Required,
     /// May be missing, but is never `null`.
     NotNull,
-    /// The same, but readers of unknown dialect forgive `null`.
+    /// The same, but readers of unknown dialect accept `null`.
     Defaulted,
     Nullable,
 }
 
-/// The schema of an object in the making.
+/// Builder for the schema of an object.
 pub(crate) struct ObjectSchema {
     revision: WireFormat,
     description: String,
@@ -88,12 +88,12 @@ impl ObjectSchema {
     }
 }
 
-/// The schema of a value that nobody looks into. An object, so that it can be described.
+/// Returns the schema of any value. An object, so that it can have a description.
 pub(crate) fn anything() -> Value {
     json!({})
 }
 
-/// Makes a key required that a declaration lets be missing or `null`.
+/// Makes a key required that a declaration permits to be missing or `null`.
 pub(crate) fn require(schema: &mut Value, key: &str) {
     let property = &mut schema["properties"][key];
     if let Some(value) = property.get_mut("anyOf").and_then(|forms| forms.get_mut(0)).map(Value::take) {
@@ -106,7 +106,7 @@ pub(crate) fn require(schema: &mut Value, key: &str) {
     }
 }
 
-/// Says that a list has an item at least, be it one that may be `null`.
+/// Requires that a list, which may be `null`, is not empty.
 pub(crate) fn not_empty(schema: &mut Value, key: &str) {
     let property = &mut schema["properties"][key];
     match property.get_mut("anyOf") {
@@ -115,7 +115,7 @@ pub(crate) fn not_empty(schema: &mut Value, key: &str) {
     }
 }
 
-/// The schema of a request, which has an id, or of a notification, which has none.
+/// Returns the schema of a request, which has an id, or of a notification, which has none.
 pub(crate) fn call(id: Option<Value>, method: Value, params: Value, needs_params: bool) -> Value {
     let mut required = vec!["jsonrpc", "method"];
     required.extend(id.is_some().then_some("id"));
@@ -124,22 +124,22 @@ pub(crate) fn call(id: Option<Value>, method: Value, params: Value, needs_params
         "type": "object",
         "properties": {
             "jsonrpc": json_rpc(),
-            "id": id.map_or_else(|| absent("A notification has none."), |id| described(id, "The sender's name for the request.")),
-            "method": described(method, "What is asked for or told."),
-            "params": described(params, "What it is asked for or told with."),
-            "result": absent("Only answers have one."),
-            "error": absent("Only answers have one."),
+            "id": id.map_or_else(|| absent("Not in a notification."), |id| described(id, "Request id.")),
+            "method": described(method, "Method."),
+            "params": described(params, "Parameters of the method."),
+            "result": absent("Only in responses."),
+            "error": absent("Only in responses."),
         },
         "required": required,
     })
 }
 
-/// The schema of an answer as a whole message.
+/// Returns the schema of a response as a complete message.
 pub(crate) fn answer(response: &Value) -> Value {
     json!({
         "type": "object",
         "allOf": [response],
-        "properties": {"jsonrpc": json_rpc(), "method": absent("Only requests and notifications have one.")},
+        "properties": {"jsonrpc": json_rpc(), "method": absent("Only in requests and notifications.")},
         "required": ["jsonrpc"],
     })
 }
@@ -148,12 +148,12 @@ fn json_rpc() -> Value {
     json!({"const": "2.0", "description": "The version of JSON-RPC."})
 }
 
-/// The schema of a key that must not be there.
+/// Returns the schema of a key that must be absent.
 fn absent(doc: &str) -> Value {
     json!({"not": {}, "description": doc})
 }
 
-/// The schema of a union in the making.
+/// Builder for the schema of a union.
 pub(crate) struct UnionSchema {
     tag: &'static str,
     description: String,
@@ -183,7 +183,7 @@ impl UnionSchema {
         self.bare = Some(schema);
     }
 
-    /// The form without the tag, where the dialect allows it.
+    /// Adds the form without the tag, if the dialect permits it.
     pub(crate) fn implied(&mut self, allowed: bool) {
         if allowed {
             for variant in &mut self.variants {
@@ -214,7 +214,7 @@ impl UnionSchema {
             properties.insert(tag.to_owned(), self.unknown_tag());
             let keys: Vec<_> = std::iter::once(&tag).chain(required).chain(present).collect();
             self.variants.push(json!({
-                "description": "A variant of somebody's own (leading underscore) or of a later version.",
+                "description": "A custom variant (leading underscore) or one of a later version.",
                 "type": "object",
                 "properties": properties,
                 "required": keys,
@@ -228,17 +228,17 @@ impl UnionSchema {
     }
 }
 
-/// What is to be said of the key that tells variants apart.
-const TAG: &str = "Says which variant this is.";
+/// Description of the key that selects the variant.
+const TAG: &str = "Selects the variant.";
 
-/// The schema of a string with known values.
+/// Returns the schema of a string with known values.
 pub(crate) fn enum_schema(open: bool, doc: &str, known: &[(&str, &str)]) -> Value {
     let mut values: Vec<_> =
         known.iter().map(|(value, doc)| described(json!({"const": value}), doc)).collect();
     if open {
         values.push(json!({
             "type": "string",
-            "description": "A value of somebody's own (leading underscore) or of a later version.",
+            "description": "A custom value (leading underscore) or one of a later version.",
         }));
     }
     json!({"description": prose(doc), "anyOf": values})
@@ -252,7 +252,7 @@ pub(crate) fn described(mut value: Value, doc: &str) -> Value {
     value
 }
 
-/// A doc comment as one line of plain text.
+/// Returns a doc comment as one line of plain text.
 fn prose(doc: &str) -> String {
     doc.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,13 +1,13 @@
-//! Who sent a message, where nobody tells.
+//! Detects the sender of messages.
 
 use crate::rpc::{CancelRequestNotification, Message, Request, RequestId, Response};
 use crate::{Correlator, Side, Wire, WireFormat, registry};
 
-/// Of how many requests it is known who made them.
+/// Maximum number of requests whose sender is remembered.
 const MAX_OPEN: usize = 100_000;
 
-/// Who calls a method: by the protocol or, where that does not know it, by the beginning of its name. [`None`] for what
-/// either side may call, as methods of one's own.
+/// Returns the caller of a method: according to the protocol or, for an unknown method, the prefix of its
+/// name. [`None`] for methods that either side may call, such as custom ones.
 ///
 /// ```
 /// use switchboard_acp::{Side, caller_of};
@@ -32,10 +32,10 @@ pub fn caller_of(method: &str) -> Option<Side> {
     }
 }
 
-/// Finds out who sent the messages of a connection where nobody tells, as in some recordings.
+/// Detects the sender of each message on a connection if it is not given, as in some recordings.
 ///
-/// Calls tell it by their method, answers by what was asked under their id. Where both sides have asked under one id,
-/// what the answer says decides; where nobody has, nothing shows.
+/// Calls are identified by their method, responses by the request with their id. If both sides have pending
+/// requests with one id, the content of the response decides. Without any, the sender is unknown.
 ///
 /// ```
 /// use switchboard_acp::rpc::Message;
@@ -52,7 +52,7 @@ pub fn caller_of(method: &str) -> Option<Side> {
 /// ```
 #[derive(Debug, Clone)]
 pub struct SenderTracker {
-    /// Whether the request is a question to a user, whose answers look like no others.
+    /// True if the request is a question to a user, whose responses have a unique form.
     open: Correlator<bool>,
 }
 
@@ -63,7 +63,8 @@ impl Default for SenderTracker {
 }
 
 impl SenderTracker {
-    /// Who sent a message, as far as it shows. All messages of the connection are to be shown, in their order.
+    /// Returns the sender of a message, if detected. Must be called for all messages of the connection, in
+    /// order.
     pub fn sender(&mut self, message: &Message<'_>) -> Option<Side> {
         match message {
             Message::Request(Request { id, method, .. }) => {
@@ -88,7 +89,7 @@ impl SenderTracker {
         }
     }
 
-    /// The side that has asked under an id, where only one has.
+    /// Returns the side with a pending request of an id, if only one has.
     fn only_asker(&self, id: &RequestId<'_>) -> Option<Side> {
         match [Side::Client, Side::Agent].map(|side| self.open.contains(side, id)) {
             [true, false] => Some(Side::Client),
@@ -103,13 +104,13 @@ impl SenderTracker {
         }
         let is_question = *self.open.get(Side::Agent, &response.id)?;
         Some(match &response.outcome {
-            // Only answers to questions have these keys.
+            // Only responses to questions have these keys.
             Ok(result)
                 if is_question && result.get("outcome").is_none() && result.get("action").is_none() =>
             {
                 Side::Agent
             }
-            // What an agent asks while a request to it is open is answered first.
+            // A question of an agent during a pending request is answered first.
             _ => Side::Client,
         })
     }
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!(senders(&[prompt, question, plain, chosen]), [client, agent, agent, client]);
         assert_eq!(senders(&[prompt, question, error, plain]), [client, agent, client, agent]);
         assert_eq!(senders(&[prompt, reading, plain, plain]), [client, agent, client, agent]);
-        // A recording that begins in the middle.
+        // A recording that starts in the middle.
         assert_eq!(senders(&[chosen, plain, error, back]), [None; 4]);
     }
 }

@@ -1,16 +1,16 @@
-//! Who speaks, and in which version.
+//! Sides of a connection, and protocol versions.
 
 /// One of the two peers of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// The client, usually an editor: the one that shows the session to the user.
+    /// The client, usually an editor, which shows the session to the user.
     Client,
-    /// The agent: the one that works.
+    /// The agent, which does the work.
     Agent,
 }
 
 impl Side {
-    /// The side's name.
+    /// Returns the name of the side.
     pub fn as_str(self) -> &'static str {
         match self {
             Side::Client => "client",
@@ -18,7 +18,7 @@ impl Side {
         }
     }
 
-    /// The peer at the other end.
+    /// Returns the other side.
     #[must_use]
     pub fn other(self) -> Self {
         match self {
@@ -44,7 +44,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// The version at the other end of a translation.
+    /// Returns the version on the other side of a translation.
     #[must_use]
     pub fn other(self) -> Self {
         match self {
@@ -53,7 +53,7 @@ impl Version {
         }
     }
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub fn number(self) -> u16 {
         match self {
             Version::V1 => 1,

@@ -1,7 +1,7 @@
-//! The names of types that both versions have, once. Each version calls them with its own types in scope, because types of
-//! the same name may differ.
+//! Names of the types that both versions have. Each version expands them with its own types in scope, because
+//! types of the same name may differ.
 
-/// The table of all types of a version: those of its own, which the caller gives, and those of both.
+/// Generates the table of all types of a version: its own, given by the caller, and the common ones.
 macro_rules! named_types {
     ($($name:literal $type:ty,)*) => {
         $crate::type_names::wire_type_table! {
@@ -197,10 +197,10 @@ macro_rules! named_types {
 }
 pub(crate) use named_types;
 
-/// A table of wire types.
+/// Generates a table of wire types.
 macro_rules! wire_type_table {
     ($($name:literal $type:ty,)*) => {
-        /// Every type by its name.
+        /// All types by name.
         pub(crate) static TYPES: &[$crate::registry::WireType] = &[
             $( $crate::registry::WireType {
                 name: $name,

@@ -17,7 +17,7 @@ use crate::schema::Schemas;
 use crate::wire::{Wire, own};
 use crate::{Raw, Text, WireFormat};
 
-/// An enum value that is not among the known ones: an error in version 1, worth a remark when reserved.
+/// Checks an unknown enum value: an error in version 1, a remark if reserved.
 #[cold]
 pub(crate) fn check_unknown_value(
     reader: &mut Reader<'_>,
@@ -36,7 +36,8 @@ pub(crate) fn check_unknown_value(
     Ok(())
 }
 
-/// A string type with a rule. What breaks it is an error; `kept`: noted but kept when reading tolerantly.
+/// Declares a string type with a rule. A violation is an error; with `kept`, it is noted but kept in tolerant
+/// reading.
 macro_rules! text_type {
     (
         $(#[doc = $doc:expr])*
@@ -47,7 +48,7 @@ macro_rules! text_type {
         pub struct $name<'a>(Text<'a>);
 
         impl<'a> $name<'a> {
-            /// Takes a text that keeps the rule of this type.
+            /// Creates a value from a text that satisfies the rule of this type.
             pub fn parse(text: impl Into<Text<'a>>) -> Result<Self, DecodeError> {
                 let text = text.into();
                 match Self::judge(&text, WireFormat::Any) {
@@ -56,17 +57,17 @@ macro_rules! text_type {
                 }
             }
 
-            /// The text.
+            /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
 
-            /// The text, taken out.
+            /// Returns the text, consuming the value.
             pub fn into_text(self) -> Text<'a> {
                 self.0
             }
 
-            /// What the text should have been, where it breaks the rule of this type.
+            /// Returns the expectation of this type if the text violates it.
             pub fn broken_rule(&self, revision: WireFormat) -> Option<&'static str> {
                 Self::judge(&self.0, revision)
             }
@@ -146,12 +147,12 @@ macro_rules! text_type {
 }
 
 text_type! {
-    /// A path that is absolute on POSIX (`/w/a`) or on Windows (`C:\w\a`, `\\server\share`), judged alike on
-    /// every host.
+    /// A path that is absolute on POSIX (`/w/a`) or on Windows (`C:\w\a`, `\\server\share`), with the same
+    /// result on every host.
     ///
-    /// Reading tolerantly, a path of a peer that is not absolute is kept and reported, because leaving it out would
-    /// hide a file; so whoever touches the disk asks [`AbsolutePath::broken_rule`] first. One of our own is made by
-    /// [`AbsolutePath::parse`], which refuses it.
+    /// In tolerant reading, a relative path of a peer is kept and reported, because omitting it would hide a
+    /// file. So check [`AbsolutePath::broken_rule`] before accessing the disk. [`AbsolutePath::parse`]
+    /// refuses relative paths.
     ///
     /// ```
     /// use switchboard_acp::AbsolutePath;
@@ -165,7 +166,7 @@ text_type! {
     schema(_) {
         json!({
             "type": "string",
-            // From the root on POSIX; from a drive or a share on Windows. Nothing has a NUL in it.
+            // From the root on POSIX; from a drive or a share on Windows. Without NUL bytes.
             "pattern": r"^(?:/|[A-Za-z]:[/\\]|\\\\[^/\\\u0000])[^\u0000]*$",
             "description": "An absolute path.",
         })
@@ -173,12 +174,12 @@ text_type! {
 }
 
 impl<'a> AbsolutePath<'a> {
-    /// A path as a peer sent it, which may break the rule: for those who pass on what others say.
+    /// Creates a path as a peer sent it, which may violate the rule, to forward it.
     pub fn as_sent(path: impl Into<Text<'a>>) -> Self {
         AbsolutePath(path.into())
     }
 
-    /// Whether a path is absolute, here or on Windows.
+    /// Returns true if a path is absolute, on POSIX or Windows.
     pub fn is_absolute(path: impl AsRef<[u8]>) -> bool {
         is_absolute(path.as_ref())
     }
@@ -210,7 +211,8 @@ text_type! {
         json!({
             "type": "string",
             "contentEncoding": "base64",
-            // Four times the same class and not one with {4}: JavaScript's engines take megabytes of the former alone.
+            // Repeat the class four times instead of {4}: only the former works for megabytes in JavaScript
+            // engines.
             "pattern": concat!(
                 "^(?:[A-Za-z0-9+/][A-Za-z0-9+/][A-Za-z0-9+/][A-Za-z0-9+/])*",
                 "(?:[A-Za-z0-9+/][A-Za-z0-9+/]==|[A-Za-z0-9+/][A-Za-z0-9+/][A-Za-z0-9+/]=)?$",
@@ -227,12 +229,12 @@ fn is_base64(text: &str) -> bool {
 }
 
 impl Base64<'_> {
-    /// Puts bytes into base64.
+    /// Encodes bytes.
     pub fn from_bytes(bytes: &[u8]) -> Base64<'static> {
         Base64(Cow::Owned(BASE64.encode(bytes)))
     }
 
-    /// The bytes. Empty when the text is not base64, which no decoded value is.
+    /// Decodes the bytes. Empty if the text is not base64, which a decoded value never is.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.append_to(&mut bytes);
@@ -256,7 +258,7 @@ text_type! {
 }
 
 text_type! {
-    /// What a cost is counted in: three capital letters in the `spec` dialect, any unit in the newest.
+    /// Unit of a cost: three capital letters in the `spec` dialect, any unit in the newest.
     Currency
     rule(text, revision) {
         let capitals = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_uppercase());
@@ -272,7 +274,7 @@ text_type! {
 }
 
 text_type! {
-    /// The word `object`, which is what a form's schema must be.
+    /// The keyword `object`, which a form's schema must have.
     ObjectKeyword
     rule(text, _) { (text != "object").then_some("the string \"object\"") }
     schema(_) { json!({"const": "object"}) }
@@ -284,12 +286,12 @@ impl Default for ObjectKeyword<'_> {
     }
 }
 
-/// A number, spelled as it came.
+/// A number with its original spelling.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Number<'a>(Text<'a>);
 
 impl<'a> Number<'a> {
-    /// Takes the JSON spelling of a number.
+    /// Parses the JSON form of a number.
     pub fn parse(text: impl Into<Text<'a>>) -> Result<Self, DecodeError> {
         let text = text.into();
         let mut reader = Reader::new(&text, WireFormat::Any);
@@ -304,12 +306,12 @@ impl<'a> Number<'a> {
         Number(Cow::Borrowed(text))
     }
 
-    /// The spelling.
+    /// Returns the spelling.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The nearest machine number.
+    /// Returns the nearest floating-point number.
     pub fn as_f64(&self) -> f64 {
         self.0.parse().unwrap_or(f64::NAN)
     }
@@ -355,7 +357,7 @@ impl<'a> Wire<'a> for Number<'a> {
     }
 }
 
-/// A number from 0 to 1 (version 1 does not say so and takes any).
+/// A number from 0 to 1. Version 1 accepts any number.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Priority<'a>(pub Number<'a>);
 
@@ -388,12 +390,12 @@ impl<'a> Wire<'a> for Priority<'a> {
     }
 }
 
-/// A line in a file, counted from 1. Some senders write 0 where they mean none.
+/// A line number, from 1. Some senders write 0 to mean none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LineNumber(u32);
 
 impl LineNumber {
-    /// The line, counted from 1.
+    /// Returns the line number, from 1.
     pub fn get(self) -> Option<u32> {
         (self.0 > 0).then_some(self.0)
     }
@@ -422,7 +424,8 @@ impl<'a> Wire<'a> for LineNumber {
     }
 
     fn write(&self, writer: &mut Writer<'_>) {
-        // The newest dialect has no line 0, and whoever reads any may be of it; `null` says the same there.
+        // The newest dialect has no line 0, which a reader of unknown dialect may speak; `null` is equivalent
+        // there.
         if self.0 == 0 && matches!(writer.revision(), WireFormat::Newest | WireFormat::Any) {
             writer.literal("null");
         } else {
@@ -444,7 +447,7 @@ pub struct ByteSize {
 }
 
 impl ByteSize {
-    /// The size, where it makes sense.
+    /// Returns the size if it is not negative.
     pub fn get(self) -> Option<u64> {
         (!self.negative).then_some(self.magnitude)
     }
@@ -480,7 +483,7 @@ impl<'a> Wire<'a> for ByteSize {
 
     fn write(&self, writer: &mut Writer<'_>) {
         match (self.negative, writer.revision()) {
-            // The newest dialect has no negative size; `null` says the same there.
+            // The newest dialect has no negative size; `null` is equivalent there.
             (true, WireFormat::Newest) => writer.literal("null"),
             (true, _) => writer.display(format_args!("-{}", self.magnitude)),
             (false, _) => writer.display(self.magnitude),
@@ -498,14 +501,14 @@ impl<'a> Wire<'a> for ByteSize {
     }
 }
 
-/// Metadata: an object whose keys are the sender's own.
+/// Metadata: an object with custom keys of the sender.
 ///
-/// Most values have none, and all have room for it: one word is what it may take.
+/// One word in size, because every value has it and it is usually absent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Meta<'a>(Box<Raw<'a>>);
 
 impl<'a> Meta<'a> {
-    /// Takes the JSON text of an object.
+    /// Parses the JSON text of an object.
     pub fn parse(text: impl Into<Text<'a>>) -> Result<Self, DecodeError> {
         let raw = Raw::parse(text)?;
         if raw.is_object() {
@@ -515,22 +518,22 @@ impl<'a> Meta<'a> {
         }
     }
 
-    /// The JSON text.
+    /// Returns the JSON text.
     pub fn as_raw(&self) -> &Raw<'a> {
         &self.0
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<Raw<'_>> {
         self.0.get(key)
     }
 
-    /// The keys and values in their order.
+    /// Returns the keys and values in order.
     pub fn entries(&self) -> impl Iterator<Item = (Text<'_>, Raw<'_>)> {
         self.0.entries()
     }
 
-    /// An object with these entries.
+    /// Creates an object with these entries.
     pub fn from_entries<'e>(entries: impl IntoIterator<Item = (Text<'e>, Raw<'e>)>) -> Meta<'static> {
         let mut text = String::new();
         let mut writer = Writer::new(&mut text, WireFormat::Any);
@@ -572,17 +575,17 @@ impl<'a> Wire<'a> for Meta<'a> {
     }
 }
 
-/// An object whose keys are data, in their order.
+/// An object whose keys are data, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Map<'a, T>(Vec<(Text<'a>, T)>);
 
 impl<'a, T> Map<'a, T> {
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&T> {
         self.0.iter().find_map(|(name, value)| (name == key).then_some(value))
     }
 
-    /// The keys and values in their order.
+    /// Returns the keys and values in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
         self.0.iter().map(|(name, value)| (&**name, value))
     }

@@ -1,4 +1,4 @@
-//! What every wire type can do, and the wire forms of the simplest ones.
+//! The trait of all wire types, and implementations for basic types.
 
 use std::borrow::Cow;
 use std::num::NonZeroU16;
@@ -12,7 +12,7 @@ use crate::json::writer::Writer;
 use crate::schema::Schemas;
 use crate::{Text, WireFormat};
 
-/// A value of the protocol: reads itself from JSON text, borrowing from it, and writes itself.
+/// A protocol value: decodes itself from JSON text, borrowing from it, and encodes itself.
 ///
 /// ```
 /// use switchboard_acp::{WireFormat, Wire, v2};
@@ -23,18 +23,18 @@ use crate::{Text, WireFormat};
 /// # Ok::<(), switchboard_acp::DecodeError>(())
 /// ```
 pub trait Wire<'a>: Sized {
-    /// The same type, free of the text it was read from.
+    /// The owned form of the type.
     type Owned: 'static;
 
-    /// Reads strictly: the first thing wrong is the error.
+    /// Decodes strictly: fails at the first error.
     fn decode(text: &'a str, revision: WireFormat) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(text, revision);
         read_whole(&mut reader)
     }
 
-    /// Reads tolerantly: optional fields and array items that are malformed are left out and reported. A list
-    /// of which no item can be read is left out as a whole, never emptied: an empty list would mean "clear".
-    /// What is required and missing or malformed is an error here too.
+    /// Decodes tolerantly: malformed optional fields and array items are omitted and reported. A list without
+    /// any readable item is omitted as a whole, never emptied, since an empty list means "clear". Fails if a
+    /// required value is missing or malformed.
     fn decode_tolerant(text: &'a str, revision: WireFormat) -> Result<(Self, Vec<Diagnostic>), DecodeError> {
         let mut reader = Reader::new(text, revision).tolerant();
         let value = read_whole(&mut reader)?;
@@ -42,10 +42,10 @@ pub trait Wire<'a>: Sized {
         Ok((value, diagnostics))
     }
 
-    /// The JSON text of this value, on one line.
+    /// Returns the JSON text of this value, on one line.
     ///
-    /// The revision chooses the spelling where the dialects differ. It does not leave out what the reader's
-    /// dialect does not know: to such a reader those are unknown keys, which it must pass over.
+    /// The revision selects the form where the dialects differ. Features that the reader's dialect lacks are
+    /// not omitted: they are unknown keys for the reader, which it must skip.
     fn encode(&self, revision: WireFormat) -> String {
         let mut out = String::new();
         self.encode_into(&mut out, revision);
@@ -57,7 +57,7 @@ pub trait Wire<'a>: Sized {
         self.write(&mut Writer::new(out, revision));
     }
 
-    /// The same value, free of the text it was read from.
+    /// Converts the value to an owned one.
     fn into_owned(self) -> Self::Owned;
 
     #[doc(hidden)]
@@ -70,13 +70,13 @@ pub trait Wire<'a>: Sized {
     fn schema(schemas: &mut Schemas) -> Value;
 }
 
-/// Reads a value that must be all there is in the text.
+/// Reads a value that must be the whole text.
 pub(crate) fn read_whole<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Result<T, DecodeError> {
     let outcome = T::read(reader).and_then(|value| reader.finish().map(|()| value));
     outcome.map_err(|fault| DecodeError::new(&fault, reader.text()))
 }
 
-/// A wire type whose JSON is an object, so that a union can put its tag among the keys.
+/// A wire type whose JSON is an object, so that a union can add its tag to the keys.
 pub trait Object<'a>: Wire<'a> {
     #[doc(hidden)]
     fn read_body(reader: &mut Reader<'a>, body: &mut Body) -> Read<Self>;
@@ -85,14 +85,14 @@ pub trait Object<'a>: Wire<'a> {
     fn write_body(&self, writer: &mut Writer<'_>);
 }
 
-/// An object that is being read, with the tags of the unions that it is a variant of.
+/// An object being read, with the tags of its unions.
 #[doc(hidden)]
 #[derive(Debug, Clone)]
 pub struct Body {
     pub(crate) start: usize,
     pub(crate) first: bool,
     tags: [Option<Tag>; 2],
-    /// A tag that is guessed and not seen yet.
+    /// A guessed tag that was not confirmed yet.
     guess: Option<Guess>,
 }
 
@@ -105,7 +105,7 @@ struct Tag {
 /// A member of an object that is guessed to be its tag.
 #[derive(Debug, Clone, Copy)]
 struct Guess {
-    /// Which of the tags.
+    /// Index of the tag.
     tag: usize,
     member: LastMember,
 }
@@ -118,7 +118,7 @@ impl Body {
         Ok(Body { start, first: true, tags: [None; 2], guess: None })
     }
 
-    /// The next key, with the position at its value; `None` behind the closing brace.
+    /// Returns the next key, with the position at its value. `None` after the closing brace.
     #[inline(always)]
     pub(crate) fn next_known_key<'a>(
         &mut self,
@@ -140,7 +140,7 @@ impl Body {
         }
     }
 
-    /// Passes over the guessed tag, if it comes next: a member of the object begins here, so it is one.
+    /// Skips the guessed tag if it is next: a member of the object starts here, so the guess is right.
     fn pass_guess(&mut self, reader: &mut Reader<'_>) {
         if let Some(Guess { tag, member }) = self.guess
             && reader.pass_member(member)
@@ -150,7 +150,7 @@ impl Body {
         }
     }
 
-    /// The union's tag, when it is the first key. `quoted` is that key in quotes, with a colon.
+    /// Returns the union's tag if it is the first key. `quoted` is that key in quotes, with a colon.
     #[inline]
     pub(crate) fn first_tag<'a>(
         &mut self,
@@ -168,8 +168,9 @@ impl Body {
         Ok(Some(tag))
     }
 
-    /// Many agents write the tag last. When the last member of the whole text looks like it, the object may be read
-    /// as if it were, without a first pass to find it; the guess is checked when the tag comes by.
+    /// Guesses the tag. Many agents write it last. If the last member of the whole text looks like it, the
+    /// object is read accordingly, without a first pass to find it; the guess is verified when the tag is
+    /// reached.
     pub(crate) fn guess_tag<'a>(
         &self,
         reader: &Reader<'a>,
@@ -183,8 +184,8 @@ impl Body {
         Some((body, Text::Borrowed(reader.text_of(member))))
     }
 
-    /// The union's tag. When it is the first key, reading goes on behind it; else the keys before it are
-    /// passed over once to find it and then read.
+    /// Returns the union's tag. If it is the first key, reading continues after it. Otherwise the preceding
+    /// keys are skipped once to find it, and then read.
     #[inline]
     pub(crate) fn find_tag<'a>(
         &mut self,
@@ -212,7 +213,7 @@ impl Body {
         Ok(None)
     }
 
-    /// The tag is not there, or the text is not JSON, which is then the worse fault.
+    /// Reports a missing tag, or invalid JSON, which takes precedence.
     #[cold]
     pub(crate) fn missing_tag<T>(&mut self, reader: &mut Reader<'_>, name: &'static str) -> Read<T> {
         while reader.next_key(&mut self.first)?.is_some() {
@@ -233,7 +234,7 @@ impl Body {
         }
     }
 
-    /// Treats the tag as a key like any other again, from the start of the object.
+    /// Treats the tag like any other key again, from the start of the object.
     pub(crate) fn forget_tag(&mut self, reader: &mut Reader<'_>, opening: crate::json::reader::Place) {
         reader.rewind(opening);
         self.tags = [None; 2];
@@ -241,7 +242,7 @@ impl Body {
         self.first = true;
     }
 
-    /// Keeps a key that the type does not know.
+    /// Keeps an unknown key.
     #[cold]
     pub(crate) fn unknown_key<'a>(
         &mut self,
@@ -289,33 +290,33 @@ impl Body {
     }
 }
 
-/// The object is read again, so nobody gets to see this.
+/// Creates an error that is never shown, because the object is read again.
 #[cold]
 fn wrong_guess<T>(reader: &Reader<'_>) -> Read<T> {
     reader.expected("another tag")
 }
 
-/// A union variant that this library does not know: its tag and all other keys.
+/// An unknown union variant: its tag and all other keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct UnknownVariant<'a> {
-    /// The value of the union's tag.
+    /// Value of the union's tag.
     pub tag: Text<'a>,
-    /// All other keys, in their order.
+    /// All other keys, in order.
     pub entries: Extra<'a>,
 }
 
 impl<'a> UnknownVariant<'a> {
-    /// Whether somebody made this variant up, as the leading underscore says.
+    /// Returns true for a custom variant, which has a leading underscore.
     pub fn is_custom(&self) -> bool {
         self.tag.starts_with('_')
     }
 
-    /// Whether the value is kept free for a later version of the protocol.
+    /// Returns true if the value is reserved for a later version of the protocol.
     pub fn is_reserved(&self) -> bool {
         !self.is_custom()
     }
 
-    /// The string under a key, where there is one.
+    /// Returns the string under a key.
     pub fn text(&self, key: &str) -> Option<Text<'_>> {
         self.entries.get(key)?.as_text()
     }
@@ -333,7 +334,7 @@ impl<'a> UnknownVariant<'a> {
             });
         }
         let mut entries = Extra::new();
-        // The keys of an unknown variant are nobody's mistake, so they are not remarked on.
+        // Keys of an unknown variant cannot be checked, so there are no remarks about them.
         while let Some(key) = reader.next_key(&mut body.first)? {
             let known_tag = body.tags.iter().flatten().any(|known| known.name == key);
             if known_tag {
@@ -355,7 +356,7 @@ impl<'a> UnknownVariant<'a> {
         Ok(UnknownVariant { tag, entries })
     }
 
-    /// The same variant, free of the text it was read from.
+    /// Converts the variant to an owned one.
     pub fn into_owned(self) -> UnknownVariant<'static> {
         UnknownVariant { tag: own(self.tag), entries: self.entries.into_owned() }
     }
@@ -365,7 +366,7 @@ pub(crate) fn own(text: Text<'_>) -> Text<'static> {
     Cow::Owned(text.into_owned())
 }
 
-/// Whether the array here begins with an object that has a key. The position stays.
+/// Returns true if the array starts with an object that has a key. Keeps the position.
 pub(crate) fn first_item_has_key(reader: &mut Reader<'_>, wanted: &str) -> Read<bool> {
     let place = reader.place();
     reader.begin_array()?;
@@ -382,22 +383,22 @@ pub(crate) fn first_item_has_key(reader: &mut Reader<'_>, wanted: &str) -> Read<
     Ok(found)
 }
 
-// ----- how the fields of an object are read
+// ----- reading of object fields
 
-/// Puts a value into a slot that holds nothing yet, as [`Body::once`] has seen to.
-// So there is nothing to drop, and the value needs no place of its own while that happens.
+/// Puts a value into an empty slot, as ensured by [`Body::once`].
+// Nothing needs to be dropped, and the value needs no temporary storage.
 #[inline(always)]
 pub(crate) fn fill<T>(slot: &mut T, value: T) {
     std::mem::forget(std::mem::replace(slot, value));
 }
 
-/// `null` means the same as a missing key.
+/// Reads a value. `null` is equivalent to a missing key.
 #[inline]
 pub(crate) fn read_optional<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Read<Option<T>> {
     if reader.take_null()? { Ok(None) } else { reader.leave_out(T::read) }
 }
 
-/// As [`read_optional`], but a list with a malformed item is left out as a whole.
+/// Like [`read_optional`], but a list with a malformed item is omitted as a whole.
 pub(crate) fn read_optional_whole<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Read<Option<T>> {
     if reader.take_null()? {
         return Ok(None);
@@ -405,12 +406,12 @@ pub(crate) fn read_optional_whole<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> R
     reader.leave_out(|reader| reader.keeping_all_items(T::read))
 }
 
-/// As [`read_optional`], but a malformed value is an error in tolerant reading too.
+/// Like [`read_optional`], but a malformed value is an error in tolerant reading too.
 pub(crate) fn read_strict_optional<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Read<Option<T>> {
     if reader.take_null()? { Ok(None) } else { reader.keeping_all_items(T::read).map(Some) }
 }
 
-/// The key may be missing, but `null` is no value for it.
+/// Reads a value that may be missing, but not `null`.
 pub(crate) fn read_defaulted<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Read<Option<T>> {
     if reader.revision() == WireFormat::Any && reader.take_null()? {
         return Ok(None);
@@ -418,7 +419,7 @@ pub(crate) fn read_defaulted<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Read<O
     reader.leave_out(T::read)
 }
 
-/// As [`read_defaulted`], but only `null` is forgiven in tolerant reading, no other malformed value.
+/// Like [`read_defaulted`], but in tolerant reading only `null` is accepted, no other malformed value.
 pub(crate) fn read_strict_defaulted<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Read<Option<T>> {
     let forgiving = reader.is_tolerant() || reader.revision() == WireFormat::Any;
     if forgiving && reader.take_null()? {
@@ -439,7 +440,7 @@ pub(crate) fn read_patch<'a, T: Wire<'a>>(reader: &mut Reader<'a>) -> Read<crate
     })
 }
 
-// ----- the simplest types
+// ----- basic types
 
 impl<'a> Wire<'a> for Text<'a> {
     type Owned = Text<'static>;
@@ -503,7 +504,7 @@ impl<'a> Wire<'a> for Raw<'a> {
     }
 }
 
-/// Integers of a machine type. `1.0` and `1e3` are integers to JSON Schema, so they are to us.
+/// Integers of a machine type. `1.0` and `1e3` are integers in JSON Schema, so they are accepted.
 macro_rules! integer {
     ($($type:ty: $what:literal, $minimum:expr, $maximum:expr;)*) => {$(
         impl<'a> Wire<'a> for $type {
@@ -594,7 +595,7 @@ impl<'a, T: Wire<'a>> Wire<'a> for Vec<T> {
     }
 }
 
-/// A large or rare part of a value, so that the values that hold it stay small enough to move about cheaply.
+/// A large or rare part of a value, boxed to keep the enclosing value small.
 impl<'a, T: Wire<'a>> Wire<'a> for Box<T> {
     type Owned = Box<T::Owned>;
 

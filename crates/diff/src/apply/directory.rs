@@ -1,4 +1,4 @@
-//! Applying to a directory on disk.
+//! Applies diffs to a directory on disk.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -11,15 +11,15 @@ use crate::error::{Error, NotApplicable};
 use crate::model::{Diff, FileType, Operation, PatchFormat};
 use crate::patch::{FilePatch, parse_patch};
 
-/// Applies a diff to the files below `root`, all of it or nothing.
+/// Applies a diff to the files below `root`, completely or not at all.
 ///
 /// Everything is checked and computed before the first byte is written: that the list of changes and the
-/// patch agree, that every path stays below the root and out of `.git`, that no directory on the way is a
-/// symbolic link, and that every hunk fits. Each file is then replaced in one step. If a step fails, those
-/// before it are undone.
+/// patch agree, that every path stays below the root and outside of `.git`, that no directory on the path is
+/// a symbolic link, and that every hunk applies. Each file is then replaced atomically. If a step fails, the
+/// previous ones are undone.
 ///
-/// Absolute paths may be below `root` itself, or below the directory that the diff was made in, if it says so
-/// ([`Diff::root`]) or the options do.
+/// Absolute paths may be below `root` itself, or below the directory in which the diff was created, if given
+/// by the diff ([`Diff::root`]) or the options.
 pub fn apply(diff: &Diff, root: &Path, options: &ApplyOptions) -> Result<Applied, Error> {
     let base = options.base.as_deref().or(diff.root.as_deref().map(Path::new));
     let placement = Placement::new(root, base)?;
@@ -31,7 +31,7 @@ pub fn apply(diff: &Diff, root: &Path, options: &ApplyOptions) -> Result<Applied
         None => "",
     };
     let files = read_sections(text.as_bytes())?;
-    // Placing every path refuses the bad ones, before anything else is looked at.
+    // Check every path first, so that an invalid one is refused before any file is read.
     let mut directories = Vec::new();
     let mut listed = Vec::new();
     for change in &diff.changes {
@@ -62,7 +62,7 @@ pub fn apply(diff: &Diff, root: &Path, options: &ApplyOptions) -> Result<Applied
     }) {
         return Err(Error::NotApplicable { path: change.path.clone(), reason: NotApplicable::NoPatch });
     }
-    // What kind of file it is does not matter here: the modes in the patch say it.
+    // The file type in the list is irrelevant here: the patch has the modes.
     let is_grave = |found: &Disagreement| !matches!(found, Disagreement::FileType { .. });
     if let Some(disagreement) = check::compare(listed, in_patch).into_iter().find(is_grave) {
         return Err(Error::Disagreement { disagreement: Box::new(disagreement) });
@@ -70,7 +70,7 @@ pub fn apply(diff: &Diff, root: &Path, options: &ApplyOptions) -> Result<Applied
     run(&placement, &files, directories, options)
 }
 
-/// Applies patch text to the files below `root`, all of it or nothing. The rules are those of [`apply`].
+/// Applies patch text to the files below `root`, completely or not at all. The rules are those of [`apply`].
 pub fn apply_patch(text: &[u8], root: &Path, options: &ApplyOptions) -> Result<Applied, Error> {
     let placement = Placement::new(root, options.base.as_deref())?;
     run(&placement, &read_sections(text)?, Vec::new(), options)

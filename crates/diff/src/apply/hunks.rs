@@ -1,4 +1,4 @@
-//! Hunks onto bytes.
+//! Applies hunks to bytes.
 
 use std::collections::HashMap;
 
@@ -6,17 +6,17 @@ use crate::error::{Conflict, NotApplicable};
 use crate::model::Operation;
 use crate::patch::{BinaryHunk, BinaryMethod, Body, FilePatch, Header, Hunk, Line};
 
-/// What a section makes of a file.
+/// Result of applying a section to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AppliedFile {
-    /// The content afterwards; `None` when the file is then gone.
+    /// New content, or `None` if the file is deleted.
     pub content: Option<Vec<u8>>,
-    /// For each hunk, how many lines further down (or, negative, up) it was applied than it says.
+    /// For each hunk, the number of lines below (or, if negative, above) its stated position.
     pub offsets: Vec<i64>,
 }
 
-/// Why a section cannot be applied to a content.
+/// Reason why a section cannot be applied to a content.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Misfit {
     Conflict(Conflict),
@@ -35,7 +35,8 @@ impl From<NotApplicable> for Misfit {
     }
 }
 
-/// Applies one section to the content of its file. `limit` bounds what binary data may grow to.
+/// Applies one section to the content of its file. `limit` is the maximum size of decoded binary data in
+/// bytes.
 pub(crate) fn apply_section(
     file: &FilePatch<'_>,
     content: Option<&[u8]>,
@@ -69,8 +70,8 @@ pub(crate) fn apply_section(
     Ok(AppliedFile { content: Some(new), offsets })
 }
 
-/// Whether a section without a `diff --git` line is about a file that is new or empty. Tools that write
-/// no `/dev/null` say it with an old range of nothing at the start.
+/// Returns true if a section without a `diff --git` line concerns a new or empty file. Tools that do not
+/// write `/dev/null` express this by an empty old range at the start.
 pub(crate) fn makes_plain_file(file: &FilePatch<'_>) -> bool {
     matches!(file.header, Header::Plain { .. })
         && matches!(file.hunks(), [hunk] if hunk.old_start == 0 && hunk.old_count == 0)
@@ -105,7 +106,7 @@ fn apply_binary(
     if is_result { Ok(new) } else { Err(NotApplicable::BrokenBinaryContent.into()) }
 }
 
-/// Applies hunks in order, each where it says or else at the nearest place where it fits.
+/// Applies hunks in order, each at its stated position or else at the nearest matching one.
 fn apply_hunks(hunks: &[Hunk<'_>], content: &[u8]) -> Result<(Vec<u8>, Vec<i64>), Conflict> {
     let mut file = File::new(content);
     let mut out = Vec::with_capacity(content.len() + 1024);
@@ -119,7 +120,7 @@ fn apply_hunks(hunks: &[Hunk<'_>], content: &[u8]) -> Result<(Vec<u8>, Vec<i64>)
         offsets.push(offset);
         file.lines[done..at].iter().for_each(|line| out.extend_from_slice(line));
         for line in hunk.lines.iter().filter(|line| line.kind.is_new()) {
-            // A line without its line feed can only be the last one.
+            // Only the last line of a file can lack a newline.
             if !out.is_empty() && !out.ends_with(b"\n") {
                 return Err(conflict);
             }
@@ -142,13 +143,13 @@ fn old_lines<'a>(hunk: &'a Hunk<'a>) -> impl Iterator<Item = &'a Line<'a>> {
 }
 
 struct File<'a> {
-    /// Each with its line feed.
+    /// Each with its newline.
     lines: Vec<&'a [u8]>,
-    /// Made when the first hunk is not where it says.
+    /// Created when the first hunk is not at its stated position.
     numbers: Option<Numbers<'a>>,
 }
 
-/// The lines as numbers, which are quicker to compare. Equal lines have equal numbers.
+/// Lines as numbers, for fast comparison. Equal lines have equal numbers.
 struct Numbers<'a> {
     known: HashMap<&'a [u8], u32>,
     lines: Vec<u32>,
@@ -159,7 +160,7 @@ impl<'a> File<'a> {
         File { lines: content.split_inclusive(|&byte| byte == b'\n').collect(), numbers: None }
     }
 
-    /// The line index at which the hunk fits that is nearest to `expected`, not before `from`.
+    /// Returns the index nearest to `expected` at which the hunk matches, not before `from`.
     fn find(&mut self, hunk: &Hunk<'_>, expected: i64, from: usize) -> Option<usize> {
         let count = old_lines(hunk).count();
         let last = self.lines.len().checked_sub(count)?;
@@ -169,14 +170,14 @@ impl<'a> File<'a> {
         {
             return Some(at);
         }
-        // Nothing to look for: the place that it says was the only one.
+        // Nothing to match: only the stated position is possible.
         if count == 0 || from > last {
             return None;
         }
         let lead = hunk.lines.iter().take_while(|line| line.kind.is_old() && line.kind.is_new()).count();
         let trail =
             hunk.lines.iter().rev().take_while(|line| line.kind.is_old() && line.kind.is_new()).count();
-        // With less context on one side than on the other, the hunk was at that end of the file.
+        // Less context on one side means that the hunk was at that end of the file.
         let places = match lead.cmp(&trail) {
             std::cmp::Ordering::Less => 0..=0,
             std::cmp::Ordering::Equal => from..=last,
@@ -197,7 +198,7 @@ impl<'a> File<'a> {
         let start = expected.clamp(from as i64, last as i64) as usize;
         let found = outward(start, from, last).filter(|at| places.contains(at)).find(|&at| fits(at));
         found.or_else(|| {
-            // Or it has less context because somebody cut it. Then only one place may fit.
+            // Or the context was cut. Then the match must be unique.
             let mut all = (from..=last).filter(|&at| fits(at));
             all.next().filter(|_| all.next().is_none())
         })
@@ -223,7 +224,7 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// All places from `from` to `last`, those nearest to `start` first.
+/// Returns all indices from `from` to `last`, nearest to `start` first.
 fn outward(start: usize, from: usize, last: usize) -> impl Iterator<Item = usize> {
     let furthest = (start - from).max(last - start);
     (0..=furthest).flat_map(move |distance| {
@@ -275,7 +276,7 @@ mod tests {
         let file = format!("{block}{}{block}", numbered(&["1", "2", "3"]));
         let old = format!("{}{block}", numbered(&["1", "2", "3", "4", "5", "6", "7", "8"]));
         let new = old.replace("d\n", "D\n");
-        // Said to be at line 8 (index 8): the block at index 10 is nearer than that at index 0.
+        // Stated at line 8 (index 8): the block at index 10 is nearer than the one at index 0.
         let expected = format!("{block}{}{}", numbered(&["1", "2", "3"]), block.replace("d\n", "D\n"));
         check(&old, &new, 3, &file, Ok((&expected, &[2])));
     }
@@ -300,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_hunk_from_the_end_does_not_slip_into_the_middle() {
-        // The same lines twice; the hunk was at the end of its file.
+        // The same lines occur twice; the hunk was at the end of its file.
         let old = "x\ny\nz\n";
         let new = "x\ny\nZ\n";
         check(old, new, 2, "x\ny\nz\n1\n2\nx\ny\nz\n3\n", Ok(("x\ny\nZ\n1\n2\nx\ny\nz\n3\n", &[0])));
@@ -310,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_line_without_line_feed_stays_last() {
-        // Fits by its old lines, but the new last line would run into what follows.
+        // The old lines match, but the new last line would be joined with the next one.
         let hunks = diff_lines(b"a\nb\n", b"a\nb", 3);
         assert_eq!(apply_hunks(&hunks, b"a\nb\nc\n"), Err(Conflict::Hunk { hunk: 1 }));
     }

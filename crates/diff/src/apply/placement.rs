@@ -1,4 +1,4 @@
-//! Where the paths of a diff lie below the root, and which are refused.
+//! Maps the paths of a diff below the root, and refuses invalid ones.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::names::check_relative;
 /// Maps the paths of a diff to paths relative to the root.
 pub(super) struct Placement {
     pub(super) root: Root,
-    /// Directories that absolute paths may begin with, tried in order.
+    /// Directories that absolute paths may start with, tried in order.
     bases: Vec<PathBuf>,
 }
 
@@ -23,14 +23,14 @@ impl Placement {
         Ok(Placement { root, bases: base.map(Path::to_owned).into_iter().chain([given, resolved]).collect() })
     }
 
-    /// The path relative to the root, or why it is refused.
+    /// Returns the path relative to the root, or the reason why it is refused.
     pub(super) fn place(&self, path: &[u8]) -> Result<Vec<u8>, Error> {
         self.relative(path)
             .and_then(check_relative)
             .map_err(|reason| Error::RefusedPath { path: String::from_utf8_lossy(path).into_owned(), reason })
     }
 
-    /// The path relative to the root for comparing; a refused one as it is.
+    /// Returns the path relative to the root for comparisons. A refused path is returned unchanged.
     pub(super) fn place_lossy(&self, path: &[u8]) -> String {
         let placed = self.relative(path).and_then(check_relative);
         String::from_utf8_lossy(placed.as_deref().unwrap_or(path)).into_owned()

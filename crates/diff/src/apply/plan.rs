@@ -1,4 +1,4 @@
-//! What applying a diff will do, worked out before anything is written.
+//! The plan for applying a diff, computed before anything is written.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::AsFd as _;
@@ -22,7 +22,7 @@ pub(super) struct DirectoryChange {
     pub(super) is_new: bool,
 }
 
-/// A file as it is on disk.
+/// A file on disk.
 #[derive(Debug, Clone)]
 pub(super) struct Original {
     pub(super) stamp: Stamp,
@@ -35,22 +35,22 @@ impl Original {
     }
 }
 
-/// A file as it will be.
+/// A file after the change.
 #[derive(Debug, Clone)]
 pub(super) struct Target {
     pub(super) content: Vec<u8>,
     pub(super) mode: Mode,
 }
 
-/// All that will be done.
+/// All planned changes.
 pub(super) struct Plan<'a> {
     root: &'a Root,
     limit: u64,
-    /// What is on disk at every path that was looked at.
+    /// File on disk at every path inspected.
     originals: HashMap<Vec<u8>, Option<Original>>,
-    /// What will be at every path that changes; `None` where nothing will be.
+    /// File after the change at every changed path. `None` for a removal.
     targets: BTreeMap<Vec<u8>, Option<Target>>,
-    /// Paths where a section put a file in place of one that another section takes away.
+    /// Paths where a section creates a file in place of one that another section removes.
     taken_over: HashSet<Vec<u8>>,
     directories: Vec<DirectoryChange>,
     displaced: Vec<(Vec<u8>, usize, i64)>,
@@ -80,7 +80,7 @@ impl<'a> Plan<'a> {
         mut directories: Vec<DirectoryChange>,
         options: &ApplyOptions,
     ) -> Result<Self, Error> {
-        // First all paths, so that a bad one is refused before any file is read.
+        // All paths first, so that an invalid one is refused before any file is read.
         let mut sections = Vec::with_capacity(files.len());
         for file in files {
             let file = match options.direction {
@@ -95,7 +95,7 @@ impl<'a> Plan<'a> {
             sections.push(Section { file, old_path, new_path });
         }
         if options.direction == Direction::Backward {
-            // What was done last is undone first.
+            // Undo in reverse order.
             sections.reverse();
             directories.iter_mut().for_each(|change| change.is_new = !change.is_new);
         }
@@ -122,7 +122,7 @@ impl<'a> Plan<'a> {
             }
         }
         for (section, source, content) in copies {
-            // The copy was what the patch made of its source, or it is not ours to remove.
+            // The copy must still match the source, or it must not be removed.
             let now = match plan.targets.get(source) {
                 Some(target) => target.as_ref().map(|target| target.content.clone()),
                 None => plan.source(source)?.map(|original| original.content),
@@ -140,8 +140,8 @@ impl<'a> Plan<'a> {
         check_modes(section)?;
         let (old_path, new_path) = (section.old_path.as_deref(), section.new_path.as_deref());
         let missing = || section.conflict(Conflict::Missing);
-        // A moved or copied file is made from what is on disk, whatever other sections do to that path; an
-        // edited file from what the sections before this one made of it. That is how Git reads a patch.
+        // A moved or copied file is based on the content on disk, regardless of other sections; an edited
+        // file on the result of the previous sections. This is how Git reads a patch.
         let (content, mode) = match (&file.operation, old_path) {
             (Operation::Add, _) | (_, None) => (None, None),
             (Operation::Move | Operation::Copy, Some(path)) => {
@@ -203,7 +203,7 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Removes a copy, and says what its source must be for it to be the copy that the patch made.
+    /// Removes a copy. Returns the content that its source must have for it to be the patch's copy.
     fn undo_copy<'b>(
         &mut self,
         section: &'b Section<'_>,
@@ -227,7 +227,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What is on disk at a path that a section is made for. It is never looked for behind a link.
+    /// Returns the file on disk that a section is based on. Never follows a link.
     fn source(&mut self, path: &[u8]) -> Result<Option<Original>, Error> {
         match self.way_to(path)? {
             Way::Blocked { is_symlink: true, .. } => Err(refuse(path, PathReason::BehindSymlink)),
@@ -235,7 +235,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What is on disk at a path; `None` where there is no file.
+    /// Returns the file on disk at a path, or `None` if there is none.
     fn original(&mut self, path: &[u8]) -> Result<Option<Original>, Error> {
         if let Some(known) = self.originals.get(path) {
             return Ok(known.clone());
@@ -256,14 +256,14 @@ impl<'a> Plan<'a> {
                     return Err(Error::TooLarge { path: self.root.full_path(path), limit: self.limit });
                 }
             },
-            // Whether something in the way makes room is known only when all sections have been read.
+            // Later sections may remove the obstacle, so it is checked when all sections have been read.
             Way::Missing | Way::Blocked { .. } => None,
         };
         self.originals.insert(path.to_vec(), original.clone());
         Ok(original)
     }
 
-    /// Looks at the directories on the way to a path.
+    /// Inspects the directories on a path.
     fn way_to(&self, path: &[u8]) -> Result<Way, Error> {
         for (slash, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
             let ancestor = &path[..slash];
@@ -282,7 +282,7 @@ impl<'a> Plan<'a> {
         Ok(Way::Open)
     }
 
-    /// Checks that every file can be put where it belongs, once all that goes away is known.
+    /// Checks that every file can be created, once all removals are known.
     fn check_places(&mut self) -> Result<(), Error> {
         let goes_away = |path: &[u8]| matches!(self.targets.get(path), Some(None));
         let made = self.targets.iter().filter_map(|(path, target)| target.as_ref().map(|_| path));
@@ -342,7 +342,7 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Whether everything in a directory goes away. Directories in it do not count.
+    /// Returns true if all files in a directory are removed. Its subdirectories do not count.
     fn will_be_empty(&self, path: &[u8]) -> Result<bool, Error> {
         let failed =
             |path: &[u8], error: Errno| Error::Read { path: self.root.full_path(path), source: error.into() };
@@ -370,7 +370,7 @@ impl<'a> Plan<'a> {
         Ok(true)
     }
 
-    /// Does it.
+    /// Executes the plan.
     pub(super) fn carry_out(self) -> Result<Applied, Error> {
         let mut applied = Applied::default();
         let mut transaction = Transaction::new(self.root);
@@ -414,12 +414,12 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// What is on the way to a path.
+/// Result of inspecting the directories on a path.
 enum Way {
     Open,
     /// A directory is missing.
     Missing,
-    /// Something else is where a directory should be.
+    /// Another file is in place of a directory.
     Blocked {
         by: Vec<u8>,
         is_symlink: bool,
@@ -438,7 +438,7 @@ fn conflict(path: &[u8], conflict: Conflict) -> Error {
     Error::Conflict { path: String::from_utf8_lossy(path).into_owned(), conflict }
 }
 
-/// Only files and links are made, and only of one of them is a section.
+/// Checks the modes: only files and links are supported, and a section must not change between them.
 fn check_modes(section: &Section<'_>) -> Result<(), Error> {
     let modes = [section.file.old_mode, section.file.new_mode];
     let is_supported = |mode: &Mode| mode.is_file() || mode.is_symlink();

@@ -1,7 +1,7 @@
-//! Writing several files so that all of them change or none.
+//! Writes several files atomically: all change or none.
 //!
-//! New contents are first written under other names beside where they belong. Then each path is changed by
-//! one rename, and what was there is kept under another name until the last one has succeeded.
+//! New contents are first written under temporary names next to their targets. Then each path is changed by
+//! one rename, and the previous file is kept under a temporary name until the last rename has succeeded.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::io;
@@ -15,18 +15,18 @@ use crate::disk::{self, Root, Stamp};
 use crate::error::Error;
 use crate::patch::Mode;
 
-/// What is to be written below a root.
+/// Pending writes and removals below a root.
 pub(super) struct Transaction<'a> {
     root: &'a Root,
     writes: Vec<Write<'a>>,
     removals: Vec<(&'a [u8], Stamp)>,
     new_directories: Vec<&'a [u8]>,
     old_directories: Vec<&'a [u8]>,
-    /// Makes the names of this transaction's own files unlike any other's.
+    /// Makes the temporary names of this transaction unique.
     tag: u64,
     names: usize,
     undo: Vec<Undo>,
-    /// Files under names of our own that are no longer needed when all is done.
+    /// Temporary files that are removed at the end.
     leftovers: Vec<Vec<u8>>,
     #[cfg(test)]
     pub(super) fail_at: Option<usize>,
@@ -39,7 +39,7 @@ struct Write<'a> {
     staged: Vec<u8>,
 }
 
-/// How to take back a step.
+/// Undo information of a step.
 enum Undo {
     Rename { from: Vec<u8>, to: Vec<u8> },
     RemoveFile(Vec<u8>),
@@ -47,7 +47,7 @@ enum Undo {
     MakeDirectory(Vec<u8>, u32),
 }
 
-/// A step that failed, at a path.
+/// A failed step and its path.
 struct Failure {
     path: Vec<u8>,
     cause: Cause,
@@ -75,12 +75,12 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Puts a file or link at `path`. What is there now must still be the original.
+    /// Adds a write of a file or link. The current file must still match `original` when it is replaced.
     pub(super) fn write(&mut self, path: &'a [u8], target: &'a Target, original: Option<Stamp>) {
         self.writes.push(Write { path, target, original, staged: Vec::new() });
     }
 
-    /// Removes a file or link, and directories that it leaves empty.
+    /// Adds the removal of a file or link, and of directories that become empty.
     pub(super) fn remove(&mut self, path: &'a [u8], original: Stamp) {
         self.removals.push((path, original));
     }
@@ -93,7 +93,7 @@ impl<'a> Transaction<'a> {
         self.old_directories.push(path);
     }
 
-    /// Does everything, or nothing.
+    /// Executes all changes, or none.
     pub(super) fn commit(mut self) -> Result<(), Error> {
         let outcome = self.stage().and_then(|()| self.swap());
         match outcome {
@@ -105,7 +105,7 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Writes all new contents beside their places.
+    /// Writes all new contents under temporary names.
     fn stage(&mut self) -> Result<(), Failure> {
         for at in 0..self.writes.len() {
             let (path, target) = (self.writes[at].path, self.writes[at].target);
@@ -114,7 +114,7 @@ impl<'a> Transaction<'a> {
             let directory = self.nearest_directory(path);
             let staged = self.own_name(directory);
             let (parent, name) = self.root.open_parent(&staged).at(path)?;
-            // Named first: a file that is half written when the disk is full is removed like any other.
+            // Record the name first, so that a partially written file is removed if the disk is full.
             self.writes[at].staged.clone_from(&staged);
             create(parent.as_fd(), name, target, original).at(path)?;
         }
@@ -155,7 +155,8 @@ impl<'a> Transaction<'a> {
             self.make_parents(path)?;
             self.make_missing(path)?;
         }
-        // The deepest first.
+        // Deepest first.
+        // Removals and displaced directories come before writes, which may need their paths.
         let mut old = self.old_directories.clone();
         old.sort_by_key(|path| std::cmp::Reverse(path.len()));
         for path in old {
@@ -167,7 +168,7 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// Every step that can fail goes through here, so that a test can make any of them fail.
+    /// Called before every step that can fail, so that a test can make any of them fail.
     #[cfg_attr(not(test), allow(clippy::unnecessary_wraps, clippy::unused_self, reason = "fails in tests"))]
     fn step(&mut self, _path: &[u8]) -> Result<(), Failure> {
         #[cfg(test)]
@@ -183,7 +184,7 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// Directories that stand where a file will be. The plan has checked that all in them goes away.
+    /// Returns directories at paths where a file will be. The plan has checked that they become empty.
     fn blocking_directories(&self) -> Vec<Vec<u8>> {
         let is_directory =
             |path: &[u8]| self.root.stamp(path).is_ok_and(|stamp| stamp.kind() == FileType::Directory);
@@ -204,7 +205,7 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Renames what is at a path to a name of our own in the same directory.
+    /// Renames the file at a path to a temporary name in the same directory.
     fn set_aside(&mut self, path: &[u8]) -> Result<(), Failure> {
         self.step(path)?;
         let aside = self.own_name(parent_of(path).to_vec());
@@ -214,14 +215,14 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// Puts a staged file in the place of another one, in one step where the file system has links.
+    /// Replaces a file with a staged one, atomically if the file system supports links.
     fn replace(&mut self, at: usize) -> Result<(), Failure> {
         let (path, staged) = (self.writes[at].path, self.writes[at].staged.clone());
         self.step(path)?;
         let aside = self.own_name(parent_of(path).to_vec());
         match self.link(path, &aside) {
             Ok(()) => self.leftovers.push(aside.clone()),
-            // No links here: for a moment there is no file.
+            // Without links, the file is missing for a moment.
             Err(_) => {
                 self.rename(path, &aside, RenameFlags::NOREPLACE).at(path)?;
                 self.leftovers.push(aside.clone());
@@ -251,7 +252,7 @@ impl<'a> Transaction<'a> {
         self.step(path)
     }
 
-    /// The deepest directory on the way to a path that is there and is no link.
+    /// Returns the deepest existing directory on a path that is not a link.
     fn nearest_directory(&self, path: &[u8]) -> Vec<u8> {
         let mut nearest = 0;
         for (slash, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
@@ -281,7 +282,7 @@ impl<'a> Transaction<'a> {
             return rustix::fs::renameat(&from_parent, from_name, &to_parent, to_name);
         }
         match rustix::fs::renameat_with(&from_parent, from_name, &to_parent, to_name, flags) {
-            // A file system that knows no flags.
+            // The file system does not support rename flags.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                 match disk::stamp_at(to_parent.as_fd(), to_name) {
                     Err(Errno::NOENT) => rustix::fs::renameat(&from_parent, from_name, &to_parent, to_name),
@@ -304,9 +305,9 @@ impl<'a> Transaction<'a> {
         rustix::fs::unlinkat(&parent, name, flags)
     }
 
-    /// Removes what was set aside, and directories that became empty, as Git does.
+    /// Removes temporary files and empty directories, as Git does.
     fn clean_up(&self) {
-        // The diff is applied; a name of ours that stays behind is no reason to say that it is not.
+        // The diff is applied. A remaining temporary file is not a failure.
         for path in &self.leftovers {
             let _ = self.remove_all(path);
         }
@@ -326,7 +327,7 @@ impl<'a> Transaction<'a> {
         remove_all(parent.as_fd(), name)
     }
 
-    /// Takes back what was done, the last step first.
+    /// Undoes the completed steps, last one first.
     fn roll_back(mut self, failure: Failure) -> Error {
         let mut unrestored = Vec::new();
         for undo in std::mem::take(&mut self.undo).into_iter().rev() {
@@ -349,7 +350,7 @@ impl<'a> Transaction<'a> {
         for write in self.writes.iter().filter(|write| !write.staged.is_empty()) {
             let _ = self.unlink(&write.staged, AtFlags::empty());
         }
-        // A link to an original that is back in its place already: renaming one onto the other does nothing.
+        // If it is a link to an original that is already restored, renaming one onto the other has no effect.
         if unrestored.is_empty() {
             for path in &self.leftovers {
                 let _ = self.unlink(path, AtFlags::empty());
@@ -369,7 +370,7 @@ impl<'a> Transaction<'a> {
     }
 }
 
-/// Writes a new file or link.
+/// Creates a file or link.
 fn create(
     parent: BorrowedFd<'_>,
     name: &[u8],
@@ -392,7 +393,7 @@ fn create(
     }
 }
 
-/// A file keeps its permissions; being executable is for those who may read it.
+/// Returns the permissions of a replaced file. It is kept, and made executable for those who may read it.
 fn kept_permissions(permissions: u32, mode: Mode) -> u32 {
     match (permissions & 0o100 != 0, mode.is_executable()) {
         (false, true) => permissions | (permissions & 0o444) >> 2,
@@ -412,7 +413,7 @@ fn write_all(file: &OwnedFd, mut content: &[u8]) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Removes a file, or a directory with all that is in it, without following links.
+/// Removes a file, or a directory with its content, without following links.
 fn remove_all(parent: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<()> {
     match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {
         Err(Errno::ISDIR | Errno::PERM) => {}
@@ -454,7 +455,7 @@ mod tests {
 
     use super::*;
 
-    /// Everything below a directory: what it is and what is in it.
+    /// Returns everything below a directory: kind and content.
     fn everything(root: &Path) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         let mut open = vec![root.to_owned()];
@@ -487,7 +488,7 @@ mod tests {
         std::os::unix::fs::symlink("stays", root.join("link")).unwrap();
     }
 
-    /// One of everything that a transaction can do.
+    /// Prepares a transaction with every kind of step.
     fn prepare<'a>(root: &'a Root, targets: &'a [Target; 2], fail_at: Option<usize>) -> Transaction<'a> {
         let stamp = |path: &str| root.stamp(path.as_bytes()).unwrap();
         let [file, link] = targets;

@@ -1,4 +1,4 @@
-//! From pairs of files to changes and patch text.
+//! Creates changes and patch text from pairs of files.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -17,32 +17,32 @@ use crate::options::{BinaryForm, BuildOptions, Detect, PatchOptions, PathForm};
 use crate::patch::{BinaryHunk, Body, FilePatch, Header, Index, Mode, Similarity, write_file};
 use crate::renames::{self, Source};
 
-/// A path as it was found on the two sides.
+/// A path on both sides.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) old: Option<Entry>,
     pub(crate) new: Option<Entry>,
 }
 
-/// An empty directory that came or went.
+/// An empty directory that was added or removed.
 #[derive(Debug)]
 pub(crate) struct FoundDirectory {
     pub(crate) path: Vec<u8>,
     pub(crate) is_new: bool,
 }
 
-/// All that a comparison found.
+/// Result of a comparison.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     /// Paths that differ.
     pub(crate) files: Vec<Found>,
     pub(crate) directories: Vec<FoundDirectory>,
-    /// Files that are the same on both sides; needed only to find copies of them.
+    /// Files that are equal on both sides, only needed to detect copies.
     pub(crate) unchanged: Vec<Entry>,
     pub(crate) problems: Vec<Problem>,
 }
 
-/// One change before it is written down.
+/// One change before it is written.
 #[derive(Debug)]
 struct PlannedChange {
     operation: Operation,
@@ -57,7 +57,7 @@ impl PlannedChange {
     }
 }
 
-/// Makes the diff of what a comparison found; all paths lie below `root`.
+/// Creates the diff of a comparison. All paths are below `root`.
 pub(crate) fn assemble(comparison: Comparison, root: &Path, options: &BuildOptions) -> Built {
     let Comparison { files, directories, unchanged, mut problems } = comparison;
     let steps = find_steps(files, &unchanged, options, &mut problems);
@@ -75,7 +75,7 @@ pub(crate) fn assemble(comparison: Comparison, root: &Path, options: &BuildOptio
     Built { diff: Diff { changes: output.changes, patch, root, partial: false }, problems }
 }
 
-/// Decides what happened: splits changes of type, finds moves and copies, sorts by path.
+/// Determines the changes: splits changes of type, detects moves and copies, sorts by path.
 fn find_steps(
     files: Vec<Found>,
     unchanged: &[Entry],
@@ -90,7 +90,7 @@ fn find_steps(
             (Some(old), Some(new)) if old.is_symlink() == new.is_symlink() => {
                 steps.push(step(Operation::Modify, Some(old), Some(new)));
             }
-            // A file that becomes a link or the reverse goes and comes, but is not moved: as in Git.
+            // A file that becomes a link or the reverse is deleted and added, not moved, as in Git.
             (Some(old), Some(new)) => {
                 steps.push(step(Operation::Delete, Some(old), None));
                 steps.push(step(Operation::Add, None, Some(new)));
@@ -144,12 +144,12 @@ fn find_steps(
             None => step(Operation::Add, None, Some(entry)),
         });
     }
-    // Stable, so that of a path that changes its type the deletion comes first.
+    // Stable sort: for a path that changes its type, the deletion comes first.
     steps.sort_by(|first, second| first.path().cmp(second.path()));
     steps
 }
 
-/// The diff while it is written.
+/// The diff being written.
 struct Output<'a> {
     root: &'a Path,
     options: &'a PatchOptions,
@@ -254,8 +254,8 @@ impl<'a> Output<'a> {
         };
         let mode = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.mode);
         let (mut old_mode, mut new_mode) = (mode(&step.old), mode(&step.new));
-        // Git checks binary content by these names and refuses it without. They also carry the mode of a
-        // link that only changes its target, which nothing else would show to be a link.
+        // Git verifies binary content by these hashes and refuses it without them. They also carry the mode
+        // of a link that only changes its target.
         let names_contents = matches!(body, Body::BinaryContent { .. })
             || (step.operation == Operation::Modify && new_mode.is_some_and(Mode::is_symlink));
         let index = contents.filter(|_| names_contents).map(|(old, new)| {
@@ -266,7 +266,7 @@ impl<'a> Output<'a> {
             Index { old: name(&step.old, old), new: name(&step.new, new) }
         });
         if old_mode == new_mode && index.is_none() {
-            // A mode that stays is not written, so it is not in the model either.
+            // An unchanged mode is not written, so it is not in the model either.
             (old_mode, new_mode) = (None, None);
         }
         FilePatch {
@@ -303,7 +303,7 @@ impl<'a> Output<'a> {
     fn absolute(&self, path: &[u8]) -> Vec<u8> {
         let root = self.root.as_os_str().as_encoded_bytes();
         if root.is_empty() {
-            // The path as it was given: of another system, or of no directory that we know.
+            // The path as given: from another system, or outside of any known directory.
             return path.to_vec();
         }
         let mut absolute = Vec::with_capacity(root.len() + 1 + path.len());
@@ -329,7 +329,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// The path that these bytes name. Where paths are no bytes, what is no Unicode in them is replaced.
+/// Converts bytes to a path. On systems where paths are not bytes, invalid Unicode is replaced.
 pub(crate) fn to_path(path: &[u8]) -> PathBuf {
     #[cfg(unix)]
     let path: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(path);
@@ -338,7 +338,7 @@ pub(crate) fn to_path(path: &[u8]) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// The name that Git gives to content.
+/// Returns Git's object name of content.
 pub(crate) fn blob_name(content: &[u8]) -> Vec<u8> {
     let mut hash = Sha1::new();
     hash.update(format!("blob {}\0", content.len()));

@@ -1,4 +1,4 @@
-//! Diffs of one file.
+//! Diffs of single files.
 
 use std::path::{Path, PathBuf};
 
@@ -12,10 +12,10 @@ use crate::error::Error;
 use crate::options::BuildOptions;
 use crate::patch::Mode;
 
-/// Builds the diff of one file from its two contents. `None` means that the file is not there on that
-/// side; without either the diff is empty.
+/// Builds the diff of one file from its two contents. `None` means that the file does not exist on that side;
+/// without either, the diff is empty.
 ///
-/// `path` is the file's absolute path, which the diff names. Nothing is read from disk.
+/// `path` is the absolute path in the diff. Nothing is read from disk.
 ///
 /// ```
 /// use std::path::Path;
@@ -47,10 +47,10 @@ pub fn build_from_bytes(
     build_pair(old.map(entry), new.map(entry), options.root.as_deref().unwrap_or(&root), options)
 }
 
-/// Builds the diff that turns the file `old` into the file `new`.
+/// Builds the diff from the file `old` to the file `new`.
 ///
-/// The diff names the path of `old` ([`BuildOptions::root`] changes its directory). `/dev/null` stands
-/// for a file that is not there. A symbolic link is compared as a link.
+/// The diff contains the path of `old` ([`BuildOptions::root`] changes its directory). `/dev/null` means a
+/// missing file. A symbolic link is compared as a link.
 #[cfg(unix)]
 pub fn build_from_files(old: &Path, new: &Path, options: &BuildOptions) -> Result<Built, Error> {
     let named = if old == Path::new("/dev/null") { new } else { old };
@@ -92,7 +92,7 @@ fn read_entry(path: &Path, name: Vec<u8>, limit: u64) -> Result<Option<Entry>, E
     }
 }
 
-/// The directory of a path, with all links resolved.
+/// Returns the directory of a path, with links resolved.
 #[cfg(unix)]
 fn parent_of(path: &Path) -> Result<PathBuf, Error> {
     let parent = match path.parent() {
@@ -107,11 +107,11 @@ fn name_of(path: &Path) -> Vec<u8> {
     path.file_name().unwrap_or(path.as_os_str()).as_encoded_bytes().to_vec()
 }
 
-/// The directory of a path, to the letter, and the name in it. A path without a slash, as those of Windows, is all
+/// Splits a path into its directory, unmodified, and its name. A path without a slash, as on Windows, is all
 /// name.
 fn split(path: &Path) -> (PathBuf, Vec<u8>) {
     let bytes = path.as_os_str().as_encoded_bytes();
-    // Of several slashes in a row the first ends the directory.
+    // Of several slashes in a row, the first ends the directory.
     let last = memchr::memrchr(b'/', bytes);
     let slash = last.map(|at| bytes[..at].iter().rposition(|&byte| byte != b'/').map_or(0, |end| end + 1));
     let (directory, name) = match slash {

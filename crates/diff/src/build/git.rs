@@ -1,8 +1,8 @@
-//! Diffs of a Git repository, asked of the `git` program.
+//! Diffs of a Git repository, computed by the `git` program.
 //!
-//! Git itself compares, because only it knows a repository's attributes, line-ending rules and filters.
-//! It is called so that nobody's configuration changes the answer: no pager, no colour, no external diff
-//! or text conversion, no optional locks, prefixes and order given.
+//! Git compares, because only it can apply a repository's attributes, line-ending rules and filters. It is
+//! called such that user configuration does not change the result: no pager, no colour, no external diff or
+//! text conversion, no optional locks, explicit prefixes and order.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -19,29 +19,29 @@ use crate::model::{Change, Diff, FileType, Operation, PatchText};
 use crate::options::{BinaryForm, BuildOptions, Detect, PathForm};
 use crate::patch::{Body, FilePatch, Header, Mode, parse_patch, write_file};
 
-/// A list of changed files longer than this many bytes is refused.
+/// Maximum size of a list of changed files in bytes.
 const LONGEST_LIST: u64 = 256 * 1024 * 1024;
 const WORDS: u64 = 4096;
 
-/// What to compare in a repository.
+/// Comparison in a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GitComparison {
-    /// The last commit with the files in the work tree.
+    /// The last commit with the work tree.
     WorkTree {
-        /// Whether files that Git does not track, and does not ignore, count as new.
+        /// True if untracked files that are not ignored count as new.
         untracked: bool,
     },
-    /// The last commit with what is staged.
+    /// The last commit with the staged files.
     Staged,
-    /// Whatever `git diff` takes: `main..topic`, `main...topic`, or one revision against the work tree.
+    /// Any argument of `git diff`: `main..topic`, `main...topic`, or one revision against the work tree.
     Range(String),
 }
 
-/// Builds the diff of a Git repository. `directory` is any directory in its work tree; the diff covers
-/// the whole repository.
+/// Builds the diff of a Git repository. `directory` is any directory in its work tree; the diff covers the
+/// whole repository.
 ///
-/// Moves and copies are those that Git finds. The `git` program must be installed. It may run filters
-/// that the repository's own configuration names, as it does for `git diff`.
+/// Moves and copies are detected by Git. The `git` program must be installed. It may run filters from the
+/// repository's configuration, as for `git diff`.
 pub fn build_from_git(
     directory: &Path,
     comparison: &GitComparison,
@@ -59,7 +59,7 @@ pub fn build_from_git(
         git.add_untracked()?;
     }
     let changes = match git.list(&revisions) {
-        // Git gives up at the first file that it cannot read. It is told to leave such files out.
+        // Git stops at the first unreadable file, so exclude unreadable files and retry.
         Err(error) if *comparison != GitComparison::Staged => {
             let unreadable = git.exclude_unreadable()?;
             if unreadable.is_empty() {
@@ -90,7 +90,7 @@ pub fn build_from_git(
         return Ok(output.finish(false));
     };
     let mut parsed = parse_patch(&patch);
-    // With nothing but unmerged files there is only a line for each of them.
+    // With only unmerged files, the output is one line for each of them.
     if let Some(fault) = parsed.faults.pop().filter(|_| !changes.is_empty()) {
         return Err(fault.into());
     }
@@ -107,13 +107,13 @@ struct Listed {
     old_mode: Mode,
     new_mode: Mode,
     operation: Operation,
-    /// A file that becomes a link or the reverse: Git lists it once and shows it as two sections.
+    /// A file that becomes a link or the reverse: Git lists it once and shows two sections.
     is_type_change: bool,
-    /// A path with a merge conflict, which has nothing staged to compare.
+    /// A path with a merge conflict, which has no staged content to compare.
     is_unmerged: bool,
     old_path: Vec<u8>,
     path: Vec<u8>,
-    /// Lines added and removed; `None` for a binary file.
+    /// Lines added and removed. `None` for a binary file.
     counts: Option<(usize, usize)>,
 }
 
@@ -140,9 +140,9 @@ struct Git<'a> {
     work_tree: PathBuf,
     root: Root,
     options: &'a BuildOptions,
-    /// An index with the untracked files in it, for as long as it is needed.
+    /// Temporary index with the untracked files.
     index: Option<tempfile::NamedTempFile>,
-    /// Path specifications that leave out what cannot be read.
+    /// Path specifications that exclude unreadable files.
     excluded: Vec<OsString>,
 }
 
@@ -166,7 +166,7 @@ impl<'a> Git<'a> {
         command
     }
 
-    /// The last commit, or the empty tree where there is none yet.
+    /// Returns the last commit, or the empty tree if there is none yet.
     fn head(&self) -> Result<OsString, Error> {
         let mut command = self.command();
         command.args(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]);
@@ -180,12 +180,12 @@ impl<'a> Git<'a> {
         Ok(OsString::from_vec(name))
     }
 
-    /// Makes an index of our own in which the untracked files are announced; the real one stays as it is.
+    /// Creates a temporary index that includes the untracked files. The real one stays unchanged.
     fn add_untracked(&mut self) -> Result<(), Error> {
         let mut command = self.command();
         command.args(["ls-files", "-z", "--others", "--exclude-standard"]);
         let list = run(command, "ls-files", LONGEST_LIST, &[])?.unwrap_or_default();
-        // A name that ends with a slash is another repository inside this one.
+        // A name that ends with a slash is a nested repository.
         let files = list.split_inclusive(|&byte| byte == 0).filter(|name| !name.ends_with(b"/\0"));
         let files: Vec<u8> = files.flatten().copied().collect();
         if files.is_empty() {
@@ -199,13 +199,13 @@ impl<'a> Git<'a> {
         let failed = |source| Error::Read { path: path.clone(), source };
         let copy = tempfile::NamedTempFile::new().map_err(failed)?;
         match std::fs::copy(&path, copy.path()) {
-            // By the time of its index Git tells which files it must look at more closely: those changed in the
-            // same moment. The copy must not look younger.
+            // Git uses the time of the index to decide which files to examine more closely: those changed at
+            // the same time. The copy must not appear younger.
             Ok(_) => {
                 let modified = path.metadata().and_then(|metadata| metadata.modified()).map_err(failed)?;
                 copy.as_file().set_modified(modified).map_err(failed)?;
             }
-            // A repository in which nothing was ever staged. Git takes no empty file for an index.
+            // A repository without an index. Git does not accept an empty file as an index.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 std::fs::remove_file(copy.path()).map_err(failed)?;
             }
@@ -218,7 +218,7 @@ impl<'a> Git<'a> {
         run(command, "add", WORDS, &files).map(drop)
     }
 
-    /// Finds the files in the work tree that cannot be read, and leaves them out from now on.
+    /// Finds unreadable files in the work tree, and excludes them from now on.
     fn exclude_unreadable(&mut self) -> Result<Vec<Problem>, Error> {
         let mut command = self.command();
         command.args(["ls-files", "-z", "--cached"]);
@@ -280,7 +280,7 @@ impl<'a> Git<'a> {
         })
     }
 
-    /// The patch; `None` when it is longer than `limit`.
+    /// Returns the patch, or `None` if it exceeds `limit` bytes.
     fn patch(&self, revisions: &[OsString], limit: u64) -> Result<Option<Vec<u8>>, Error> {
         let mut command = self.diff_command(None);
         self.patch_arguments(&mut command);
@@ -295,8 +295,8 @@ impl<'a> Git<'a> {
         }
     }
 
-    /// Asks again, as binary, for files that Git takes for text and that are not UTF-8: their text cannot
-    /// stand in a string.
+    /// Requests files as binary that Git takes for text but that are not UTF-8: their text cannot be in a
+    /// string.
     fn encode_foreign(
         &self,
         changes: &[Listed],
@@ -319,13 +319,14 @@ impl<'a> Git<'a> {
         run(command, "diff", u64::MAX, &[])
     }
 
-    /// What the changed files in the work tree are like now.
+    /// Returns the current stamps of the changed files in the work tree.
     fn stamps(&self, changes: &[Listed]) -> Vec<Option<Stamp>> {
         let changed = changes.iter().filter(|change| change.is_in_work_tree());
         changed.map(|change| self.root.stamp(&change.path).ok()).collect()
     }
 
-    /// The list and the patch come from two runs. They must tell the same, or a file changed between them.
+    /// Checks that the list and the patch agree. They come from two runs, so a file may have changed in
+    /// between.
     fn agree(&self, changes: &[Listed], files: &[FilePatch<'_>]) -> Result<(), Error> {
         let mut files = files.iter();
         for change in changes {
@@ -432,7 +433,7 @@ impl Output<'_> {
             file.old_path = place(file.old_path);
             file.new_path = place(file.new_path);
             file.header = Header::Git { old_prefix: Cow::Borrowed(b""), new_prefix: Cow::Borrowed(b"") };
-            // As in the diffs that we make ourselves: names of contents only where they say more.
+            // Like in our own diffs, include content hashes only if they are needed.
             let is_symlink =
                 file.new_mode.is_some_and(Mode::is_symlink) && file.operation == Operation::Modify;
             if !is_symlink && !matches!(file.body, Body::BinaryContent { .. }) {
@@ -463,7 +464,7 @@ impl Output<'_> {
     }
 }
 
-/// Whether a patch shows more than that binary files differ.
+/// Returns true if a patch shows more than that binary files differ.
 fn is_useful(text: &[u8]) -> bool {
     parse_patch(text).files.iter().any(|file| {
         file.body != Body::BinaryNamed
@@ -476,7 +477,7 @@ fn absolute(root: &Path, path: &[u8]) -> Vec<u8> {
     root.join(OsStr::from_bytes(path)).into_os_string().into_vec()
 }
 
-/// A change of type is two changes, as it is two sections.
+/// Returns the operations of a change. A change of type is two changes, like two sections.
 fn operations(change: &Listed) -> Vec<Operation> {
     if change.is_type_change {
         vec![Operation::Delete, Operation::Add]
@@ -485,7 +486,7 @@ fn operations(change: &Listed) -> Vec<Operation> {
     }
 }
 
-/// A `git` that nobody's settings change.
+/// Creates a `git` command that ignores user configuration.
 fn command(directory: &Path) -> Command {
     let mut command = Command::new("git");
     let inherited = std::env::vars_os().map(|(name, _)| name);
@@ -502,7 +503,7 @@ fn command(directory: &Path) -> Command {
     command
 }
 
-/// Runs a command with `input` on its standard input. `None` when it says more than `limit` bytes.
+/// Runs a command with `input` on its standard input. Returns `None` if its output exceeds `limit` bytes.
 fn run(
     mut command: Command,
     action: &'static str,
@@ -510,7 +511,7 @@ fn run(
     input: &[u8],
 ) -> Result<Option<Vec<u8>>, Error> {
     let failed = |error: std::io::Error| Error::Git { action, message: error.to_string() };
-    // Both in files: nobody then waits for somebody who waits.
+    // Use files for both, which avoids a deadlock between full pipes.
     let mut complaints = tempfile::tempfile().map_err(failed)?;
     let mut stdin = tempfile::tempfile().map_err(failed)?;
     stdin.write_all(input).and_then(|()| stdin.rewind()).map_err(failed)?;
@@ -523,7 +524,7 @@ fn run(
     };
     let is_too_long = output.len() as u64 > limit;
     if is_too_long || read.is_err() {
-        // It may have ended by itself already.
+        // It may have exited already.
         let _ = child.kill();
     }
     let status = child.wait().map_err(failed)?;
@@ -544,7 +545,7 @@ fn run(
     Ok(Some(output))
 }
 
-/// Reads what `git diff --raw --numstat -z` prints: first all changes, then all counts, in one order.
+/// Parses the output of `git diff --raw --numstat -z`: first all changes, then all counts, in the same order.
 fn parse_list(list: &[u8]) -> Option<Vec<Listed>> {
     let mut fields = list.split(|&byte| byte == 0).peekable();
     let mut changes = Vec::new();

@@ -1,4 +1,4 @@
-//! The comparison of two directory trees.
+//! Comparison of two directory trees.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -16,19 +16,19 @@ use crate::error::{Error, Problem};
 use crate::names::{is_git_name, is_plain_git};
 use crate::options::{BuildOptions, Detect};
 
-/// How many files of one directory are compared before the rest is left to another thread.
+/// Number of files of one directory compared before the rest is left to another thread.
 const BATCH: usize = 128;
-/// Changed files are kept from the comparison for the patch up to this many bytes in all.
+/// Maximum total size in bytes of changed files kept from the comparison for the patch.
 const KEEP: usize = 64 * 1024 * 1024;
-/// More threads than this do not make a disk faster.
+/// Maximum number of threads. More do not make a disk faster.
 const THREADS: usize = 8;
 
-/// Builds the diff that turns the directory tree `old` into the tree `new`.
+/// Builds the diff from the directory tree `old` to the tree `new`.
 ///
-/// The diff names paths in `old` ([`BuildOptions::root`] changes that). Symbolic links are compared as
-/// links and never followed. Entries named `.git` are passed over. A directory is listed only where it is
-/// empty and the other side has none: otherwise its files tell. What cannot be read, and what changes
-/// while it is read, is named in [`Built::problems`] and left out.
+/// The diff contains paths in `old` ([`BuildOptions::root`] changes that). Symbolic links are compared as
+/// links and never followed. Entries named `.git` are skipped. A directory is listed only if it is empty and
+/// missing on the other side. Files that cannot be read, or change while they are read, are left out and
+/// listed in [`Built::problems`].
 pub fn build_from_trees(old: &Path, new: &Path, options: &BuildOptions) -> Result<Built, Error> {
     let open = |path: &Path| -> Result<Arc<Root>, Error> {
         let failed = |source| Error::Read { path: path.to_owned(), source };
@@ -75,18 +75,18 @@ fn compare(old: &Arc<Root>, new: &Arc<Root>, options: &BuildOptions) -> Comparis
     all
 }
 
-/// The open directories of both sides; one may be missing.
+/// The open directories of both sides. One may be missing.
 type Directories = [Option<Arc<OwnedFd>>; 2];
 
 enum Task {
-    /// Compare a directory. It is opened only when its turn comes, so that few are open at a time.
+    /// Compare a directory. It is opened only when the task starts, so that few are open at a time.
     Directory { path: Vec<u8>, parents: Option<(Directories, Vec<u8>)> },
-    /// Compare files of a directory that is open.
+    /// Compare files of an open directory.
     Files { path: Vec<u8>, directories: Directories, names: Vec<Vec<u8>> },
 }
 
 struct Queue {
-    /// Last in, first out: that walks depth first and keeps the list short.
+    /// Last in, first out: walks depth first and keeps the list short.
     tasks: Vec<Task>,
     running: usize,
 }
@@ -100,7 +100,7 @@ struct Walk {
     more: Condvar,
 }
 
-/// What a directory entry is on one side.
+/// Kind of a directory entry on one side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     File,
@@ -114,7 +114,7 @@ impl Walk {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes tasks until all are done, and returns what was found.
+    /// Executes tasks until all are done, and returns the results.
     fn work(&self) -> Comparison {
         let mut worker = Worker { walk: self, found: Comparison::default(), buffers: Default::default() };
         let mut queue = self.lock();
@@ -191,7 +191,7 @@ impl Worker<'_> {
                     directories[side] = Some(Arc::new(directory));
                 }
                 Err(error) => {
-                    // The other side alone would look as if everything in it had come or gone.
+                    // With one side only, everything in it would appear as added or removed.
                     return self.unreadable(side, &path, error.into());
                 }
             }
@@ -230,7 +230,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Compares what is not a file on both sides.
+    /// Compares entries that are not files on both sides.
     fn compare_entries(
         &mut self,
         path: &[u8],
@@ -279,7 +279,7 @@ impl Worker<'_> {
     }
 
     fn stamp(&self, directory: &OwnedFd, name: &[u8]) -> std::io::Result<Stamp> {
-        // Opened, not only looked at: what cannot be opened is to be named now, before moves are found.
+        // Open it, because an unreadable file must be reported before moves are detected.
         let file = disk::open_file(directory.as_fd(), name)?;
         Ok(disk::stamp_of(&file)?)
     }
@@ -347,7 +347,7 @@ impl Worker<'_> {
         self.found.files.push(found);
     }
 
-    /// Compares two open files of one size. The contents come back if they differ and there is room.
+    /// Compares two open files of equal size. Returns the contents if they differ and fit into the limit.
     fn compare_contents(&mut self, files: [(&OwnedFd, &Stamp); 2]) -> Result<Equality, (usize, ReadError)> {
         let size = files[0].1.size();
         if size > self.walk.max_file_size {
@@ -393,7 +393,7 @@ enum Equality {
     Different(Option<[Vec<u8>; 2]>),
 }
 
-/// Compares files that are too large to be held.
+/// Compares files that are too large for memory.
 fn stream_equal(old: &OwnedFd, new: &OwnedFd) -> rustix::io::Result<bool> {
     let mut buffers = [vec![0; 256 * 1024], vec![0; 256 * 1024]];
     loop {
@@ -421,7 +421,7 @@ fn fill<'a>(file: &OwnedFd, buffer: &'a mut [u8]) -> rustix::io::Result<&'a [u8]
     Ok(&buffer[..filled])
 }
 
-/// The names in a directory and what they are, sorted.
+/// Returns the sorted names in a directory with their kinds.
 fn list(directory: &OwnedFd) -> rustix::io::Result<Vec<(Vec<u8>, Kind)>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
@@ -446,7 +446,7 @@ fn list(directory: &OwnedFd) -> rustix::io::Result<Vec<(Vec<u8>, Kind)>> {
     Ok(names)
 }
 
-/// Goes through two sorted listings together.
+/// Merges two sorted listings.
 fn merge(
     old: Vec<(Vec<u8>, Kind)>,
     new: Vec<(Vec<u8>, Kind)>,
@@ -483,7 +483,8 @@ fn child_path(parent: &[u8], name: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// Two trees with a file that differs in size, one that differs at the same size, and one that moves.
+    /// Creates two trees with a file that differs in size, one that differs at the same size, and one that
+    /// moves.
     fn make_trees(place: &Path) -> [PathBuf; 2] {
         let roots = [place.join("old"), place.join("new")];
         let moved: String = (0..20).map(|at| format!("line {at}\n")).collect();
@@ -534,7 +535,7 @@ mod tests {
         assert_eq!(root.read(b"x", Some(&stamp), 100).unwrap().0, b"one");
         std::fs::write(place.path().join("x"), "three").unwrap();
         assert!(matches!(root.read(b"x", Some(&stamp), 100), Err(ReadError::Changed)));
-        // Shorter than it was when it was opened.
+        // Shorter than when it was opened.
         let file = disk::open_file(root.as_fd(), b"x").unwrap();
         let stamp = disk::stamp_of(&file).unwrap();
         std::fs::write(place.path().join("x"), "").unwrap();

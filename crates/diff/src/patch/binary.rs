@@ -1,4 +1,4 @@
-//! Binary content in patch text: base 85 around zlib around the content or a delta.
+//! Binary content in patch text: base 85 of zlib of the content or a delta.
 
 use std::borrow::Cow;
 
@@ -6,13 +6,13 @@ use super::model::{BinaryHunk, BinaryMethod};
 
 const ALPHABET: &[u8; 85] =
     b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~";
-/// How many bytes one line of base 85 text stands for at the most.
+/// Maximum number of bytes encoded in one line of base 85 text.
 const LINE: usize = 52;
-/// What Git uses too: its default.
+/// Compression level, the same as Git's default.
 const COMPRESSION: u8 = 6;
 
 impl BinaryHunk<'static> {
-    /// The whole content, compressed.
+    /// Creates a hunk with the whole content, compressed.
     pub fn literal(content: &[u8]) -> Self {
         let compressed = miniz_oxide::deflate::compress_to_vec_zlib(content, COMPRESSION);
         let mut encoded = Vec::with_capacity(compressed.len() / LINE * 67 + 67);
@@ -24,10 +24,9 @@ impl BinaryHunk<'static> {
 }
 
 impl BinaryHunk<'_> {
-    /// The content that the hunk makes out of `base`, the content of the other side.
+    /// Returns the content that the hunk produces from `base`, the content of the other side.
     ///
-    /// `None` when the data is broken, when it does not have the size that it claims, or when either is
-    /// over `limit` bytes.
+    /// `None` if the data is invalid, does not have its declared size, or exceeds `limit` bytes.
     pub fn content(&self, base: &[u8], limit: u64) -> Option<Vec<u8>> {
         let size = usize::try_from(self.size).ok().filter(|_| self.size <= limit)?;
         let mut compressed = Vec::with_capacity(self.encoded.len() / 5 * 4);
@@ -49,7 +48,7 @@ impl BinaryHunk<'_> {
 }
 
 fn encode_line(out: &mut Vec<u8>, chunk: &[u8]) {
-    // Chunks are never empty and never longer than a line, so the length fits its letter.
+    // Chunks are never empty and never longer than a line, so the length has a letter.
     let length = chunk.len() as u8;
     out.push(if length <= 26 { b'A' + length - 1 } else { b'a' + length - 27 });
     for word in chunk.chunks(4) {
@@ -66,7 +65,7 @@ fn encode_line(out: &mut Vec<u8>, chunk: &[u8]) {
     out.push(b'\n');
 }
 
-/// How many bytes a line of base 85 text stands for, and the digits; `None` when it is no such line.
+/// Returns the number of encoded bytes and the digits of a line of base 85 text. `None` for another line.
 fn split_line(line: &[u8]) -> Option<(usize, &[u8])> {
     let (&letter, digits) = line.split_first()?;
     let length = match letter {
@@ -77,7 +76,7 @@ fn split_line(line: &[u8]) -> Option<(usize, &[u8])> {
     (digits.len() == length.div_ceil(4) * 5).then_some((length, digits))
 }
 
-/// Whether a line has the form of binary data.
+/// Returns true if a line has the form of binary data.
 pub(super) fn is_binary_line(line: &[u8]) -> bool {
     split_line(line).is_some_and(|(_, digits)| digits.iter().all(|digit| ALPHABET.contains(digit)))
 }
@@ -96,7 +95,7 @@ fn decode_line(out: &mut Vec<u8>, line: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Git's delta: two sizes, then instructions to copy from the base or to insert.
+/// Applies Git's delta: two sizes, then instructions to copy from the base or to insert.
 fn apply_delta(base: &[u8], delta: &[u8], limit: u64) -> Option<Vec<u8>> {
     let mut delta = delta.iter().copied();
     if read_size(&mut delta)? != base.len() as u64 {

@@ -1,54 +1,54 @@
-//! What is wrong with a patch text, and where.
+//! Faults in patch text.
 
 use std::fmt;
 
-/// A place where patch text cannot be read. What stands around it can be.
+/// An unreadable part of patch text. The text around it is readable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {kind}")]
 #[non_exhaustive]
 pub struct PatchFault {
-    /// The line of the patch text, from 1.
+    /// Line of the patch text, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// Kind of fault.
     pub kind: FaultKind,
 }
 
-/// What is wrong at one place of a patch text.
+/// Kind of fault in patch text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// There is text, and none of it is a patch.
+    /// The text contains no patch.
     NoPatch,
-    /// A line that starts with `@@` does not say which lines the hunk covers.
+    /// A line that starts with `@@` does not state the lines of the hunk.
     HunkHeader,
-    /// A line number or a count is larger than any file.
+    /// A line number or a count is out of range.
     NumberTooLarge,
-    /// The text goes on with something else before the hunk has all the lines that it announced.
+    /// The hunk has fewer lines than announced.
     HunkEndsEarly {
-        /// Old lines still missing.
+        /// Number of missing old lines.
         old_missing: u32,
-        /// New lines still missing.
+        /// Number of missing new lines.
         new_missing: u32,
     },
-    /// After a hunk that has all its lines, more lines follow that look like part of it.
+    /// More lines follow that look like part of a complete hunk.
     LineOutsideHunk,
-    /// A hunk stands where no file was named.
+    /// A hunk without a file name.
     HunkWithoutFile,
     /// A `---` line without its `+++` line.
     MissingNewName,
-    /// A section does not say which file it is about.
+    /// A section without a file name.
     NoName,
-    /// A quoted name does not close, or has an escape that means nothing.
+    /// A quoted name is not closed, or has an invalid escape.
     Quoting,
     /// The lines of a header contradict each other: new and deleted, moved and copied.
     Contradiction,
-    /// A file mode that is no octal number.
+    /// A file mode that is not an octal number.
     Mode,
-    /// A similarity that is no percentage, or an `index` line without two names.
+    /// A similarity that is not a percentage, or an `index` line without two names.
     HeaderValue,
-    /// A binary section without data, or with data that is not what Git writes.
+    /// A binary section without data, or with invalid data.
     Binary,
-    /// The diff of a merge against several parents: it cannot be applied to one file.
+    /// A combined diff of a merge with several parents, which cannot be applied to one file.
     Combined,
 }
 

@@ -1,43 +1,43 @@
-//! A patch in pieces: files, hunks, lines.
+//! Patch model: files, hunks, lines.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::model::{FileType, Operation};
 
-/// What one section of a patch says about one file. Text is borrowed from where it was read.
+/// One section of a patch, which concerns one file. Text is borrowed from the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilePatch<'a> {
     /// Lines before the section that are not part of it: mail headers, a commit message, `Index:`.
     pub preamble: &'a [u8],
-    /// How the section names its file.
+    /// Form of the header.
     pub header: Header<'a>,
-    /// What happens to the file. Never [`Operation::Other`].
+    /// Operation on the file. Never [`Operation::Other`].
     pub operation: Operation,
-    /// The path before, without prefix; `None` for an added file.
+    /// Old path without prefix. `None` for an added file.
     pub old_path: Option<Cow<'a, [u8]>>,
-    /// The path after, without prefix; `None` for a deleted file.
+    /// New path without prefix. `None` for a deleted file.
     pub new_path: Option<Cow<'a, [u8]>>,
-    /// The mode before, where the patch says it.
+    /// Old mode, if given.
     pub old_mode: Option<Mode>,
-    /// The mode after, where the patch says it.
+    /// New mode, if given.
     pub new_mode: Option<Mode>,
-    /// How alike the two sides are, where the patch says it.
+    /// Similarity of the two sides, if given.
     pub similarity: Option<Similarity>,
-    /// The names of the two contents in a Git repository, where the patch says them.
+    /// Object names of the two contents, if given.
     pub index: Option<Index<'a>>,
-    /// What changes inside the file.
+    /// Content changes.
     pub body: Body<'a>,
 }
 
 impl FilePatch<'_> {
-    /// The path that the section is about: the path after, or of a deleted file the path it had.
+    /// Returns the path of the section: the new path, or the old path of a deleted file.
     pub fn path(&self) -> &[u8] {
         self.new_path.as_deref().or(self.old_path.as_deref()).unwrap_or_default()
     }
 
-    /// The hunks; empty for a binary section and for one that has headers only.
+    /// Returns the hunks. Empty for a binary section and one with headers only.
     pub fn hunks(&self) -> &[Hunk<'_>] {
         match &self.body {
             Body::Hunks(hunks) => hunks,
@@ -45,7 +45,7 @@ impl FilePatch<'_> {
         }
     }
 
-    /// Lines added and lines removed.
+    /// Returns the number of added and removed lines.
     pub fn counts(&self) -> (usize, usize) {
         let lines = || self.hunks().iter().flat_map(|hunk| &hunk.lines);
         (
@@ -54,7 +54,7 @@ impl FilePatch<'_> {
         )
     }
 
-    /// What kind of file it is, as far as the section tells.
+    /// Returns the file type, as far as the section shows it.
     pub fn file_type(&self) -> Option<FileType> {
         let mode = self.new_mode.or(self.old_mode);
         if mode.is_some_and(Mode::is_symlink) {
@@ -68,67 +68,67 @@ impl FilePatch<'_> {
     }
 }
 
-/// How a section names its file.
+/// Form of a section's header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Header<'a> {
-    /// With a `diff --git` line; both prefixes are empty for absolute paths.
+    /// With a `diff --git` line. Both prefixes are empty for absolute paths.
     Git {
-        /// What stands before the old path, usually `a/`.
+        /// Prefix of the old path, usually `a/`.
         old_prefix: Cow<'a, [u8]>,
-        /// What stands before the new path, usually `b/`.
+        /// Prefix of the new path, usually `b/`.
         new_prefix: Cow<'a, [u8]>,
     },
-    /// With `---` and `+++` lines only, as other tools than Git write it.
+    /// With `---` and `+++` lines only, as written by tools other than Git.
     Plain {
-        /// All that stands after `--- `, perhaps with a time.
+        /// Text after `--- `, possibly with a time.
         old_label: &'a [u8],
-        /// All that stands after `+++ `, perhaps with a time.
+        /// Text after `+++ `, possibly with a time.
         new_label: &'a [u8],
     },
 }
 
-/// How alike two sides of a section are.
+/// Similarity of the two sides of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Similarity {
-    /// Percent of the content that stayed.
+    /// Percentage of unchanged content.
     Alike(u8),
-    /// Percent of the content that is new; Git says this of files that it considers rewritten.
+    /// Percentage of new content. Git uses this for files that it considers rewritten.
     Different(u8),
 }
 
-/// The object names from an `index` line.
+/// Object names from an `index` line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Index<'a> {
-    /// Name of the old content, perhaps shortened.
+    /// Name of the old content, possibly abbreviated.
     pub old: Cow<'a, [u8]>,
-    /// Name of the new content, perhaps shortened.
+    /// Name of the new content, possibly abbreviated.
     pub new: Cow<'a, [u8]>,
 }
 
-/// A file mode as Git writes it.
+/// A Git file mode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mode(pub u32);
 
 impl Mode {
-    /// An ordinary file.
+    /// A regular file.
     pub const FILE: Mode = Mode(0o100_644);
-    /// A file that can be run.
+    /// An executable file.
     pub const EXECUTABLE: Mode = Mode(0o100_755);
-    /// A symbolic link; its content is its target.
+    /// A symbolic link. Its content is its target.
     pub const SYMLINK: Mode = Mode(0o120_000);
 
-    /// Whether it is an ordinary file, executable or not.
+    /// Returns true for a regular file, executable or not.
     pub fn is_file(self) -> bool {
         self.0 & 0o170_000 == 0o100_000
     }
 
-    /// Whether it is a symbolic link.
+    /// Returns true for a symbolic link.
     pub fn is_symlink(self) -> bool {
         self.0 & 0o170_000 == 0o120_000
     }
 
-    /// Whether the owner may run it.
+    /// Returns true if the owner may execute it.
     pub fn is_executable(self) -> bool {
         self.is_file() && self.0 & 0o100 != 0
     }
@@ -146,40 +146,40 @@ impl fmt::Debug for Mode {
     }
 }
 
-/// What changes inside a file.
+/// Content changes of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body<'a> {
-    /// Changed lines. No hunk at all: only the path or the mode changes, or the file is empty.
+    /// Changed lines. Without hunks, only the path or the mode changes, or the file is empty.
     Hunks(Vec<Hunk<'a>>),
-    /// Binary content that differs, without the content itself.
+    /// Binary content that differs, without the content.
     BinaryNamed,
-    /// Binary content, compressed, as `git diff --binary` writes it.
+    /// Compressed binary content, as written by `git diff --binary`.
     BinaryContent {
-        /// Makes the new content.
+        /// Produces the new content.
         forward: BinaryHunk<'a>,
-        /// Makes the old content again.
+        /// Produces the old content.
         backward: Option<BinaryHunk<'a>>,
     },
 }
 
-/// One direction of a binary change, still compressed.
+/// One direction of a binary change, compressed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BinaryHunk<'a> {
-    /// Whether the data is the content or the way from the other content to it.
+    /// Kind of data: the content, or a delta from the other side's content.
     pub method: BinaryMethod,
-    /// Size of the data once it is decompressed.
+    /// Size of the decompressed data in bytes.
     pub size: u64,
-    /// The lines of base 85 text, each with its length letter.
+    /// Lines of base 85 text, each with its length letter.
     pub encoded: Cow<'a, [u8]>,
 }
 
-/// What the data of a [`BinaryHunk`] is.
+/// Kind of data of a [`BinaryHunk`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BinaryMethod {
     /// The whole content.
     Literal,
-    /// Copy and insert instructions that make the content from the other side's.
+    /// Copy and insert instructions that produce the content from the other side's.
     Delta,
 }
 
@@ -187,15 +187,15 @@ pub enum BinaryMethod {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hunk<'a> {
-    /// First line of the hunk in the old file, from 1; the line before it when it has no old lines.
+    /// First line of the hunk in the old file, from 1. The preceding line if it has no old lines.
     pub old_start: u32,
-    /// How many old lines the hunk covers.
+    /// Number of old lines in the hunk.
     pub old_count: u32,
-    /// First line of the hunk in the new file, from 1; the line before it when it has no new lines.
+    /// First line of the hunk in the new file, from 1. The preceding line if it has no new lines.
     pub new_start: u32,
-    /// How many new lines the hunk covers.
+    /// Number of new lines in the hunk.
     pub new_count: u32,
-    /// What stands after the second `@@`: usually the function that the hunk is in.
+    /// Text after the second `@@`: usually the enclosing function.
     pub heading: Cow<'a, [u8]>,
     /// The lines.
     pub lines: Vec<Line<'a>>,
@@ -205,26 +205,26 @@ pub struct Hunk<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Line<'a> {
-    /// Which sides the line is on.
+    /// Sides that have the line.
     pub kind: LineKind,
-    /// The line without its final line feed; a carriage return before that is part of it.
+    /// The line without its final line feed. A preceding carriage return is part of it.
     pub content: &'a [u8],
-    /// Whether the line ends with a line feed. Only the last line of a file can be without.
+    /// True if the line ends with a line feed. Only the last line of a file can lack it.
     pub newline: bool,
-    /// Its number in the old file, from 1; `None` for an added line.
+    /// Line number in the old file, from 1. `None` for an added line.
     pub old_number: Option<u32>,
-    /// Its number in the new file, from 1; `None` for a removed line.
+    /// Line number in the new file, from 1. `None` for a removed line.
     pub new_number: Option<u32>,
 }
 
 impl<'a> Line<'a> {
-    /// The content as text; bytes that are not UTF-8 are replaced.
+    /// Returns the content as text, with replacement characters for invalid UTF-8.
     pub fn text(&self) -> Cow<'a, str> {
         String::from_utf8_lossy(self.content)
     }
 }
 
-/// Which sides a line is on.
+/// Sides that have a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LineKind {
     /// On both sides.
@@ -236,7 +236,7 @@ pub enum LineKind {
 }
 
 impl LineKind {
-    /// The character that marks such a line in a patch.
+    /// Returns the marker character in a patch.
     pub fn marker(self) -> u8 {
         match self {
             LineKind::Context => b' ',
@@ -245,12 +245,12 @@ impl LineKind {
         }
     }
 
-    /// Whether the old file has the line.
+    /// Returns true if the old file has the line.
     pub fn is_old(self) -> bool {
         self != LineKind::Added
     }
 
-    /// Whether the new file has the line.
+    /// Returns true if the new file has the line.
     pub fn is_new(self) -> bool {
         self != LineKind::Removed
     }

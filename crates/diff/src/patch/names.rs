@@ -1,4 +1,4 @@
-//! Which file a section is about: names, prefixes and what happens to the file.
+//! Determines the file of a section: names, prefixes and operation.
 
 use std::borrow::Cow;
 
@@ -11,10 +11,10 @@ type Name<'a> = Cow<'a, [u8]>;
 
 const NOTHING: &[u8] = b"/dev/null";
 
-/// A longer `diff --git` line is not split: every blank in it is a place to try.
+/// Maximum length in bytes of a `diff --git` line that is split: every blank in it is a candidate.
 const LONGEST_HEADER: usize = 16 * 1024;
 
-/// The prefixes that Git puts before the two names of a header, by what it compares.
+/// Prefixes that Git writes before the two names of a header, depending on the comparison.
 const PREFIXES: [(&[u8], &[u8]); 10] = [
     (b"a/", b"b/"),
     (b"i/", b"w/"),
@@ -28,10 +28,10 @@ const PREFIXES: [(&[u8], &[u8]); 10] = [
     (b"w/", b"c/"),
 ];
 
-/// All that a section says about names before it is decided what they mean.
+/// The name lines of a section before they are interpreted.
 #[derive(Debug, Default)]
 pub(super) struct NameLines<'a> {
-    /// The rest of the `diff --git` line; `None` in a section without one.
+    /// The rest of the `diff --git` line. `None` in a section without one.
     pub(super) git: Option<&'a [u8]>,
     /// The name in the `---` line, if there is one.
     pub(super) old: Option<Name<'a>>,
@@ -43,7 +43,7 @@ pub(super) struct NameLines<'a> {
     pub(super) is_deleted: bool,
 }
 
-/// What the names of a section mean.
+/// The interpreted names of a section.
 #[derive(Debug)]
 pub(super) struct Resolved<'a> {
     pub(super) operation: Operation,
@@ -53,7 +53,7 @@ pub(super) struct Resolved<'a> {
     pub(super) new_prefix: Name<'a>,
 }
 
-/// Reads what follows `--- ` or `+++ `: a name, quoted or up to a tab that starts a time.
+/// Parses the text after `--- ` or `+++ `: a name, quoted or up to a tab before a time.
 pub(super) fn read_label(label: &[u8]) -> Result<Name<'_>, FaultKind> {
     let name = if label.starts_with(b"\"") {
         Cow::Owned(read_quoted(label).ok_or(FaultKind::Quoting)?.0)
@@ -111,8 +111,8 @@ impl<'a> NameLines<'a> {
             Operation::Add if new_path.is_some() => resolved(operation, None, new_path),
             Operation::Delete if old_path.is_some() => resolved(operation, old_path, None),
             Operation::Modify if old_path == new_path => resolved(operation, old_path, new_path),
-            // Git writes two names without rename lines when it was given two files to compare; applying
-            // such a section moves the file. Other tools compare `name.orig` and `name` this way.
+            // Git writes two names without rename lines if it was given two files to compare; applying such a
+            // section moves the file. Other tools compare `name.orig` and `name` this way.
             Operation::Modify if self.git.is_some() => resolved(Operation::Move, old_path, new_path),
             Operation::Modify => {
                 let shorter = old_path.into_iter().chain(new_path).rev().min_by_key(|path| path.len());
@@ -123,7 +123,7 @@ impl<'a> NameLines<'a> {
     }
 }
 
-/// A section that names both sides without prefix, in rename or copy lines.
+/// Interprets a section whose rename or copy lines give both names without prefix.
 fn resolve_pair<'a>(
     operation: Operation,
     git: Option<&'a [u8]>,
@@ -140,7 +140,7 @@ fn resolve_pair<'a>(
     Ok(Resolved { operation, old_path: Some(from), new_path: Some(to), old_prefix, new_prefix })
 }
 
-/// The two prefixes in a header whose names are known.
+/// Returns the two prefixes in a header with known names.
 fn prefixes_around<'a>(header: &'a [u8], from: &[u8], to: &[u8]) -> Option<(Name<'a>, Name<'a>)> {
     let split = |old: Name<'a>, new: Name<'a>| {
         (old.ends_with(from) && new.ends_with(to)).then(|| {
@@ -151,7 +151,7 @@ fn prefixes_around<'a>(header: &'a [u8], from: &[u8], to: &[u8]) -> Option<(Name
     if let Some((old, new)) = split_quoted(header) {
         return split(old, new);
     }
-    // Both prefixes are of one length but for odd settings, so the split nearest to that is right.
+    // Both prefixes usually have the same length, so the split nearest to that is right.
     let names = from.len() + to.len() + 1;
     let prefixes = header.len().checked_sub(names)?;
     memchr::memchr_iter(b' ', header)
@@ -159,7 +159,7 @@ fn prefixes_around<'a>(header: &'a [u8], from: &[u8], to: &[u8]) -> Option<(Name
         .min_by_key(|(old, _)| (old.len() * 2).abs_diff(prefixes))
 }
 
-/// The two names of a `diff --git` line, prefixes included, if it can be split in one sensible way.
+/// Returns the two names of a `diff --git` line with prefixes, if it can be split in one plausible way.
 fn split_header(header: &[u8]) -> Option<(Name<'_>, Name<'_>)> {
     if header.contains(&b'"') {
         return split_quoted(header);
@@ -176,7 +176,7 @@ fn split_header(header: &[u8]) -> Option<(Name<'_>, Name<'_>)> {
     let mut found = splits().filter(|(old, new)| same_below_prefix(old, new));
     let names = match (found.next(), found.next()) {
         (Some(names), None) => Some(names),
-        // Several fit only when a name repeats itself; both sides are then of one length.
+        // Several splits match only if a name repeats itself; both sides then have the same length.
         (Some(_), Some(_)) => splits()
             .filter(|(old, new)| same_below_prefix(old, new))
             .min_by_key(|(old, new)| old.len().abs_diff(new.len())),
@@ -200,7 +200,7 @@ fn split_quoted(header: &[u8]) -> Option<(Name<'_>, Name<'_>)> {
     }
 }
 
-/// How long the prefixes of two names are that belong to one section.
+/// Returns the lengths of the prefixes of two names in one section.
 fn prefix_lengths(old: &[u8], new: &[u8]) -> (usize, usize) {
     if AbsolutePath::is_absolute(old) || AbsolutePath::is_absolute(new) {
         return (0, 0);
@@ -220,7 +220,7 @@ fn prefix_lengths(old: &[u8], new: &[u8]) -> (usize, usize) {
     }
 }
 
-/// How long the prefix of a name is that has no partner to compare with.
+/// Returns the length of the prefix of a name without a counterpart.
 fn lone_prefix_length(name: &[u8], usual: &[u8]) -> usize {
     if name.starts_with(usual) && name.len() > usual.len() { usual.len() } else { 0 }
 }

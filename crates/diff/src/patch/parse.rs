@@ -1,4 +1,4 @@
-//! Patch text in.
+//! Parses patch text.
 
 use std::borrow::Cow;
 
@@ -9,27 +9,27 @@ use super::model::{Line, LineKind};
 use super::names::{NameLines, read_label};
 use super::quote::read_name;
 
-/// More faults than this are not listed: nobody reads them, and somebody may send millions.
+/// Maximum number of faults listed, since a malicious patch could contain millions.
 const MOST_FAULTS: usize = 1000;
 
-/// A patch text taken apart, as far as it can be.
+/// A parsed patch, as far as it is readable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ParsedPatch<'a> {
-    /// The sections that could be read, in order.
+    /// The readable sections, in order.
     pub files: Vec<FilePatch<'a>>,
-    /// Everything that could not be read. A hunk that ends early stays in `files` with the lines that
-    /// it has; a patch with faults can be shown, and is never applied.
+    /// Unreadable parts. A hunk that ends early stays in `files` with the lines that it has. A patch with
+    /// faults can be shown, but is never applied.
     pub faults: Vec<PatchFault>,
     /// Text after the last section.
     pub trailer: &'a [u8],
 }
 
-/// Takes patch text apart into files, hunks and numbered lines.
+/// Parses patch text into files, hunks and numbered lines.
 ///
-/// It reads what `git diff` and `git format-patch` write (mail headers and all), the same with
-/// absolute paths as ACP wants them, and the plain unified diffs of other tools. Reading never fails:
-/// what makes no sense is listed in [`ParsedPatch::faults`], and the rest is there.
+/// Supports the output of `git diff` and `git format-patch` (including mail headers), the same with absolute
+/// paths as ACP requires, and plain unified diffs of other tools. Never fails: unreadable parts are listed in
+/// [`ParsedPatch::faults`], and the rest is returned.
 pub fn parse_patch(text: &[u8]) -> ParsedPatch<'_> {
     let mut reader = Reader { text, at: 0, line: 1, patch: ParsedPatch::default() };
     reader.read();
@@ -80,12 +80,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The line here without its line feed.
+    /// Returns the current line without its line feed.
     fn peek(&self) -> Option<&'a [u8]> {
         self.line_at(self.at).map(|(line, _)| line)
     }
 
-    /// The line that starts at `start`, and where the next one starts.
+    /// Returns the line that starts at `start`, and the start of the next one.
     fn line_at(&self, start: usize) -> Option<(&'a [u8], usize)> {
         let rest = self.text.get(start..).filter(|rest| !rest.is_empty())?;
         Some(match memchr::memchr(b'\n', rest) {
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether a `---` line, a `+++` line and a hunk follow.
+    /// Returns true if a `---` line, a `+++` line and a hunk follow.
     fn at_plain_section(&self) -> bool {
         let follows = |start, mark: &[u8]| {
             self.line_at(start).filter(|(line, _)| line.starts_with(mark)).map(|(_, next)| next)
@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the `---` and the `+++` line.
+    /// Parses the `---` and the `+++` line.
     fn read_side_lines(&mut self, names: &mut NameLines<'a>) -> Result<(), FaultKind> {
         let (old, next) = self.line_at(self.at).ok_or(FaultKind::NoName)?;
         let (new, _) = self.line_at(next).ok_or(FaultKind::MissingNewName)?;
@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A line by which other tools than Git say that two binary files differ.
+    /// Parses a line with which tools other than Git state that two binary files differ.
     fn read_plain_binary(&mut self, line: &'a [u8], preamble: &'a [u8]) -> Option<FilePatch<'a>> {
         let names = trim(line).strip_prefix(b"Binary files ").and_then(|rest| rest.strip_suffix(b" differ"));
         self.advance();
@@ -241,7 +241,7 @@ impl<'a> Reader<'a> {
     fn read_hunk_lines(&mut self, hunk: &mut Hunk<'a>) {
         let (mut old_left, mut new_left) = (hunk.old_count, hunk.new_count);
         let (mut old_number, mut new_number) = (hunk.old_start, hunk.new_start);
-        // A count is a claim of somebody else's: it must not decide how much memory is taken.
+        // A count is untrusted input: it must not determine the amount of memory allocated.
         hunk.lines.reserve((old_left.max(new_left) as usize).min(1024));
         while old_left > 0 || new_left > 0 {
             let kind = match self.peek() {
@@ -262,7 +262,7 @@ impl<'a> Reader<'a> {
                 hunk.new_count -= new_left;
                 break;
             };
-            // Some tools and mail programs cut the space that marks an empty unchanged line.
+            // Some tools and mail programs remove the space that marks an empty unchanged line.
             let content = match line {
                 [b' ' | b'+' | b'-', content @ ..] => content,
                 _ => line,
@@ -301,7 +301,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `\ No newline at end of file`, in whatever language: it is about the line before it.
+    /// Parses `\ No newline at end of file` in any language, which refers to the preceding line.
     fn read_no_newline(&mut self, hunk: &mut Hunk<'a>) {
         match hunk.lines.last_mut() {
             Some(line) => line.newline = false,
@@ -310,7 +310,7 @@ impl<'a> Reader<'a> {
         self.advance();
     }
 
-    /// Passes over a hunk that cannot be read.
+    /// Skips an unreadable hunk.
     fn skip_hunk(&mut self) {
         self.advance();
         while let Some([b' ' | b'+' | b'-' | b'\\', ..] | []) = self.peek() {
@@ -364,7 +364,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A section while its header is read.
+/// A section whose header is being read.
 #[derive(Default)]
 struct Section<'a> {
     names: NameLines<'a>,
@@ -375,7 +375,7 @@ struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// Takes one extended header line; `None` when the line is none.
+    /// Parses one extended header line. `None` for another line.
     fn read_header_line(&mut self, line: &'a [u8]) -> Option<Result<(), FaultKind>> {
         let after = |mark: &str| line.strip_prefix(mark.as_bytes());
         let result = if let Some(mode) = after("old mode ") {
@@ -443,7 +443,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// Header lines may come with the carriage return of a mail or of another system.
+/// Removes the carriage return that header lines may have from a mail or another system.
 fn trim(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\r").unwrap_or(line)
 }
@@ -462,7 +462,7 @@ fn read_percent(text: &[u8]) -> Result<u8, FaultKind> {
     percent.filter(|&percent| percent <= 100).ok_or(FaultKind::HeaderValue)
 }
 
-/// Reads `@@ -1,2 +3,4 @@ heading` into a hunk without lines.
+/// Parses `@@ -1,2 +3,4 @@ heading` into a hunk without lines.
 fn read_hunk_header(line: &[u8]) -> Result<Hunk<'_>, FaultKind> {
     let rest = line.strip_prefix(b"@@ -").ok_or(FaultKind::HunkHeader)?;
     let (old_start, old_count, rest) = read_range(rest)?;
@@ -479,7 +479,7 @@ fn read_range(text: &[u8]) -> Result<(u32, u32, &[u8]), FaultKind> {
         Some(rest) => read_number(rest)?,
         None => (1, rest),
     };
-    // The numbers of all lines of the hunk fit, and so does the one after them.
+    // The numbers of all lines of the hunk must be representable, and the one after them.
     start.checked_add(count).and_then(|end| end.checked_add(1)).ok_or(FaultKind::NumberTooLarge)?;
     Ok((start, count, rest))
 }

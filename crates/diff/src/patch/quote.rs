@@ -1,11 +1,11 @@
-//! Quoting of path names, as Git does it for names that would break a header line.
+//! Quoting of path names that would break a header line, as in Git.
 
 use std::borrow::Cow;
 
-/// Appends `prefix` and `path` as one name, in double quotes where a byte needs escaping.
+/// Appends `prefix` and `path` as one name, in double quotes if a byte needs escaping.
 ///
 /// Control characters, the double quote, the backslash and bytes that are not UTF-8 are escaped. Other
-/// characters stay as they are (Git's `core.quotePath=false`): Git reads them, and so do people.
+/// characters stay unchanged (Git's `core.quotePath=false`): Git accepts them, and they are readable.
 pub(crate) fn write_name(out: &mut Vec<u8>, prefix: &[u8], path: &[u8]) {
     if !needs_quotes(prefix) && !needs_quotes(path) {
         out.extend_from_slice(prefix);
@@ -52,8 +52,8 @@ fn write_octal(out: &mut Vec<u8>, byte: u8) {
     out.extend_from_slice(&[b'\\', b'0' + (byte >> 6), b'0' + (byte >> 3 & 7), b'0' + (byte & 7)]);
 }
 
-/// Reads a name in double quotes from the start of `text`: the name and what follows it.
-/// `None` when the quotes do not close or an escape makes no sense.
+/// Parses a name in double quotes at the start of `text`. Returns the name and the rest. `None` if the quotes
+/// are not closed or an escape is invalid.
 pub(crate) fn read_quoted(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut rest = text.strip_prefix(b"\"")?;
     let mut name = Vec::with_capacity(rest.len());
@@ -89,7 +89,7 @@ pub(crate) fn read_quoted(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     }
 }
 
-/// Reads a whole field that is a name, quoted or not.
+/// Parses a complete field that is a name, quoted or not.
 pub(crate) fn read_name(field: &[u8]) -> Option<Cow<'_, [u8]>> {
     if field.starts_with(b"\"") {
         let (name, rest) = read_quoted(field)?;

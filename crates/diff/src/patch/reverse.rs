@@ -1,13 +1,13 @@
-//! A section turned around, so that it leads from the new file to the old one.
+//! Reversal of a section.
 
 use super::model::{Body, FilePatch, Header, Hunk, Index, Line, LineKind};
 use crate::model::Operation;
 
 impl<'a> FilePatch<'a> {
-    /// The section that leads back; `None` for a binary section that carries no way back.
+    /// Returns the reverse section. `None` for a binary section without data for it.
     ///
-    /// A copy turned around stays a copy, from the file that was made to the one it was made from:
-    /// applying it says what the source must be for the copy to be what the section made.
+    /// A reversed copy stays a copy, from the created file to its source: when it is applied, the source
+    /// determines if the copy is the one that the section created.
     pub(crate) fn reversed(&self) -> Option<FilePatch<'a>> {
         let operation = match &self.operation {
             Operation::Add => Operation::Delete,
@@ -47,7 +47,7 @@ fn reverse_hunk<'a>(hunk: &Hunk<'a>) -> Hunk<'a> {
     let mut lines = Vec::with_capacity(hunk.lines.len());
     let mut rest = &hunk.lines[..];
     while let Some(line) = rest.first() {
-        // A run of changed lines: what was added is now removed, and removed lines stand first.
+        // A run of changed lines: added lines become removed ones, and removed lines come first.
         let run = rest.iter().take_while(|line| line.kind != LineKind::Context).count();
         if run == 0 {
             lines.push(reverse_line(line));

@@ -1,4 +1,4 @@
-//! Patch text out.
+//! Writes patch text.
 
 use std::io::Write as _;
 
@@ -10,8 +10,8 @@ const NO_NEWLINE: &[u8] = b"\\ No newline at end of file\n";
 
 /// Writes sections as patch text.
 ///
-/// What [`crate::parse_patch`] read is written as it was, apart from spellings that mean the same
-/// (a name that was quoted without need, for example).
+/// Sections from [`crate::parse_patch`] are written unchanged, except for equivalent spellings such as a name
+/// that was quoted needlessly.
 pub fn write_patch(files: &[FilePatch<'_>]) -> Vec<u8> {
     let mut out = Vec::new();
     for file in files {
@@ -78,8 +78,8 @@ fn write_git_header(out: &mut Vec<u8>, file: &FilePatch<'_>, old_prefix: &[u8], 
         Operation::Copy => Some("copy"),
         _ => None,
     };
-    // Names that differ without these lines come from a comparison of two files that Git does not call a
-    // rename; the lines then say what the names mean.
+    // Different names without these lines come from a comparison of two files that Git does not call a
+    // rename. The lines then make the meaning explicit.
     if let Some(word) = word {
         for (end, name) in [("from", old), ("to", new)] {
             push(out, format_args!("{word} {end} "));
@@ -127,7 +127,7 @@ fn write_side(out: &mut Vec<u8>, mark: &[u8], prefix: &[u8], path: &[u8], missin
     out.extend_from_slice(mark);
     let start = out.len();
     write_or_null(out, prefix, path, missing);
-    // Git's way to tell readers that look for a time after the name where a name with a space ends.
+    // Git appends a tab to a name with a space, for readers that expect a time after the name.
     if out[start..].contains(&b' ') {
         out.push(b'\t');
     }
@@ -171,7 +171,8 @@ fn write_range(out: &mut Vec<u8>, start: u32, count: u32) {
     }
 }
 
-/// Decimal digits without the formatting machinery, which shows in a patch with many small hunks.
+/// Writes decimal digits without the formatting machinery, which is measurable in a patch with many small
+/// hunks.
 fn write_number(out: &mut Vec<u8>, mut number: u32) {
     let mut digits = [0; 10];
     let mut at = digits.len();

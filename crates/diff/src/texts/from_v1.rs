@@ -1,4 +1,4 @@
-//! From two texts to a structured diff.
+//! Conversion from two texts to a structured diff.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -11,18 +11,18 @@ use crate::build::build_from_bytes;
 use crate::model::{Diff, Operation};
 use crate::options::BuildOptions;
 
-/// The key, beside the texts or in `_meta`, by which version 1 agents say that the file is gone.
+/// Key, next to the texts or in `_meta`, with which version 1 agents mark a deleted file.
 const DELETED_KEY: &str = "deleted";
-/// The key in `_meta` by which version 1 agents say what happened to the file: `add`, `delete` and other words.
+/// Key in `_meta` with which version 1 agents give the operation: `add`, `delete` and others.
 const KIND_KEY: &str = "kind";
 
-/// Turns a version 1 diff into a structured one.
+/// Converts a version 1 diff to a structured one.
 ///
-/// Agents say less than the shape suggests: they leave out the old text of a file that they overwrite, give an empty
-/// one for a new file, and send the few lines that they replace instead of the file. What they say in `_meta`
-/// (`"kind": "add"`, `"deleted": true`) tells a part of it, the file at hand the rest: an existing file makes an
-/// overwrite of an "added" one, and lines that occur once in it get their place. Lines whose place cannot be found
-/// make a diff that is marked as partial, under [`PARTIAL_KEY`] in its `_meta`.
+/// Agents provide less than the format suggests: they omit the old text of a file that they overwrite, send
+/// an empty one for a new file, and send only the replaced lines instead of the file. Their metadata
+/// (`"kind": "add"`, `"deleted": true`) and the current file provide the rest: an existing file turns an
+/// "added" one into an overwrite, and lines that occur once in it get their position. Lines whose position
+/// cannot be found make a partial diff, marked by [`PARTIAL_KEY`] in its `_meta`.
 ///
 /// ```
 /// use switchboard_diff::{Diff, FileAtHand, from_v1};
@@ -48,7 +48,7 @@ pub fn from_v1(source: v1::Diff<'_>, file: &FileAtHand<'_>) -> v2::Diff<'static>
         || is_true(said(DELETED_KEY).as_ref())
         || says(OPERATION_KEY, "delete")
         || (says(KIND_KEY, "delete") && new_text.is_empty());
-    // An empty old text is that of an empty file, unless the agent says that there was none.
+    // An empty old text means an empty file, unless the agent marks the file as new.
     let is_new = says(KIND_KEY, "add") && old_text.as_deref().is_none_or(str::is_empty);
     if is_marked {
         extra.remove(DELETED_KEY);
@@ -74,10 +74,10 @@ fn structured(path: &str, old: Option<&str>, new: &str, is_deleted: bool, file: 
     };
     let texts = match old {
         _ if is_deleted => {
-            // A snippet makes no sense here; what is on disk is what goes.
+            // A snippet is not enough to delete a file; the content on disk is deleted.
             Texts { old: Some(on_disk.or(old).unwrap_or_default().into()), new: None, is_placed: true }
         }
-        // Missing old text: a new file, unless there is another one at its place.
+        // Missing old text: a new file, unless a file exists at its path.
         None => match on_disk {
             Some(content) if content != new => Texts::whole(Some(content), new),
             _ => Texts::whole(None, new),
@@ -97,14 +97,14 @@ fn structured(path: &str, old: Option<&str>, new: &str, is_deleted: bool, file: 
     diff.root = None;
     diff.partial = !texts.is_placed && diff.patch.is_some();
     if diff.changes.is_empty() {
-        // Equal texts: the agent says that it wrote the file, and there is nothing to show.
+        // Equal texts: the agent reports a write without a visible change.
         diff.changes = build(None, texts.new.as_deref()).changes;
         diff.changes.iter_mut().for_each(|change| change.operation = Operation::Modify);
     }
     diff
 }
 
-/// The two texts of a file, as well as they can be known.
+/// The two texts of a file, as far as known.
 struct Texts<'a> {
     old: Option<Cow<'a, str>>,
     new: Option<Cow<'a, str>>,
@@ -117,7 +117,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// Finds out what the old and the new text are of the content at hand: all of it or a part, before or after.
+/// Determines the old and new text from the current content: all or part of it, before or after the change.
 fn place<'a>(content: &'a str, old: &'a str, new: &'a str) -> Texts<'a> {
     if content == old || content == new {
         return Texts::whole(Some(old), new);
@@ -126,7 +126,7 @@ fn place<'a>(content: &'a str, old: &'a str, new: &'a str) -> Texts<'a> {
         let at = only_place(content, from)?;
         Some([&content[..at], to, &content[at + from.len()..]].concat())
     };
-    // When the new text has the old one in it, a file with the new text has both: it is from after.
+    // If the new text contains the old one, a file with the new text has both: it is from after the change.
     let after = || {
         let before = swap(new, old)?;
         Some(Texts { old: Some(before.into()), new: Some(content.into()), is_placed: true })
@@ -143,14 +143,14 @@ fn place<'a>(content: &'a str, old: &'a str, new: &'a str) -> Texts<'a> {
     placed.unwrap_or_else(|| Texts { is_placed: false, ..Texts::whole(Some(old), new) })
 }
 
-/// Where `text` is in `content`, if it is there once.
+/// Returns the position of `text` in `content` if it occurs once.
 fn only_place(content: &str, text: &str) -> Option<usize> {
     if text.is_empty() {
         return None;
     }
     let mut places = memchr::memmem::find_iter(content.as_bytes(), text.as_bytes());
     let first = places.next()?;
-    // An overlapping second place counts too.
+    // An overlapping second occurrence counts too.
     let rest = &content.as_bytes()[first..];
     let step = content[first..].chars().next().map_or(1, char::len_utf8);
     (places.next().is_none() && memchr::memmem::find(&rest[step..], text.as_bytes()).is_none())

@@ -1,7 +1,7 @@
-//! Diffs as ACP version 1 has them, a path with an old and a new text, from and to structured ones.
+//! Conversion between structured diffs and ACP version 1 diffs, which are a path with an old and a new text.
 //!
-//! Both directions take the wire values apart field by field: what the other version has no place for travels in
-//! `_meta`, under the keys below.
+//! Both directions convert the wire values field by field. Fields without a counterpart are carried in
+//! `_meta` under the keys below.
 
 mod from_v1;
 mod read_back;
@@ -15,29 +15,30 @@ pub use from_v1::from_v1;
 pub use read_back::read_back;
 pub use to_v1::{InV1, to_v1};
 
-/// The key in a version 1 diff's `_meta` that carries the operation which texts cannot say: `delete`.
+/// Key in a version 1 diff's `_meta` for the operation that texts cannot express: `delete`.
 pub const OPERATION_KEY: &str = "acp.v2/operation";
-/// The key in a version 1 item's `_meta` that carries the changes of a structured diff, where texts do not say all of
+/// Key in a version 1 item's `_meta` for the changes of a structured diff, if texts do not express all of
 /// them.
 pub const CHANGES_KEY: &str = "acp.v2/changes";
-/// The key in a version 1 item's `_meta` that carries what a structured diff's patch has beside its text; where
-/// [`CHANGES_KEY`] is there too, also its text.
+/// Key in a version 1 item's `_meta` for the fields of a structured diff's patch other than its text. With
+/// [`CHANGES_KEY`], also for its text.
 pub const PATCH_KEY: &str = "acp.v2/patch";
-/// The key in a version 1 item's `_meta` that carries how many items, from this one on, stand for one structured diff.
+/// Key in a version 1 item's `_meta` for the number of items, from this one on, that represent one structured
+/// diff.
 pub const ITEMS_KEY: &str = "acp.v2/items";
 
-/// What is known of the file that a diff is about.
+/// Content of the file that a diff concerns, as far as known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileAtHand<'a> {
-    /// Nobody looked.
+    /// Not checked.
     Unknown,
-    /// There is no such file.
+    /// The file does not exist.
     Absent,
-    /// It is there, with this content. Whether that is from before or after the change is not known.
+    /// The file exists with this content, from before or after the change.
     Content(Cow<'a, [u8]>),
 }
 
-/// The keys and values that a value keeps for its sender, while it changes its version.
+/// Keys and values that are carried for the sender during a conversion.
 #[derive(Default)]
 struct Carried<'a> {
     meta: Vec<(Text<'a>, Raw<'a>)>,
@@ -49,7 +50,7 @@ impl<'a> Carried<'a> {
         Carried { meta: meta.into_iter().flat_map(Meta::entries).collect(), extra }
     }
 
-    /// Takes an entry of the metadata out.
+    /// Removes an entry of the metadata.
     fn take(&mut self, key: &str) {
         self.meta.retain(|(name, _)| name != key);
     }
@@ -59,8 +60,8 @@ impl<'a> Carried<'a> {
         self.meta.push((Text::Borrowed(key), value));
     }
 
-    /// The metadata, and the keys that the target does not define. One that it does define is not the sender's there,
-    /// and goes into the metadata under a name of the version that it comes from.
+    /// Returns the metadata and the keys that the target does not define. A key that it does define is moved
+    /// to the metadata under a name of the source version.
     fn finish(mut self, version: &str, defined: &[&str]) -> (Option<Meta<'static>>, Extra<'static>) {
         for key in defined {
             if let Some(value) = self.extra.remove(key) {

@@ -1,12 +1,13 @@
-//! Structured diffs that went through version 1.
+//! Structured diffs that were converted to version 1 and back.
 
 use switchboard_acp::extensions::V2_PREFIX;
 use switchboard_acp::{Extra, Meta, Raw, Text, Wire, WireFormat, v1, v2};
 
 use super::{CHANGES_KEY, FileAtHand, ITEMS_KEY, OPERATION_KEY, PATCH_KEY, from_v1};
 
-/// Makes the structured diff again that [`to_v1`](super::to_v1) has shown by the first of these items and perhaps others
-/// behind it, and gives how many items stand for it. `None` if the first item does not carry the changes of one.
+/// Restores the structured diff that [`to_v1`](super::to_v1) converted to the first of these items and
+/// possibly more after it. Returns the diff and the number of items. `None` if the first item does not
+/// contain a structured diff.
 ///
 /// ```
 /// use switchboard_acp::{Wire, WireFormat, v2};
@@ -28,7 +29,7 @@ pub fn read_back(items: &[v1::ToolCallContent<'_>]) -> Option<(v2::Diff<'static>
     let carried = meta.get(CHANGES_KEY)?;
     let changes = Vec::<v2::DiffChange<'_>>::decode(carried.as_str(), WireFormat::Any).ok()?.into_owned();
     let count = meta.get(ITEMS_KEY).and_then(|count| count.as_str().parse::<usize>().ok());
-    // An item that was cut off cannot stand for anything any more.
+    // If an item is missing, the items no longer represent the diff.
     let count = count.filter(|count| (1..=items.len()).contains(count));
     let patch = meta.get(PATCH_KEY).and_then(|patch| {
         let patch = v2::DiffPatch::decode(patch.as_str(), WireFormat::Newest).ok()?;
@@ -36,13 +37,13 @@ pub fn read_back(items: &[v1::ToolCallContent<'_>]) -> Option<(v2::Diff<'static>
     });
     let patch = match (patch, first) {
         (Some(patch), _) => Some(patch),
-        // Without the text of the patch the texts of the item are all that there is.
+        // Without the patch text, the texts of the item are the only source.
         (None, v1::ToolCallContent::Diff(diff)) if count.is_none() => {
             from_v1(diff.clone(), &FileAtHand::Unknown).patch
         }
         (None, _) => None,
     };
-    // Somebody has put something into the words since, which would be gone with them.
+    // Other content was added to the words, and would be lost.
     if !items[..count.unwrap_or(1)].iter().enumerate().all(|(index, item)| stands_alone(item, index == 0)) {
         return None;
     }
@@ -51,7 +52,8 @@ pub fn read_back(items: &[v1::ToolCallContent<'_>]) -> Option<(v2::Diff<'static>
     Some((diff, count.unwrap_or(1)))
 }
 
-/// Whether an item has nothing but what [`to_v1`](super::to_v1) puts into one; the first may have more beside its words.
+/// Returns true if an item contains only the content of [`to_v1`](super::to_v1). The first may have
+/// additional keys.
 fn stands_alone(item: &v1::ToolCallContent<'_>, is_first: bool) -> bool {
     let is_bare = |meta: Option<&Meta<'_>>, extra: &Extra<'_>| {
         let is_ours = |meta: &Meta<'_>| meta.entries().all(|(key, _)| key == OPERATION_KEY);
@@ -68,13 +70,13 @@ fn stands_alone(item: &v1::ToolCallContent<'_>, is_first: bool) -> bool {
     }
 }
 
-/// What the sender of the diff has put beside it.
+/// Returns the sender's metadata and unknown keys.
 fn rest(meta: &Meta<'_>, extra: &Extra<'_>) -> (Option<Meta<'static>>, Extra<'static>) {
     let ours = [CHANGES_KEY, ITEMS_KEY, PATCH_KEY, OPERATION_KEY];
     let mut extra = extra.clone().into_owned();
     let mut kept: Vec<(Text<'_>, Raw<'_>)> = Vec::new();
     for (key, value) in meta.entries().filter(|(key, _)| !ours.contains(&&**key)) {
-        // Keys of a diff that mean something else in version 1 have been set apart.
+        // Keys of a diff that have another meaning in version 1 were renamed.
         match key
             .strip_prefix(V2_PREFIX)
             .filter(|key| matches!(*key, "path" | "oldText" | "newText" | "content"))

@@ -1,4 +1,4 @@
-//! From a structured diff to what two texts can show of it.
+//! Conversion from a structured diff to texts.
 
 use std::collections::HashMap;
 
@@ -10,28 +10,28 @@ use crate::location::Location;
 use crate::model::{Change, Diff, FileType, Operation, PatchFormat};
 use crate::patch::{Body, FilePatch, Hunk, LineKind, parse_patch, write_file};
 
-/// A structured diff as version 1 shows it, and what of it is shown in another way.
+/// A structured diff in version 1 form, with the losses of the conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InV1 {
-    /// What stands for the diff: texts, or words where texts cannot say it. There is always at least one item.
+    /// Items for the diff: texts, or words if texts cannot express it. At least one.
     pub items: Vec<v1::ToolCallContent<'static>>,
-    /// Words had to stand in for a part.
+    /// True if a part is expressed in words.
     pub in_words: bool,
-    /// Only the lines around a change are shown, without their place in the file.
+    /// True if only the lines around a change are shown, without their position in the file.
     pub in_pieces: bool,
-    /// A deleted file looks like an emptied one to who does not read `_meta`.
+    /// True if a deleted file looks like an emptied one to a reader that ignores `_meta`.
     pub deletes: bool,
 }
 
-/// One item that stands for a diff, or a part of it, in version 1.
+/// One version 1 item for a diff or a part of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Item {
     /// Old and new text of the whole file.
     Whole(TextPair),
     /// Old and new text of the lines around one change.
     Piece(TextPair),
-    /// What happened, in words, because texts cannot say it.
+    /// Description in words, if texts cannot express it.
     Words(String),
 }
 
@@ -39,19 +39,19 @@ enum Item {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct TextPair {
     path: String,
-    /// The text before; `None` says that the file is new.
+    /// Text before the change. `None` for a new file.
     old_text: Option<String>,
     new_text: String,
     is_deleted: bool,
 }
 
-/// Turns a structured diff into what version 1 can show of it.
+/// Converts a structured diff to version 1.
 ///
-/// `file_at_hand` is asked for the content of files. Where a file is what the patch leads from or to, the
-/// item has the whole texts; else there is one item a hunk. What texts cannot say (a move, a binary file, a
-/// diff without a patch) is said in words. What neither shows (metadata, MIME types, keys that the protocol does not
-/// define) is in the first item's `_meta`, under [`CHANGES_KEY`] and [`PATCH_KEY`]. From there
-/// [`read_back`](super::read_back) makes the same diff again.
+/// `file_at_hand` returns the content of files. If a file is the source or the result of the patch, the item
+/// has the whole texts; otherwise there is one item per hunk. Changes that texts cannot express (a move, a
+/// binary file, a diff without a patch) are described in words. Everything else (metadata, MIME types,
+/// unknown keys) is in the first item's `_meta`, under [`CHANGES_KEY`] and [`PATCH_KEY`].
+/// [`read_back`](super::read_back) restores the same diff from it.
 pub fn to_v1<'f>(source: v2::Diff<'_>, file_at_hand: impl FnMut(&str) -> FileAtHand<'f>) -> InV1 {
     let model = Diff::from(&source);
     let v2::Diff { changes, patch, meta, extra, more: _ } = source;
@@ -61,7 +61,7 @@ pub fn to_v1<'f>(source: v2::Diff<'_>, file_at_hand: impl FnMut(&str) -> FileAtH
         items.push(Item::Words("No file changed".to_owned()));
     }
     let texts_say_all = changes.iter().all(texts_say);
-    // Texts and words say again what is in the patch, so that a long one is not carried beside them.
+    // Texts and words repeat the patch, so a long patch is not carried as well.
     let carries_text = !texts_say_all && patch.as_ref().is_none_or(|patch| patch.text.len() <= MOST_CARRIED);
     if !texts_say_all {
         carried.set(CHANGES_KEY, raw(&changes));
@@ -87,10 +87,10 @@ pub fn to_v1<'f>(source: v2::Diff<'_>, file_at_hand: impl FnMut(&str) -> FileAtH
     InV1 { items, ..in_v1 }
 }
 
-/// The longest patch text, in bytes, that is carried in metadata.
+/// Maximum length in bytes of a patch text carried in metadata.
 const MOST_CARRIED: usize = 1024 * 1024;
 
-/// Whether a pair of texts says all that the change says.
+/// Returns true if two texts express the whole change.
 fn texts_say(change: &v2::DiffChange<'_>) -> bool {
     match change {
         v2::DiffChange::Add(change) | v2::DiffChange::Delete(change) | v2::DiffChange::Modify(change) => {
@@ -103,7 +103,7 @@ fn texts_say(change: &v2::DiffChange<'_>) -> bool {
     }
 }
 
-/// What a patch has that is neither its text nor the format that everybody writes.
+/// Returns the fields of a patch other than its text and the standard format.
 fn beside_text(patch: v2::DiffPatch<'_>) -> Option<Raw<'static>> {
     let v2::DiffPatch { format, text: _, meta, extra } = patch;
     if format == v2::DiffPatchFormat::GitPatch && meta.is_none() && extra.is_empty() {
@@ -116,7 +116,7 @@ fn beside_text(patch: v2::DiffPatch<'_>) -> Option<Raw<'static>> {
 }
 
 fn raw<'a>(value: &impl Wire<'a>) -> Raw<'static> {
-    // What is written is JSON, so reading it again cannot fail.
+    // The encoder writes valid JSON, so parsing it cannot fail.
     Raw::parse(value.encode(WireFormat::Any)).unwrap_or_else(|_| Raw::from(serde_json::Value::Null))
 }
 
@@ -173,7 +173,7 @@ fn items<'a>(diff: &Diff, mut file_at_hand: impl FnMut(&str) -> FileAtHand<'a>) 
     items
 }
 
-/// The sections of a patch by the change that they belong to.
+/// The sections of a patch by change.
 struct Sections<'a> {
     files: Vec<(String, Option<&'a FilePatch<'a>>)>,
     by_path: HashMap<String, Vec<usize>>,
@@ -190,7 +190,8 @@ impl<'a> Sections<'a> {
         Sections { files, by_path }
     }
 
-    /// The sections of a change. Of a path that is deleted and added, each change has its own.
+    /// Removes and returns the sections of a change. For a path that is deleted and added, each change has
+    /// its own.
     fn take(&mut self, change: &Change) -> Vec<&'a FilePatch<'a>> {
         let is_deletion = change.operation == Operation::Delete;
         let is_mine = |file: &FilePatch<'_>| (file.operation == Operation::Delete) == is_deletion;
@@ -249,7 +250,7 @@ fn pair(change: &Change, old_text: Option<String>, new_text: String) -> TextPair
     TextPair { path: change.path.clone(), old_text, new_text, is_deleted: false }
 }
 
-/// The whole texts of both sides, if the file at hand is one of them.
+/// Returns the whole texts of both sides, if the current file is one of them.
 fn whole_texts<'a>(
     change: &Change,
     files: &[&FilePatch<'_>],
@@ -269,7 +270,7 @@ fn whole_texts<'a>(
     Some((old, new))
 }
 
-/// What the sections make of a text, if every hunk is exactly where it says.
+/// Applies the sections to a text, if every hunk is exactly at its stated position.
 fn lead<'b>(
     files: impl Iterator<Item = &'b &'b FilePatch<'b>>,
     text: &str,
@@ -305,7 +306,7 @@ fn side(hunk: &Hunk<'_>, is_on: fn(LineKind) -> bool) -> String {
     text
 }
 
-/// What happened, with the patch text if there is any.
+/// Describes a change in words, with the patch text if there is any.
 fn describe(change: &Change, files: &[&FilePatch<'_>]) -> String {
     let mut patch = Vec::new();
     files.iter().for_each(|file| write_file(&mut patch, &FilePatch { preamble: b"", ..(*file).clone() }));
@@ -336,7 +337,7 @@ fn sentence(change: &Change) -> String {
     }
 }
 
-/// Puts text into a Markdown code block that nothing in it can close.
+/// Puts text into a Markdown code block that its content cannot close.
 fn fence(text: &str) -> String {
     let longest = text.split(|character| character != '`').map(str::len).max().unwrap_or(0);
     let marks = "`".repeat(longest.max(2) + 1);

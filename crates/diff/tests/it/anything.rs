@@ -1,4 +1,5 @@
-//! Whatever the text, nothing panics, and what was read without fault is written so that it reads the same.
+//! Arbitrary text never causes a panic, and text parsed without faults is written such that it parses the
+//! same.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -9,7 +10,7 @@ use switchboard_diff::{
     to_v1, write_patch,
 };
 
-/// Lines of which patches are made, whole and broken.
+/// Lines of valid and invalid patches.
 const LINES: [&str; 44] = [
     "diff --git a/x b/x",
     "diff --git /w/x /w/x",
@@ -73,12 +74,12 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![4 => lines, 3 => spoiled, 1 => vec(any::<u8>(), 0..200)]
 }
 
-/// `PROPTEST_CASES` in the environment asks for more.
+/// Returns the number of cases, from `PROPTEST_CASES` if set.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(3000)
 }
 
-/// Bytes that show themselves as text.
+/// Bytes that are displayed as text.
 struct Text(Vec<u8>);
 
 impl std::fmt::Debug for Text {
@@ -95,7 +96,7 @@ proptest! {
         let (Text(text), Text(content)) = (text, content);
         let patch = parse_patch(&text);
         let written = write_patch(&patch.files);
-        // With other text between sections there is no telling what a section without hunks takes for its own.
+        // With other text between sections, it is ambiguous which section it belongs to.
         if patch.faults.is_empty() && patch.files.iter().all(|file| file.preamble.is_empty()) {
             let again = parse_patch(&written);
             prop_assert_eq!(&again.faults, &[]);

@@ -1,4 +1,4 @@
-//! Applying diffs to a directory.
+//! Applies diffs to a directory.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -11,7 +11,7 @@ use switchboard_diff::{
 
 use crate::support::{Node, Place, Tree, directories, read_tree, tree};
 
-/// Applies text to a tree; the tree afterwards, or the error with the tree untouched.
+/// Applies text to a tree. Returns the new tree, or the error with the tree unchanged.
 #[track_caller]
 fn apply_to(old: &Tree, text: &str, direction: Direction) -> Result<Tree, Error> {
     let place = Place::new();
@@ -71,7 +71,7 @@ fn conflicts_are_named_and_nothing_is_written() {
     conflict(&tree([]), &twice, Conflict::WrittenTwice);
     let rename = "diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to y\n";
     conflict(&tree([("x", Node::text("a")), ("y", Node::text("b"))]), rename, Conflict::Exists);
-    // The second of two files does not fit: the first is not written either.
+    // The second of two files does not match: the first is not written either.
     let second = CHANGE.replace("/x", "/y");
     let old = tree([("x", Node::text("a\nb\nd\n")), ("y", Node::text("other\n"))]);
     conflict(&old, &format!("{CHANGE}{second}"), Conflict::Hunk { hunk: 1 });
@@ -86,7 +86,7 @@ fn a_patch_with_a_fault_is_not_applied() {
 
 #[test]
 fn sections_see_the_tree_as_git_shows_it_to_them() {
-    // Two files change places, a third is moved away and made anew, a fourth edited twice.
+    // Two files are swapped, a third is moved away and recreated, a fourth is edited twice.
     let old = tree([
         ("one", Node::text("1\n")),
         ("two", Node::text("2\n")),
@@ -197,13 +197,13 @@ fn a_diff_is_applied_only_if_list_and_patch_agree() {
         let diff = Diff { changes, patch: Some(PatchText::git(text)), ..Diff::default() };
         apply(&diff, &root, &ApplyOptions::default())
     };
-    // The patch also changes a file that nobody was told of.
+    // The patch also changes a file that is not listed.
     let result = run(vec![text_change(Operation::Modify, &at("x"))], &both);
     assert!(matches!(result, Err(Error::Disagreement { .. })), "{result:?}");
     // The list has another operation.
     let result = run(vec![text_change(Operation::Delete, &at("x"))], CHANGE);
     assert!(matches!(result, Err(Error::Disagreement { .. })), "{result:?}");
-    // The patch has nothing for a listed file.
+    // The patch has no section for a listed file.
     let result =
         run(vec![text_change(Operation::Modify, &at("x")), text_change(Operation::Modify, &at("y"))], CHANGE);
     assert!(matches!(result, Err(Error::NotApplicable { reason: NotApplicable::NoPatch, .. })), "{result:?}");
@@ -233,7 +233,7 @@ fn binary_content_is_rebuilt_and_checked() {
         let options = BuildOptions { patch, ..BuildOptions::default() };
         build_from_bytes(&path, Some(b"\x89PNG\0old"), Some(b"\x89PNG\0new"), &options).diff
     };
-    // Named only, there is nothing to apply. (Alone it makes no patch at all.)
+    // Without content there is nothing to apply. (Alone it makes no patch at all.)
     let named = build(BinaryForm::Named);
     assert_eq!(named.patch, None);
     let result = apply(&named, &root, &ApplyOptions::default());
@@ -253,7 +253,7 @@ fn binary_content_is_rebuilt_and_checked() {
 
 #[test]
 fn a_failure_while_writing_leaves_nothing_behind() {
-    // The name of the last file is longer than any file system takes; it comes after all checks.
+    // The name of the last file is too long for any file system; it passes all checks.
     let place = Place::new();
     let old = tree([("a", Node::text("a\nb\nd\n")), ("gone", Node::text("x\n"))]);
     let root = place.write("root", &old);

@@ -1,4 +1,4 @@
-//! Building diffs from bytes, files and trees.
+//! Builds diffs from bytes, files and trees.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ fn build(old: &Tree, new: &Tree, options: &BuildOptions) -> Built {
     rebase(built, root.to_str().unwrap())
 }
 
-/// Paths in tests begin with `/w` instead of with a temporary directory.
+/// Replaces the temporary directory in paths with `/w`.
 fn rebase(mut built: Built, root: &str) -> Built {
     let replace = |text: &mut String| *text = text.replace(root, "/w");
     for change in &mut built.diff.changes {
@@ -43,7 +43,7 @@ fn patch(diff: &Diff) -> &str {
     diff.patch.as_ref().map_or("", |patch| &patch.text)
 }
 
-/// The whole patch text of one file that changes.
+/// Checks the complete patch text of one changed file.
 #[track_caller]
 fn check_text(old: Option<&str>, new: Option<&str>, expected: &str) {
     let built = build_from_bytes(
@@ -158,9 +158,9 @@ fn what_no_text_can_show_has_no_patch() {
     assert_eq!(changes(&modified), ["modify /w/logo.png binary image/png"]);
     assert_eq!(binary(None, Some(b"\0")).patch, None);
     assert_eq!(binary(Some(b"\0"), None).patch, None);
-    // Text that is not UTF-8 cannot stand in a string.
+    // Text that is not UTF-8 cannot be in a string.
     assert_eq!(binary(Some(b"caf\xe9\n"), Some(b"cafe\n")).changes[0].file_type, Some(FileType::Binary));
-    // A moved binary file has something to say; so has one that becomes executable.
+    // A moved binary file has headers to show; so has one that becomes executable.
     let content = Node::text([0u8; 100]);
     let moved = build(&tree([("a", content.clone())]), &tree([("b", content)]), &BuildOptions::default());
     assert_eq!(
@@ -215,7 +215,7 @@ fn moves_and_copies_are_found_as_asked() {
     assert_eq!(operations(&moved, Detect::Moves, 50), "move /w/target");
     assert_eq!(operations(&moved, Detect::Moves, 99), "delete /w/source, add /w/target");
     assert_eq!(operations(&moved, Detect::Nothing, 50), "delete /w/source, add /w/target");
-    // The unchanged file is the better source, if it may be one.
+    // The unchanged file is the better source, if permitted.
     assert_eq!(operations(&moved, Detect::CopiesOfAll, 50), "delete /w/source, copy /w/target");
     let copied = tree([
         ("source", Node::text(&rewritten)),

@@ -1,8 +1,8 @@
-//! Whether changes and patch agree.
+//! Agreement of changes and patch.
 
 use switchboard_diff::{Change, Diff, FileType, Operation, PatchFormat, PatchText, check};
 
-/// A change in short: `modify /w/x`, `move /w/a /w/b`, with `:binary` behind it for the type.
+/// Parses a change in short form: `modify /w/x`, `move /w/a /w/b`, with a type suffix such as `:binary`.
 fn change(text: &str) -> Change {
     let (text, file_type) = match text.rsplit_once(':') {
         Some((text, kind)) => (text, Some(FileType::from(kind))),
@@ -26,7 +26,7 @@ fn verify(changes: &[&str], patch: &str, expected: &[&str]) {
     assert_eq!(found, expected);
 }
 
-/// Nothing is wrong, and this is noted.
+/// Checks that there are no errors but these notes.
 #[track_caller]
 fn noted(changes: &[&str], patch: &str, expected: &[(&str, &str)]) {
     let changes = changes.iter().map(|text| change(text)).collect();
@@ -122,7 +122,7 @@ fn unknown_operations_are_noted_and_not_judged() {
     );
 }
 
-/// The protocol allows `diff --git` sections and nothing around them.
+/// The protocol permits `diff --git` sections only.
 #[test]
 fn headers_of_mails_and_commits_are_refused() {
     let outside = |line: usize, text: &str| {
@@ -157,14 +157,14 @@ fn relative_patches_are_compared_below_their_root() {
     let [first, second] = ["src/x", "x"].map(|path| format!("{path}: {headers}"));
     let expected = [("patch_path_prefixed", &*first), ("patch_path_prefixed", &*second)];
     noted(&["modify /w/src/x", "add /w/x"], patch, &expected);
-    // Absolute paths behind prefixes, with and without a second slash.
+    // Absolute paths with prefixes, with and without a second slash.
     for (old, new) in [("a/w/x", "b/w/x"), ("a//w/x", "b//w/x")] {
         let patch = format!("diff --git {old} {new}\n--- {old}\n+++ {new}\n@@ -1 +1 @@\n-a\n+b\n");
         let path = &old[2..];
         noted(&["modify /w/x"], &patch, &[("patch_path_prefixed", &format!("{path}: {headers}"))]);
     }
     verify(&["modify /w/src/x", "delete /w/x"], patch, &["/w/x: the changes have delete, the patch has add"]);
-    // Without prefixes, a relative path is one that the sender left so.
+    // Without prefixes, a relative path is an error of the sender.
     verify(&["modify /w/src/x"], &modify("src/x"), &["src/x: the path in the patch is not absolute"]);
 }
 

@@ -1,4 +1,4 @@
-//! Random trees and edits. Git decides whether our patches are right, and we read Git's.
+//! Random trees and edits. Git verifies our patches, and we parse Git's.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,8 +13,8 @@ use switchboard_diff::{
 
 use crate::support::{Node, Place, Tree, directories, git, git_apply, git_init, read_tree};
 
-/// Names that have given patches trouble: blanks at the ends, quotes, escapes, other alphabets, bytes that
-/// are no text, names that look like options, headers or prefixes.
+/// Names that are difficult in patches: blanks at the ends, quotes, escapes, other alphabets, invalid UTF-8,
+/// names that look like options, headers or prefixes.
 const PATHS: [&[u8]; 24] = [
     b"plain.txt",
     b"sub/plain.txt",
@@ -120,7 +120,7 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Whether a path can be put into a tree: no file is in the way of a directory or the reverse.
+/// Returns true if a path can be added to a tree: no file is in place of a directory or the reverse.
 fn has_room(tree: &Tree, path: &[u8]) -> bool {
     let is_below =
         |lower: &[u8], upper: &[u8]| lower.strip_prefix(upper).is_some_and(|rest| rest.starts_with(b"/"));
@@ -154,7 +154,7 @@ fn edit_tree(old: &Tree, edits: &[Edit]) -> Tree {
         };
         match edit {
             Edit::Put(path, node) => {
-                // Also in place of a directory, or of a file that was above it.
+                // Also in place of a directory, or of a file above it.
                 let is_below = |lower: &[u8], upper: &[u8]| {
                     lower.strip_prefix(upper).is_some_and(|rest| rest.starts_with(b"/"))
                 };
@@ -238,7 +238,7 @@ fn case() -> impl Strategy<Value = Case> {
     )
 }
 
-/// Cases by default; `PROPTEST_CASES` in the environment asks for more.
+/// Returns the configuration, with the number of cases from `PROPTEST_CASES` if set.
 fn config() -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(96);
     ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 400, ..ProptestConfig::default() }
@@ -273,12 +273,12 @@ fn our_patches_hold(case: &Case) {
     let text = built.diff.patch.as_ref().map_or("", |patch| &patch.text);
     let patch = text.as_bytes();
 
-    // Git wants to be told that it is right to have no context.
+    // Git needs a flag to accept patches without context.
     let zero = usize::from(case.context == 0);
-    // Without context, Git takes a last line that lacks its end for an earlier one of the same words, in its own
-    // patches too; it cannot judge those.
+    // Without context, Git confuses a last line without newline with an earlier equal one, in its own patches
+    // too, so it cannot verify those.
     let git_is_sure = zero == 0 || !text.contains("\\ No newline at end of file");
-    // Git makes the new tree from the old one with it, and the old one from the new one.
+    // Git creates the new tree from the old one, and the old one from the new one.
     if !patch.is_empty() && git_is_sure {
         let by_git = place.write("by-git", &case.old);
         git_apply(&by_git, &["--unidiff-zero"][..zero], patch)
@@ -302,14 +302,14 @@ fn our_patches_hold(case: &Case) {
     assert_eq!(read_tree(&by_us), case.old, "{text}");
     assert_eq!(directories(&by_us), directories(&old));
 
-    // What is read is what was written.
+    // Parsing returns what was written.
     let parsed = parse_patch(patch);
     assert_eq!(parsed.faults, []);
     assert_eq!(String::from_utf8(write_patch(&parsed.files)).unwrap(), text);
-    // Relative paths behind the prefixes of Git are only noted.
+    // Relative paths with Git's prefixes are only notes.
     assert_eq!(check(&built.diff).disagreements, [], "{text}");
 
-    // The form that ACP wants tells the same and leads to the same.
+    // ACP's form is equivalent.
     let absolute = BuildOptions {
         patch: PatchOptions {
             paths: PathForm::Absolute,
@@ -336,7 +336,8 @@ fn our_patches_hold(case: &Case) {
     same_model(&old, &new, &relative);
 }
 
-/// `git apply -R` takes copies for moves, and brings back every deleted file as an ordinary one.
+/// Returns true if `git apply -R` can undo it: it treats copies as moves, and restores every deleted file as
+/// a regular one.
 fn git_can_undo(diff: &Diff, case: &Case) -> bool {
     let root = diff.root.as_ref().unwrap().len() + 1;
     diff.changes.iter().all(|change| match change.operation {
@@ -351,7 +352,7 @@ fn git_can_undo(diff: &Diff, case: &Case) -> bool {
     })
 }
 
-/// The model that the reader makes of our text must not depend on how names are written.
+/// Checks that the parsed model does not depend on the form of names.
 fn same_model(old: &Path, new: &Path, relative: &BuildOptions) {
     let absolute = BuildOptions {
         patch: PatchOptions { paths: PathForm::Absolute, ..relative.patch.clone() },
@@ -403,7 +404,7 @@ fn patches_of_git_hold(case: &Case) {
     assert_eq!(parsed.faults, []);
     assert_eq!(parsed.trailer, b"");
     let text = String::from_utf8_lossy(&plain);
-    // Names that are not UTF-8 are written by us as Git writes all names that are not ASCII.
+    // We escape names that are not UTF-8 like Git escapes all names that are not ASCII.
     if str::from_utf8(&plain).is_ok() {
         assert_eq!(String::from_utf8_lossy(&write_patch(&parsed.files)), text);
     }
@@ -430,7 +431,7 @@ fn patches_of_git_hold(case: &Case) {
     same_operations(case, &place, &parsed);
 }
 
-/// We find the moves and copies that Git finds.
+/// Checks that we detect the same moves and copies as Git.
 fn same_operations(case: &Case, place: &Place, parsed: &switchboard_diff::ParsedPatch<'_>) {
     let (old, new) = (place.write("old", &case.old), place.write("new", &case.new));
     let options =

@@ -1,4 +1,4 @@
-//! Patches that want out.
+//! Malicious patches.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use switchboard_diff::{
 
 use crate::support::{Node, Place, read_tree, tree};
 
-/// A place with a root in it and something valuable beside it.
+/// A directory with a root in it and a valuable file next to it.
 struct Victim {
     place: Place,
     root: std::path::PathBuf,
@@ -26,7 +26,7 @@ impl Victim {
         Victim { place, root }
     }
 
-    /// Tries a patch; it must fail, and nothing anywhere may have changed.
+    /// Applies a patch, which must fail without changing anything.
     #[track_caller]
     fn attack(&self, text: &str) -> Error {
         let everything = |victim: &Victim| {
@@ -41,7 +41,7 @@ impl Victim {
 
     #[track_caller]
     fn refuses(&self, path: &str, expected: PathReason) {
-        // Written, edited, deleted, moved away, moved there, copied from: every way to name it.
+        // Written, edited, deleted, moved away, moved there, copied from: every way to reference it.
         let quoted = quote(path);
         let attempts = [
             format!(
@@ -127,7 +127,7 @@ fn devices_and_pipes_are_refused() {
         0,
     )
     .unwrap();
-    // Not through `attack`: reading the whole place would wait for the pipe.
+    // Not through `attack`: reading the whole directory would block on the pipe.
     let text = "diff --git a/pipe b/pipe\n--- a/pipe\n+++ b/pipe\n@@ -1 +1 @@\n-a\n+b\n";
     let error = apply_patch(text.as_bytes(), &victim.root, &ApplyOptions::default()).unwrap_err();
     assert!(matches!(error, Error::RefusedPath { reason: PathReason::Device, .. }), "{error}");
@@ -149,7 +149,7 @@ fn a_patch_cannot_make_a_link_and_write_through_it() {
         let error = victim.attack(&text);
         assert!(matches!(error, Error::RefusedPath { reason: PathReason::BehindSymlink, .. }), "{error}");
     }
-    // Nor through a file that it makes.
+    // Nor through a file that it creates.
     let file = link.replace("120000", "100644");
     let error = victim.attack(&format!("{file}{through}"));
     assert!(matches!(error, Error::RefusedPath { reason: PathReason::BehindFile, .. }), "{error}");
@@ -167,7 +167,7 @@ fn odd_modes_are_refused() {
             "{mode}: {error}"
         );
     }
-    // The set-user bit is no business of a patch: such a file is an ordinary executable.
+    // A patch must not set the set-user-id bit: such a file is a regular executable.
     let text = "diff --git a/n b/n\nnew file mode 104755\n--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+a\n";
     apply_patch(text.as_bytes(), &victim.root, &ApplyOptions::default()).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::mode(
@@ -231,7 +231,7 @@ fn a_root_that_is_a_link_is_the_callers_choice() {
     let victim = Victim::new();
     let alias = victim.place.path().join("alias");
     std::os::unix::fs::symlink(&victim.root, &alias).unwrap();
-    // Both names of the root are good in absolute paths.
+    // Both names of the root are accepted in absolute paths.
     for root in [&alias, &victim.root] {
         let path = root.join("x");
         let path = path.display();

@@ -1,11 +1,11 @@
-//! Reading the patches of others.
+//! Parses patches of other tools.
 
 use switchboard_diff::{
     BinaryHunk, Body, FaultKind, FileType, Header, LineKind, Mode, Operation, ParsedPatch, Similarity,
     parse_patch, write_patch,
 };
 
-/// One line a section: operation, old path, new path, hunk ranges.
+/// Returns one line per section: operation, old path, new path, hunk ranges.
 fn summary(patch: &ParsedPatch<'_>) -> Vec<String> {
     let path = |path: &Option<std::borrow::Cow<'_, [u8]>>| match path {
         Some(path) => path.escape_ascii().to_string(),
@@ -24,7 +24,7 @@ fn summary(patch: &ParsedPatch<'_>) -> Vec<String> {
     files.collect()
 }
 
-/// Reads text without faults, and writes it back as it was.
+/// Parses text without faults, and writes it back unchanged.
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
     let patch = parse_patch(text.as_bytes());
@@ -47,7 +47,7 @@ const HUNK: &str = "@@ -1,2 +1,2 @@\n a\n-b\n+c\n";
 
 #[test]
 fn what_agents_send_is_read_without_loss() {
-    // As published agents write it: absolute paths; and one that writes relative ones.
+    // From published agents: absolute paths, and one with relative ones.
     check(
         "diff --git /w/src/greet.py /w/src/greet.py\n--- /w/src/greet.py\n+++ /w/src/greet.py\n\
          @@ -1,4 +1,4 @@\n def greet(name):\n-    return f\"Hello, {name}!\"\n\
@@ -58,7 +58,7 @@ fn what_agents_send_is_read_without_loss() {
         &format!("diff --git a/src/greet.py b/src/greet.py\n--- a/src/greet.py\n+++ b/src/greet.py\n{HUNK}"),
         &["modify src/greet.py src/greet.py 1,2+1,2"],
     );
-    // JavaScript's usual diff library, with its rule and its labels.
+    // JavaScript's common diff library, with its separator line and labels.
     let rule = "=".repeat(67);
     check(
         &format!("Index: /w/greet.py\n{rule}\n--- /w/greet.py\n+++ /w/greet.py\n{HUNK}"),
@@ -86,7 +86,7 @@ fn prefixes_are_told_from_names() {
     check(&both("a/x", "a/x"), &["modify a/x a/x 1,2+1,2"]);
     check(&both("old/sub/x", "new/sub/x"), &["modify sub/x sub/x 1,2+1,2"]);
     check(&both("/a/x", "/a/x"), &["modify /a/x /a/x 1,2+1,2"]);
-    // A move from a directory named a to one named b, written without prefixes.
+    // A move from a directory named a to one named b, without prefixes.
     check("diff --git a/x b/x\nsimilarity index 100%\nrename from a/x\nrename to b/x\n", &["move a/x b/x"]);
     check(
         "diff --git a/a/x b/b/x\nsimilarity index 100%\nrename from a/x\nrename to b/x\n",

@@ -82,7 +82,7 @@ fn work_tree_index_and_commits_are_compared() {
         changes(&GitComparison::WorkTree { untracked: true }),
         ["modify a text", "modify b text", "add new text"]
     );
-    // Looking at untracked files did not stage them.
+    // Comparing untracked files did not stage them.
     assert_eq!(git(&repository.root, &["ls-files", "new"]), b"");
     repository.commit();
     assert_eq!(changes(&WORK_TREE), Vec::<String>::new());
@@ -142,7 +142,7 @@ fn the_patch_has_absolute_paths_and_says_what_the_changes_say() {
     assert!(text(&built.diff).contains(&format!("rename to \"{path}/moved \\\"me\\\"\"\n")));
     assert_eq!(built.diff.changes[0].mime_type.as_deref(), Some("text/x-rust"));
 
-    // With the binary content it leads from the commit to the work tree, by our hand and by Git's.
+    // With binary content it transforms the commit into the work tree, with our code and with Git.
     let old = repository.place.path().join("old");
     std::fs::create_dir(&old).unwrap();
     let archive = repository.place.path().join("old.tar");
@@ -204,7 +204,7 @@ fn nobodys_configuration_changes_the_answer() {
     );
     std::fs::write(repository.root.join("attributes"), "* diff=shout\n").unwrap();
     assert_eq!(repository.build(&WORK_TREE, &BuildOptions::default()).diff, plain);
-    // From a directory below, the whole repository is compared all the same.
+    // From a subdirectory, the whole repository is compared as well.
     std::fs::create_dir(repository.root.join("sub")).unwrap();
     let below = build_from_git(&repository.root.join("sub"), &WORK_TREE, &BuildOptions::default()).unwrap();
     assert_eq!(below.diff, plain);
@@ -241,7 +241,7 @@ fn moves_and_limits_are_as_asked() {
     assert_eq!(built.diff.patch, None);
     assert_eq!(built.diff.changes.len(), 2);
     assert!(matches!(built.problems[..], [Problem::PatchTooLarge { limit: 100 }]));
-    // Git's text fits, ours with its longer paths does not.
+    // Git's text is within the limit, ours with its longer paths is not.
     let relative =
         repository.build(&WORK_TREE, &BuildOptions { patch: PatchOptions::for_git(), ..with(Detect::Moves) });
     let tight = PatchOptions { max_size: text(&relative.diff).len(), ..PatchOptions::default() };

@@ -1,4 +1,4 @@
-//! Trees in memory and on disk, and a Git that knows nothing of this machine's settings.
+//! Trees in memory and on disk, and a Git without user configuration.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -37,7 +37,7 @@ impl fmt::Debug for Node {
     }
 }
 
-/// A tree of files by relative path. Directories are there because files are in them.
+/// A tree of files by relative path. Directories exist only as parents of files.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tree(pub(crate) BTreeMap<Vec<u8>, Node>);
 
@@ -66,7 +66,7 @@ pub(crate) fn tree<'a>(files: impl IntoIterator<Item = (&'a str, Node)>) -> Tree
     Tree(files.into_iter().map(|(path, node)| (path.as_bytes().to_vec(), node)).collect())
 }
 
-/// A temporary directory with trees in it. It is gone when this is dropped.
+/// A temporary directory with trees, removed when dropped.
 pub(crate) struct Place(tempfile::TempDir);
 
 impl Place {
@@ -74,7 +74,7 @@ impl Place {
         Place(tempfile::tempdir().unwrap())
     }
 
-    /// The directory, with links resolved, as absolute paths in diffs have it.
+    /// Returns the directory with links resolved, as in absolute paths of diffs.
     pub(crate) fn path(&self) -> PathBuf {
         self.0.path().canonicalize().unwrap()
     }
@@ -101,7 +101,7 @@ impl Place {
     }
 }
 
-/// Reads a tree from disk. Anything named `.git` is passed over.
+/// Reads a tree from disk. Skips `.git`.
 pub(crate) fn read_tree(root: &Path) -> Tree {
     let mut tree = Tree::default();
     let mut open = vec![root.to_owned()];
@@ -127,7 +127,7 @@ pub(crate) fn read_tree(root: &Path) -> Tree {
     tree
 }
 
-/// The names of all directories below a root.
+/// Returns the names of all directories below a root.
 pub(crate) fn directories(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![root.to_owned()];
@@ -144,7 +144,7 @@ pub(crate) fn directories(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A `git` command in a directory, without anybody's settings.
+/// Creates a `git` command in a directory, without user configuration.
 pub(crate) fn git_command(directory: &Path) -> Command {
     let mut command = Command::new("git");
     for (name, _) in std::env::vars_os() {
@@ -165,7 +165,7 @@ pub(crate) fn git_command(directory: &Path) -> Command {
     command
 }
 
-/// Runs Git and returns what it prints; it must succeed.
+/// Runs Git and returns its output. Panics on failure.
 #[track_caller]
 pub(crate) fn git(directory: &Path, arguments: &[&str]) -> Vec<u8> {
     let output = git_command(directory).args(arguments).output().unwrap();
@@ -173,7 +173,7 @@ pub(crate) fn git(directory: &Path, arguments: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// Has Git apply a patch; the error is what it complains about.
+/// Applies a patch with Git. Fails with its message.
 pub(crate) fn git_apply(directory: &Path, arguments: &[&str], patch: &[u8]) -> Result<(), String> {
     let mut child = git_command(directory)
         .args(["apply", "--whitespace=nowarn"])
@@ -183,18 +183,19 @@ pub(crate) fn git_apply(directory: &Path, arguments: &[&str], patch: &[u8]) -> R
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Git reads all of its input before it complains, so this does not block.
+    // Git reads all input before it reports errors, so this does not block.
     child.stdin.take().unwrap().write_all(patch).unwrap();
     let output = child.wait_with_output().unwrap();
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
-/// A new repository with nothing in it.
+/// Creates an empty repository.
 pub(crate) fn git_init(directory: &Path) {
     git(directory, &["init", "--quiet", "--template=", "--initial-branch=main"]);
 }
 
-/// Root can read everything, so root has somebody else run the test of this name; returns whether it did.
+/// Runs the test of this name as another user if this process is root, who can read everything. Returns true
+/// if it did.
 pub(crate) fn run_as_somebody_else(test: &str) -> bool {
     use std::os::unix::process::CommandExt as _;
 
@@ -208,7 +209,7 @@ pub(crate) fn run_as_somebody_else(test: &str) -> bool {
         .uid(65534)
         .gid(65534)
         .output();
-    // Unless the test binary itself is where nobody else may go.
+    // Unless other users cannot access the test binary.
     if let Ok(output) = output {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }

@@ -1,4 +1,4 @@
-//! Between version 1's texts and structured diffs.
+//! Conversion between version 1 texts and structured diffs.
 
 use serde_json::{Value, json};
 use switchboard_acp::{Wire as _, WireFormat, v1, v2};
@@ -29,7 +29,7 @@ fn structured(pair: &Value, file: &FileAtHand<'_>) -> Value {
     serde_json::from_str(&diff.encode(WireFormat::Newest)).unwrap()
 }
 
-/// Operation, whether it is partial, and the hunks.
+/// Returns the operation, the partial flag and the hunks.
 #[track_caller]
 fn translated(pair: &Value, file: &FileAtHand<'_>) -> (String, bool, String) {
     let text = structured(pair, file).to_string();
@@ -54,7 +54,7 @@ fn a_missing_old_text_is_a_new_file_unless_the_disk_says_otherwise() {
     check_pair(None, "b\n", &FileAtHand::Unknown, ("add", false, "@@ -0,0 +1 @@\n+b\n"));
     check_pair(None, "b\n", &FileAtHand::Absent, ("add", false, "@@ -0,0 +1 @@\n+b\n"));
     check_pair(None, "b\n", &content("a\n"), ("modify", false, "@@ -1 +1 @@\n-a\n+b\n"));
-    // Already written: what was there before is not known.
+    // Already written: the previous content is unknown.
     check_pair(None, "b\n", &content("b\n"), ("add", false, "@@ -0,0 +1 @@\n+b\n"));
     check_pair(None, "", &FileAtHand::Absent, ("add", false, ""));
     check_pair(Some(""), "b\n", &FileAtHand::Absent, ("add", false, "@@ -0,0 +1 @@\n+b\n"));
@@ -76,7 +76,7 @@ fn snippets_get_their_place() {
     let expected = ("modify", false, "@@ -1,4 +1,4 @@\n one\n two\n three\n-say Hello\n+say Good morning\n");
     check_pair(Some("Hello"), "Good morning", &content(before), expected);
     check_pair(Some("Hello"), "Good morning", &content(after), expected);
-    // The new text contains the old one, and the file has it: it is from after.
+    // The new text contains the old one, and the file has it: it is from after the change.
     check_pair(Some("x"), "xx", &content("1\nxx\n"), ("modify", false, "@@ -1,2 +1,2 @@\n 1\n-x\n+xx\n"));
 }
 
@@ -85,14 +85,14 @@ fn snippets_without_a_place_are_marked() {
     let hunk = "@@ -1 +1 @@\n-Hello\n\\ No newline at end of file\n+Bye\n\\ No newline at end of file\n";
     check_pair(Some("Hello"), "Bye", &FileAtHand::Unknown, ("modify", true, hunk));
     check_pair(Some("Hello"), "Bye", &content("something else\n"), ("modify", true, hunk));
-    // Twice: which one is not known. Overlapping counts as twice.
+    // Twice: the position is ambiguous. Overlapping counts as twice.
     check_pair(Some("Hello"), "Bye", &content("Hello Hello\n"), ("modify", true, hunk));
     let (_, partial, _) = translated(&pair(Some("aa"), "b"), &content("aaa\n"));
     assert!(partial);
 }
 
-/// What agents say in `_meta`, as recorded of Gemini (`add`, `modify`) and Codex (`update`), and what drafts of version 1 say
-/// of deleted files.
+/// Metadata of agents as recorded for Gemini (`add`, `modify`) and Codex (`update`), and of version 1 drafts
+/// for deleted files.
 #[test]
 fn what_agents_say_in_metadata_is_heard() {
     let operation = |pair: Value| translated(&pair, &FileAtHand::Unknown).0;
@@ -103,10 +103,10 @@ fn what_agents_say_in_metadata_is_heard() {
     assert_eq!(operation(kind(Some("a\n"), "b\n", "modify")), "modify");
     assert_eq!(operation(kind(Some("a\n"), "b\n", "update")), "modify");
     assert_eq!(operation(kind(Some("a\n"), "", "delete")), "delete");
-    // Texts that say otherwise are believed.
+    // Contradicting texts take precedence.
     assert_eq!(operation(kind(Some("a\n"), "b\n", "add")), "modify");
     assert_eq!(operation(kind(Some("a\n"), "b\n", "delete")), "modify");
-    // Somebody else's file at the place is overwritten, whatever the agent thinks.
+    // An existing file at the path is overwritten, regardless of the agent's claim.
     let (over, ..) = translated(&kind(Some(""), "b\n", "add"), &content("a\n"));
     assert_eq!(over, "modify");
 }
@@ -123,7 +123,7 @@ fn a_deleted_file_is_deleted() {
         assert_eq!(translated(&deleted, &FileAtHand::Unknown), expected, "{deleted}");
         assert_eq!(translated(&deleted, &content("a\n")), expected);
     }
-    // Of one whose text nobody knows at least the path is told.
+    // If its text is unknown, at least the path is listed.
     let unknown = with(pair(None, ""), "deleted", json!(true));
     assert_eq!(translated(&unknown, &FileAtHand::Unknown).0, "delete");
     assert_eq!(translated(&with(gone, "deleted", json!(false)), &FileAtHand::Unknown).0, "modify");
@@ -182,7 +182,7 @@ enum Item {
     Words(String),
 }
 
-/// What version 1 shows: texts without their `type`, and words.
+/// Returns the version 1 form: texts without their `type`, and words.
 #[track_caller]
 fn shown<'f>(diff: &Diff, file_at_hand: impl FnMut(&str) -> FileAtHand<'f>) -> Vec<Item> {
     let InV1 { items, in_words, .. } = to_v1(v2::Diff::from(diff), file_at_hand);
@@ -225,7 +225,7 @@ fn without_such_a_file_there_is_a_pair_a_hunk() {
     ];
     assert_eq!(shown(&modified, |_| FileAtHand::Unknown), expected);
     assert_eq!(shown(&modified, |_| content("other\n")), expected);
-    // Displaced hunks would fit, but then the file is not the one that the patch was made for.
+    // Displaced hunks would match, but then the file is not the one that the patch was made for.
     let displaced = format!("new first line\n{BEFORE}");
     assert_eq!(shown(&modified, |_| content(&displaced)), expected);
 }
@@ -291,7 +291,7 @@ fn nothing_in_the_patch_is_lost_because_the_list_forgot_it() {
     assert_eq!(items, [Item::Texts(pair(Some(BEFORE), AFTER))]);
 }
 
-/// Whatever stands in a structured diff is in what version 1 gets, or can be made of it.
+/// Everything in a structured diff is in its version 1 form, or can be restored from it.
 #[test]
 fn what_neither_texts_nor_words_say_is_in_the_metadata() {
     let source = json!({
@@ -321,7 +321,7 @@ fn what_neither_texts_nor_words_say_is_in_the_metadata() {
     );
     let second: Value = serde_json::from_str(&shown.items[1].encode(WireFormat::V1)).unwrap();
     assert_eq!(second.get("_meta"), None, "once is enough");
-    // A diff without any change is still an item: an empty list would clear what is there.
+    // A diff without changes is still an item: an empty list would clear the content.
     let empty = v2::Diff::decode(r#"{"changes":[],"_meta":{"d":6}}"#, WireFormat::Newest).unwrap();
     let shown = to_v1(empty, |_| FileAtHand::Unknown);
     let expected = r#"{"type":"content","content":{"type":"text","text":"No file changed"},"_meta":{"d":6}}"#;
@@ -353,7 +353,7 @@ fn a_diff_that_texts_cannot_say_comes_back_as_it_was() {
         for file in [FileAtHand::Unknown, content(BEFORE)] {
             let mut items = to_v1(diff.clone(), |_| file.clone()).items;
             let shown = items.len();
-            // What follows is another's.
+            // The next item belongs to another diff.
             items.push(v1::ToolCallContent::Content(v1::Content::new(v1::ContentBlock::text("more"))));
             assert_eq!(read_back(&items), Some((diff.clone(), shown)), "{source}");
             assert_eq!(read_back(&items[shown..]), None);
@@ -379,7 +379,7 @@ fn changes_that_an_item_carries_count_for_more_than_its_texts() {
         assert_eq!(read_back(std::slice::from_ref(&item)), None, "{broken}");
     }
     assert_eq!(read_back(&[]), None);
-    // What somebody has added to the words stays.
+    // Additions to the words are kept.
     let words = json!({"type": "content", "content": {"type": "text", "text": "Moved", "_meta": {"mine": 1}}, "_meta": {"acp.v2/changes": changes}});
     let text = words.to_string();
     let item = v1::ToolCallContent::decode(&text, WireFormat::V1).unwrap();

@@ -1,4 +1,4 @@
-//! To the wire and back.
+//! Conversion to the wire and back.
 
 use serde_json::{Value, json};
 use switchboard_acp::{Wire as _, WireFormat, v2};
@@ -94,7 +94,7 @@ fn the_vectors_agree_with_themselves() {
     assert!(seen >= 2, "{seen}");
 }
 
-/// Every text in a JSON value that looks like a patch.
+/// Collects every text in a JSON value that looks like a patch.
 fn find_patches(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::String(text) if text.starts_with("diff --git ") || text.contains("\n+++ ") => {
@@ -119,7 +119,7 @@ fn recorded_patches_are_read_without_loss() {
                 let mut written = write_patch(&parsed.files);
                 written.extend_from_slice(parsed.trailer);
                 assert_eq!(String::from_utf8(written).unwrap(), patch, "{}", recording.name);
-                // Other people's agents tell of nothing but changed files.
+                // Other agents only report changed files.
                 let is_ours = recording.name.starts_with("demo-");
                 assert!(is_ours || parsed.files.iter().all(|file| file.operation == Operation::Modify));
             }

@@ -1,28 +1,29 @@
-//! Records that a hub writes into the log of a session beside its messages.
+//! Records that a hub writes into the log of a session in addition to its messages.
 
 use crate::macros::{object, union};
 use crate::rpc::RequestId;
 use crate::{Field, Raw, Text, Wire, WireFormat};
 
 union! {
-    /// A record beside the messages of a session. The hub writes them all; `run` and `bridge` write `judged` and `answered`
-    /// where a policy or a person at the terminal decides. A record stands before the message that it is about.
+    /// A record in the log of a session that is not a message. The hub writes them all; `run` and `bridge`
+    /// write `judged` and `answered` when a policy or a person at the terminal decides. A record precedes the
+    /// message that it refers to.
     HubRecord by "hub" in both_versions {
         /// The agent's id of the session, from here on. The hub reads it to route messages, every fold to follow the session.
         AgentSession(AgentSessionRecord<'a>) = "agent session",
         /// The next message is a prompt of this client. Other hubs announce it to their clients.
         Prompt(PromptRecord<'a>) = "prompt",
-        /// The prompt never reached the agent: every fold takes it for one that was not sent.
+        /// The prompt never reached the agent: every fold treats it as not sent.
         PromptUndelivered(PromptRecord<'a>) = "prompt undelivered",
         /// The prompt failed without a response of the agent. The hub answers duplicates with the error.
         PromptFailed(PromptRecord<'a>) = "prompt failed",
         /// A policy evaluated the question and left it to a person. `policy audit` shows it.
         Judged(QuestionRecord<'a>) = "judged",
-        /// The question has its answer, which is the next message. Folds name its author.
+        /// The question was answered by the next message. Folds record its author.
         Answered(QuestionRecord<'a>) = "answered",
         /// A client answered the question with an error. The question stays open.
         NotAnswered(QuestionRecord<'a>) = "not answered",
-        /// An answer that does not fit the form. The agent does not get it.
+        /// An answer that does not match the form. The agent does not get it.
         AnswerDoesNotFit(QuestionRecord<'a>) = "answer does not fit",
         /// The agent that asked is gone. Folds dismiss the question.
         Unanswered(QuestionRecord<'a>) = "unanswered",
@@ -95,7 +96,7 @@ object! {
         optional outcome: Raw<'a> = "outcome",
         /// The JSON-RPC error in place of an answer.
         optional error: Raw<'a> = "error",
-        /// Why there is no answer.
+        /// Reason why there is no answer.
         optional reason: Text<'a> = "reason",
     }
 }
@@ -113,7 +114,7 @@ object! {
     TurnAbandonedRecord {
         /// Number of prompts without a response of the agent.
         optional requests: u64 = "requests",
-        /// Why.
+        /// Reason.
         optional reason: Text<'a> = "reason",
     }
 }
@@ -128,7 +129,7 @@ object! {
         optional client: Text<'a> = "client",
         /// Version of the client program.
         optional version: Text<'a> = "version",
-        /// What decided in the client where no person did ([`DECIDER`](super::DECIDER)).
+        /// Source of a decision in the client that was not made by a person ([`DECIDER`](super::DECIDER)).
         optional decider: Text<'a> = "decider",
         /// Name of a person at the terminal.
         optional person: Text<'a> = "person",
@@ -136,7 +137,7 @@ object! {
         patch policy: Text<'a> = "policy",
         /// The policy's decision: `allow`, `ask` or `deny`.
         optional decision: Text<'a> = "decision",
-        /// Why the policy decided so.
+        /// Reason of the policy's decision.
         optional reason: Text<'a> = "reason",
         /// Mode of the policy: `enforce` or `observe`.
         optional mode: Text<'a> = "mode",
@@ -152,14 +153,14 @@ object! {
 }
 
 impl<'a> Author<'a> {
-    /// Returns the author that a value describes; an empty one where it describes none.
+    /// Returns the author that a value describes. Empty if it describes none.
     pub fn from_value(value: &serde_json::Value) -> Author<'static> {
         let text = value.to_string();
         let author = Author::decode_tolerant(&text, WireFormat::Any);
         author.map_or_else(|_| Author::new(), |(author, _)| author.into_owned())
     }
 
-    /// Returns whether a policy decided.
+    /// Returns true if a policy decided.
     pub fn is_policy(&self) -> bool {
         !matches!(self.policy, Field::Keep)
     }

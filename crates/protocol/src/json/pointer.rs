@@ -1,19 +1,19 @@
-//! From a place in a JSON text to the JSON pointer of the value there.
+//! Converts a byte offset in a JSON text to a JSON pointer.
 
 use super::reader::Reader;
 use crate::WireFormat;
 use crate::error::Read;
 
-/// The JSON pointer of the innermost value that begins at `offset`, or contains it.
+/// Returns the JSON pointer to the innermost value that starts at or contains `offset`.
 pub(crate) fn pointer_to(text: &str, offset: usize) -> String {
     let mut reader = Reader::new(text, WireFormat::Any);
     let mut pointer = String::new();
-    // A text that is broken further on still gives the way to the place where it breaks.
+    // If the text is invalid later on, the path so far is still correct.
     let _ = descend(&mut reader, offset, &mut pointer);
     pointer
 }
 
-/// Walks to `offset`. The pointer holds the way there when this returns `Ok(true)` or an error.
+/// Walks to `offset`. The pointer contains the path when this returns `Ok(true)` or an error.
 fn descend(reader: &mut Reader<'_>, offset: usize, pointer: &mut String) -> Read<bool> {
     if reader.position() >= offset {
         return Ok(true);

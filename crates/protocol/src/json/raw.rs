@@ -8,7 +8,7 @@ use super::reader::Reader;
 use crate::error::{DecodeError, Read};
 use crate::{Text, Wire, WireFormat};
 
-/// Any JSON value, kept as the text it came in: numbers, key order and white space as they were.
+/// Any JSON value as its original text: numbers, key order and white space are preserved.
 #[derive(Clone)]
 pub struct Raw<'a>(Source<'a>);
 
@@ -19,7 +19,7 @@ enum Source<'a> {
 }
 
 impl<'a> Raw<'a> {
-    /// Takes a text that is one JSON value.
+    /// Parses a text that is one JSON value.
     ///
     /// ```
     /// use switchboard_acp::Raw;
@@ -40,7 +40,7 @@ impl<'a> Raw<'a> {
         Raw(Source::Text(text.into()))
     }
 
-    /// The JSON of a value.
+    /// Returns the JSON of a value.
     ///
     /// ```
     /// use switchboard_acp::{Raw, WireFormat, v2};
@@ -51,7 +51,7 @@ impl<'a> Raw<'a> {
         Raw::from_checked(value.encode(format))
     }
 
-    /// An array of these values.
+    /// Returns an array of values.
     pub fn array<'i>(items: impl IntoIterator<Item = Raw<'i>>) -> Raw<'static> {
         let mut text = String::from("[");
         for item in items {
@@ -64,7 +64,7 @@ impl<'a> Raw<'a> {
         Raw::from_checked(text)
     }
 
-    /// The JSON text.
+    /// Returns the JSON text.
     #[inline]
     pub fn as_str(&self) -> &str {
         match &self.0 {
@@ -73,7 +73,7 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// The JSON text for as long as the text lives that the value was read from; `None` when it is owned.
+    /// Returns the JSON text with the lifetime of the parsed text. `None` if it is owned.
     pub fn as_source(&self) -> Option<&'a str> {
         match self.0 {
             Source::Text(Cow::Borrowed(text)) => Some(text),
@@ -81,7 +81,7 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// The same value, free of the text it was read from.
+    /// Converts the value to an owned one.
     pub fn into_owned(self) -> Raw<'static> {
         Raw(match self.0 {
             Source::Text(text) => Source::Text(Cow::Owned(text.into_owned())),
@@ -89,7 +89,7 @@ impl<'a> Raw<'a> {
         })
     }
 
-    /// The same value, free of the text it was read from, for several owners: copies of it share one text.
+    /// Converts the value to an owned one whose copies share one text.
     ///
     /// ```
     /// use switchboard_acp::Raw;
@@ -103,32 +103,32 @@ impl<'a> Raw<'a> {
         }))
     }
 
-    /// The same value for a shorter life.
+    /// Returns the value with a shorter lifetime.
     pub fn borrowed(&self) -> Raw<'_> {
         Raw::from_checked(self.as_str())
     }
 
-    /// The value as a tree. Numbers that no machine type holds are rounded, so this is for looking only.
+    /// Returns the value as a tree. Numbers beyond machine types are rounded, so this is only for inspection.
     pub fn to_value(&self) -> serde_json::Value {
         serde_json::from_str(self.as_str()).unwrap_or(serde_json::Value::Null)
     }
 
-    /// The string, where the value is one.
+    /// Returns the string if the value is one.
     pub fn as_text(&self) -> Option<Text<'_>> {
         Reader::new(self.as_str(), WireFormat::Any).read_string().ok()
     }
 
-    /// The value of a key, where this is an object that has it.
+    /// Returns the value of a key if this is an object that has it.
     pub fn get(&self, key: &str) -> Option<Raw<'_>> {
         self.entries().find_map(|(name, value)| (name == key).then_some(value))
     }
 
-    /// The string under a key, where this is an object that has one there.
+    /// Returns the string under a key if this is an object that has one.
     pub fn text(&self, key: &str) -> Option<String> {
         Some(self.get(key)?.as_text()?.into_owned())
     }
 
-    /// The keys and values, where this is an object.
+    /// Returns the keys and values of an object.
     pub fn entries(&self) -> impl Iterator<Item = (Text<'_>, Raw<'_>)> {
         let mut reader = Reader::new(self.as_str(), WireFormat::Any);
         let mut first = true;
@@ -149,7 +149,7 @@ impl<'a> Raw<'a> {
         })
     }
 
-    /// The items, where this is an array.
+    /// Returns the items of an array.
     pub fn items(&self) -> impl Iterator<Item = Raw<'_>> {
         let mut reader = Reader::new(self.as_str(), WireFormat::Any);
         let mut first = true;
@@ -167,7 +167,7 @@ impl<'a> Raw<'a> {
         })
     }
 
-    /// Whether the value is an object.
+    /// Returns true if the value is an object.
     pub fn is_object(&self) -> bool {
         self.as_str().trim_start().starts_with('{')
     }
@@ -205,14 +205,14 @@ impl fmt::Display for Raw<'_> {
     }
 }
 
-/// The keys of an object that its type does not know, in their order, with their values unread.
+/// Unknown keys of an object, in order, with their unparsed values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-// Nearly always empty, and part of every type: one word is all it may take.
+// One word in size, because it is nearly always empty and part of every type.
 #[allow(clippy::box_collection)]
 pub struct Extra<'a>(Option<Box<Vec<(Text<'a>, Raw<'a>)>>>);
 
 impl<'a> Extra<'a> {
-    /// No unknown keys.
+    /// Creates an empty collection.
     pub const fn new() -> Self {
         Extra(None)
     }
@@ -221,34 +221,34 @@ impl<'a> Extra<'a> {
         self.0.as_ref().map_or(&[], |entries| entries)
     }
 
-    /// How many there are.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.entries().len()
     }
 
-    /// Whether there are none.
+    /// Returns true if it is empty.
     pub fn is_empty(&self) -> bool {
         self.entries().is_empty()
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&Raw<'a>> {
         self.entries().iter().find_map(|(name, value)| (name == key).then_some(value))
     }
 
-    /// All keys and values.
+    /// Returns all keys and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Raw<'a>)> {
         self.entries().iter().map(|(name, value)| (&**name, value))
     }
 
-    /// Adds a key, or gives it a new value.
+    /// Adds a key or replaces its value.
     pub fn insert(&mut self, key: impl Into<Text<'a>>, value: Raw<'a>) {
         let key = key.into();
         self.remove(&key);
         self.push(key, value);
     }
 
-    /// Takes a key out.
+    /// Removes a key.
     pub fn remove(&mut self, key: &str) -> Option<Raw<'a>> {
         let entries = self.0.as_mut()?;
         let index = entries.iter().position(|(name, _)| name == key)?;
@@ -259,7 +259,7 @@ impl<'a> Extra<'a> {
         Some(value)
     }
 
-    /// The same keys and values, free of the text they were read from.
+    /// Converts the keys and values to owned ones.
     pub fn into_owned(self) -> Extra<'static> {
         let own = |(key, value): (Text<'a>, Raw<'a>)| (Text::Owned(key.into_owned()), value.into_owned());
         Extra(self.0.map(|entries| Box::new(entries.into_iter().map(own).collect())))
@@ -269,7 +269,7 @@ impl<'a> Extra<'a> {
         self.0.get_or_insert_default().push((key, value));
     }
 
-    /// A key that stands here twice. Asked once per object, so that many keys do not cost their square.
+    /// Returns a duplicate key. Called once per object, so that many keys do not have quadratic cost.
     #[inline(always)]
     pub(crate) fn duplicate(&self) -> Option<&str> {
         let entries = self.0.as_ref()?;
@@ -277,7 +277,7 @@ impl<'a> Extra<'a> {
     }
 }
 
-/// The first key that occurs a second time.
+/// Returns the first duplicate key.
 pub(crate) fn first_duplicate<'k>(keys: impl ExactSizeIterator<Item = &'k str>) -> Option<&'k str> {
     if keys.len() < 2 {
         return None;

@@ -1,4 +1,4 @@
-//! The reader: one pass over borrowed text, with a place for every fault.
+//! The parser: one pass over borrowed text, with the offset of every error.
 
 mod skip;
 
@@ -8,12 +8,12 @@ use super::string::{find_last_quote, find_special, read_escape};
 use crate::WireFormat;
 use crate::error::{Diagnostic, Fault, Problem, Read};
 
-/// How deep values may nest. Readers built on serde_json stop here too, so nothing deeper can be passed on.
+/// Maximum nesting depth. The same as serde_json's, so that deeper values cannot be passed on.
 pub(crate) const MAX_DEPTH: u32 = 128;
 
-/// Reads JSON values out of a text.
+/// Parses JSON values from a text.
 ///
-/// The position always stands at the first byte of the value to be read, or behind the last one read.
+/// The position is always at the first byte of the next value, or after the last one.
 #[derive(Debug)]
 pub struct Reader<'a> {
     text: &'a str,
@@ -21,13 +21,13 @@ pub struct Reader<'a> {
     depth: u32,
     revision: WireFormat,
     tolerant: bool,
-    /// Set for one array: malformed items fail it even in tolerant reading.
+    /// Set for one array: malformed items make it malformed even in tolerant reading.
     keep_all_items: bool,
     tolerated: Noted,
     remarks: Option<Noted>,
 }
 
-/// Faults that did not stop the reading. Bounded, since a hostile text can hold millions.
+/// Errors that did not stop the parser. Bounded, since a hostile text can contain millions.
 #[derive(Debug, Default)]
 pub(crate) struct Noted {
     faults: Vec<Fault>,
@@ -45,7 +45,7 @@ impl Noted {
         }
     }
 
-    /// What was noted, in words; the last says how many were not kept.
+    /// Describes the errors. The last one gives the number of omitted ones.
     pub(crate) fn locate(&self, text: &str) -> Vec<Diagnostic> {
         let mut diagnostics: Vec<_> = self.faults.iter().map(|fault| fault.locate(text)).collect();
         if self.more > 0 {
@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
         self
     }
 
-    /// Also collect what is legal but doubtful.
+    /// Also collects remarks about valid but questionable content.
     pub(crate) fn with_remarks(mut self) -> Self {
         self.remarks = Some(Noted::default());
         self
@@ -92,7 +92,7 @@ impl<'a> Reader<'a> {
         self.revision
     }
 
-    /// Whether the text is read to be judged, and not to be used.
+    /// Returns true if the text is being validated rather than used.
     #[inline]
     pub(crate) fn is_judging(&self) -> bool {
         self.remarks.is_some()
@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
         self.remarks.take().unwrap_or_default()
     }
 
-    /// Notes something legal but doubtful, when anybody wants to know.
+    /// Adds a remark if remarks are collected.
     #[cold]
     pub(crate) fn remark(&mut self, offset: usize, what: impl FnOnce() -> String) {
         if let Some(remarks) = &mut self.remarks {
@@ -128,7 +128,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A broken rule: an error when reading strictly, noted and passed over when reading tolerantly.
+    /// Reports a violated rule: an error in strict reading, a note in tolerant reading.
     #[cold]
     pub(crate) fn broken_rule(&mut self, offset: usize, rule: impl Into<Cow<'static, str>>) -> Read<()> {
         if self.tolerant {
@@ -169,19 +169,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Goes back to a place, as it was there.
+    /// Returns to a saved position.
     pub(crate) fn rewind(&mut self, place: Place) {
         self.position = place.position;
         self.depth = place.depth;
     }
 
-    /// The present place, to go back to.
+    /// Returns the current position.
     #[inline]
     pub(crate) fn place(&self) -> Place {
         Place { position: self.position, depth: self.depth }
     }
 
-    /// Nothing but white space may follow.
+    /// Checks that only white space follows.
     pub(crate) fn finish(&mut self) -> Read<()> {
         self.skip_whitespace();
         if self.position < self.text.len() {
@@ -218,7 +218,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The next key of the object, with the position at its value; `None` behind the closing brace.
+    /// Returns the next key of the object, with the position at its value. `None` after the closing brace.
     #[inline]
     pub(crate) fn next_key(&mut self, first: &mut bool) -> Read<Option<Cow<'a, str>>> {
         self.skip_whitespace();
@@ -249,8 +249,9 @@ impl<'a> Reader<'a> {
         Ok(Some(key))
     }
 
-    /// The next key of an object whose keys are known, as far as that can be told at a glance. Most writers keep to
-    /// one order, so the key at `expected` and those behind it are looked for, without a search for the end of the key.
+    /// Returns the next key of an object with known keys, if it can be recognized quickly. Most writers use
+    /// one order, so the key at `expected` and the following ones are compared, without searching for the end
+    /// of the key.
     #[inline(always)]
     pub(crate) fn expect_key(&mut self, first: bool, keys: &'static [KnownKey], expected: usize) -> NextKey {
         if self.peek() == Some(b'}') {
@@ -261,8 +262,8 @@ impl<'a> Reader<'a> {
         self.expect_first_key(first, keys, expected)
     }
 
-    /// Tries the key that is expected before all others.
-    // Nothing is called here but at the end, so nothing has to be saved for it: this runs for each key of each message.
+    /// Compares the expected key first.
+    // No calls except at the end, so that no registers are saved: this runs for each key of each message.
     #[inline(never)]
     fn expect_first_key(&mut self, first: bool, keys: &'static [KnownKey], expected: usize) -> NextKey {
         let start = match self.peek() {
@@ -294,7 +295,7 @@ impl<'a> Reader<'a> {
         NextKey::Unclear
     }
 
-    /// The sixteen bytes from a place on.
+    /// Returns the sixteen bytes from an offset.
     #[inline(always)]
     fn head_at(&self, start: usize) -> Option<u128> {
         let head = self.text.as_bytes().get(start..)?.first_chunk()?;
@@ -307,7 +308,7 @@ impl<'a> Reader<'a> {
         self.skip_whitespace();
     }
 
-    /// As [`Reader::next_key`], for an object whose keys are known.
+    /// Like [`Reader::next_key`], for an object with known keys.
     #[inline(never)]
     pub(crate) fn find_key(
         &mut self,
@@ -325,15 +326,15 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// Whether a piece of text stands here.
+    /// Returns true if a text is at the current position.
     #[inline]
     pub(crate) fn stands_at(&self, text: &str) -> bool {
         self.text.as_bytes()[self.position..].starts_with(text.as_bytes())
     }
 
-    /// The last member of the whole text, when it is a string under this key and nothing but closing braces follows.
-    /// Whose member it is, is not known. Nothing is guessed where remarks are collected, because those of a wrong
-    /// guess would stay.
+    /// Returns the last member of the whole text if it is a string under this key, followed only by closing
+    /// braces. It may belong to any enclosing object. Not used while remarks are collected, because those of
+    /// a wrong guess would remain.
     pub(crate) fn last_member(&self, key: &str) -> Option<LastMember> {
         if self.remarks.is_some() {
             return None;
@@ -349,12 +350,12 @@ impl<'a> Reader<'a> {
         is_it.then_some(LastMember { start, value, end })
     }
 
-    /// The value of a member that was found at the end of the text.
+    /// Returns the value of a member found at the end of the text.
     pub(crate) fn text_of(&self, member: LastMember) -> &'a str {
         &self.text[member.value..member.end]
     }
 
-    /// Passes over a member that was found at the end of the text, if it is the next one here.
+    /// Skips a member found at the end of the text if it is the next one.
     #[inline]
     pub(crate) fn pass_member(&mut self, member: LastMember) -> bool {
         let is_next = self.position + 1 == member.start && self.peek() == Some(b',');
@@ -368,14 +369,14 @@ impl<'a> Reader<'a> {
         (self.tolerated.faults.len(), self.tolerated.more)
     }
 
-    /// Goes back to a place and forgets what was tolerated behind it.
+    /// Returns to a saved position and discards errors tolerated since.
     pub(crate) fn forget_since(&mut self, place: Place, (faults, more): (usize, usize)) {
         self.rewind(place);
         self.tolerated.faults.truncate(faults);
         self.tolerated.more = more;
     }
 
-    /// Passes over a piece of text, where it stands here.
+    /// Skips a text if it is at the current position.
     #[inline]
     pub(crate) fn take_text(&mut self, text: &str) -> bool {
         let found = self.stands_at(text);
@@ -385,7 +386,7 @@ impl<'a> Reader<'a> {
         found
     }
 
-    /// Whether the array has another item, with the position at it; `false` behind the closing bracket.
+    /// Returns true if the array has another item, with the position at it. False after the closing bracket.
     #[inline]
     pub(crate) fn next_item(&mut self, first: bool) -> Read<bool> {
         self.skip_whitespace();
@@ -422,8 +423,8 @@ impl<'a> Reader<'a> {
         self.read_escaped(start, end)
     }
 
-    /// Reads a string that is not plain up to its closing quote, but up to `special`. Its end is found first, so that
-    /// the copy is made in one piece.
+    /// Reads a string with escapes, which is plain up to `special`. Finds its end first, so that one
+    /// allocation is enough.
     #[inline(never)]
     fn read_escaped(&mut self, start: usize, special: usize) -> Read<Cow<'a, str>> {
         let bytes = self.text.as_bytes();
@@ -432,7 +433,7 @@ impl<'a> Reader<'a> {
             end = find_special(bytes, end + 2);
         }
         if bytes.get(end) != Some(&b'"') {
-            // It is no string, and this finds out why.
+            // Not a string: this finds the reason.
             self.skip_string()?;
         }
         let mut string = String::with_capacity(end - start);
@@ -456,7 +457,7 @@ impl<'a> Reader<'a> {
         Ok(Cow::Owned(string))
     }
 
-    /// Whether a `null` stands here; it is read then.
+    /// Reads `null` if it is next. Returns false otherwise.
     #[inline]
     pub(crate) fn take_null(&mut self) -> Read<bool> {
         if self.peek() != Some(b'n') {
@@ -474,7 +475,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The number here, spelled as it is.
+    /// Returns the number with its original spelling.
     pub(crate) fn read_number(&mut self, what: &'static str) -> Read<&'a str> {
         match self.peek() {
             Some(b'-' | b'0'..=b'9') => {
@@ -486,9 +487,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    // ----- going on after a fault
+    // ----- continuing after an error
 
-    /// Reads a value that may be left out: when reading tolerantly, a malformed one is noted and passed over.
+    /// Reads an optional value: in tolerant reading, a malformed one is noted and skipped.
     #[inline]
     pub(crate) fn leave_out<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<Option<T>> {
         let place = self.place();
@@ -512,7 +513,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads the next value with every array item kept: a malformed one fails the array.
+    /// Reads the next value such that a malformed array item makes the array malformed.
     #[inline]
     pub(crate) fn keeping_all_items<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<T> {
         self.keep_all_items = true;
@@ -521,22 +522,22 @@ impl<'a> Reader<'a> {
         value
     }
 
-    /// Whether the array about to be read must keep all items. Holds for that array only, not inside it.
+    /// Returns true if the next array must keep all items. Applies to that array only, not to nested ones.
     #[inline]
     pub(crate) fn take_keep_all_items(&mut self) -> bool {
         std::mem::take(&mut self.keep_all_items)
     }
 }
 
-/// A key that a type knows.
+/// A known key of a type.
 #[derive(Debug)]
 pub(crate) struct KnownKey {
-    /// The key as it stands in a text: in quotes, with a colon.
+    /// The key as in a text: quoted, with a colon.
     quoted: &'static str,
-    /// Its first sixteen bytes, and which of them count.
+    /// Its first sixteen bytes, and a mask of the relevant ones.
     head: u128,
     mask: u128,
-    /// Its last sixteen bytes, where it has more than these.
+    /// Its last sixteen bytes, if it is longer.
     tail: u128,
 }
 
@@ -565,7 +566,7 @@ impl KnownKey {
         head & self.mask == self.head
     }
 
-    /// Whether the text has the end of the key, where the key may begin.
+    /// Returns true if the text has the end of the key, for a key that starts at `start`.
     fn has_tail(&self, text: &[u8], start: usize) -> bool {
         let tail = text.get(start + self.quoted.len() - 16..).and_then(<[u8]>::first_chunk);
         tail.is_some_and(|tail| u128::from_le_bytes(*tail) == self.tail)
@@ -575,20 +576,20 @@ impl KnownKey {
 /// A key and a string at the end of a text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LastMember {
-    /// Where the key begins, with its quote.
+    /// Start of the key, including its quote.
     start: usize,
-    /// Where the value begins, behind its quote.
+    /// Start of the value, after its quote.
     value: usize,
-    /// Where the value ends: its closing quote.
+    /// End of the value: its closing quote.
     end: usize,
 }
 
-/// What follows in an object.
+/// Next part of an object.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum NextKey {
-    /// This one of the known keys, with the position at its value.
+    /// A known key, with the position at its value.
     Known(usize),
-    /// Nothing: the position is behind the closing brace.
+    /// The end: the position is after the closing brace.
     End,
     /// Something else, still unread.
     Unclear,
@@ -597,12 +598,12 @@ pub(crate) enum NextKey {
 /// A key of an object.
 #[derive(Debug)]
 pub(crate) enum Key<'a> {
-    /// One of the known ones.
+    /// A known key.
     Known(usize),
     Other(Cow<'a, str>),
 }
 
-/// A place in the text that a reader can go back to.
+/// A position in the text to which a reader can return.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     position: usize,

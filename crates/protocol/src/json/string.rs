@@ -1,7 +1,7 @@
-//! JSON strings: finding their end, undoing and making escapes.
+//! JSON strings: end detection, unescaping and escaping.
 
-/// The place of the first byte at or after `position` that is a quote, a backslash or a control character; the
-/// end of the text when there is none.
+/// Returns the position of the first quote, backslash or control character at or after `position`, or the end
+/// of the text.
 #[inline(always)]
 pub(super) fn find_special(bytes: &[u8], position: usize) -> usize {
     let Some(mut rest) = bytes.get(position..) else { return bytes.len() };
@@ -13,7 +13,8 @@ pub(super) fn find_special(bytes: &[u8], position: usize) -> usize {
     }
     let start = bytes.len() - rest.len();
     match bytes.last_chunk::<16>() {
-        // The last bytes as a block, without those that were seen. The zeros behind them count as special.
+        // Treat the last bytes as a block, without those already checked. The zeros after them count as
+        // special.
         Some(last) if !rest.is_empty() => {
             let block = u128::from_le_bytes(*last) >> (8 * (16 - rest.len()));
             start + first_special(block).unwrap_or_default()
@@ -22,8 +23,8 @@ pub(super) fn find_special(bytes: &[u8], position: usize) -> usize {
     }
 }
 
-/// The same in fewer than sixteen bytes: what nearly all ids and words that are written have. The first bytes and the last
-/// ones, which may be the same, are looked at in one.
+/// Like [`find_special`], for fewer than sixteen bytes, as in nearly all ids and words that are written.
+/// Checks the first and the last bytes, which may overlap, at once.
 #[inline(always)]
 fn find_in_short(bytes: &[u8]) -> usize {
     let word = |half: &[u8; 4]| u128::from(u32::from_le_bytes(*half));
@@ -47,10 +48,10 @@ fn is_special(byte: &u8) -> bool {
     *byte < 0x20 || matches!(byte, b'"' | b'\\')
 }
 
-/// The place of the first special byte among sixteen.
+/// Returns the position of the first special byte among sixteen.
 #[inline(always)]
 fn first_special(block: u128) -> Option<usize> {
-    // Two words at a time: which of them has it is not known before both are looked at, and guessing wrong costs more.
+    // Check both words before deciding, because a mispredicted branch costs more.
     let (low, high) = (special_mask(block as u64), special_mask((block >> 64) as u64));
     if low | high == 0 {
         return None;
@@ -59,25 +60,25 @@ fn first_special(block: u128) -> Option<usize> {
     Some(bits as usize / 8)
 }
 
-/// The high bit of each byte that is special; bytes after the first special one may be marked wrongly.
+/// Returns the high bit of each special byte. Bytes after the first special one may be marked wrongly.
 #[inline(always)]
 fn special_mask(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHS: u64 = 0x8080_8080_8080_8080;
-    // Turning one bit over puts the quote right behind the control characters, and moves nothing else there.
+    // Flipping one bit moves the quote right after the control characters, and nothing else there.
     let quotes_and_controls = (word ^ (ONES * 0x02)).wrapping_sub(ONES * 0x21);
     let backslashes = (word ^ (ONES * b'\\' as u64)).wrapping_sub(ONES);
     (quotes_and_controls | backslashes) & !word & HIGHS
 }
 
-/// The place of the last quote.
+/// Returns the position of the last quote.
 pub(super) fn find_last_quote(bytes: &[u8]) -> Option<usize> {
     const ONES: u128 = u128::from_le_bytes([0x01; 16]);
     const LOWS: u128 = u128::from_le_bytes([0x7f; 16]);
     let mut rest = bytes;
     while let Some((before, block)) = rest.split_last_chunk() {
         let others = u128::from_le_bytes(*block) ^ (ONES * b'"' as u128);
-        // The high bit of each byte that is a quote, and nothing else.
+        // The high bit of each byte that is a quote, exactly.
         let quotes = !(((others & LOWS) + LOWS) | others | LOWS);
         if quotes != 0 {
             return Some(rest.len() - 1 - quotes.leading_zeros() as usize / 8);
@@ -87,7 +88,7 @@ pub(super) fn find_last_quote(bytes: &[u8]) -> Option<usize> {
     rest.iter().rposition(|byte| *byte == b'"')
 }
 
-/// Reads the escape at `position` (which holds the backslash). Gives the character and where to go on.
+/// Reads the escape at `position`, which is a backslash. Returns the character and the next position.
 pub(super) fn read_escape(bytes: &[u8], position: usize) -> Result<(char, usize), &'static str> {
     let simple = |character| Ok((character, position + 2));
     match bytes.get(position + 1) {

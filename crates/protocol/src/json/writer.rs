@@ -4,7 +4,7 @@ use super::raw::{Extra, Raw};
 use super::string::write_string;
 use crate::WireFormat;
 
-/// Writes JSON values one after the other into a text.
+/// Writes JSON values into a text.
 #[derive(Debug)]
 pub struct Writer<'o> {
     out: &'o mut String,
@@ -40,7 +40,7 @@ impl<'o> Writer<'o> {
         self.out.push(']');
     }
 
-    /// Parts the next item from the one before, if there is one.
+    /// Writes a comma if there is a previous item.
     #[inline]
     pub(crate) fn separate(&mut self) {
         if !matches!(self.out.as_bytes().last(), Some(b'{' | b'[')) {
@@ -48,7 +48,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// A key that needs no escapes.
+    /// Writes a key that needs no escapes.
     #[inline]
     pub(crate) fn key(&mut self, key: &str) {
         self.separate();
@@ -57,7 +57,7 @@ impl<'o> Writer<'o> {
         self.out.push_str("\":");
     }
 
-    /// Text that begins with the comma which parts it from what is before, if anything is.
+    /// Writes text that starts with a comma, without the comma if it is the first.
     #[inline]
     pub(crate) fn prepared(&mut self, text: &'static str) {
         let opened = matches!(self.out.as_bytes().last(), Some(b'{' | b'['));
@@ -72,7 +72,7 @@ impl<'o> Writer<'o> {
     #[inline]
     pub(crate) fn raw(&mut self, raw: &Raw<'_>) {
         let text = raw.as_str();
-        // A message is one line. Line ends stand in JSON only where any white space would do.
+        // A message is one line. In JSON, newlines are only white space between tokens.
         if text.contains('\n') || text.contains('\r') {
             self.out.push_str(&text.replace(['\n', '\r'], " "));
         } else {

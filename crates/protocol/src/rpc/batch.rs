@@ -4,18 +4,19 @@ use crate::WireFormat;
 use crate::error::{DecodeError, Read};
 use crate::json::reader::Reader;
 
-/// How many messages a batch may have where nobody says otherwise.
+/// Default maximum number of messages in a batch.
 pub const BATCH_LIMIT: usize = 1024;
 
-/// Why a text that begins with a bracket is no batch.
+/// Reason why a text that starts with a bracket is not a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BatchFault {
-    /// It has more entries than it may have.
+    /// It has too many entries.
     TooMany {
-        /// How many it may have.
+        /// Maximum number of entries.
         limit: usize,
     },
-    /// It is no JSON array. A line that begins with a bracket is more often a log line than a broken batch.
+    /// It is not a JSON array. A line that starts with a bracket is more often a log line than a malformed
+    /// batch.
     NotJson(DecodeError),
 }
 
@@ -32,12 +33,12 @@ impl std::fmt::Display for BatchFault {
 
 impl std::error::Error for BatchFault {}
 
-/// Whether a line holds several messages in an array, if it holds any.
+/// Returns true if a line starts like a batch.
 pub fn is_batch(line: &str) -> bool {
     line.trim_start().starts_with('[')
 }
 
-/// The texts of the entries of an array; no more is read when there are more than `limit`.
+/// Returns the texts of the entries of an array. Stops after `limit` entries.
 ///
 /// ```
 /// use switchboard_acp::rpc::{BatchFault, batch_entries};
@@ -69,8 +70,8 @@ pub fn batch_entries(text: &str, limit: usize) -> Result<Vec<&str>, BatchFault> 
     }
 }
 
-/// The messages of a line: one, or those of an array. A line that is no such array is given as it is, for whoever reads
-/// it to complain.
+/// Returns the messages of a line: one, or those of an array. A line that is not a valid array is returned
+/// unchanged, for the caller to report.
 ///
 /// ```
 /// use switchboard_acp::rpc::messages;

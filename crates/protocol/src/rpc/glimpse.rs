@@ -1,11 +1,11 @@
-//! What can be told of a text that is no message.
+//! Partial information about invalid messages.
 
 use super::RequestId;
 use crate::error::Read;
 use crate::json::reader::Reader;
 use crate::{Raw, Text, Wire, WireFormat};
 
-/// What the top-level keys tell of an object that cannot be read, or of which only the beginning is there.
+/// Top-level keys of an object that is invalid or incomplete.
 ///
 /// ```
 /// use switchboard_acp::rpc::Glimpse;
@@ -16,26 +16,26 @@ use crate::{Raw, Text, Wire, WireFormat};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Glimpse {
-    /// The id, where it is one.
+    /// Request id, if it is valid.
     pub id: Option<RequestId<'static>>,
-    /// Whether it names the version of JSON-RPC.
+    /// True if it has the version of JSON-RPC.
     pub has_version: bool,
-    /// Whether it has a method: it is a call.
+    /// True if it has a method, so it is a call.
     pub has_method: bool,
-    /// Whether it has a result or an error: it is an answer.
+    /// True if it has a result or an error, so it is a response.
     pub has_outcome: bool,
 }
 
 impl Glimpse {
-    /// Looks at a text; at its end or at the first thing that is not understood, it stops.
+    /// Inspects a text up to its end or the first error.
     pub fn of(text: &str) -> Self {
         let mut glimpse = Glimpse::default();
-        // What follows the first thing that is not understood is not looked at.
+        // The text after the first error is ignored.
         let _ = glimpse.look(text);
         glimpse
     }
 
-    /// Adds what the end of an object tells whose middle is not there.
+    /// Adds the information from the end of an object whose middle is missing.
     ///
     /// ```
     /// use switchboard_acp::rpc::Glimpse;
@@ -47,7 +47,7 @@ impl Glimpse {
     pub fn add_ending(&mut self, text: &str) {
         let ending = text.trim_end();
         for (place, _) in ending.match_indices('"').rev() {
-            // The last members of the object itself: those of an object in it leave braces that open nowhere.
+            // The last members of the object itself: those of a nested object leave unmatched braces.
             let Ok(members) = Raw::parse(format!("{{{}", &ending[place..])) else { continue };
             let has = |key: &str| members.get(key).is_some();
             self.has_method |= has("method");
@@ -79,8 +79,8 @@ impl Glimpse {
     }
 }
 
-/// What a message is, read no further than that takes, for whoever counts messages that others read. Whether the rest
-/// is well-formed is not known.
+/// Kind of a message, parsed only as far as necessary, for programs that count messages. The rest may be
+/// malformed.
 ///
 /// ```
 /// use switchboard_acp::rpc::Outline;
@@ -93,20 +93,20 @@ impl Glimpse {
 pub enum Outline<'a> {
     /// A request.
     Request {
-        /// Its id.
+        /// Request id.
         id: RequestId<'a>,
-        /// Its method.
+        /// Method.
         method: Text<'a>,
     },
-    /// An answer.
+    /// A response.
     Response {
-        /// The id of its request.
+        /// Request id.
         id: RequestId<'a>,
     },
 }
 
 impl<'a> Outline<'a> {
-    /// Looks at a text; `None` where it is neither a request nor an answer.
+    /// Inspects a text. `None` if it is neither a request nor a response.
     pub fn of(text: &'a str) -> Option<Self> {
         Self::read(&mut Reader::new(text, WireFormat::Any)).ok().flatten()
     }
@@ -134,7 +134,7 @@ impl<'a> Outline<'a> {
     }
 }
 
-/// The length of the string at the start, with its quotes.
+/// Returns the length of the string at the start, including its quotes.
 fn string_length(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     if bytes.first() != Some(&b'"') {
@@ -150,7 +150,7 @@ fn string_length(text: &str) -> Option<usize> {
     }
 }
 
-/// The length of the value at the start; `None` when its end is not there.
+/// Returns the length of the value at the start. `None` if its end is missing.
 fn value_length(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut depth = 0_usize;
@@ -163,7 +163,7 @@ fn value_length(text: &str) -> Option<usize> {
                 at += 1;
             }
             b'}' | b']' => {
-                // The end of the object around a number or word.
+                // The end of the enclosing object of a number or literal.
                 depth = match depth.checked_sub(1) {
                     Some(depth) => depth,
                     None => return Some(at),

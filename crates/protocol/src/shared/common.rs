@@ -4,13 +4,13 @@ use crate::Text;
 use crate::macros::object;
 
 object! {
-    /// A mark of support: an object, usually empty. A missing mark means no support.
+    /// Capability marker: an object, usually empty. A missing marker means no support.
     EmptyObject {
     } with optional _meta
 }
 
 object! {
-    /// The answer of a method that has nothing to tell.
+    /// Empty result of a method.
     EmptyResponse {
     } with optional _meta
 }
@@ -18,31 +18,31 @@ object! {
 object! {
     /// Name and version of a program.
     Implementation {
-        /// The name that programs use.
+        /// Name for programs.
         required name: Text<'a> = "name",
-        /// The name that people read.
+        /// Name for display.
         optional title: Text<'a> = "title",
-        /// The version, for logs and bug reports.
+        /// Version, for logs and bug reports.
         required version: Text<'a> = "version",
     } with optional _meta
 }
 
 object! {
-    /// A variable of a process's environment.
+    /// An environment variable.
     EnvVariable {
-        /// The variable's name.
+        /// Name of the variable.
         required name: Text<'a> = "name",
-        /// The variable's value.
+        /// Value of the variable.
         required value: Text<'a> = "value",
     } with optional _meta
 }
 
 object! {
-    /// A header of HTTP requests.
+    /// An HTTP header.
     HttpHeader {
-        /// The header's name.
+        /// Name of the header.
         required name: Text<'a> = "name",
-        /// The header's value.
+        /// Value of the header.
         required value: Text<'a> = "value",
     } with optional _meta
 }

@@ -1,4 +1,4 @@
-//! Content blocks: what messages and prompts consist of.
+//! Content blocks of messages and prompts.
 
 use serde_json::{Value, json};
 
@@ -15,11 +15,11 @@ union! {
     ContentBlock by "type" {
         /// Plain text or Markdown.
         Text(TextContent<'a>) = "text",
-        /// A picture.
+        /// An image.
         Image(Box<ImageContent<'a>>) = "image",
-        /// Sound.
+        /// Audio.
         Audio(Box<AudioContent<'a>>) = "audio",
-        /// A reference to something that the reader can fetch.
+        /// A reference to a resource that the reader can fetch.
         ResourceLink(Box<ResourceLink<'a>>) = "resource_link",
         /// A resource with its contents.
         Resource(Box<EmbeddedResource<'a>>) = "resource",
@@ -46,75 +46,75 @@ object! {
     TextContent {
         /// The text.
         required text: Text<'a> = "text",
-        /// Hints on who it is for and how much it matters.
+        /// Hints about audience and importance.
         optional annotations: Box<Annotations<'a>> = "annotations",
     } with optional _meta
 }
 
 object! {
-    /// A picture.
+    /// An image.
     ImageContent {
-        /// The picture's bytes.
+        /// Bytes of the image.
         required data: Base64<'a> = "data",
-        /// The picture's format, as a MIME type.
+        /// MIME type of the image.
         required mime_type: Text<'a> = "mimeType",
-        /// Where the picture comes from.
+        /// Source URI of the image.
         optional uri: Text<'a> = "uri",
-        /// Hints on who it is for and how much it matters.
+        /// Hints about audience and importance.
         optional annotations: Box<Annotations<'a>> = "annotations",
     } with optional _meta
 }
 
 object! {
-    /// Sound.
+    /// Audio.
     AudioContent {
-        /// The sound's bytes.
+        /// Bytes of the audio.
         required data: Base64<'a> = "data",
-        /// The sound's format, as a MIME type.
+        /// MIME type of the audio.
         required mime_type: Text<'a> = "mimeType",
-        /// Hints on who it is for and how much it matters.
+        /// Hints about audience and importance.
         optional annotations: Box<Annotations<'a>> = "annotations",
     } with optional _meta
 }
 
 object! {
-    /// A reference to something that the agent can read by itself.
+    /// A reference to a resource that the agent can read itself.
     ResourceLink {
-        /// The name that programs use.
+        /// Name for programs.
         required name: Text<'a> = "name",
-        /// Where the resource is.
+        /// URI of the resource.
         required uri: Text<'a> = "uri",
-        /// The name that people read.
+        /// Name for display.
         optional title: Text<'a> = "title",
-        /// What the resource is.
+        /// Description of the resource.
         optional description: Text<'a> = "description",
-        /// Pictures to show beside its name.
+        /// Icons to show next to its name.
         optional icons: Vec<Icon<'a>> = "icons" @v2,
-        /// The resource's format, as a MIME type.
+        /// MIME type of the resource.
         optional mime_type: Text<'a> = "mimeType",
-        /// How large the resource is, in bytes.
+        /// Size of the resource in bytes.
         optional size: ByteSize = "size",
-        /// Hints on who it is for and how much it matters.
+        /// Hints about audience and importance.
         optional annotations: Box<Annotations<'a>> = "annotations",
     } with optional _meta
 }
 
 object! {
-    /// A picture that stands for a resource.
+    /// An icon of a resource.
     Icon {
-        /// Where the picture is; a `data:` address holds it whole.
+        /// URI of the image. A `data:` URI contains the image.
         required src: Text<'a> = "src",
-        /// The picture's format, as a MIME type.
+        /// MIME type of the image.
         optional mime_type: Text<'a> = "mimeType",
         /// Sizes as `48x48`, or `any`.
         optional sizes: Vec<Text<'a>> = "sizes",
-        /// The background that it is made for.
+        /// Background that it is designed for.
         optional theme: IconTheme = "theme",
     } with optional _meta @newest
 }
 
 open_enum! {
-    /// The background that an icon is made for.
+    /// Background that an icon is designed for.
     IconTheme {
         /// A light background.
         Light = "light",
@@ -128,7 +128,7 @@ object! {
     EmbeddedResource {
         /// The contents.
         required resource: EmbeddedResourceResource<'a> = "resource",
-        /// Hints on who it is for and how much it matters.
+        /// Hints about audience and importance.
         optional annotations: Box<Annotations<'a>> = "annotations",
     } with optional _meta
 }
@@ -194,9 +194,9 @@ object! {
     TextResourceContents {
         /// The text.
         required text: Text<'a> = "text",
-        /// Where the resource comes from.
+        /// URI of the resource.
         required uri: Text<'a> = "uri",
-        /// The text's format, as a MIME type.
+        /// MIME type of the text.
         optional mime_type: Text<'a> = "mimeType",
     } with optional _meta
 }
@@ -206,29 +206,29 @@ object! {
     BlobResourceContents {
         /// The bytes.
         required blob: Base64<'a> = "blob",
-        /// Where the resource comes from.
+        /// URI of the resource.
         required uri: Text<'a> = "uri",
-        /// The format of the bytes, as a MIME type.
+        /// MIME type of the bytes.
         optional mime_type: Text<'a> = "mimeType",
     } with optional _meta
 }
 
 object! {
-    /// Hints on who content is for and how much it matters.
+    /// Hints about audience and importance of content.
     Annotations {
-        /// Who the content is for; everybody when missing.
+        /// Intended audience. Without it, the content is for all roles.
         optional audience: Vec<Role> = "audience",
-        /// When the content changed last, as in RFC 3339.
+        /// Modification time of the content, as in RFC 3339.
         optional last_modified: Text<'a> = "lastModified",
-        /// How much the content matters, from 0 to 1.
+        /// Importance of the content, from 0 to 1.
         optional priority: Priority<'a> = "priority",
     } with optional _meta
 }
 
 open_enum! {
-    /// A side of the conversation.
+    /// A role in the conversation.
     Role {
-        /// The person.
+        /// The user.
         User = "user",
         /// The model.
         Assistant = "assistant",

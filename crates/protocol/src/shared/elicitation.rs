@@ -25,33 +25,33 @@ union! {
 object! {
     /// Asks with a form.
     ElicitationFormMode rules form_scope shape one_scope {
-        /// What people read above the form.
+        /// Message shown above the form.
         required message: Text<'a> = "message",
-        /// The session that asks.
+        /// Session of the request.
         strict_optional session_id: Text<'a> = "sessionId",
-        /// The tool call that needs the data.
+        /// Tool call that needs the data.
         optional tool_call_id: Text<'a> = "toolCallId",
-        /// The client's request that cannot be answered without the data.
+        /// Pending request of the client that needs the data.
         strict_optional request_id: RequestId<'a> = "requestId",
-        /// The fields to fill in.
+        /// Fields of the form.
         required requested_schema: ElicitationSchema<'a> = "requestedSchema",
     } with optional _meta
 }
 
 object! {
-    /// Asks by sending the user to a web page.
+    /// Sends the user to a web page.
     ElicitationUrlMode rules url_scope shape one_scope {
-        /// What people read before they go to the page.
+        /// Message shown before the page is opened.
         required message: Text<'a> = "message",
-        /// The session that asks.
+        /// Session of the request.
         strict_optional session_id: Text<'a> = "sessionId",
-        /// The tool call that needs the data.
+        /// Tool call that needs the data.
         optional tool_call_id: Text<'a> = "toolCallId",
-        /// The client's request that cannot be answered without the data.
+        /// Pending request of the client that needs the data.
         strict_optional request_id: RequestId<'a> = "requestId",
-        /// The name under which the agent tells that the page is done.
+        /// Id with which the agent reports that the page is finished.
         required elicitation_id: Text<'a> = "elicitationId",
-        /// The page.
+        /// URL of the page.
         required url: Text<'a> = "url",
     } with optional _meta
 }
@@ -84,17 +84,17 @@ fn one_scope(schema: &mut Value, revision: WireFormat) {
 }
 
 object! {
-    /// The fields of a form. Version 1 lets `type` and `properties` be missing.
+    /// Schema of a form. In version 1, `type` and `properties` may be missing.
     ElicitationSchema rules complete_schema shape required_in_v2 {
-        /// The word `object`.
+        /// The keyword `object`.
         strict_optional type_name: ObjectKeyword<'a> = "type",
-        /// A heading for the form.
+        /// Title of the form.
         optional title: Text<'a> = "title",
         /// The fields by name.
         strict_optional properties: Map<'a, ElicitationPropertySchema<'a>> = "properties",
         /// Names of the fields that must be filled in.
         strict_optional required_names: Vec<Text<'a>> = "required",
-        /// What the form is for.
+        /// Purpose of the form.
         optional description: Text<'a> = "description",
     } with optional _meta
 }
@@ -122,21 +122,21 @@ fn required_in_v2(schema: &mut Value, revision: WireFormat) {
 union! {
     /// One field of a form.
     ElicitationPropertySchema by "type" in both_versions {
-        /// A text, or one of several.
+        /// A text, or a choice of one.
         String(StringPropertySchema<'a>) = "string",
         /// A number.
         Number(NumberPropertySchema<'a>) = "number",
-        /// A whole number.
+        /// An integer.
         Integer(IntegerPropertySchema<'a>) = "integer",
         /// Yes or no.
         Boolean(BooleanPropertySchema<'a>) = "boolean",
-        /// Any of several texts.
+        /// A choice of several texts.
         Array(MultiSelectPropertySchema<'a>) = "array",
     }
 }
 
 impl ElicitationPropertySchema<'_> {
-    /// What people are shown of the field, of whatever kind it is: its title and its description.
+    /// Returns the title and the description of the field, for any kind of field.
     pub fn title_and_description(&self) -> (Option<&str>, Option<&str>) {
         use ElicitationPropertySchema as Schema;
         let (title, description) = match self {
@@ -155,23 +155,23 @@ impl ElicitationPropertySchema<'_> {
 object! {
     /// A text field, or a choice of one when `enum` or `oneOf` lists the values.
     StringPropertySchema rules some_choice shape choices_not_empty {
-        /// The field's name for people.
+        /// Name of the field for display.
         optional title: Text<'a> = "title",
-        /// What to fill in.
+        /// Description of the expected value.
         optional description: Text<'a> = "description",
-        /// The fewest characters that are accepted.
+        /// Minimum number of characters.
         strict_optional min_length: u32 = "minLength",
-        /// The most characters that are accepted.
+        /// Maximum number of characters.
         strict_optional max_length: u32 = "maxLength",
         /// A regular expression that the text must match.
         strict_optional pattern: Text<'a> = "pattern",
-        /// What kind of text it must be.
+        /// Required format of the text.
         strict_optional format: StringFormat = "format",
-        /// What the field holds before anybody fills it in.
+        /// Initial value of the field.
         optional default: Text<'a> = "default",
-        /// The texts to choose from.
+        /// Values to choose from.
         strict_optional values: Vec<Text<'a>> = "enum",
-        /// The texts to choose from, with names for people.
+        /// Values to choose from, with display names.
         strict_optional options: Vec<EnumOption<'a>> = "oneOf",
     } with optional _meta
 }
@@ -198,27 +198,27 @@ fn choices_not_empty(schema: &mut Value, revision: WireFormat) {
 }
 
 open_enum! {
-    /// What a text field holds.
+    /// Format of a text field.
     StringFormat {
-        /// A mail address.
+        /// An email address.
         Email = "email",
-        /// An address of a resource.
+        /// A URI.
         Uri = "uri",
-        /// A day.
+        /// A date.
         Date = "date",
-        /// A day and a time.
+        /// A date with time.
         DateTime = "date-time",
     }
 }
 
 object! {
-    /// A value to choose, with the name that people read.
+    /// A value to choose, with a display name.
     EnumOption {
-        /// The value that the answer holds.
+        /// Value in the response.
         required value: Text<'a> = "const",
-        /// The name that people read.
+        /// Name for display.
         required title: Text<'a> = "title",
-        /// What choosing it means.
+        /// Description of the choice.
         optional description: Text<'a> = "description",
     } with optional _meta
 }
@@ -226,15 +226,15 @@ object! {
 object! {
     /// A field for a number.
     NumberPropertySchema {
-        /// The field's name for people.
+        /// Name of the field for display.
         optional title: Text<'a> = "title",
-        /// What to fill in.
+        /// Description of the expected value.
         optional description: Text<'a> = "description",
-        /// The smallest number that is accepted.
+        /// Minimum value.
         strict_optional minimum: Number<'a> = "minimum",
-        /// The largest number that is accepted.
+        /// Maximum value.
         strict_optional maximum: Number<'a> = "maximum",
-        /// What the field holds before anybody fills it in.
+        /// Initial value of the field.
         optional default: Number<'a> = "default",
     } with optional _meta
 }
@@ -242,15 +242,15 @@ object! {
 object! {
     /// A field for an integer.
     IntegerPropertySchema {
-        /// The field's name for people.
+        /// Name of the field for display.
         optional title: Text<'a> = "title",
-        /// What to fill in.
+        /// Description of the expected value.
         optional description: Text<'a> = "description",
-        /// The smallest number that is accepted.
+        /// Minimum value.
         strict_optional minimum: i64 = "minimum",
-        /// The largest number that is accepted.
+        /// Maximum value.
         strict_optional maximum: i64 = "maximum",
-        /// What the field holds before anybody fills it in.
+        /// Initial value of the field.
         optional default: i64 = "default",
     } with optional _meta
 }
@@ -258,11 +258,11 @@ object! {
 object! {
     /// A check box.
     BooleanPropertySchema {
-        /// The field's name for people.
+        /// Name of the field for display.
         optional title: Text<'a> = "title",
-        /// What to fill in.
+        /// Description of the expected value.
         optional description: Text<'a> = "description",
-        /// What the field holds before anybody fills it in.
+        /// Initial value of the field.
         optional default: bool = "default",
     } with optional _meta
 }
@@ -270,17 +270,17 @@ object! {
 object! {
     /// A choice of several.
     MultiSelectPropertySchema {
-        /// The field's name for people.
+        /// Name of the field for display.
         optional title: Text<'a> = "title",
-        /// What to fill in.
+        /// Description of the expected value.
         optional description: Text<'a> = "description",
-        /// How many must be chosen at least.
+        /// Minimum number of choices.
         strict_optional min_items: u64 = "minItems",
-        /// How many may be chosen at most.
+        /// Maximum number of choices.
         strict_optional max_items: u64 = "maxItems",
-        /// What there is to choose from.
+        /// Values to choose from.
         required items: MultiSelectItems<'a> = "items",
-        /// What is chosen before anybody chooses.
+        /// Initial choices.
         optional default: Vec<Text<'a>> = "default",
     } with optional _meta
 }
@@ -288,10 +288,10 @@ object! {
 union! {
     /// The values of a choice of several.
     MultiSelectItems by "type" in both_versions untagged
-        /// Values with names for people.
+        /// Values with display names.
         Titled(TitledMultiSelectItems<'a>)
     {
-        /// Values that are their own names.
+        /// Values without separate display names.
         String(StringMultiSelectItems<'a>) = "string",
     }
 }
@@ -304,7 +304,7 @@ fn items_not_empty(schema: &mut Value, revision: WireFormat) {
 }
 
 object! {
-    /// Values that are their own names.
+    /// Values without separate display names.
     StringMultiSelectItems rules some_strings shape items_not_empty {
         /// The values.
         required values: Vec<Text<'a>> = "enum",
@@ -316,7 +316,7 @@ fn some_strings(items: &StringMultiSelectItems<'_>, reader: &mut Reader<'_>, sta
 }
 
 object! {
-    /// Values with names for people.
+    /// Values with display names.
     TitledMultiSelectItems rules some_titles shape items_not_empty {
         /// The values with their names.
         required options: Vec<EnumOption<'a>> = "anyOf",
@@ -328,19 +328,19 @@ fn some_titles(items: &TitledMultiSelectItems<'_>, reader: &mut Reader<'_>, star
 }
 
 union! {
-    /// The user's answer. An unknown action is handled as `cancel`.
+    /// The user's response. An unknown action is handled as `cancel`.
     CreateElicitationResponse by "action" in both_versions {
-        /// The user gave the data, or went to the page.
+        /// The user provided the data, or opened the page.
         Accept(ElicitationAcceptAction<'a>) = "accept",
         /// The user refused.
         Decline(EmptyObject<'a>) = "decline",
-        /// The user gave no answer.
+        /// The user dismissed the request.
         Cancel(EmptyObject<'a>) = "cancel",
     }
 }
 
 object! {
-    /// What the user filled in.
+    /// Values entered by the user.
     ElicitationAcceptAction {
         /// The values by the names of their fields.
         strict_optional content: Map<'a, ElicitationContentValue<'a>> = "content",
@@ -388,9 +388,9 @@ impl<'a> Wire<'a> for ElicitationContentValue<'a> {
 }
 
 object! {
-    /// Tells that the user is done with the web page.
+    /// Reports that the user has finished the web page.
     CompleteElicitationNotification {
-        /// The name that the request gave.
+        /// Id given in the request.
         required elicitation_id: Text<'a> = "elicitationId",
     } with optional _meta
 }

@@ -1,4 +1,4 @@
-//! Types that versions 1 and 2 have in common. What only one of them knows is marked at the field or variant.
+//! Types common to versions 1 and 2. Fields and variants of only one version are marked.
 
 pub(crate) mod common;
 pub(crate) mod content;

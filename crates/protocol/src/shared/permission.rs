@@ -1,58 +1,58 @@
-//! The choices of a permission request and the answer to it.
+//! Options of a permission request, and the response to it.
 
 use crate::Text;
 use crate::macros::{object, open_enum, union};
 use crate::shared::common::EmptyObject;
 
 object! {
-    /// One choice that the user has.
+    /// One option for the user.
     PermissionOption {
-        /// The name by which an answer chooses it.
+        /// Id with which a response selects it.
         required option_id: Text<'a> = "optionId",
-        /// The words on the button.
+        /// Label of the option.
         required name: Text<'a> = "name",
-        /// What choosing it means, as a hint for display.
+        /// Effect of the option, as a hint for display.
         required kind: PermissionOptionKind = "kind",
     } with optional _meta
 }
 
 open_enum! {
-    /// What choosing an option means.
+    /// Effect of an option.
     PermissionOptionKind {
-        /// Allow this once.
+        /// Allow once.
         AllowOnce = "allow_once",
-        /// Allow this and what is like it from now on.
+        /// Allow this and similar requests from now on.
         AllowAlways = "allow_always",
-        /// Refuse this once.
+        /// Reject once.
         RejectOnce = "reject_once",
-        /// Refuse this and what is like it from now on.
+        /// Reject this and similar requests from now on.
         RejectAlways = "reject_always",
     }
 }
 
 object! {
-    /// The answer to a permission request.
+    /// Response to a permission request.
     RequestPermissionResponse {
-        /// What the user chose, if anything.
+        /// Outcome of the request.
         required outcome: RequestPermissionOutcome<'a> = "outcome",
     } with optional _meta
 }
 
 union! {
-    /// What became of a permission request. Only `selected` with an option that was offered can be an
-    /// approval; everything unknown is not.
+    /// Outcome of a permission request. Only `selected` with an offered option can be an approval. An unknown
+    /// outcome is not an approval.
     RequestPermissionOutcome by "outcome" {
         /// No choice was made.
         Cancelled(EmptyObject<'a>) = "cancelled",
-        /// One of the options was chosen.
+        /// An option was selected.
         Selected(SelectedPermissionOutcome<'a>) = "selected",
     }
 }
 
 object! {
-    /// The option that was chosen.
+    /// The selected option.
     SelectedPermissionOutcome {
-        /// The option's name, as the request gave it.
+        /// Id of the option in the request.
         required option_id: Text<'a> = "optionId",
     } with optional _meta
 }

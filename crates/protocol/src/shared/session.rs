@@ -13,19 +13,19 @@ use crate::wire::Wire;
 use crate::{AbsolutePath, Currency, NonEmptyText, Number, Text, WireFormat};
 
 open_enum! {
-    /// Why work ended.
+    /// Reason why work ended.
     StopReason {
-        /// The agent has said what it had to say.
+        /// The agent finished its turn.
         EndTurn = "end_turn",
-        /// The model's answer became too long.
+        /// The token limit of the model was reached.
         MaxTokens = "max_tokens",
-        /// The agent asked the model as often as it may in one turn.
+        /// The limit of model requests per turn was reached.
         MaxTurnRequests = "max_turn_requests",
-        /// The agent refuses to go on.
+        /// The agent refuses to continue.
         Refusal = "refusal",
         /// The client cancelled the work.
         Cancelled = "cancelled",
-        /// Something failed.
+        /// An error occurred.
         Error = "error" @newest,
     }
 }
@@ -39,7 +39,7 @@ object! {
 }
 
 object! {
-    /// Deletes a session; one that is not there counts as deleted.
+    /// Deletes a session. Succeeds if it does not exist.
     DeleteSessionRequest {
         /// The session to delete.
         required session_id: Text<'a> = "sessionId",
@@ -47,13 +47,13 @@ object! {
 }
 
 object! {
-    /// Asks for the sessions that an agent keeps.
+    /// Requests the sessions that an agent keeps.
     ListSessionsRequest {
         /// Only sessions of exactly this working directory.
         strict_optional cwd: AbsolutePath<'a> = "cwd",
-        /// Where the page before ended. The empty string is a cursor too.
+        /// Cursor of the next page, from the previous response. The empty string is a valid cursor.
         strict_optional cursor: Text<'a> = "cursor",
-        /// Whether archived sessions are among them; missing: they are not. **Unstable.**
+        /// Filter for archived sessions. By default they are excluded. **Unstable.**
         strict_optional archived: SessionArchiveFilter = "archived" @unstable,
     } with optional _meta
 }
@@ -63,7 +63,7 @@ object! {
     ListSessionsResponse {
         /// The sessions of this page.
         required sessions: Vec<SessionInfo<'a>> = "sessions",
-        /// Where the next page begins; missing at the end.
+        /// Cursor of the next page. Missing on the last page.
         strict_optional next_cursor: Text<'a> = "nextCursor",
     } with optional _meta
 }
@@ -71,17 +71,17 @@ object! {
 object! {
     /// One session in a list.
     SessionInfo {
-        /// The name under which it is resumed.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
         /// Its working directory.
         required cwd: AbsolutePath<'a> = "cwd",
-        /// More directories that belong to its workspace.
+        /// Additional directories of its workspace.
         strict_defaulted additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
-        /// What people know it by.
+        /// Title for display.
         optional title: Text<'a> = "title",
         /// Time of the last change, as in RFC 3339.
         optional updated_at: Text<'a> = "updatedAt",
-        /// Whether it is archived. **Unstable.**
+        /// True if it is archived. **Unstable.**
         optional archived: bool = "archived" @unstable,
     } with optional _meta
 }
@@ -97,13 +97,13 @@ object! {
 }
 
 object! {
-    /// How full the context window is, and what the session has cost.
+    /// Usage of the context window, and cost of the session.
     UsageUpdate {
-        /// How many tokens are in the context window.
+        /// Tokens in the context window.
         required used: u64 = "used",
-        /// How many tokens fit into it.
+        /// Size of the context window in tokens.
         required size: u64 = "size",
-        /// What the session has cost so far.
+        /// Cost of the session so far.
         patch cost: Cost<'a> = "cost",
     } with optional _meta
 }
@@ -111,33 +111,33 @@ object! {
 object! {
     /// An amount of money or credits.
     Cost {
-        /// How much.
+        /// Amount.
         required amount: Number<'a> = "amount",
-        /// Of what.
+        /// Currency or unit.
         required currency: Currency<'a> = "currency",
     } with optional _meta
 }
 
 object! {
-    /// Something that the user should see once; not part of the history.
+    /// A notice to show once. Not part of the history.
     Notice {
-        /// How much it matters.
+        /// Importance.
         required severity: NoticeSeverity = "severity",
-        /// What happened, in one line.
+        /// Summary in one line.
         required title: NonEmptyText<'a> = "title",
-        /// What happened, in more words.
+        /// Details.
         optional description: Text<'a> = "description",
     } with optional _meta
 }
 
 open_enum! {
-    /// How much a notice matters.
+    /// Severity of a notice.
     NoticeSeverity in both_versions {
-        /// Good to know.
+        /// Information.
         Info = "info",
-        /// Something to look after.
+        /// A warning.
         Warning = "warning",
-        /// Something failed.
+        /// An error occurred.
         Error = "error",
     }
 }
@@ -145,27 +145,27 @@ open_enum! {
 object! {
     /// Creates or changes the record of a compaction of the conversation.
     CompactionUpdate {
-        /// The compaction it is about.
+        /// Id of the compaction.
         required compaction_id: Text<'a> = "compactionId",
-        /// How far it is.
+        /// Status.
         required status: CompactionStatus = "status",
-        /// What stands for the part of the conversation that was compacted.
+        /// Summary that replaces the compacted part of the conversation.
         patch summary: Vec<ContentBlock<'a>> = "summary",
-        /// Why it failed.
+        /// Error message of a failed compaction.
         patch error: Text<'a> = "error",
     } with patch _meta
 }
 
 open_enum! {
-    /// How far a compaction is.
+    /// Status of a compaction.
     CompactionStatus in both_versions {
-        /// At work.
+        /// In progress.
         InProgress = "in_progress",
-        /// Done.
+        /// Completed.
         Completed = "completed",
-        /// Ended without result.
+        /// Failed.
         Failed = "failed",
-        /// Called off.
+        /// Cancelled.
         Cancelled = "cancelled",
     }
 }
@@ -173,7 +173,7 @@ open_enum! {
 object! {
     /// Appends one block to the summary of a compaction.
     CompactionSummaryChunk {
-        /// The compaction it is about.
+        /// Id of the compaction.
         required compaction_id: Text<'a> = "compactionId",
         /// The block.
         required content: ContentBlock<'a> = "content",
@@ -183,51 +183,51 @@ object! {
 object! {
     /// One step of a plan.
     PlanEntry {
-        /// What is to be done.
+        /// Description of the step.
         required content: Text<'a> = "content",
-        /// How much it matters.
+        /// Importance.
         required priority: PlanEntryPriority = "priority",
-        /// How far it is.
+        /// Status.
         required status: PlanEntryStatus = "status",
     } with optional _meta
 }
 
 open_enum! {
-    /// How much a step matters.
+    /// Priority of a step.
     PlanEntryPriority {
-        /// The plan fails without it.
+        /// Essential for the plan.
         High = "high",
-        /// It matters.
+        /// Important.
         Medium = "medium",
-        /// It may wait.
+        /// Can wait.
         Low = "low",
     }
 }
 
 open_enum! {
-    /// How far a step is.
+    /// Status of a step.
     PlanEntryStatus {
-        /// Not begun.
+        /// Not started.
         Pending = "pending",
-        /// At work.
+        /// In progress.
         InProgress = "in_progress",
-        /// Done.
+        /// Completed.
         Completed = "completed",
-        /// Called off.
+        /// Cancelled.
         Cancelled = "cancelled" @newest,
     }
 }
 
 open_enum! {
-    /// What a configuration option is about, as a hint for display.
+    /// Category of a configuration option, as a hint for display.
     SessionConfigOptionCategory in both_versions {
-        /// How the agent works.
+        /// Mode of the agent.
         Mode = "mode",
-        /// Which model it asks.
+        /// The model.
         Model = "model",
         /// A setting of the model.
         ModelConfig = "model_config",
-        /// How long the model thinks.
+        /// Reasoning effort of the model.
         ThoughtLevel = "thought_level",
     }
 }
@@ -235,59 +235,59 @@ open_enum! {
 object! {
     /// One value of a configuration option.
     SessionConfigSelectOption {
-        /// The name by which it is chosen.
+        /// Id with which it is selected.
         required value: Text<'a> = "value",
-        /// The name that people read.
+        /// Name for display.
         required name: Text<'a> = "name",
-        /// What choosing it means.
+        /// Description of the choice.
         optional description: Text<'a> = "description",
     } with optional _meta
 }
 
 object! {
-    /// Chooses a value.
+    /// Selects a value.
     SetConfigId {
-        /// The session it is about.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
-        /// The configuration option it is about.
+        /// Id of the configuration option.
         required config_id: Text<'a> = "configId",
-        /// The value to choose.
+        /// Value to select.
         required value: Text<'a> = "value",
     } with optional _meta
 }
 
 object! {
-    /// Switches something on or off.
+    /// Sets an option on or off.
     SetConfigBoolean {
-        /// The session it is about.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
-        /// The configuration option it is about.
+        /// Id of the configuration option.
         required config_id: Text<'a> = "configId",
-        /// Whether it is on.
+        /// True if it is on.
         required value: bool = "value",
     } with optional _meta
 }
 
-/// The values of a choice, in groups or without. Each version spells its groups in its own way.
+/// Values of a choice, grouped or not. The versions have different groups.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SelectOptions<'a, G> {
     /// One list.
     Flat(Vec<SessionConfigSelectOption<'a>>),
-    /// Lists with names.
+    /// Named groups.
     Grouped(Vec<G>),
 }
 
-/// Values under a name.
+/// A named group of values.
 pub trait SelectGroup<'a> {
-    /// The key by which a group is told from a value.
+    /// Key that distinguishes a group from a value.
     const KEY: &'static str;
 
-    /// Its values.
+    /// Values of the group.
     fn options(&self) -> &[SessionConfigSelectOption<'a>];
 }
 
 impl<'a, G: SelectGroup<'a>> SelectOptions<'a, G> {
-    /// All values, whatever their group.
+    /// Returns all values of all groups.
     pub fn iter(&self) -> impl Iterator<Item = &SessionConfigSelectOption<'a>> {
         let (flat, groups): (&[_], &[G]) = match self {
             SelectOptions::Flat(options) => (options, &[]),
@@ -296,7 +296,7 @@ impl<'a, G: SelectGroup<'a>> SelectOptions<'a, G> {
         flat.iter().chain(groups.iter().flat_map(SelectGroup::options))
     }
 
-    /// Whether there is nothing to choose from, be it in one group only.
+    /// Returns true if the list or any group is empty.
     pub fn has_empty_list(&self) -> bool {
         match self {
             SelectOptions::Flat(options) => options.is_empty(),
@@ -306,7 +306,7 @@ impl<'a, G: SelectGroup<'a>> SelectOptions<'a, G> {
         }
     }
 
-    /// The newest dialect wants something to choose from, in each group.
+    /// Checks that no list or group is empty, as the newest dialect requires.
     pub(crate) fn check_not_empty(is_empty: bool, reader: &mut Reader<'_>, start: usize) -> Read<()> {
         if is_empty && reader.revision() == WireFormat::Newest {
             return reader.fault(start, Problem::Rule("at least one value to choose from".into()));

@@ -1,11 +1,11 @@
-//! Pieces of tool calls.
+//! Parts of tool calls.
 
 use crate::macros::{object, open_enum};
 use crate::shared::content::ContentBlock;
 use crate::{AbsolutePath, LineNumber, Text};
 
 open_enum! {
-    /// What a tool does, as a hint for icons and display.
+    /// Kind of tool, as a hint for icons and display.
     ToolKind default Other {
         /// Reads files or data.
         Read = "read",
@@ -15,41 +15,41 @@ open_enum! {
         Delete = "delete",
         /// Moves or renames files.
         Move = "move",
-        /// Looks for something.
+        /// Searches.
         Search = "search",
         /// Runs a command or code.
         Execute = "execute",
         /// Plans or reasons.
         Think = "think",
-        /// Gets something from outside.
+        /// Fetches external data.
         Fetch = "fetch",
         /// Changes the session's mode.
         SwitchMode = "switch_mode",
-        /// Anything else; also what a call is that never said.
+        /// Anything else. Also the default.
         Other = "other",
     }
 }
 
 open_enum! {
-    /// How far a tool call is.
+    /// Status of a tool call.
     ToolCallStatus default Pending {
         /// Not started: its input is still streaming in, or it waits for approval. Also the default.
         Pending = "pending",
-        /// At work.
+        /// In progress.
         InProgress = "in_progress",
-        /// Stopped for now, to go on later.
+        /// Paused.
         Paused = "paused" @newest,
-        /// Done.
+        /// Completed.
         Completed = "completed",
         /// Ended with an error.
         Failed = "failed",
-        /// Called off before it was done.
+        /// Cancelled before completion.
         Cancelled = "cancelled" @newest,
     }
 }
 
 impl ToolCallStatus {
-    /// Whether nothing more is to come. An unknown status counts as still at work.
+    /// Returns true if the call has ended. An unknown status counts as in progress.
     pub fn is_final(&self) -> bool {
         matches!(self, ToolCallStatus::Completed | ToolCallStatus::Failed | ToolCallStatus::Cancelled)
     }
@@ -58,9 +58,9 @@ impl ToolCallStatus {
 object! {
     /// A file that a tool call works on.
     ToolCallLocation {
-        /// The file.
+        /// Path of the file.
         required path: AbsolutePath<'a> = "path",
-        /// The line in it, counted from 1.
+        /// Line number, from 1.
         optional line: LineNumber = "line",
     } with optional _meta
 }
@@ -80,9 +80,9 @@ object! {
 }
 
 object! {
-    /// The place of a terminal among a tool call's content; its state comes in updates of its own.
+    /// Position of a terminal within a tool call's content. Its state is sent in separate updates.
     Terminal {
-        /// The terminal to show here.
+        /// Id of the terminal to show.
         required terminal_id: Text<'a> = "terminalId",
     } with optional _meta
 }

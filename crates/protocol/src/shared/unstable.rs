@@ -1,5 +1,5 @@
-//! What the newest draft calls unstable and both versions spell alike. It may change or go with a later draft;
-//! then the fields and variants here change too, in a release that says so.
+//! Unstable types of the newest draft that are the same in both versions. They may change or be removed with
+//! a later draft, in a release that says so.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::{Field, Map, Meta, Raw, Text, WireFormat};
 // Sub-agents.
 
 object! {
-    /// What a client may do to the session of a sub-agent by itself. **Unstable.**
+    /// Actions that a client can request for a sub-agent's session. **Unstable.**
     SubagentSessionCapabilities {
         /// `session/cancel`.
         optional cancel: EmptyObject<'a> = "cancel",
@@ -21,20 +21,20 @@ object! {
 }
 
 object! {
-    /// Creates or changes a message from one session to another, as it stands in the transcript of one of them.
+    /// Creates or changes a message from one session to another in the transcript of one of them.
     /// **Unstable.**
     SessionMessage {
-        /// The message in the transcript of the session whose update it is.
+        /// Id of the message in the transcript of this session.
         required message_id: Text<'a> = "messageId",
-        /// The session that sent it.
+        /// Sending session.
         patch sender_session_id: Text<'a> = "senderSessionId",
-        /// The session that it is for.
+        /// Receiving session.
         patch recipient_session_id: Text<'a> = "recipientSessionId",
-        /// The same message in the transcript of the sender.
+        /// Id of the same message in the sender's transcript.
         patch sender_message_id: Text<'a> = "senderMessageId",
-        /// The same message in the transcript of the recipient.
+        /// Id of the same message in the recipient's transcript.
         patch recipient_message_id: Text<'a> = "recipientMessageId",
-        /// All of the message.
+        /// Complete content.
         patch content: Vec<ContentBlock<'a>> = "content",
     } with patch _meta
 }
@@ -42,7 +42,7 @@ object! {
 object! {
     /// Appends one block to a message from one session to another. **Unstable.**
     SessionMessageChunk {
-        /// The message.
+        /// Id of the message.
         required message_id: Text<'a> = "messageId",
         /// The block.
         required content: ContentBlock<'a> = "content",
@@ -50,19 +50,19 @@ object! {
 }
 
 object! {
-    /// How many tokens some work took. **Unstable.**
+    /// Token usage of some work. **Unstable.**
     Usage {
-        /// All of them.
+        /// Complete list.
         required total_tokens: u64 = "totalTokens",
-        /// What the model was given.
+        /// Input tokens.
         required input_tokens: u64 = "inputTokens",
-        /// What the model wrote.
+        /// Output tokens.
         required output_tokens: u64 = "outputTokens",
-        /// What the model thought.
+        /// Reasoning tokens.
         optional thought_tokens: u64 = "thoughtTokens",
-        /// What the model's provider had kept from before.
+        /// Tokens read from the provider's cache.
         optional cached_read_tokens: u64 = "cachedReadTokens",
-        /// What the model's provider kept for later.
+        /// Tokens written to the provider's cache.
         optional cached_write_tokens: u64 = "cachedWriteTokens",
     } with optional _meta
 }
@@ -70,11 +70,11 @@ object! {
 // Plans.
 
 object! {
-    /// A plan that stands in a file. **Unstable.**
+    /// A plan in a file. **Unstable.**
     PlanFile {
-        /// The plan; one that was not heard of yet is new.
+        /// Id of the plan. An unknown id creates a plan.
         required plan_id: Text<'a> = "planId",
-        /// The file.
+        /// Path of the file.
         required uri: Text<'a> = "uri",
     } with optional _meta
 }
@@ -82,17 +82,17 @@ object! {
 object! {
     /// A plan in Markdown. **Unstable.**
     PlanMarkdown {
-        /// The plan; one that was not heard of yet is new.
+        /// Id of the plan. An unknown id creates a plan.
         required plan_id: Text<'a> = "planId",
-        /// All of its text.
+        /// Complete text.
         required content: Text<'a> = "content",
     } with optional _meta
 }
 
 object! {
-    /// Takes a plan away. **Unstable.**
+    /// Removes a plan. **Unstable.**
     PlanRemoved {
-        /// The plan.
+        /// Id of the plan.
         required plan_id: Text<'a> = "planId",
     } with optional _meta
 }
@@ -100,37 +100,37 @@ object! {
 // Sessions.
 
 object! {
-    /// Puts a session away: it is kept, and lists leave it out. **Unstable.**
+    /// Archives a session: it is kept, but excluded from lists. **Unstable.**
     ArchiveSessionRequest {
-        /// The session.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
     } with optional _meta
 }
 
 object! {
-    /// Takes a session out of the archive. **Unstable.**
+    /// Unarchives a session. **Unstable.**
     UnarchiveSessionRequest {
-        /// The session.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
     } with optional _meta
 }
 
 open_enum! {
-    /// Which sessions a list has, by whether they are archived. **Unstable.**
+    /// Filter for archived sessions. **Unstable.**
     SessionArchiveFilter in both_versions {
-        /// Those that are not.
+        /// Only sessions that are not archived.
         Exclude = "exclude",
-        /// All.
+        /// All sessions.
         Include = "include",
-        /// Those that are.
+        /// Only archived sessions.
         Only = "only",
     }
 }
 
 object! {
-    /// Gives a session another title. **Unstable.**
+    /// Sets the title of a session. **Unstable.**
     SetSessionTitleRequest {
-        /// The session.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
         /// The title.
         required title: Text<'a> = "title",
@@ -138,63 +138,63 @@ object! {
 }
 
 object! {
-    /// The session has another title. **Unstable.**
+    /// Result of setting a title. **Unstable.**
     SetSessionTitleResponse {
-        /// The title as the agent keeps it.
+        /// Title as stored by the agent.
         required title: Text<'a> = "title",
     } with optional _meta
 }
 
 object! {
-    /// Asks whether a session is open. **Unstable.**
+    /// Requests the status of a session. **Unstable.**
     SessionStatusRequest {
-        /// The session.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
     } with optional _meta
 }
 
 open_enum! {
-    /// Whether a session is open. **Unstable.**
+    /// Status of a session. **Unstable.**
     SessionStatus in both_versions {
-        /// The agent has it at hand.
+        /// The session is open.
         Open = "open",
-        /// It is kept, and has to be resumed first.
+        /// The session is saved and must be resumed first.
         Saved = "saved",
     }
 }
 
 object! {
-    /// What the model is told before the conversation. **Unstable.**
+    /// System prompt for the model. **Unstable.**
     SystemPrompt {
-        /// Beside the agent's own words, or instead of them.
+        /// Appended to the agent's own system prompt, or in place of it.
         required mode: SystemPromptMode = "mode",
-        /// The words.
+        /// Content of the system prompt.
         strict_required content: Vec<ContentBlock<'a>> = "content",
     } with optional _meta
 }
 
 open_enum! {
-    /// Where a system prompt goes. **Unstable.**
+    /// Mode of a system prompt. **Unstable.**
     SystemPromptMode in both_versions {
-        /// Behind the agent's own words.
+        /// Appended to the agent's own system prompt.
         Append = "append",
-        /// In their place.
+        /// Replaces the agent's own system prompt.
         Override = "override",
     }
 }
 
 object! {
-    /// Whether an agent takes system prompts. **Unstable.**
+    /// Support for system prompts. **Unstable.**
     SessionSystemPromptCapabilities {
-        /// Ways beside appending.
+        /// Supported modes other than appending.
         optional mode: SessionSystemPromptModeCapabilities<'a> = "mode",
     } with optional _meta
 }
 
 object! {
-    /// Ways in which an agent takes system prompts, beside appending. **Unstable.**
+    /// Supported modes of system prompts other than appending. **Unstable.**
     SessionSystemPromptModeCapabilities {
-        /// In place of its own words.
+        /// Replacing the agent's own system prompt.
         optional replace: EmptyObject<'a> = "override",
     } with optional _meta
 }
@@ -202,57 +202,57 @@ object! {
 // Logins.
 
 object! {
-    /// Asks whether somebody is logged in. **Unstable.**
+    /// Requests the login state. **Unstable.**
     AuthStatusRequest {
     } with optional _meta
 }
 
 object! {
-    /// Whether somebody is logged in. **Unstable.**
+    /// Login state. **Unstable.**
     AuthStatusResponse {
-        /// Whether sessions can be opened without a login.
+        /// Login state.
         required state: AuthState = "state",
-        /// The accounts that the agent has, for people.
+        /// Accounts of the agent, for display.
         defaulted accounts: Vec<AuthAccount<'a>> = "accounts",
     } with optional _meta
 }
 
 object! {
-    /// Somebody logged in or out, or a login ended. **Unstable.**
+    /// The login state changed. **Unstable.**
     AuthStatusUpdateNotification {
-        /// Whether sessions can be opened without a login.
+        /// Login state.
         required state: AuthState = "state",
-        /// The accounts that the agent has, for people.
+        /// Accounts of the agent, for display.
         defaulted accounts: Vec<AuthAccount<'a>> = "accounts",
     } with optional _meta
 }
 
 open_enum! {
-    /// Whether sessions can be opened without a login. A state that is not known means nothing. **Unstable.**
+    /// Login state. An unknown state has no meaning. **Unstable.**
     AuthState in both_versions {
-        /// Somebody is logged in.
+        /// Logged in.
         Authenticated = "authenticated",
-        /// Somebody has to log in first.
+        /// A login is required first.
         Unauthenticated = "unauthenticated",
-        /// Nobody has to.
+        /// No login is required.
         NotRequired = "not_required",
-        /// The agent cannot tell.
+        /// The agent cannot determine it.
         Undetermined = "unknown",
     }
 }
 
 object! {
-    /// An account or a key that an agent has; for people to read, not to be kept or sent on. **Unstable.**
+    /// An account or key of an agent, for display only: it must not be stored or forwarded. **Unstable.**
     AuthAccount {
-        /// What it is, in words that can stand alone.
+        /// Self-contained label.
         required label: Text<'a> = "label",
-        /// Whether the agent uses it.
+        /// True if the agent uses it.
         optional active: bool = "active",
-        /// The person's name.
+        /// Name of the user.
         optional name: Text<'a> = "name",
-        /// The person's address.
+        /// Email address of the user.
         optional email: Text<'a> = "email",
-        /// The organization that the person acts for.
+        /// Organization of the user.
         optional organization: Text<'a> = "organization",
     } with optional _meta
 }
@@ -260,45 +260,45 @@ object! {
 // Providers of models.
 
 object! {
-    /// Asks for the providers of models that can be set up. **Unstable.**
+    /// Requests the model providers that can be configured. **Unstable.**
     ListProvidersRequest {
     } with optional _meta
 }
 
 object! {
-    /// The providers of models that can be set up. **Unstable.**
+    /// Model providers that can be configured. **Unstable.**
     ListProvidersResponse {
-        /// All of them.
+        /// Complete list.
         required providers: Vec<ProviderInfo<'a>> = "providers",
     } with optional _meta
 }
 
 object! {
-    /// A provider of models. **Unstable.**
+    /// A model provider. **Unstable.**
     ProviderInfo {
-        /// The name by which it is set up.
+        /// Id with which it is configured.
         required provider_id: Text<'a> = "providerId",
-        /// The protocols that the agent can speak with it.
+        /// Protocols that the agent supports for it.
         required supported: Vec<LlmProtocol> = "supported",
-        /// Whether the agent cannot do without it.
+        /// True if the agent requires it.
         required required: bool = "required",
-        /// How it is set up; missing while it is switched off.
+        /// Current configuration. Missing while it is disabled.
         strict_optional current: ProviderCurrentConfig<'a> = "current",
     } with optional _meta
 }
 
 object! {
-    /// How a provider of models is set up, without its secrets. **Unstable.**
+    /// Configuration of a model provider, without secrets. **Unstable.**
     ProviderCurrentConfig {
-        /// The protocol that the agent speaks with it.
+        /// Protocol that the agent uses.
         required api_type: LlmProtocol = "apiType",
-        /// Where it is.
+        /// URL.
         required base_url: Text<'a> = "baseUrl",
     } with optional _meta
 }
 
 open_enum! {
-    /// The protocol that an agent speaks with a provider of models. **Unstable.**
+    /// Protocol between an agent and a model provider. **Unstable.**
     LlmProtocol in both_versions {
         /// Anthropic's.
         Anthropic = "anthropic",
@@ -314,23 +314,23 @@ open_enum! {
 }
 
 object! {
-    /// Sets up a provider of models, in place of all that was set up before. **Unstable.**
+    /// Configures a model provider. Replaces its previous configuration. **Unstable.**
     SetProviderRequest {
-        /// The provider.
+        /// Id of the provider.
         required provider_id: Text<'a> = "providerId",
-        /// The protocol to speak with it.
+        /// Protocol to use.
         required api_type: LlmProtocol = "apiType",
-        /// Where it is.
+        /// URL.
         required base_url: Text<'a> = "baseUrl",
-        /// Headers for each request. They may hold secrets.
+        /// Headers of each request. They may contain secrets.
         strict_defaulted headers: Map<'a, Text<'a>> = "headers",
     } with optional _meta
 }
 
 object! {
-    /// Switches a provider of models off. **Unstable.**
+    /// Disables a model provider. **Unstable.**
     DisableProviderRequest {
-        /// The provider.
+        /// Id of the provider.
         required provider_id: Text<'a> = "providerId",
     } with optional _meta
 }
@@ -338,33 +338,33 @@ object! {
 // MCP servers that are reached through the connection itself.
 
 object! {
-    /// An MCP server that is reached through the connection itself. **Unstable.**
+    /// An MCP server tunnelled through this connection. **Unstable.**
     McpServerAcp {
-        /// The server's name for people.
+        /// Name of the server for display.
         required name: Text<'a> = "name",
-        /// The name by which messages for it are told.
+        /// Id of the server in messages.
         required server_id: Text<'a> = "serverId",
     } with optional _meta
 }
 
 object! {
-    /// A request or a notification of MCP, for a server that is reached through the connection itself. **Unstable.**
+    /// An MCP request or notification for a server tunnelled through this connection. **Unstable.**
     MessageMcpRequest {
-        /// The server.
+        /// Id of the server.
         required server_id: Text<'a> = "serverId",
-        /// The message's id at the server.
+        /// Request id at the server.
         required request_id: Text<'a> = "requestId",
-        /// The method of MCP.
+        /// MCP method.
         required method: Text<'a> = "method",
-        /// Its parameters, an object.
+        /// Parameters, an object.
         optional params: Meta<'a> = "params",
     } with optional _meta
 }
 
 object! {
-    /// What an MCP server answered: a result or an error. **Unstable.**
+    /// Response of an MCP server: a result or an error. **Unstable.**
     MessageMcpResponse rules one_outcome shape one_outcome_required {
-        /// The result; `null` is one, too.
+        /// The result. May be `null`.
         patch result: Raw<'a> = "result",
         /// The error.
         patch error: McpError<'a> = "error",
@@ -388,11 +388,11 @@ fn one_outcome_required(schema: &mut Value, _: WireFormat) {
 object! {
     /// An error of an MCP server. **Unstable.**
     McpError {
-        /// Its number.
+        /// Error code.
         required code: i32 = "code",
-        /// What went wrong, for people.
+        /// Error message for display.
         required message: Text<'a> = "message",
-        /// More about it.
+        /// Additional data.
         optional data: Raw<'a> = "data",
     }
 }
@@ -400,11 +400,11 @@ object! {
 // Chains of proxies.
 
 object! {
-    /// A message for the next one in a chain of proxies, or from it. **Unstable.**
+    /// A message to or from the next proxy in a chain. **Unstable.**
     ProxySuccessorMessage {
         /// The method of the message.
         required method: Text<'a> = "method",
-        /// Its parameters.
+        /// Parameters.
         optional params: Raw<'a> = "params",
     } with optional _meta
 }

@@ -8,9 +8,9 @@ use crate::{Map, Text};
 object! {
     /// Opens a connection.
     InitializeRequest {
-        /// The highest version that the client speaks.
+        /// Highest version that the client supports.
         required protocol_version: u16 = "protocolVersion",
-        /// What the client can do.
+        /// Capabilities of the client.
         defaulted client_capabilities: ClientCapabilities<'a> = "clientCapabilities",
         /// The client's name and version.
         optional client_info: Implementation<'a> = "clientInfo",
@@ -18,13 +18,13 @@ object! {
 }
 
 object! {
-    /// The version that the agent chose, and what it can do.
+    /// Version chosen by the agent, and its capabilities.
     InitializeResponse {
-        /// The version of this connection.
+        /// Negotiated version.
         required protocol_version: u16 = "protocolVersion",
-        /// What the agent can do.
+        /// Capabilities of the agent.
         defaulted agent_capabilities: AgentCapabilities<'a> = "agentCapabilities",
-        /// Ways to log in; none when there is no need to.
+        /// Login methods. Empty if no login is needed.
         defaulted auth_methods: Vec<AuthMethod<'a>> = "authMethods",
         /// The agent's name and version.
         optional agent_info: Implementation<'a> = "agentInfo",
@@ -32,17 +32,17 @@ object! {
 }
 
 object! {
-    /// What a client can do.
+    /// Capabilities of a client.
     ClientCapabilities {
-        /// Files that the client reads and writes for the agent.
+        /// File access that the client provides.
         defaulted fs: FileSystemCapabilities<'a> = "fs",
-        /// Whether the client runs commands for the agent.
+        /// True if the client runs commands for the agent.
         defaulted terminal: bool = "terminal",
-        /// Session updates that the client understands.
+        /// Session updates that the client supports.
         optional session: ClientSessionCapabilities<'a> = "session",
-        /// Ways of logging in that the client supports.
+        /// Login methods that the client supports.
         defaulted auth: ClientAuthCapabilities<'a> = "auth",
-        /// Ways of asking the user that the client supports.
+        /// Elicitation modes that the client supports.
         optional elicitation: ElicitationCapabilities<'a> = "elicitation",
         /// Sub-agents. **Unstable.**
         optional subagents: EmptyObject<'a> = "subagents",
@@ -52,17 +52,17 @@ object! {
 }
 
 object! {
-    /// Files that a client reads and writes for the agent.
+    /// File access that a client provides.
     FileSystemCapabilities {
-        /// Whether it reads files.
+        /// True if it reads files.
         defaulted read_text_file: bool = "readTextFile",
-        /// Whether it writes files.
+        /// True if it writes files.
         defaulted write_text_file: bool = "writeTextFile",
     } with optional _meta
 }
 
 object! {
-    /// Session updates that a client understands.
+    /// Session updates that a client supports.
     ClientSessionCapabilities {
         /// Compactions of the conversation.
         optional compaction: EmptyObject<'a> = "compaction",
@@ -74,15 +74,15 @@ object! {
 }
 
 object! {
-    /// Kinds of configuration options that a client understands.
+    /// Kinds of configuration options that a client supports.
     SessionConfigOptionsCapabilities {
-        /// Options to switch on and off.
+        /// Boolean options.
         optional boolean: EmptyObject<'a> = "boolean",
     } with optional _meta
 }
 
 object! {
-    /// Ways of logging in that a client supports.
+    /// Login methods that a client supports.
     ClientAuthCapabilities {
         /// Logins in a terminal that the client opens.
         defaulted terminal: bool = "terminal",
@@ -90,7 +90,7 @@ object! {
 }
 
 object! {
-    /// Ways of asking the user that a client supports.
+    /// Elicitation modes that a client supports.
     ElicitationCapabilities {
         /// Forms.
         optional form: EmptyObject<'a> = "form",
@@ -100,55 +100,55 @@ object! {
 }
 
 object! {
-    /// What an agent can do.
+    /// Capabilities of an agent.
     AgentCapabilities {
-        /// Whether `session/load` is there.
+        /// True if `session/load` is supported.
         defaulted load_session: bool = "loadSession",
-        /// Content that a prompt may hold.
+        /// Content types supported in prompts.
         defaulted prompt_capabilities: PromptCapabilities<'a> = "promptCapabilities",
-        /// Kinds of MCP servers that it can use.
+        /// Supported kinds of MCP servers.
         defaulted mcp_capabilities: McpCapabilities<'a> = "mcpCapabilities",
-        /// Session methods that it has.
+        /// Supported session methods.
         defaulted session_capabilities: SessionCapabilities<'a> = "sessionCapabilities",
-        /// What it can do about logins, beside logging in and out.
+        /// Login features other than login and logout.
         defaulted auth: AgentAuthCapabilities<'a> = "auth",
-        /// Providers of models that the client can set up. **Unstable.**
+        /// Support for configuring model providers. **Unstable.**
         optional providers: EmptyObject<'a> = "providers",
     } with optional _meta
 }
 
 object! {
-    /// Content that a prompt may hold, beside text and resource links.
+    /// Content types supported in prompts in addition to text and resource links.
     PromptCapabilities {
-        /// Pictures.
+        /// Images.
         defaulted image: bool = "image",
-        /// Sound.
+        /// Audio.
         defaulted audio: bool = "audio",
-        /// Resources with their contents.
+        /// Embedded resources.
         defaulted embedded_context: bool = "embeddedContext",
     } with optional _meta
 }
 
 object! {
-    /// Kinds of MCP servers that an agent can use, beside processes.
+    /// Kinds of MCP servers that an agent supports in addition to stdio.
     McpCapabilities {
-        /// Servers reached by HTTP.
+        /// HTTP servers.
         defaulted http: bool = "http",
-        /// Servers reached by server-sent events.
+        /// Servers over server-sent events.
         defaulted sse: bool = "sse",
-        /// Servers reached through the connection itself. **Unstable.**
+        /// Servers tunnelled through this connection. **Unstable.**
         defaulted acp: bool = "acp",
     } with optional _meta
 }
 
 object! {
-    /// Session methods that an agent has.
+    /// Session methods that an agent supports.
     SessionCapabilities {
         /// `session/list`.
         optional list: EmptyObject<'a> = "list",
         /// `session/delete`.
         optional delete: EmptyObject<'a> = "delete",
-        /// More directories than the working directory.
+        /// Additional directories.
         optional additional_directories: EmptyObject<'a> = "additionalDirectories",
         /// `session/resume`.
         optional resume: EmptyObject<'a> = "resume",
@@ -168,7 +168,7 @@ object! {
 }
 
 object! {
-    /// Authentication methods that an agent has.
+    /// Authentication features of an agent.
     AgentAuthCapabilities {
         /// `logout`.
         optional logout: EmptyObject<'a> = "logout",
@@ -178,9 +178,9 @@ object! {
 }
 
 union! {
-    /// A way to log in.
+    /// A login method.
     AuthMethod by "type" untagged
-        /// The agent does it, on `authenticate`.
+        /// The agent performs it, on `authenticate`.
         Agent(AuthMethodAgent<'a>)
     {
         /// The client runs the agent's program in a terminal.
@@ -189,13 +189,13 @@ union! {
 }
 
 object! {
-    /// A login that the agent does itself.
+    /// A login that the agent performs itself.
     AuthMethodAgent {
-        /// The name by which it is chosen.
+        /// Id with which it is selected.
         required id: Text<'a> = "id",
-        /// The name that people read.
+        /// Name for display.
         required name: Text<'a> = "name",
-        /// What the user has to do.
+        /// Instructions for the user.
         optional description: Text<'a> = "description",
     } with optional _meta
 }
@@ -203,15 +203,15 @@ object! {
 object! {
     /// A login in a terminal.
     AuthMethodTerminal {
-        /// The name by which it is chosen.
+        /// Id with which it is selected.
         required id: Text<'a> = "id",
-        /// The name that people read.
+        /// Name for display.
         required name: Text<'a> = "name",
-        /// What the user has to do.
+        /// Instructions for the user.
         optional description: Text<'a> = "description",
-        /// Arguments for the agent's program, behind its own.
+        /// Arguments appended to those of the agent's program.
         strict_defaulted args: Vec<Text<'a>> = "args",
-        /// Variables for the agent's program, beside its own.
+        /// Environment variables added to those of the agent's program.
         strict_defaulted env: Map<'a, Text<'a>> = "env",
     } with optional _meta
 }
@@ -219,7 +219,7 @@ object! {
 object! {
     /// Logs in.
     AuthenticateRequest {
-        /// The way to log in.
+        /// Id of the login method.
         required method_id: Text<'a> = "methodId",
     } with optional _meta
 }

@@ -1,5 +1,5 @@
-//! Version 1: closed unions and enums, `null` the same as missing, and a turn that is one pending request.
-//! What version 2 spells alike is the same type there and here.
+//! Version 1: closed unions and enums, `null` equivalent to missing, and a turn that is one pending request.
+//! Types that are equal in version 2 are shared.
 
 mod initialize;
 mod permission;
@@ -9,8 +9,8 @@ mod terminal;
 mod types;
 mod update;
 
-/// What the newest draft calls unstable. It may change or go with a later draft, and then changes here, too. Fields
-/// and variants of stable types that are unstable say so.
+/// Unstable parts of the newest draft. They may change or be removed with a later draft, and then change here
+/// too. Unstable fields and variants of stable types are marked.
 pub mod unstable {
     pub use super::session::{ForkSessionRequest, ForkSessionResponse, SessionStatusResponse};
     pub use super::subagent::{IdleState, StateUpdate, SubagentUpdate};

@@ -1,4 +1,4 @@
-//! Permission requests, which are about a tool call.
+//! Permission requests for tool calls.
 
 use crate::Text;
 use crate::macros::object;
@@ -7,11 +7,11 @@ use crate::v1::{PermissionOption, ToolCallUpdate};
 object! {
     /// Asks the user to allow a tool call.
     RequestPermissionRequest {
-        /// The session that asks.
+        /// Session of the request.
         required session_id: Text<'a> = "sessionId",
-        /// The call, with what is new about it.
+        /// The call, with its changes.
         required tool_call: ToolCallUpdate<'a> = "toolCall",
-        /// What the user can choose from.
+        /// Options for the user.
         strict_required options: Vec<PermissionOption<'a>> = "options",
     } with optional _meta
 }

@@ -9,9 +9,9 @@ use crate::v1::{
 use crate::{AbsolutePath, Text};
 
 object! {
-    /// Cancels the turn that a session is in.
+    /// Cancels the current turn of a session.
     CancelNotification {
-        /// The session whose turn is to end.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
     } with optional _meta
 }
@@ -19,13 +19,13 @@ object! {
 object! {
     /// Opens a new session.
     NewSessionRequest {
-        /// The directory that the agent works in.
+        /// Working directory of the agent.
         required cwd: AbsolutePath<'a> = "cwd",
-        /// More directories that belong to the session's workspace.
+        /// Additional directories of the session's workspace.
         strict_defaulted additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
-        /// The MCP servers that the agent is to connect to.
+        /// MCP servers for the agent to connect to.
         strict_required mcp_servers: Vec<McpServer<'a>> = "mcpServers",
-        /// What the model is told before the conversation. **Unstable.**
+        /// System prompt for the model. **Unstable.**
         strict_optional system_prompt: SystemPrompt<'a> = "systemPrompt",
     } with optional _meta
 }
@@ -33,27 +33,27 @@ object! {
 object! {
     /// The new session.
     NewSessionResponse {
-        /// The name by which everything else refers to it.
+        /// Id for later references.
         required session_id: Text<'a> = "sessionId",
-        /// The modes it has, and the one it is in.
+        /// Available modes and the current one.
         optional modes: SessionModeState<'a> = "modes",
-        /// All that the user can set for the session.
+        /// All configuration options of the session.
         optional config_options: Vec<SessionConfigOption<'a>> = "configOptions",
     } with optional _meta
 }
 
 object! {
-    /// Goes on with a session after replaying all of its history.
+    /// Resumes a session after replaying its history.
     LoadSessionRequest {
-        /// The session to load.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
-        /// The directory that the agent works in.
+        /// Working directory of the agent.
         required cwd: AbsolutePath<'a> = "cwd",
-        /// More directories that belong to the session's workspace.
+        /// Additional directories of the session's workspace.
         strict_defaulted additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
-        /// The MCP servers that the agent is to connect to.
+        /// MCP servers for the agent to connect to.
         strict_required mcp_servers: Vec<McpServer<'a>> = "mcpServers",
-        /// What the model is told before the conversation. **Unstable.**
+        /// System prompt for the model. **Unstable.**
         strict_optional system_prompt: SystemPrompt<'a> = "systemPrompt",
     } with optional _meta
 }
@@ -61,25 +61,25 @@ object! {
 object! {
     /// The loaded session.
     LoadSessionResponse {
-        /// The modes it has, and the one it is in.
+        /// Available modes and the current one.
         optional modes: SessionModeState<'a> = "modes",
-        /// All that the user can set for the session.
+        /// All configuration options of the session.
         optional config_options: Vec<SessionConfigOption<'a>> = "configOptions",
     } with optional _meta
 }
 
 object! {
-    /// Goes on with a session without replay.
+    /// Resumes a session without replay.
     ResumeSessionRequest {
-        /// The session to resume.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
-        /// The directory that the agent works in, the same as before.
+        /// Working directory of the agent, the same as before.
         required cwd: AbsolutePath<'a> = "cwd",
-        /// More directories that belong to the session's workspace.
+        /// Additional directories of the session's workspace.
         strict_defaulted additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
-        /// The MCP servers that the agent is to connect to.
+        /// MCP servers for the agent to connect to.
         strict_defaulted mcp_servers: Vec<McpServer<'a>> = "mcpServers",
-        /// What the model is told before the conversation. **Unstable.**
+        /// System prompt for the model. **Unstable.**
         strict_optional system_prompt: SystemPrompt<'a> = "systemPrompt",
     } with optional _meta
 }
@@ -88,55 +88,55 @@ object! {
 pub type ResumeSessionResponse<'a> = LoadSessionResponse<'a>;
 
 union! {
-    /// An MCP server that the agent is to use.
+    /// An MCP server for the agent to use.
     McpServer by "type" untagged
-        /// A server that runs as a process.
+        /// A server over stdio.
         Stdio(McpServerStdio<'a>)
     {
-        /// A server that is reached by HTTP.
+        /// An HTTP server.
         Http(McpServerHttp<'a>) = "http",
-        /// A server that is reached by server-sent events.
+        /// A server over server-sent events.
         Sse(McpServerSse<'a>) = "sse",
-        /// A server that is reached through the connection itself. **Unstable.**
+        /// A server tunnelled through this connection. **Unstable.**
         Acp(McpServerAcp<'a>) = "acp",
     }
 }
 
 object! {
-    /// A server that runs as a process.
+    /// A server over stdio.
     McpServerStdio {
-        /// The server's name for people.
+        /// Name of the server for display.
         required name: Text<'a> = "name",
-        /// The program.
+        /// Command to run.
         required command: Text<'a> = "command",
-        /// Its arguments.
+        /// Arguments.
         strict_required args: Vec<Text<'a>> = "args",
-        /// Variables for it.
+        /// Environment variables.
         strict_required env: Vec<EnvVariable<'a>> = "env",
     } with optional _meta
 }
 
 object! {
-    /// A server that is reached by HTTP.
+    /// An HTTP server.
     McpServerHttp {
-        /// The server's name for people.
+        /// Name of the server for display.
         required name: Text<'a> = "name",
-        /// Where it is.
+        /// URL.
         required url: Text<'a> = "url",
-        /// Headers for each request.
+        /// Headers of each request.
         strict_required headers: Vec<HttpHeader<'a>> = "headers",
     } with optional _meta
 }
 
-/// A server that is reached by server-sent events.
+/// A server over server-sent events.
 pub type McpServerSse<'a> = McpServerHttp<'a>;
 
 object! {
     /// The modes of a session.
     SessionModeState {
-        /// The mode it is in.
+        /// Current mode.
         required current_mode_id: Text<'a> = "currentModeId",
-        /// The modes it can be in.
+        /// Available modes.
         required available_modes: Vec<SessionMode<'a>> = "availableModes",
     } with optional _meta
 }
@@ -144,11 +144,11 @@ object! {
 object! {
     /// A mode.
     SessionMode {
-        /// The name by which it is chosen.
+        /// Id with which it is selected.
         required id: Text<'a> = "id",
-        /// The name that people read.
+        /// Name for display.
         required name: Text<'a> = "name",
-        /// How the agent works in it.
+        /// Description of the mode.
         optional description: Text<'a> = "description",
     } with optional _meta
 }
@@ -156,58 +156,58 @@ object! {
 object! {
     /// Changes the mode of a session.
     SetSessionModeRequest {
-        /// The session it is about.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
-        /// The mode to change to.
+        /// Id of the new mode.
         required mode_id: Text<'a> = "modeId",
     } with optional _meta
 }
 
 union! {
-    /// Something that the user can set for a session.
+    /// A configuration option of a session.
     SessionConfigOption by "type" requires ["id", "name"] {
-        /// A choice of one value.
+        /// A selection of one value.
         Select(SessionConfigSelect<'a>) = "select",
-        /// Something to switch on and off.
+        /// A boolean option.
         Boolean(SessionConfigBoolean<'a>) = "boolean",
     }
 }
 
 object! {
-    /// A choice of one value.
+    /// A selection of one value.
     SessionConfigSelect {
-        /// The name by which it is set.
+        /// Id with which it is set.
         required id: Text<'a> = "id",
-        /// The name that people read.
+        /// Name for display.
         required name: Text<'a> = "name",
-        /// What it is for.
+        /// Description of its purpose.
         optional description: Text<'a> = "description",
-        /// What it is about, as a hint for display.
+        /// Category, as a hint for display.
         optional category: SessionConfigOptionCategory = "category",
-        /// The value that is chosen.
+        /// Selected value.
         required current_value: Text<'a> = "currentValue",
-        /// The values to choose from.
+        /// Available values.
         required options: SessionConfigSelectOptions<'a> = "options",
     } with optional _meta
 }
 
 object! {
-    /// Something to switch on and off.
+    /// A boolean option.
     SessionConfigBoolean {
-        /// The name by which it is set.
+        /// Id with which it is set.
         required id: Text<'a> = "id",
-        /// The name that people read.
+        /// Name for display.
         required name: Text<'a> = "name",
-        /// What it is for.
+        /// Description of its purpose.
         optional description: Text<'a> = "description",
-        /// What it is about, as a hint for display.
+        /// Category, as a hint for display.
         optional category: SessionConfigOptionCategory = "category",
-        /// Whether it is on.
+        /// True if it is on.
         required current_value: bool = "currentValue",
     } with optional _meta
 }
 
-/// The values of a choice, in groups or without.
+/// Available values, grouped or not.
 pub type SessionConfigSelectOptions<'a> = SelectOptions<'a, SessionConfigSelectGroup<'a>>;
 
 impl<'a> SelectGroup<'a> for SessionConfigSelectGroup<'a> {
@@ -219,13 +219,13 @@ impl<'a> SelectGroup<'a> for SessionConfigSelectGroup<'a> {
 }
 
 object! {
-    /// Values under a name.
+    /// A named group of values.
     SessionConfigSelectGroup {
-        /// The name that programs use.
+        /// Name for programs.
         required group: Text<'a> = "group",
-        /// The name that people read.
+        /// Name for display.
         required name: Text<'a> = "name",
-        /// Its values.
+        /// Values of the group.
         required options: Vec<SessionConfigSelectOption<'a>> = "options",
     } with optional _meta
 }
@@ -233,18 +233,18 @@ object! {
 union! {
     /// Sets a configuration option.
     SetSessionConfigOptionRequest by "type" untagged
-        /// The id of one of the values offered.
+        /// Selects one of the available values by id.
         Id(SetConfigId<'a>)
     {
-        /// On or off.
+        /// Sets a boolean option.
         Boolean(SetConfigBoolean<'a>) = "boolean",
     }
 }
 
 object! {
-    /// All options after the change.
+    /// All configuration options after the change.
     SetSessionConfigOptionResponse {
-        /// All that the user can set for the session.
+        /// All configuration options of the session.
         required config_options: Vec<SessionConfigOption<'a>> = "configOptions",
     } with optional _meta
 }
@@ -252,9 +252,9 @@ object! {
 object! {
     /// Starts a turn.
     PromptRequest {
-        /// The session to tell it to.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
-        /// The message.
+        /// Id of the message.
         strict_required prompt: Vec<ContentBlock<'a>> = "prompt",
     } with optional _meta
 }
@@ -262,25 +262,25 @@ object! {
 object! {
     /// Ends a turn.
     PromptResponse {
-        /// Why the turn ended.
+        /// Reason why the turn ended.
         required stop_reason: StopReason = "stopReason",
-        /// How many tokens the turn took. **Unstable.**
+        /// Token usage of the turn. **Unstable.**
         optional usage: Usage<'a> = "usage",
     } with optional _meta
 }
 
 object! {
-    /// Opens a new session that begins as a copy of another. **Unstable.**
+    /// Opens a new session as a fork of another. **Unstable.**
     ForkSessionRequest {
-        /// The session to copy.
+        /// Session to fork.
         required session_id: Text<'a> = "sessionId",
-        /// The directory that the agent works in.
+        /// Working directory of the agent.
         required cwd: AbsolutePath<'a> = "cwd",
-        /// More directories that belong to the session's workspace.
+        /// Additional directories of the session's workspace.
         strict_defaulted additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
-        /// The MCP servers that the agent is to connect to.
+        /// MCP servers for the agent to connect to.
         strict_defaulted mcp_servers: Vec<McpServer<'a>> = "mcpServers",
-        /// What the model is told before the conversation.
+        /// System prompt for the model.
         strict_optional system_prompt: SystemPrompt<'a> = "systemPrompt",
     } with optional _meta
 }
@@ -289,9 +289,9 @@ object! {
 pub type ForkSessionResponse<'a> = NewSessionResponse<'a>;
 
 object! {
-    /// Whether a session is open. **Unstable.**
+    /// Status of a session. **Unstable.**
     SessionStatusResponse {
-        /// Whether it is open.
+        /// Status of the session.
         required status: SessionStatus = "status",
     } with optional _meta
 }

@@ -7,47 +7,48 @@ use crate::v1::unstable::{SubagentSessionCapabilities, Usage};
 use crate::{AbsolutePath, Text};
 
 object! {
-    /// Announces the session of a sub-agent, or changes what the session that started it tells of it. **Unstable.**
+    /// Announces a sub-agent's session, or updates its properties in its parent session. **Unstable.**
     SubagentUpdate {
-        /// The session of the sub-agent; one that was not heard of yet is new.
+        /// Id of the sub-agent's session. An unknown id announces a new sub-agent.
         required session_id: Text<'a> = "sessionId",
-        /// What people know the sub-agent by.
+        /// Title of the sub-agent.
         patch title: Text<'a> = "title",
-        /// What the sub-agent is for.
+        /// Task of the sub-agent.
         patch description: Text<'a> = "description",
-        /// What the client may ask of the sub-agent's session by itself.
+        /// Actions that the client can request for the sub-agent's session.
         patch capabilities: SubagentSessionCapabilities<'a> = "capabilities",
-        /// Whether the sub-agent is at work. Cleared: not known.
+        /// State of the sub-agent. Cleared means unknown.
         patch state: StateUpdate<'a> = "state",
-        /// The directory that the sub-agent works in; cleared: that of the session that started it.
+        /// Working directory of the sub-agent. Cleared means its parent's.
         patch cwd: AbsolutePath<'a> = "cwd",
-        /// More directories of the sub-agent's workspace; cleared: those of the session that started it.
+        /// Additional directories of the sub-agent's workspace. Cleared means its parent's.
         patch additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
     } with patch _meta
 }
 
 union! {
-    /// Whether a sub-agent is at work. A state that is not known is not idle. **Unstable.**
+    /// State of a sub-agent. An unknown state is not idle. **Unstable.**
     StateUpdate by "state" in both_versions {
-        /// It is at work.
+        /// Running.
         Running(EmptyObject<'a>) = "running",
-        /// It waits for the user.
+        /// Waiting for the user.
         RequiresAction(EmptyObject<'a>) = "requires_action",
-        /// It is ready for more work.
+        /// Idle.
         Idle(IdleState<'a>) = "idle",
-        /// The agent cannot tell.
+        /// The agent cannot determine it.
         Unobservable(EmptyObject<'a>) = "unknown",
     }
 }
 
 object! {
-    /// A sub-agent that is ready for more work. **Unstable.**
+    /// An idle sub-agent. **Unstable.**
     IdleState {
-        /// Why the work before ended, with the words of [`StopReason`](crate::v1::StopReason), `error` or one's own.
+        /// Reason why the previous work ended: a value of [`StopReason`](crate::v1::StopReason), `error` or a
+        /// custom one.
         optional stop_reason: Text<'a> = "stopReason",
-        /// What failed, when the reason is `error`.
+        /// Error, if the reason is `error`.
         optional error: Box<RpcError<'a>> = "error",
-        /// How many tokens the work took.
+        /// Token usage of the work.
         optional usage: Box<Usage<'a>> = "usage",
     } with optional _meta
 }

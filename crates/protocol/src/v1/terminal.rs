@@ -1,19 +1,19 @@
-//! Files and terminals that the client serves.
+//! Files and terminals provided by the client.
 
 use crate::macros::object;
 use crate::v1::EnvVariable;
 use crate::{AbsolutePath, Text};
 
 object! {
-    /// Reads a file, unsaved changes of the editor included.
+    /// Reads a file, including unsaved changes in the editor.
     ReadTextFileRequest {
-        /// The session that wants it.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
-        /// The file.
+        /// Path of the file.
         required path: AbsolutePath<'a> = "path",
-        /// The first line, counted from 1.
+        /// First line, from 1.
         strict_optional line: u32 = "line",
-        /// How many lines.
+        /// Number of lines.
         strict_optional limit: u32 = "limit",
     } with optional _meta
 }
@@ -29,11 +29,11 @@ object! {
 object! {
     /// Writes a file.
     WriteTextFileRequest {
-        /// The session that wants it.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
-        /// The file; it is made when it is not there.
+        /// Path of the file. It is created if it does not exist.
         required path: AbsolutePath<'a> = "path",
-        /// Its new text.
+        /// New text.
         required content: Text<'a> = "content",
     } with optional _meta
 }
@@ -41,57 +41,57 @@ object! {
 object! {
     /// Starts a command.
     CreateTerminalRequest {
-        /// The session that wants it.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
-        /// The program.
+        /// Command to run.
         required command: Text<'a> = "command",
-        /// Its arguments.
+        /// Arguments.
         strict_defaulted args: Vec<Text<'a>> = "args",
-        /// Variables for it.
+        /// Environment variables.
         strict_defaulted env: Vec<EnvVariable<'a>> = "env",
-        /// The directory that it starts in.
+        /// Working directory.
         strict_optional cwd: AbsolutePath<'a> = "cwd",
-        /// How much output to keep; the end is kept.
+        /// Maximum output to keep in bytes. The end is kept.
         strict_optional output_byte_limit: u64 = "outputByteLimit",
     } with optional _meta
 }
 
 object! {
-    /// The terminal that the command runs in.
+    /// Terminal of the command.
     CreateTerminalResponse {
-        /// The name by which everything else refers to it.
+        /// Id for later references.
         required terminal_id: Text<'a> = "terminalId",
     } with optional _meta
 }
 
 object! {
-    /// Names a terminal of a session.
+    /// Reference to a terminal of a session.
     TerminalReference {
-        /// The session that it belongs to.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
-        /// The terminal.
+        /// Id of the terminal.
         required terminal_id: Text<'a> = "terminalId",
     } with optional _meta
 }
 
 object! {
-    /// What a terminal has put out.
+    /// Output of a terminal.
     TerminalOutputResponse {
-        /// What is kept of the output.
+        /// The kept output.
         required output: Text<'a> = "output",
-        /// Whether the beginning was cut off.
+        /// True if the start was dropped.
         required truncated: bool = "truncated",
-        /// How the command ended; missing while it runs.
+        /// Exit status. Missing while the command runs.
         optional exit_status: TerminalExitStatus<'a> = "exitStatus",
     } with optional _meta
 }
 
 object! {
-    /// How a process ended.
+    /// Exit status of a process.
     TerminalExitStatus {
-        /// The number that it ended with.
+        /// Exit code.
         optional exit_code: u32 = "exitCode",
-        /// The signal that ended it.
+        /// Signal that terminated it.
         optional signal: Text<'a> = "signal",
     } with optional _meta
 }

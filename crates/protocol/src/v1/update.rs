@@ -1,4 +1,4 @@
-//! What an agent tells about a session while a turn goes on.
+//! Updates of a session during a turn.
 
 use crate::macros::{object, union};
 use crate::rpc::Params;
@@ -9,9 +9,9 @@ use crate::{AbsolutePath, Raw, Text};
 object! {
     /// One update of a session.
     SessionNotification {
-        /// The session.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
-        /// What is new in it.
+        /// The update.
         required update: SessionUpdate<'a> = "update",
     } with optional _meta
 }
@@ -21,13 +21,13 @@ impl<'a> Params<'a> for SessionNotification<'a> {
 }
 
 union! {
-    /// Something new in a session.
+    /// An update of a session.
     SessionUpdate by "sessionUpdate" {
-        /// Appends to a message of the user.
+        /// Appends to a user message.
         UserMessageChunk(ContentChunk<'a>) = "user_message_chunk",
-        /// Appends to a message of the agent.
+        /// Appends to an agent message.
         AgentMessageChunk(ContentChunk<'a>) = "agent_message_chunk",
-        /// Appends to a thought of the agent.
+        /// Appends to an agent thought.
         AgentThoughtChunk(ContentChunk<'a>) = "agent_thought_chunk",
         /// Announces a tool call.
         ToolCall(Box<ToolCall<'a>>) = "tool_call",
@@ -37,7 +37,7 @@ union! {
         Plan(Plan<'a>) = "plan",
         /// Replaces one of several plans. **Unstable.**
         PlanUpdate(Box<PlanUpdate<'a>>) = "plan_update",
-        /// Takes one of several plans away. **Unstable.**
+        /// Removes one of several plans. **Unstable.**
         PlanRemoved(PlanRemoved<'a>) = "plan_removed",
         /// Replaces the list of commands.
         AvailableCommandsUpdate(AvailableCommandsUpdate<'a>) = "available_commands_update",
@@ -47,15 +47,15 @@ union! {
         ConfigOptionUpdate(ConfigOptionUpdate<'a>) = "config_option_update",
         /// Changes the title or the time of the session.
         SessionInfoUpdate(Box<SessionInfoUpdate<'a>>) = "session_info_update",
-        /// How full the context window is, and what the session has cost.
+        /// Usage of the context window, and cost of the session.
         UsageUpdate(Box<UsageUpdate<'a>>) = "usage_update",
-        /// Something that the user should see once.
+        /// A notice to show once.
         Notice(Box<Notice<'a>>) = "notice",
         /// Creates or changes the record of a compaction.
         CompactionUpdate(Box<CompactionUpdate<'a>>) = "compaction_update",
         /// Appends to the summary of a compaction.
         CompactionSummaryChunk(CompactionSummaryChunk<'a>) = "compaction_summary_chunk",
-        /// Announces the session of a sub-agent, or changes what the session that started it tells of it. **Unstable.**
+        /// Announces a sub-agent's session, or updates its properties in its parent session. **Unstable.**
         SubagentUpdate(Box<SubagentUpdate<'a>>) = "subagent_update",
         /// Creates or changes a message from one session to another. **Unstable.**
         SessionMessage(Box<SessionMessage<'a>>) = "session_message",
@@ -65,11 +65,11 @@ union! {
 }
 
 object! {
-    /// Appends one block to a message. Without an id, it belongs to the message before it of the same kind.
+    /// Appends one block to a message. Without an id, it belongs to the previous message of the same kind.
     ContentChunk {
         /// The block.
         required content: ContentBlock<'a> = "content",
-        /// The message that it belongs to.
+        /// Id of the message.
         optional message_id: Text<'a> = "messageId",
     } with optional _meta
 }
@@ -77,23 +77,23 @@ object! {
 object! {
     /// Announces a tool call.
     ToolCall {
-        /// The name by which everything else refers to it.
+        /// Id for later references.
         required tool_call_id: Text<'a> = "toolCallId",
-        /// What the tool is doing, for people.
+        /// Title for display.
         required title: Text<'a> = "title",
-        /// The tool's own name, for programs.
+        /// Name of the tool, for programs.
         optional name: Text<'a> = "name",
-        /// What the tool does, as a hint for display.
+        /// Kind of tool, as a hint for display.
         defaulted kind: ToolKind = "kind",
-        /// How far it is.
+        /// Status.
         defaulted status: ToolCallStatus = "status",
-        /// What it has produced.
+        /// Output.
         defaulted content: Vec<ToolCallContent<'a>> = "content",
-        /// The files that it works on.
+        /// Files that the call works on.
         defaulted locations: Vec<ToolCallLocation<'a>> = "locations",
-        /// What the tool was given.
+        /// Input of the tool.
         optional raw_input: Raw<'a> = "rawInput",
-        /// What the tool gave back.
+        /// Raw output of the tool.
         optional raw_output: Raw<'a> = "rawOutput",
     } with optional _meta
 }
@@ -101,23 +101,23 @@ object! {
 object! {
     /// Changes a tool call. `null` means unchanged; lists are replaced as a whole.
     ToolCallUpdate {
-        /// The call.
+        /// Id of the tool call.
         required tool_call_id: Text<'a> = "toolCallId",
-        /// What the tool is doing, for people.
+        /// Title for display.
         optional title: Text<'a> = "title",
-        /// The tool's own name, for programs.
+        /// Name of the tool, for programs.
         optional name: Text<'a> = "name",
-        /// What the tool does, as a hint for display.
+        /// Kind of tool, as a hint for display.
         optional kind: ToolKind = "kind",
-        /// How far it is.
+        /// Status.
         optional status: ToolCallStatus = "status",
-        /// All that it has produced.
+        /// Complete output.
         optional content: Vec<ToolCallContent<'a>> = "content",
-        /// All files that it works on.
+        /// All files that the call works on.
         optional locations: Vec<ToolCallLocation<'a>> = "locations",
-        /// What the tool was given.
+        /// Input of the tool.
         optional raw_input: Raw<'a> = "rawInput",
-        /// What the tool gave back.
+        /// Raw output of the tool.
         optional raw_output: Raw<'a> = "rawOutput",
     } with optional _meta
 }
@@ -127,21 +127,21 @@ union! {
     ToolCallContent by "type" {
         /// A content block.
         Content(Content<'a>) = "content",
-        /// One file before and after.
+        /// A file before and after a change.
         Diff(Diff<'a>) = "diff",
-        /// The place of a terminal.
+        /// Position of a terminal.
         Terminal(Terminal<'a>) = "terminal",
     }
 }
 
 object! {
-    /// One file before and after. Many agents put snippets here instead of whole files.
+    /// A file before and after a change. Many agents send snippets instead of whole files.
     Diff {
-        /// The file.
+        /// Path of the file.
         required path: AbsolutePath<'a> = "path",
-        /// Missing for a new file.
+        /// Text before the change. Missing for a new file.
         optional old_text: Text<'a> = "oldText",
-        /// The text after.
+        /// Text after the change.
         required new_text: Text<'a> = "newText",
     } with optional _meta
 }
@@ -157,7 +157,7 @@ object! {
 object! {
     /// Replaces one of several plans. **Unstable.**
     PlanUpdate {
-        /// The plan, whole.
+        /// Complete plan.
         required plan: PlanUpdateContent<'a> = "plan",
     } with optional _meta
 }
@@ -177,35 +177,35 @@ union! {
 object! {
     /// Replaces the list of commands.
     AvailableCommandsUpdate {
-        /// All commands that the user can give.
+        /// All available commands.
         required available_commands: Vec<AvailableCommand<'a>> = "availableCommands",
     } with optional _meta
 }
 
 object! {
-    /// A command that the user can give in a prompt, as `/name`.
+    /// A command for prompts, as `/name`.
     AvailableCommand {
-        /// What follows the slash.
+        /// Name after the slash.
         required name: Text<'a> = "name",
-        /// What the command does.
+        /// Description of the command.
         required description: Text<'a> = "description",
-        /// What may follow its name.
+        /// Input after its name.
         optional input: AvailableCommandInput<'a> = "input",
     } with optional _meta
 }
 
 object! {
-    /// What may follow a command's name.
+    /// Input after a command's name.
     AvailableCommandInput {
-        /// Shown while nothing is typed yet.
+        /// Placeholder for empty input.
         required hint: Text<'a> = "hint",
     } with optional _meta
 }
 
 object! {
-    /// The mode has changed.
+    /// The mode changed.
     CurrentModeUpdate {
-        /// The mode it is in now.
+        /// Current mode.
         required current_mode_id: Text<'a> = "currentModeId",
     } with optional _meta
 }
@@ -213,7 +213,7 @@ object! {
 object! {
     /// Replaces the list of configuration options.
     ConfigOptionUpdate {
-        /// All that the user can set for the session.
+        /// All configuration options of the session.
         required config_options: Vec<SessionConfigOption<'a>> = "configOptions",
     } with optional _meta
 }

@@ -12,29 +12,29 @@ use crate::v2::{SessionConfigOptionCategory, SessionConfigSelectOption};
 use crate::{Text, WireFormat};
 
 union! {
-    /// Something that the user can set for a session. An unknown kind is kept and not shown.
+    /// A configuration option of a session. An unknown kind is kept but not shown.
     SessionConfigOption by "type" requires ["configId", "name"] {
-        /// A choice of one value.
+        /// A selection of one value.
         Select(SessionConfigSelect<'a>) = "select",
-        /// Something to switch on and off.
+        /// A boolean option.
         Boolean(SessionConfigBoolean<'a>) = "boolean",
     }
 }
 
 object! {
-    /// A choice of one value.
+    /// A selection of one value.
     SessionConfigSelect rules usable_choice {
-        /// The name by which it is set.
+        /// Id with which it is set.
         required config_id: Text<'a> = "configId",
-        /// The name that people read.
+        /// Name for display.
         required name: Text<'a> = "name",
-        /// What it is for.
+        /// Description of its purpose.
         optional description: Text<'a> = "description",
-        /// What it is about, as a hint for display.
+        /// Category, as a hint for display.
         optional category: SessionConfigOptionCategory = "category",
-        /// The value that is chosen.
+        /// Selected value.
         required current_value: Text<'a> = "currentValue",
-        /// The values to choose from.
+        /// Available values.
         required options: SessionConfigSelectOptions<'a> = "options",
     } with optional _meta
 }
@@ -48,22 +48,22 @@ fn usable_choice(select: &SessionConfigSelect<'_>, reader: &mut Reader<'_>, star
 }
 
 object! {
-    /// Something to switch on and off.
+    /// A boolean option.
     SessionConfigBoolean {
-        /// The name by which it is set.
+        /// Id with which it is set.
         required config_id: Text<'a> = "configId",
-        /// The name that people read.
+        /// Name for display.
         required name: Text<'a> = "name",
-        /// What it is for.
+        /// Description of its purpose.
         optional description: Text<'a> = "description",
-        /// What it is about, as a hint for display.
+        /// Category, as a hint for display.
         optional category: SessionConfigOptionCategory = "category",
-        /// Whether it is on.
+        /// True if it is on.
         required current_value: bool = "currentValue",
     } with optional _meta
 }
 
-/// The values of a choice, in groups or without.
+/// Available values, grouped or not.
 pub type SessionConfigSelectOptions<'a> = SelectOptions<'a, SessionConfigSelectGroup<'a>>;
 
 impl<'a> SelectGroup<'a> for SessionConfigSelectGroup<'a> {
@@ -75,13 +75,13 @@ impl<'a> SelectGroup<'a> for SessionConfigSelectGroup<'a> {
 }
 
 object! {
-    /// Values under a name.
+    /// A named group of values.
     SessionConfigSelectGroup rules some_values shape group_not_empty {
-        /// The name that programs use.
+        /// Name for programs.
         required group_id: Text<'a> = "groupId",
-        /// The name that people read.
+        /// Name for display.
         required name: Text<'a> = "name",
-        /// Its values.
+        /// Values of the group.
         required options: Vec<SessionConfigSelectOption<'a>> = "options",
     } with optional _meta
 }
@@ -101,14 +101,14 @@ union! {
     SetSessionConfigOptionRequest by "type"
         requires ["sessionId", "configId"] with ["value"] implied type_of_value
     {
-        /// The id of one of the values offered.
+        /// Selects one of the available values by id.
         Id(SetConfigId<'a>) = "id",
-        /// On or off.
+        /// Sets a boolean option.
         Boolean(SetConfigBoolean<'a>) = "boolean",
     }
 }
 
-/// Older senders leave the type of the value out.
+/// Default type, since older senders omit it.
 mod type_of_value {
     use crate::WireFormat;
     use crate::error::Read;
@@ -142,15 +142,15 @@ mod type_of_value {
 }
 
 object! {
-    /// All options after the change.
+    /// All configuration options after the change.
     SetSessionConfigOptionResponse {
-        /// All that the user can set for the session.
+        /// All configuration options of the session.
         required config_options: Vec<SessionConfigOption<'a>> = "configOptions",
     } with optional _meta
 }
 
 union! {
-    /// A command that the user can give in a prompt, as `/name`.
+    /// A command for prompts, as `/name`.
     AvailableCommand by "type" requires ["name", "description"] implied command_by_default {
         /// A command by name.
         Command(Command<'a>) = "command",
@@ -176,17 +176,17 @@ mod command_by_default {
 object! {
     /// A command.
     Command {
-        /// What follows the slash.
+        /// Name after the slash.
         required name: Text<'a> = "name",
-        /// What the command does.
+        /// Description of the command.
         required description: Text<'a> = "description",
-        /// What may follow its name.
+        /// Input after its name.
         optional input: AvailableCommandInput<'a> = "input",
     } with optional _meta
 }
 
 union! {
-    /// What may follow a command's name.
+    /// Input after a command's name.
     AvailableCommandInput by "type" {
         /// Any text.
         Text(TextCommandInput<'a>) = "text",
@@ -196,7 +196,7 @@ union! {
 object! {
     /// Any text.
     TextCommandInput {
-        /// Shown while the text is empty.
+        /// Placeholder for empty input.
         required hint: Text<'a> = "hint",
     } with optional _meta
 }

@@ -1,4 +1,4 @@
-//! Diffs: which files changed and how, and the same as git-patch text where that is useful.
+//! Diffs: changed files with their operations and, if useful, Git patch text.
 
 use serde_json::{Value, json};
 
@@ -11,11 +11,11 @@ use crate::wire::{Body, Object, Wire, read_optional};
 use crate::{AbsolutePath, Extra, Meta, Text, WireFormat};
 
 object! {
-    /// Changes to files. The list of changes is what counts; the patch may cover only part of it.
+    /// Changes to files. The list of changes is authoritative; the patch may cover only part of it.
     Diff {
-        /// Every path that changed.
+        /// All changed paths.
         required changes: Vec<DiffChange<'a>> = "changes",
-        /// Text that shows the changes, or some of them.
+        /// Patch text for all or some of the changes.
         optional patch: DiffPatch<'a> = "patch",
     } with optional _meta
 }
@@ -25,19 +25,19 @@ union! {
     DiffChange by "operation" {
         /// The path is new.
         Add(DiffPathChange<'a>) = "add",
-        /// The path is gone.
+        /// The path was deleted.
         Delete(DiffPathChange<'a>) = "delete",
-        /// The path was there and is there, with other content or another mode.
+        /// The path has other content or another mode.
         Modify(DiffPathChange<'a>) = "modify",
-        /// The file was at the old path and is now at this one.
+        /// The file was moved from the old path.
         Move(DiffPathPairChange<'a>) = "move",
-        /// The file is made from the one at the old path, which is still there.
+        /// The file was copied from the old path, which still exists.
         Copy(DiffPathPairChange<'a>) = "copy",
     }
 }
 
 impl<'a> DiffChange<'a> {
-    /// The path after the change, or the path that was removed; `None` for an unknown operation without one.
+    /// Returns the path after the change, or the deleted path. `None` for an unknown operation without one.
     pub fn path(&self) -> Option<Text<'_>> {
         match self {
             DiffChange::Add(change) | DiffChange::Delete(change) | DiffChange::Modify(change) => {
@@ -49,7 +49,7 @@ impl<'a> DiffChange<'a> {
         }
     }
 
-    /// The path before a move, or the path that was copied.
+    /// Returns the source path of a move or copy.
     pub fn old_path(&self) -> Option<&AbsolutePath<'a>> {
         match self {
             DiffChange::Move(change) | DiffChange::Copy(change) => Some(&change.old_path),
@@ -57,7 +57,7 @@ impl<'a> DiffChange<'a> {
         }
     }
 
-    /// What kind of file it is, where the sender said so.
+    /// Returns the file type, if given.
     pub fn file_type(&self) -> Option<&DiffFileType> {
         match self {
             DiffChange::Add(change) | DiffChange::Delete(change) | DiffChange::Modify(change) => {
@@ -71,37 +71,37 @@ impl<'a> DiffChange<'a> {
 }
 
 object! {
-    /// A change that concerns one path.
+    /// A change of one path.
     DiffPathChange {
-        /// The path after the change; of a deleted file, the one it had.
+        /// Path after the change. For a deleted file, its former path.
         required path: AbsolutePath<'a> = "path",
-        /// What kind of file it is; unknown when missing.
+        /// File type. Missing if unknown.
         optional file_type: DiffFileType = "fileType",
-        /// The format of its content, as a MIME type; unknown when missing.
+        /// MIME type of the content. Missing if unknown.
         optional mime_type: Text<'a> = "mimeType",
     } with optional _meta
 }
 
 object! {
-    /// A change that concerns two paths.
+    /// A change with a source path.
     DiffPathPairChange {
-        /// The path before the move, or of the file that was copied.
+        /// Source path of the move or copy.
         required old_path: AbsolutePath<'a> = "oldPath",
-        /// The path after the change.
+        /// Path after the change.
         required path: AbsolutePath<'a> = "path",
-        /// What kind of file it is; unknown when missing.
+        /// File type. Missing if unknown.
         optional file_type: DiffFileType = "fileType",
-        /// The format of its content, as a MIME type; unknown when missing.
+        /// MIME type of the content. Missing if unknown.
         optional mime_type: Text<'a> = "mimeType",
     } with optional _meta
 }
 
 open_enum! {
-    /// What kind of file a change is about.
+    /// Type of a changed file.
     DiffFileType {
         /// Text.
         Text = "text",
-        /// Anything that is not text.
+        /// Not text.
         Binary = "binary",
         /// A directory.
         Directory = "directory",
@@ -111,30 +111,30 @@ open_enum! {
 }
 
 open_enum! {
-    /// The form of a patch's text.
+    /// Format of a patch's text.
     DiffPatchFormat {
         /// One or more `diff --git` sections with absolute paths.
         GitPatch = "git_patch",
     }
 }
 
-/// Text that shows the changes. The `spec` dialect calls its key `diff`, the newest `text`; written for a
-/// reader of unknown dialect, it stands under both.
+/// Patch text. Its key is `diff` in the `spec` dialect and `text` in the newest. For a reader of unknown
+/// dialect it is written under both.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DiffPatch<'a> {
-    /// How to read the text.
+    /// Format of the text.
     pub format: DiffPatchFormat,
-    /// The patch itself.
+    /// The patch.
     pub text: Text<'a>,
-    /// Metadata, which only the newest dialect knows.
+    /// Metadata. Only in the newest dialect.
     pub meta: Option<Meta<'a>>,
-    /// Keys that the protocol does not define here, kept as they came. When a sender of unknown dialect gave
-    /// two different texts, the one not chosen is here.
+    /// Unknown keys, kept unchanged. If a sender of unknown dialect sent two different texts, the unused one
+    /// is here.
     pub extra: Extra<'a>,
 }
 
 impl<'a> DiffPatch<'a> {
-    /// A git patch.
+    /// Creates a Git patch.
     pub fn git(text: impl Into<Text<'a>>) -> Self {
         DiffPatch { format: DiffPatchFormat::GitPatch, text: text.into(), meta: None, extra: Extra::new() }
     }
@@ -194,8 +194,8 @@ impl<'a> Object<'a> for DiffPatch<'a> {
     fn write_body(&self, writer: &mut Writer<'_>) {
         writer.key("format");
         self.format.write(writer);
-        // A reader of a known dialect gets the text under its own key. One of unknown dialect gets both keys, and
-        // where the sender gave two different texts, both as they came.
+        // A reader of a known dialect gets the text under its key. One of unknown dialect gets both keys,
+        // with both texts if the sender sent two different ones.
         let own_key = match writer.revision() {
             WireFormat::Spec => Some("diff"),
             WireFormat::Newest => Some("text"),

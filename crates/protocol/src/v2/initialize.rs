@@ -8,41 +8,41 @@ use crate::v2::{EmptyObject, EnvVariable, Implementation};
 object! {
     /// Opens a connection.
     InitializeRequest {
-        /// The highest version that the client speaks.
+        /// Highest version that the client supports.
         required protocol_version: u16 = "protocolVersion",
         /// The client's name and version.
         required info: Implementation<'a> = "info",
-        /// What the client can do.
+        /// Capabilities of the client.
         defaulted capabilities: ClientCapabilities<'a> = "capabilities",
     } with optional _meta
 }
 
 object! {
-    /// The version that the agent chose, and what it can do.
+    /// Version chosen by the agent, and its capabilities.
     InitializeResponse {
-        /// The version of this connection.
+        /// Negotiated version.
         required protocol_version: u16 = "protocolVersion",
         /// The agent's name and version.
         required info: Implementation<'a> = "info",
-        /// What the agent can do.
+        /// Capabilities of the agent.
         defaulted capabilities: AgentCapabilities<'a> = "capabilities",
-        /// Ways to log in; none when there is no need to.
+        /// Login methods. Empty if no login is needed.
         defaulted auth_methods: Vec<AuthMethod<'a>> = "authMethods",
     } with optional _meta
 }
 
 object! {
-    /// What a client can do.
+    /// Capabilities of a client.
     ClientCapabilities {
-        /// Ways of logging in that the client supports.
+        /// Login methods that the client supports.
         optional auth: ClientAuthCapabilities<'a> = "auth" @newest,
-        /// Ways of asking the user that the client supports.
+        /// Elicitation modes that the client supports.
         optional elicitation: ElicitationCapabilities<'a> = "elicitation" @newest,
     } with optional _meta
 }
 
 object! {
-    /// Ways of logging in that a client supports.
+    /// Login methods that a client supports.
     ClientAuthCapabilities {
         /// Logins in a terminal that the client opens.
         optional terminal: EmptyObject<'a> = "terminal",
@@ -50,7 +50,7 @@ object! {
 }
 
 object! {
-    /// Ways of asking the user that a client supports.
+    /// Elicitation modes that a client supports.
     ElicitationCapabilities {
         /// Forms.
         optional form: EmptyObject<'a> = "form",
@@ -60,19 +60,19 @@ object! {
 }
 
 object! {
-    /// What an agent can do.
+    /// Capabilities of an agent.
     AgentCapabilities {
-        /// Sessions at all: new, list, resume, close, prompt, cancel and update.
+        /// Support for sessions: new, list, resume, close, prompt, cancel and update.
         optional session: SessionCapabilities<'a> = "session",
-        /// What it can do about logins, beside logging in and out.
+        /// Login features other than login and logout.
         optional auth: AgentAuthCapabilities<'a> = "auth",
-        /// Providers of models that the client can set up. **Unstable.**
+        /// Support for configuring model providers. **Unstable.**
         optional providers: EmptyObject<'a> = "providers" @unstable,
     } with optional _meta
 }
 
 object! {
-    /// What an agent can do about logins, beside logging in and out.
+    /// Login features of an agent other than login and logout.
     AgentAuthCapabilities {
         /// `auth/status`. **Unstable.**
         optional status: EmptyObject<'a> = "status" @unstable,
@@ -80,15 +80,15 @@ object! {
 }
 
 object! {
-    /// What an agent can do in sessions, beyond what every agent can.
+    /// Optional session capabilities of an agent.
     SessionCapabilities {
-        /// Content that a prompt may hold, beside text and resource links.
+        /// Content types supported in prompts in addition to text and resource links.
         optional prompt: PromptCapabilities<'a> = "prompt",
-        /// Kinds of MCP servers that it can use.
+        /// Supported kinds of MCP servers.
         optional mcp: McpCapabilities<'a> = "mcp",
         /// `session/delete`.
         optional delete: EmptyObject<'a> = "delete",
-        /// More directories than the working directory.
+        /// Additional directories.
         optional additional_directories: EmptyObject<'a> = "additionalDirectories",
         /// `session/fork`. **Unstable.**
         optional fork: EmptyObject<'a> = "fork" @unstable,
@@ -104,33 +104,33 @@ object! {
 }
 
 object! {
-    /// Content that a prompt may hold, beside text and resource links.
+    /// Content types supported in prompts in addition to text and resource links.
     PromptCapabilities {
-        /// Pictures.
+        /// Images.
         optional image: EmptyObject<'a> = "image",
-        /// Sound.
+        /// Audio.
         optional audio: EmptyObject<'a> = "audio",
-        /// Resources with their contents.
+        /// Embedded resources.
         optional embedded_context: EmptyObject<'a> = "embeddedContext",
     } with optional _meta
 }
 
 object! {
-    /// Kinds of MCP servers that an agent can use.
+    /// Kinds of MCP servers that an agent supports.
     McpCapabilities {
-        /// Servers that run as a process.
+        /// Servers over stdio.
         optional stdio: EmptyObject<'a> = "stdio",
-        /// Servers reached by HTTP.
+        /// HTTP servers.
         optional http: EmptyObject<'a> = "http",
-        /// Servers reached through the connection itself. **Unstable.**
+        /// Servers tunnelled through this connection. **Unstable.**
         optional acp: EmptyObject<'a> = "acp" @unstable,
     } with optional _meta
 }
 
 union! {
-    /// A way to log in.
+    /// A login method.
     AuthMethod by "type" requires ["methodId", "name"] {
-        /// The agent does it, on `auth/login`.
+        /// The agent performs it, on `auth/login`.
         Agent(AuthMethodAgent<'a>) = "agent",
         /// The client runs the agent's program in a terminal.
         Terminal(AuthMethodTerminal<'a>) = "terminal" @newest,
@@ -138,13 +138,13 @@ union! {
 }
 
 object! {
-    /// A login that the agent does itself.
+    /// A login that the agent performs itself.
     AuthMethodAgent {
-        /// The name by which it is chosen.
+        /// Id with which it is selected.
         required method_id: Text<'a> = "methodId",
-        /// The name that people read.
+        /// Name for display.
         required name: Text<'a> = "name",
-        /// What the user has to do.
+        /// Instructions for the user.
         optional description: Text<'a> = "description",
     } with optional _meta
 }
@@ -152,15 +152,15 @@ object! {
 object! {
     /// A login in a terminal.
     AuthMethodTerminal {
-        /// The name by which it is chosen.
+        /// Id with which it is selected.
         required method_id: Text<'a> = "methodId",
-        /// The name that people read.
+        /// Name for display.
         required name: Text<'a> = "name",
-        /// What the user has to do.
+        /// Instructions for the user.
         optional description: Text<'a> = "description",
-        /// Arguments for the agent's program, behind its own.
+        /// Arguments appended to those of the agent's program.
         strict_defaulted args: Vec<Text<'a>> = "args",
-        /// Variables for the agent's program, beside its own.
+        /// Environment variables added to those of the agent's program.
         strict_defaulted env: Vec<EnvVariable<'a>> = "env",
     } with optional _meta
 }
@@ -168,7 +168,7 @@ object! {
 object! {
     /// Logs in.
     LoginAuthRequest {
-        /// The way to log in.
+        /// Id of the login method.
         required method_id: Text<'a> = "methodId",
     } with optional _meta
 }
@@ -180,19 +180,19 @@ object! {
 }
 
 object! {
-    /// Goes with the error that says which versions an agent speaks.
+    /// Error data with the versions that an agent supports.
     UnsupportedProtocolVersionErrorData {
-        /// The version that the client asked for.
+        /// Version requested by the client.
         required requested: u16 = "requested",
-        /// The versions that the agent speaks.
+        /// Versions that the agent supports.
         required supported: Vec<u16> = "supported",
     } with optional _meta
 }
 
 object! {
-    /// Goes with the error that says a session does not exist.
+    /// Error data for a session that does not exist.
     SessionNotFoundErrorData {
-        /// The session that is not there.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
     } with optional _meta
 }

@@ -5,12 +5,12 @@ use crate::macros::object;
 use crate::v2::ContentBlock;
 
 object! {
-    /// Creates a message or changes one that is there. Its content is replaced as a whole, also what chunks
-    /// have appended; without content, what is there stays.
+    /// Creates or changes a message. Content replaces all previous content, including appended chunks.
+    /// Without content, the previous content stays.
     MessageUpdate {
-        /// The message; one that was not heard of yet is new.
+        /// Id of the message. An unknown id creates a message.
         required message_id: Text<'a> = "messageId",
-        /// All of its content.
+        /// Complete content.
         patch content: Vec<ContentBlock<'a>> = "content",
     } with patch _meta
 }
@@ -18,10 +18,10 @@ object! {
 object! {
     /// Appends one block to a message.
     ContentChunk {
-        /// The message that it belongs to.
+        /// Id of the message.
         required message_id: Text<'a> = "messageId",
         /// The block.
         required content: ContentBlock<'a> = "content",
-        /// Metadata of this chunk alone.
+        /// Metadata of this chunk only.
     } with optional _meta
 }

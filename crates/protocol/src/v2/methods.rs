@@ -5,7 +5,7 @@ use crate::rpc::Params;
 use crate::v2::unstable::*;
 use crate::v2::*;
 
-/// Ties parameters to their method.
+/// Associates parameters with their method.
 macro_rules! params {
     ($($method:literal $type:ident,)*) => {
         $( impl<'a> Params<'a> for $type<'a> {

@@ -1,5 +1,5 @@
-//! Version 2. One set of types for both dialects; what only the newest dialect has is unknown to the `spec`
-//! dialect and stays in `extra` or in an `Unknown` variant when that one is read.
+//! Version 2. One set of types for both dialects. In the `spec` dialect, features of the newest dialect are
+//! unknown, and are kept in `extra` or an `Unknown` variant.
 //!
 //! ```
 //! use switchboard_acp::{Field, WireFormat, Wire, v2};
@@ -35,8 +35,8 @@ mod tool_call;
 mod types;
 mod update;
 
-/// What the newest draft calls unstable. It may change or go with a later draft, and then changes here, too. Fields
-/// and variants of stable types that are unstable say so.
+/// Unstable parts of the newest draft. They may change or be removed with a later draft, and then change here
+/// too. Unstable fields and variants of stable types are marked.
 pub mod unstable {
     pub use super::session::{ForkSessionRequest, ForkSessionResponse, SessionStatusResponse};
     pub use super::state::BackgroundSubagent;

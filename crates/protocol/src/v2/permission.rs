@@ -10,18 +10,18 @@ use crate::v2::{PermissionOption, ToolCallUpdate};
 use crate::{AbsolutePath, Text, WireFormat};
 
 object! {
-    /// Asks the user to allow something. Title and description are words of the prompt alone and never change
-    /// a tool call; the subject says what it is about.
+    /// Requests a permission from the user. Title and description are only for display and never change a
+    /// tool call; the subject identifies the action.
     RequestPermissionRequest rules some_unique_options shape at_least_one_option {
-        /// The session that asks.
+        /// Session of the request.
         required session_id: Text<'a> = "sessionId",
-        /// The question in one line.
+        /// Title of the question.
         required title: Text<'a> = "title",
-        /// The question in more words.
+        /// Description of the question.
         optional description: Text<'a> = "description",
-        /// What it is about.
+        /// Subject.
         strict_optional subject: RequestPermissionSubject<'a> = "subject",
-        /// What the user can choose from.
+        /// Options for the user.
         strict_required options: Vec<PermissionOption<'a>> = "options",
     } with optional _meta
 }
@@ -49,7 +49,8 @@ fn at_least_one_option(schema: &mut Value, _: WireFormat) {
 }
 
 union! {
-    /// What a permission is about. A client that does not know the kind shows title, description and options.
+    /// Subject of a permission request. A client that does not know the kind shows title, description and
+    /// options.
     RequestPermissionSubject by "type" {
         /// A tool call.
         ToolCall(Box<ToolCallPermissionSubject<'a>>) = "tool_call",
@@ -61,7 +62,7 @@ union! {
 object! {
     /// A tool call. The update is applied to the stored call before the prompt is shown.
     ToolCallPermissionSubject {
-        /// The call, with what is new about it.
+        /// The call, with its changes.
         required tool_call: ToolCallUpdate<'a> = "toolCall",
     } with optional _meta @newest
 }
@@ -69,13 +70,13 @@ object! {
 object! {
     /// A command line.
     CommandPermissionSubject {
-        /// The command line, as it is run.
+        /// Command line.
         required command: Text<'a> = "command",
-        /// The directory that it is run in.
+        /// Working directory.
         required cwd: AbsolutePath<'a> = "cwd",
-        /// The tool call that runs it.
+        /// Id of the tool call that runs it.
         optional tool_call_id: Text<'a> = "toolCallId",
-        /// The terminal that it runs in.
+        /// Id of its terminal.
         optional terminal_id: Text<'a> = "terminalId",
     } with optional _meta
 }

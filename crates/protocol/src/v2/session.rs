@@ -13,9 +13,9 @@ use crate::v2::{
 use crate::{AbsolutePath, Text, WireFormat};
 
 object! {
-    /// Cancels what a session is doing.
+    /// Cancels the work of a session.
     CancelSessionNotification {
-        /// The session whose work is to stop.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
     } with optional _meta
 }
@@ -23,13 +23,13 @@ object! {
 object! {
     /// Opens a new session.
     NewSessionRequest {
-        /// The directory that the agent works in.
+        /// Working directory of the agent.
         required cwd: AbsolutePath<'a> = "cwd",
-        /// More directories that belong to the session's workspace.
+        /// Additional directories of the session's workspace.
         strict_defaulted additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
-        /// The MCP servers that the agent is to connect to.
+        /// MCP servers for the agent to connect to.
         strict_defaulted mcp_servers: Vec<McpServer<'a>> = "mcpServers",
-        /// What the model is told before the conversation. **Unstable.**
+        /// System prompt for the model. **Unstable.**
         strict_optional system_prompt: SystemPrompt<'a> = "systemPrompt" @unstable,
     } with optional _meta
 }
@@ -37,29 +37,29 @@ object! {
 object! {
     /// The new session.
     NewSessionResponse {
-        /// The name by which everything else refers to it.
+        /// Id for later references.
         required session_id: Text<'a> = "sessionId",
-        /// All that the user can set for the session.
+        /// All configuration options of the session.
         defaulted config_options: Vec<SessionConfigOption<'a>> = "configOptions",
-        /// All commands that the user can give.
+        /// All available commands.
         defaulted available_commands: Vec<AvailableCommand<'a>> = "availableCommands" @newest,
     } with optional _meta
 }
 
 object! {
-    /// Goes on with a session. Directories and servers are told again in full.
+    /// Resumes a session. Directories and servers are sent again in full.
     ResumeSessionRequest {
-        /// The session to resume.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
-        /// The directory that the agent works in, the same as before.
+        /// Working directory of the agent, the same as before.
         required cwd: AbsolutePath<'a> = "cwd",
-        /// More directories that belong to the session's workspace.
+        /// Additional directories of the session's workspace.
         strict_defaulted additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
-        /// The MCP servers that the agent is to connect to.
+        /// MCP servers for the agent to connect to.
         strict_defaulted mcp_servers: Vec<McpServer<'a>> = "mcpServers",
-        /// From where to replay history before the answer; missing: no replay.
+        /// Start of the history to replay before the response. Without it, nothing is replayed.
         strict_optional replay_from: ReplayFrom<'a> = "replayFrom",
-        /// What the model is told before the conversation. **Unstable.**
+        /// System prompt for the model. **Unstable.**
         strict_optional system_prompt: SystemPrompt<'a> = "systemPrompt" @unstable,
     } with optional _meta
 }
@@ -67,65 +67,65 @@ object! {
 object! {
     /// The resumed session.
     ResumeSessionResponse {
-        /// All that the user can set for the session.
+        /// All configuration options of the session.
         defaulted config_options: Vec<SessionConfigOption<'a>> = "configOptions",
-        /// All commands that the user can give.
+        /// All available commands.
         defaulted available_commands: Vec<AvailableCommand<'a>> = "availableCommands" @newest,
     } with optional _meta
 }
 
 union! {
-    /// A place in a session's history, itself included.
+    /// An inclusive position in a session's history.
     ReplayFrom by "type" {
-        /// All that the agent has kept.
+        /// The start: everything the agent has kept.
         Start(EmptyObject<'a>) = "start",
     }
 }
 
 union! {
-    /// An MCP server that the agent is to use.
+    /// An MCP server for the agent to use.
     McpServer by "type" {
-        /// A server that runs as a process.
+        /// A server over stdio.
         Stdio(McpServerStdio<'a>) = "stdio",
-        /// A server that is reached by HTTP.
+        /// An HTTP server.
         Http(McpServerHttp<'a>) = "http",
-        /// A server that is reached through the connection itself. **Unstable.**
+        /// A server tunnelled through this connection. **Unstable.**
         Acp(McpServerAcp<'a>) = "acp" @unstable,
     }
 }
 
 object! {
-    /// A server that runs as a process.
+    /// A server over stdio.
     McpServerStdio {
-        /// The server's name for people.
+        /// Name of the server for display.
         required name: Text<'a> = "name",
-        /// The program.
+        /// Command to run.
         required command: AbsolutePath<'a> = "command",
-        /// Its arguments.
+        /// Arguments.
         strict_defaulted args: Vec<Text<'a>> = "args",
-        /// Variables for it.
+        /// Environment variables.
         strict_defaulted env: Vec<EnvVariable<'a>> = "env",
     } with optional _meta
 }
 
 object! {
-    /// A server that is reached by HTTP.
+    /// An HTTP server.
     McpServerHttp {
-        /// The server's name for people.
+        /// Name of the server for display.
         required name: Text<'a> = "name",
-        /// Where it is.
+        /// URL.
         required url: Text<'a> = "url",
-        /// Headers for each request.
+        /// Headers of each request.
         strict_defaulted headers: Vec<HttpHeader<'a>> = "headers",
     } with optional _meta
 }
 
 object! {
-    /// Puts a message of the user into a session.
+    /// Sends a user message to a session.
     PromptRequest rules some_content shape content_not_empty {
-        /// The session to tell it to.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
-        /// The message.
+        /// Id of the message.
         strict_required prompt: Vec<ContentBlock<'a>> = "prompt",
     } with optional _meta
 }
@@ -144,9 +144,9 @@ fn content_not_empty(schema: &mut Value, revision: WireFormat) {
 }
 
 object! {
-    /// The message has become part of the conversation. The `spec` dialect does not tell its id.
+    /// The message is part of the conversation. The `spec` dialect has no id here.
     PromptResponse rules id_in_newest shape id_required_in_newest {
-        /// The id of the user's message in the conversation.
+        /// Id of the user message in the conversation.
         strict_optional message_id: Text<'a> = "messageId" @newest,
     } with optional _meta
 }
@@ -167,35 +167,35 @@ fn id_required_in_newest(schema: &mut Value, revision: WireFormat) {
 object! {
     /// Cancels one tool call.
     CancelToolCallRequest {
-        /// The session that it belongs to.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
-        /// The call.
+        /// Id of the tool call.
         required tool_call_id: Text<'a> = "toolCallId",
     } with optional _meta
 }
 
 object! {
-    /// Cancels what runs in one terminal.
+    /// Cancels the command in one terminal.
     CancelTerminalRequest {
-        /// The session that it belongs to.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
-        /// The terminal.
+        /// Id of the terminal.
         required terminal_id: Text<'a> = "terminalId",
     } with optional _meta
 }
 
 object! {
-    /// Opens a new session that begins as a copy of another. **Unstable.**
+    /// Opens a new session as a fork of another. **Unstable.**
     ForkSessionRequest {
-        /// The session to copy.
+        /// Session to fork.
         required session_id: Text<'a> = "sessionId",
-        /// The directory that the agent works in.
+        /// Working directory of the agent.
         required cwd: AbsolutePath<'a> = "cwd",
-        /// More directories that belong to the session's workspace.
+        /// Additional directories of the session's workspace.
         strict_defaulted additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
-        /// The MCP servers that the agent is to connect to.
+        /// MCP servers for the agent to connect to.
         strict_defaulted mcp_servers: Vec<McpServer<'a>> = "mcpServers",
-        /// What the model is told before the conversation.
+        /// System prompt for the model.
         strict_optional system_prompt: SystemPrompt<'a> = "systemPrompt",
     } with optional _meta
 }
@@ -204,11 +204,11 @@ object! {
 pub type ForkSessionResponse<'a> = NewSessionResponse<'a>;
 
 object! {
-    /// Whether a session is open, and at work. **Unstable.**
+    /// Status and state of a session. **Unstable.**
     SessionStatusResponse {
-        /// Whether it is open.
+        /// Status of the session.
         required status: SessionStatus = "status",
-        /// Whether it is at work.
+        /// State of the session.
         optional state: StateUpdate<'a> = "state",
     } with optional _meta
 }

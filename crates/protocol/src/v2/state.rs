@@ -1,4 +1,4 @@
-//! Whether a session is at work.
+//! State of a session.
 
 use crate::Text;
 use crate::macros::{object, union};
@@ -9,21 +9,21 @@ use crate::v2::unstable::Usage;
 union! {
     /// The state of a session. An unknown state is not idle.
     StateUpdate by "state" {
-        /// Foreground work goes on.
+        /// Foreground work is running.
         Running(ActiveState<'a>) = "running",
-        /// The whole of the foreground work waits for the user.
+        /// All foreground work waits for the user.
         RequiresAction(ActiveState<'a>) = "requires_action",
-        /// There is no foreground work.
+        /// No foreground work.
         Idle(IdleState<'a>) = "idle",
-        /// The agent cannot tell. **Unstable.**
+        /// The agent cannot determine it. **Unstable.**
         Unobservable(ActiveState<'a>) = "unknown" @unstable,
     }
 }
 
 object! {
-    /// A session at work.
+    /// An active session.
     ActiveState {
-        /// Work that goes on in the background.
+        /// Background work.
         optional_whole background: Vec<BackgroundWork<'a>> = "background" @newest,
     } with optional _meta
 }
@@ -31,19 +31,19 @@ object! {
 object! {
     /// A session without foreground work.
     IdleState {
-        /// Why the work ended; missing where no work did.
+        /// Reason why the work ended. Missing if no work ended.
         optional stop_reason: StopReason = "stopReason",
-        /// What failed, when the reason is `error`.
+        /// Error, if the reason is `error`.
         optional error: Box<RpcError<'a>> = "error" @newest,
-        /// How many tokens the work took. **Unstable.**
+        /// Token usage of the work. **Unstable.**
         optional usage: Box<Usage<'a>> = "usage" @unstable,
-        /// Work that goes on in the background.
+        /// Background work.
         optional_whole background: Vec<BackgroundWork<'a>> = "background" @newest,
     } with optional _meta
 }
 
 union! {
-    /// Work that goes on in the background.
+    /// Background work.
     BackgroundWork by "type" {
         /// A command in a terminal.
         Terminal(BackgroundTerminal<'a>) = "terminal",
@@ -57,7 +57,7 @@ union! {
 object! {
     /// A terminal in the background.
     BackgroundTerminal {
-        /// The terminal.
+        /// Id of the terminal.
         required terminal_id: Text<'a> = "terminalId",
     } with optional _meta
 }
@@ -65,7 +65,7 @@ object! {
 object! {
     /// A tool call in the background.
     BackgroundToolCall {
-        /// The call.
+        /// Id of the tool call.
         required tool_call_id: Text<'a> = "toolCallId",
     } with optional _meta
 }
@@ -73,7 +73,7 @@ object! {
 object! {
     /// A sub-agent in the background. **Unstable.**
     BackgroundSubagent {
-        /// The sub-agent's session.
+        /// Id of the sub-agent's session.
         required session_id: Text<'a> = "sessionId",
     } with optional _meta
 }

@@ -7,21 +7,21 @@ use crate::v2::CancelCapabilities;
 use crate::{AbsolutePath, Base64, Text};
 
 object! {
-    /// Creates a terminal or changes one that is there.
+    /// Creates or changes a terminal.
     TerminalUpdate {
-        /// The terminal; one that was not heard of yet is new.
+        /// Id of the terminal. An unknown id creates a terminal.
         required terminal_id: Text<'a> = "terminalId",
-        /// The command line that runs in it.
+        /// Command line.
         patch command: Text<'a> = "command",
-        /// The directory that the command runs in.
+        /// Working directory.
         patch cwd: AbsolutePath<'a> = "cwd",
-        /// All output so far; replaces what chunks have brought.
+        /// Complete output so far. Replaces appended chunks.
         patch output: TerminalOutput<'a> = "output",
-        /// Once there, the process has ended.
+        /// Exit status. Set once the process has ended.
         patch exit_status: TerminalExitStatus<'a> = "exitStatus",
-        /// How large its screen is.
+        /// Size of the screen.
         patch size: TerminalSize<'a> = "size",
-        /// What the client may ask of it.
+        /// Actions that the client can request for it.
         patch capabilities: CancelCapabilities<'a> = "capabilities",
     } with patch _meta
 }
@@ -35,11 +35,11 @@ object! {
 }
 
 object! {
-    /// How a process ended.
+    /// Exit status of a process.
     TerminalExitStatus {
-        /// The number that it ended with.
+        /// Exit code.
         optional exit_code: i64 = "exitCode",
-        /// The signal that ended it.
+        /// Signal that terminated it.
         optional signal: Text<'a> = "signal",
     } with optional _meta
 }
@@ -47,9 +47,9 @@ object! {
 object! {
     /// Columns and rows of a terminal.
     TerminalSize {
-        /// How many characters fit into a line.
+        /// Number of characters per line.
         required cols: NonZeroU16 = "cols",
-        /// How many lines fit on the screen.
+        /// Number of lines.
         required rows: NonZeroU16 = "rows",
     } with optional _meta
 }
@@ -57,7 +57,7 @@ object! {
 object! {
     /// Appends bytes to a terminal's output. A chunk may end inside a character or an escape sequence.
     TerminalOutputChunk {
-        /// The terminal.
+        /// Id of the terminal.
         required terminal_id: Text<'a> = "terminalId",
         /// The bytes to append.
         required data: Base64<'a> = "data",

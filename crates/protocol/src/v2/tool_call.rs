@@ -7,27 +7,27 @@ use crate::v2::{
 use crate::{Raw, Text};
 
 object! {
-    /// Creates a tool call or changes one that is there. Lists are replaced as a whole.
+    /// Creates or changes a tool call. Lists are replaced as a whole.
     ToolCallUpdate {
-        /// The call; one that was not heard of yet is new.
+        /// Id of the tool call. An unknown id creates a call.
         required tool_call_id: Text<'a> = "toolCallId",
-        /// The tool's own name, for programs.
+        /// Name of the tool, for programs.
         patch name: Text<'a> = "name" @newest,
-        /// What the tool is doing, for people; due with the first report of a call.
+        /// Title for display. Expected in the first report of a call.
         patch title: Text<'a> = "title",
-        /// What the tool does, as a hint for display.
+        /// Kind of tool, as a hint for display.
         patch kind: ToolKind = "kind",
-        /// How far it is.
+        /// Status.
         patch status: ToolCallStatus = "status",
-        /// All that it has produced.
+        /// Complete output.
         patch content: Vec<ToolCallContent<'a>> = "content",
-        /// All files that it works on.
+        /// All files that the call works on.
         patch locations: Vec<ToolCallLocation<'a>> = "locations",
-        /// What the tool was given.
+        /// Input of the tool.
         patch raw_input: Raw<'a> = "rawInput",
-        /// What the tool gave back.
+        /// Raw output of the tool.
         patch raw_output: Raw<'a> = "rawOutput",
-        /// What the client may ask of this call.
+        /// Actions that the client can request for this call.
         patch capabilities: CancelCapabilities<'a> = "capabilities" @newest,
     } with patch _meta
 }
@@ -35,11 +35,11 @@ object! {
 object! {
     /// Appends one item to a tool call's content.
     ToolCallContentChunk {
-        /// The call.
+        /// Id of the tool call.
         required tool_call_id: Text<'a> = "toolCallId",
         /// The item.
         required content: ToolCallContent<'a> = "content",
-        /// Metadata of this chunk alone.
+        /// Metadata of this chunk only.
     } with optional _meta
 }
 
@@ -50,25 +50,25 @@ union! {
         Content(Content<'a>) = "content",
         /// Changes to files.
         Diff(Box<Diff<'a>>) = "diff",
-        /// The place of a terminal.
+        /// Position of a terminal.
         Terminal(Terminal<'a>) = "terminal" @newest,
-        /// The place of a sub-agent's session. **Unstable.**
+        /// Position of a sub-agent's session. **Unstable.**
         Session(SessionReference<'a>) = "session" @unstable,
     }
 }
 
 impl<'a> ToolCallContent<'a> {
-    /// A content block as tool-call content.
+    /// Creates tool call content from a content block.
     pub fn block(block: ContentBlock<'a>) -> Self {
         ToolCallContent::Content(Content::new(block))
     }
 
-    /// A diff as tool-call content, with the tag that says so: the form in which diffs stand on the wire.
+    /// Creates tool call content from a diff, with its tag, which is its form on the wire.
     pub fn diff(diff: Diff<'a>) -> Self {
         ToolCallContent::Diff(Box::new(diff))
     }
 
-    /// Text as tool-call content.
+    /// Creates tool call content from text.
     pub fn text(text: impl Into<Text<'a>>) -> Self {
         ToolCallContent::block(ContentBlock::text(text))
     }
@@ -81,17 +81,17 @@ impl<'a> From<Diff<'a>> for ToolCallContent<'a> {
 }
 
 object! {
-    /// Whether a tool call or a terminal can be cancelled by itself.
+    /// Support for cancelling a single tool call or terminal.
     CancelCapabilities {
-        /// It can be cancelled.
+        /// Cancelling is supported.
         optional cancel: EmptyObject<'a> = "cancel",
     } with optional _meta
 }
 
 object! {
-    /// The place of a session inside a tool call: the call started it. **Unstable.**
+    /// Position of a session inside the tool call that started it. **Unstable.**
     SessionReference {
-        /// The session.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
     } with optional _meta
 }

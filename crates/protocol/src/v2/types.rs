@@ -1,4 +1,4 @@
-//! All types by name, for programs that take the name from a user.
+//! All types by name.
 
 use crate::rpc::{Batch, CancelRequestNotification, Message, RequestId, Response, RpcError};
 use crate::type_names::named_types;

@@ -1,4 +1,4 @@
-//! What an agent tells about a session while it goes on.
+//! Updates of a session.
 
 use serde_json::{Value, json};
 
@@ -12,30 +12,30 @@ use crate::{AbsolutePath, Text, WireFormat};
 object! {
     /// One update of a session.
     UpdateSessionNotification {
-        /// The session.
+        /// Session id.
         required session_id: Text<'a> = "sessionId",
-        /// What is new in it.
+        /// The update.
         required update: SessionUpdate<'a> = "update",
     } with optional _meta
 }
 
 union! {
-    /// Something new in a session. Updates of unknown kinds are kept and change nothing; version 1's
-    /// `tool_call`, `plan` and `current_mode_update` are unknown here.
+    /// An update of a session. Updates of unknown kinds are kept but change nothing; version 1's `tool_call`,
+    /// `plan` and `current_mode_update` are unknown here.
     SessionUpdate by "sessionUpdate" {
-        /// Appends to a message of the user.
+        /// Appends to a user message.
         UserMessageChunk(ContentChunk<'a>) = "user_message_chunk",
-        /// Creates or changes a message of the user.
+        /// Creates or changes a user message.
         UserMessage(MessageUpdate<'a>) = "user_message",
-        /// Appends to a message of the agent.
+        /// Appends to an agent message.
         AgentMessageChunk(ContentChunk<'a>) = "agent_message_chunk",
-        /// Creates or changes a message of the agent.
+        /// Creates or changes an agent message.
         AgentMessage(MessageUpdate<'a>) = "agent_message",
-        /// Appends to a thought of the agent.
+        /// Appends to an agent thought.
         AgentThoughtChunk(ContentChunk<'a>) = "agent_thought_chunk",
-        /// Creates or changes a thought of the agent.
+        /// Creates or changes an agent thought.
         AgentThought(MessageUpdate<'a>) = "agent_thought",
-        /// Whether the session is at work.
+        /// State of the session.
         StateUpdate(Box<StateUpdate<'a>>) = "state_update",
         /// Appends to the content of a tool call.
         ToolCallContentChunk(ToolCallContentChunk<'a>) = "tool_call_content_chunk",
@@ -47,7 +47,7 @@ union! {
         TerminalOutputChunk(TerminalOutputChunk<'a>) = "terminal_output_chunk" @newest,
         /// Replaces one of the plans.
         PlanUpdate(Box<PlanUpdate<'a>>) = "plan_update",
-        /// Takes one of the plans away. **Unstable.**
+        /// Removes a plan. **Unstable.**
         PlanRemoved(PlanRemoved<'a>) = "plan_removed" @unstable,
         /// Replaces the list of commands.
         AvailableCommandsUpdate(AvailableCommandsUpdate<'a>) = "available_commands_update",
@@ -55,15 +55,15 @@ union! {
         ConfigOptionUpdate(ConfigOptionUpdate<'a>) = "config_option_update",
         /// Changes the title or the time of the session.
         SessionInfoUpdate(Box<SessionInfoUpdate<'a>>) = "session_info_update",
-        /// How full the context window is, and what the session has cost.
+        /// Usage of the context window, and cost of the session.
         UsageUpdate(Box<UsageUpdate<'a>>) = "usage_update",
-        /// Something that the user should see once.
+        /// A notice to show once.
         Notice(Box<Notice<'a>>) = "notice" @newest,
         /// Creates or changes the record of a compaction.
         CompactionUpdate(Box<CompactionUpdate<'a>>) = "compaction_update" @newest,
         /// Appends to the summary of a compaction.
         CompactionSummaryChunk(CompactionSummaryChunk<'a>) = "compaction_summary_chunk" @newest,
-        /// Announces the session of a sub-agent, or changes what the session that started it tells of it. **Unstable.**
+        /// Announces a sub-agent's session, or updates its properties in its parent session. **Unstable.**
         SubagentUpdate(Box<SubagentUpdate<'a>>) = "subagent_update" @unstable,
         /// Creates or changes a message from one session to another. **Unstable.**
         SessionMessage(Box<SessionMessage<'a>>) = "session_message" @unstable,
@@ -75,7 +75,7 @@ union! {
 object! {
     /// Replaces a plan.
     PlanUpdate {
-        /// The plan, whole.
+        /// Complete plan.
         required plan: PlanUpdateContent<'a> = "plan",
     } with optional _meta
 }
@@ -92,7 +92,7 @@ union! {
     }
 }
 
-/// The `spec` dialect reserves two kinds of plans for experiments, and refuses them.
+/// Refuses two kinds of plans that the `spec` dialect reserves for experiments.
 fn no_unstable_plan(plan: &PlanUpdateContent<'_>, reader: &mut Reader<'_>, start: usize) -> Read<()> {
     match plan {
         PlanUpdateContent::Unknown(unknown)
@@ -115,7 +115,7 @@ fn refuse_unstable_plans(schema: &mut Value, revision: WireFormat) {
 object! {
     /// A plan as a list of steps.
     PlanItems {
-        /// The plan; one that was not heard of yet is new.
+        /// Id of the plan. An unknown id creates a plan.
         required plan_id: Text<'a> = "planId",
         /// All steps.
         required entries: Vec<PlanEntry<'a>> = "entries",
@@ -125,7 +125,7 @@ object! {
 object! {
     /// Replaces the list of commands.
     AvailableCommandsUpdate {
-        /// All commands that the user can give.
+        /// All available commands.
         required available_commands: Vec<AvailableCommand<'a>> = "availableCommands",
     } with optional _meta
 }
@@ -133,27 +133,27 @@ object! {
 object! {
     /// Replaces the list of configuration options.
     ConfigOptionUpdate {
-        /// All that the user can set for the session.
+        /// All configuration options of the session.
         required config_options: Vec<SessionConfigOption<'a>> = "configOptions",
     } with optional _meta
 }
 
 object! {
-    /// Announces the session of a sub-agent, or changes what the session that started it tells of it. **Unstable.**
+    /// Announces a sub-agent's session, or updates its properties in its parent session. **Unstable.**
     SubagentUpdate {
-        /// The session of the sub-agent; one that was not heard of yet is new.
+        /// Id of the sub-agent's session. An unknown id announces a new sub-agent.
         required session_id: Text<'a> = "sessionId",
-        /// What people know the sub-agent by.
+        /// Title of the sub-agent.
         patch title: Text<'a> = "title",
-        /// What the sub-agent is for.
+        /// Task of the sub-agent.
         patch description: Text<'a> = "description",
-        /// What the client may ask of the sub-agent's session by itself.
+        /// Actions that the client can request for the sub-agent's session.
         patch capabilities: SubagentSessionCapabilities<'a> = "capabilities",
-        /// Whether the sub-agent is at work, as its own session tells, too. Cleared: not known.
+        /// State of the sub-agent, which its own session also reports. Cleared means unknown.
         patch state: StateUpdate<'a> = "state",
-        /// The directory that the sub-agent works in; cleared: that of the session that started it.
+        /// Working directory of the sub-agent. Cleared means its parent's.
         patch cwd: AbsolutePath<'a> = "cwd",
-        /// More directories of the sub-agent's workspace; cleared: those of the session that started it.
+        /// Additional directories of the sub-agent's workspace. Cleared means its parent's.
         patch additional_directories: Vec<AbsolutePath<'a>> = "additionalDirectories",
     } with patch _meta
 }

@@ -1,4 +1,4 @@
-//! Hostile and broken input: always a clear error, never a panic.
+//! Hostile and malformed input: always a clear error, never a panic.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use switchboard_acp::check::{Checker, Rules};
 use switchboard_acp::rpc::Message;
 use switchboard_acp::{Field, Wire, WireFormat, v2, wire_type};
 
-/// The error that a text gives when read strictly as a type of the newest dialect.
+/// Returns the error of decoding a text strictly as a type of the newest dialect.
 fn error(type_name: &str, text: &str) -> String {
     match wire_type(type_name, WireFormat::Newest).unwrap().rewrite(text, WireFormat::Newest) {
         Ok(written) => panic!("accepted as {written}"),
@@ -14,7 +14,7 @@ fn error(type_name: &str, text: &str) -> String {
     }
 }
 
-/// What reading tolerantly leaves of a tool-call update, and what it reports.
+/// Returns a tolerantly decoded tool call update and its diagnostics.
 fn tolerated(text: &str) -> (String, Vec<String>) {
     let (written, diagnostics) = wire_type("ToolCallUpdate", WireFormat::Any)
         .unwrap()

@@ -1,4 +1,4 @@
-//! The documentation of the protocol: every JSON example in `docs/protocol` is run, and is what it says it is.
+//! Documentation of the protocol: every JSON example in `docs/protocol` is executed and checked.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use switchboard_testkit::{CodeBlock, code_blocks, links};
 
 use crate::vectors::fixtures;
 
-/// A page that explains something has at least so many examples.
+/// Minimum number of examples on a page.
 const MIN_EXAMPLES: usize = 5;
 
 struct Page {
@@ -28,11 +28,11 @@ impl Page {
 enum Kind {
     /// A bare value of a wire type.
     Value(&'static WireType),
-    /// Whole messages, one a line.
+    /// Complete messages, one per line.
     Message,
-    /// Session updates in their order.
+    /// Session updates in order.
     Sequence,
-    /// What comes of the example before.
+    /// Result of the previous example.
     Result,
 }
 
@@ -58,7 +58,7 @@ fn pages() -> Vec<Page> {
     pages
 }
 
-/// Takes a block's words apart; `None` for a block of plain text.
+/// Parses the info string of a block. `None` for a block of plain text.
 fn example(page: &Page, block: &CodeBlock<'_>) -> Result<Option<Example>, String> {
     let (place, text) = (page.place(block.line), block.lines.join("\n"));
     let mut words = block.info.split_whitespace();
@@ -99,7 +99,7 @@ fn examples(page: &Page) -> Result<Vec<Example>, String> {
     blocks.iter().filter_map(|block| example(page, block).transpose()).collect()
 }
 
-/// Runs an example; `result` is the example behind it, where that says what comes of it.
+/// Executes an example. `result` is the following example, if it gives the result.
 fn run(example: &Example, result: Option<&Example>) -> Result<(), String> {
     let Example { revision, text, .. } = example;
     match example.kind {
@@ -139,7 +139,7 @@ fn run(example: &Example, result: Option<&Example>) -> Result<(), String> {
     }
 }
 
-/// Valid messages pass without a warning, and come out as they went in. Of invalid ones, each line is refused.
+/// Valid messages pass without a warning, and are encoded unchanged. Of invalid ones, each line is refused.
 fn run_messages(example: &Example) -> Result<(), String> {
     let rules = Rules { revision: example.revision, write_back: true, ..Rules::default() };
     let mut checker = Checker::new(rules);
@@ -162,7 +162,7 @@ fn run_messages(example: &Example) -> Result<(), String> {
     Ok(())
 }
 
-/// What messages and tool calls are after some updates, worked out by the rules in their plainest form.
+/// Returns the messages and tool calls after some updates, by the simplest implementation of the rules.
 pub(crate) fn fold(updates: &[&str], revision: WireFormat) -> Result<Value, String> {
     let (mut messages, mut tool_calls) = (Map::new(), Map::new());
     for text in updates {
@@ -213,7 +213,7 @@ pub(crate) fn fold(updates: &[&str], revision: WireFormat) -> Result<Value, Stri
     Ok(Value::Object(state))
 }
 
-/// The one rule that the dialects do not share.
+/// Applies metadata, for which the dialects have different rules.
 fn apply_meta(
     stored: &mut Map<String, Value>,
     meta: Option<&Value>,
@@ -257,7 +257,7 @@ fn same(one: &str, other: &str) -> Result<(), String> {
     }
 }
 
-/// Whatever was read is written again, except `null` where it means the same as nothing.
+/// Checks that everything decoded is encoded again, except `null` where it is equivalent to a missing key.
 fn nothing_lost(read: &str, written: &str) -> Result<(), String> {
     fn holds(written: &Value, read: &Value) -> bool {
         match (written, read) {
@@ -278,7 +278,7 @@ fn nothing_lost(read: &str, written: &str) -> Result<(), String> {
     }
 }
 
-/// All numbers of a JSON text, as they are spelled.
+/// Returns all numbers of a JSON text with their spelling.
 fn numbers(text: &str) -> Vec<&str> {
     let mut numbers = Vec::new();
     let mut rest = text;
@@ -348,7 +348,7 @@ fn every_page_is_in_the_index() {
     }
 }
 
-/// The rules by which the examples' results are worked out are those of the vectors.
+/// The rules for the examples' results are those of the test vectors.
 #[test]
 fn the_fold_of_the_examples_agrees_with_the_vectors() {
     let text = std::fs::read_to_string(fixtures().join("vectors/sequences.json")).unwrap();

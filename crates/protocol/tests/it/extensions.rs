@@ -1,9 +1,9 @@
-//! The names of extensions are declared in `src/extensions` and spelled nowhere else.
+//! Names of extensions are declared in `src/extensions` and not repeated elsewhere.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files that hold the word `"hub"` for something other than a record, with the reason.
+/// Files with the word `"hub"` for something other than a record, with the reason.
 const OTHER_HUBS: [(&str, &str); 6] = [
     ("protocol/src/recorded.rs", "the member of a recorded line that holds a record"),
     ("switchboard/src/configuration/hub.rs", "a setting"),
@@ -20,7 +20,7 @@ fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The Rust files below a folder, without those of tests: these spell out what is on the wire.
+/// Collects the Rust files below a folder, except tests, which spell out wire content.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -33,7 +33,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The lines of code of a file, by number: without comments, and without the test module at its end.
+/// Returns the lines of code of a file by number, without comments and its test module.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines: Vec<&str> = text.lines().collect();
     let is_test_module = |line: usize| {

@@ -1,4 +1,4 @@
-//! The JSON Schema: committed as generated, and of the same opinion as the official one.
+//! The JSON Schema: committed as generated, and in agreement with the official one.
 
 use serde_json::{Value, json};
 use switchboard_acp::check::{Checker, Rules};
@@ -35,7 +35,7 @@ fn every_definition_is_used_or_named() {
     }
 }
 
-/// What the vectors tell of the official schema holds for ours.
+/// Test vectors give the same result with the official schema and ours.
 #[test]
 fn schemas_agree_with_the_official_ones_on_the_vectors() {
     let mut failures = Vec::new();
@@ -48,7 +48,7 @@ fn schemas_agree_with_the_official_ones_on_the_vectors() {
                 let schema = json!({"$ref": format!("#/$defs/{}", vector.kind), "$defs": whole["$defs"]});
                 jsonschema::validator_for(&schema).unwrap()
             });
-            // The official schema has no pattern for absolute paths, and leaves the rule to prose.
+            // The official schema has no pattern for absolute paths; the rule is only in its text.
             let read = wire_type(&vector.kind, revision).unwrap().rewrite(&vector.json.to_string(), revision);
             let is_relative = read.is_err_and(|error| error.to_string().contains("an absolute path"));
             if validator.is_valid(&vector.json) != (expected && !is_relative) {
@@ -108,7 +108,7 @@ fn the_root_describes_a_message() {
     }
 }
 
-/// Values near the one that is given: each place left out, or changed into something else.
+/// Returns values similar to the given one: each part removed or changed.
 fn near(value: &Value, seed: usize) -> Vec<Value> {
     const OTHERS: [&str; 12] =
         ["null", "42", "-1", "0", "1.5", "true", "\"\"", "\"x\"", "[]", "{}", "[1]", "70000"];
@@ -131,7 +131,7 @@ fn near(value: &Value, seed: usize) -> Vec<Value> {
     let mut found = Vec::new();
     places(value, "", &mut found);
     let mut changed = Vec::new();
-    // Large values have many places: some of them each time.
+    // Large values have many parts: sample some of them.
     let stride = found.len().div_ceil(20);
     for (index, place) in found.iter().enumerate().skip(seed % stride).step_by(stride) {
         let mut other = value.clone();
@@ -149,18 +149,18 @@ fn near(value: &Value, seed: usize) -> Vec<Value> {
     changed
 }
 
-/// What JSON Schema cannot say: that the ids in a list differ.
+/// Returns true for a rule that JSON Schema cannot express: that the ids in a list differ.
 fn is_beyond_schema(error: &str) -> bool {
     error.contains("twice")
 }
 
-/// The schema and the reader are of one opinion, on what fits and on what nearly does.
+/// Schema and decoder agree on valid and nearly valid values.
 #[test]
 fn schemas_and_readers_agree() {
     let mut disagreements = std::collections::BTreeMap::new();
     for (file, _, revision) in FILES {
         let whole = json_schema(revision);
-        // One validator for all types, because making one takes longer than using it: a value stands under its type.
+        // One validator for all types, because creating one is slow: a value is placed under its type.
         let types: serde_json::Map<String, Value> = wire_types(revision)
             .map(|wire_type| {
                 (wire_type.name.to_owned(), json!({"$ref": format!("#/$defs/{}", wire_type.name)}))
@@ -197,7 +197,7 @@ fn schemas_and_readers_agree() {
     assert!(shown.is_empty(), "{} disagreements:\n{}", shown.len(), shown.join("\n"));
 }
 
-/// The same of whole messages: what `check` says of a line is what the schema's root says.
+/// For complete messages, `check` agrees with the schema's root.
 #[test]
 fn the_root_and_check_agree() {
     let mut disagreements = Vec::new();

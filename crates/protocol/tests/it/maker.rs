@@ -1,10 +1,10 @@
-//! Makes JSON values at random that fit a schema.
+//! Generates random JSON values that match a schema.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
-/// JSON that no type looks into, with spellings that a careless reader changes.
+/// JSON for opaque values, with spellings that a careless parser changes.
 pub(crate) const ODD_VALUES: [&str; 8] = [
     "1e3",
     "1.0",
@@ -16,7 +16,7 @@ pub(crate) const ODD_VALUES: [&str; 8] = [
     "[[],{}]",
 ];
 
-/// Makes JSON text that fits a schema.
+/// Generates JSON text that matches a schema.
 pub(crate) struct Maker<'s> {
     definitions: &'s Value,
     seed: u64,
@@ -24,12 +24,12 @@ pub(crate) struct Maker<'s> {
 }
 
 impl<'s> Maker<'s> {
-    /// Makes values by the definitions of a schema. The seed must not be 0.
+    /// Creates a generator for the definitions of a schema. The seed must not be 0.
     pub(crate) fn new(schema: &'s Value, seed: u64) -> Self {
         Maker { definitions: &schema["$defs"], seed, plain: false }
     }
 
-    /// Without unknown keys and without values that other libraries spell anew.
+    /// Disables unknown keys and values that other libraries respell.
     pub(crate) fn plain(mut self) -> Self {
         self.plain = true;
         self
@@ -67,7 +67,7 @@ impl<'s> Maker<'s> {
         format!("{{{}}}", entries.join(","))
     }
 
-    /// Anything but an object with keys.
+    /// Generates any value except an object with keys.
     fn make_simple(&mut self, schema: &Value, depth: usize) -> Option<String> {
         if schema.as_object().is_some_and(|schema| schema.keys().all(|key| key == "description")) {
             return Some(self.odd_value());
@@ -131,7 +131,7 @@ impl<'s> Maker<'s> {
         } else if schema.get("minLength").is_some() {
             "x"
         } else {
-            // Ids that must differ within a list do so most of the time; see `broken_by_chance`.
+            // Ids that must differ within a list usually do; see `broken_by_chance`.
             return format!(
                 "\"{}{}\"",
                 self.pick(&["", "é", r"\n", r"\ud83d\ude00", "_x", "a/b~c"]),
@@ -141,7 +141,7 @@ impl<'s> Maker<'s> {
         format!("\"{text}\"")
     }
 
-    /// The keys of an object, with those that its schema takes from others.
+    /// Generates the keys of an object, including inherited ones.
     fn add_keys(&mut self, schema: &Value, depth: usize, keys: &mut HashMap<String, String>) {
         for part in schema["allOf"].as_array().into_iter().flatten() {
             match part["$ref"].as_str() {
@@ -163,7 +163,7 @@ impl<'s> Maker<'s> {
                 }
             }
             self.add_keys(&choices[choice], depth + 1, keys);
-            // Keys that the other choices require would make it two at once.
+            // Keys required by the other choices would match two at once.
             if schema.get("properties").is_some() {
                 let others: Vec<_> = choices.iter().filter(|other| *other != &choices[choice]).collect();
                 for key in others.iter().flat_map(|other| other["required"].as_array()).flatten() {
@@ -191,7 +191,7 @@ impl<'s> Maker<'s> {
     }
 
     fn make_present(&mut self, property: &Value, depth: usize) -> String {
-        // Deep down, everything that may be null is.
+        // At greater depth, every nullable value is null.
         let depth = depth.min(3);
         loop {
             let value = self.make(property, depth + 1);

@@ -1,5 +1,5 @@
-//! The official crate as a second opinion, where the two should agree: it reads what we call valid, and what it
-//! writes means the same to us.
+//! Comparison with the official crate: it decodes everything that we call valid, and its output has the same
+//! meaning.
 
 use agent_client_protocol_schema::{v1 as official_v1, v2 as official_v2};
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
@@ -11,7 +11,7 @@ use switchboard_acp::{WireFormat, json_schema, wire_type};
 use crate::maker::Maker;
 use crate::vectors::vectors;
 
-/// Reads with the official type and writes again.
+/// Decodes with the official type and encodes again.
 fn rewrite<T: DeserializeOwned + Serialize>(text: &str) -> Result<Value, String> {
     let value: T = serde_json::from_str(text).map_err(|error| error.to_string())?;
     serde_json::to_value(value).map_err(|error| error.to_string())
@@ -95,12 +95,12 @@ const V1_TYPES: &[(&str, Rewrite)] = &[
     ("MessageMcpResponse", rewrite::<official_v1::MessageMcpResponse>),
 ];
 
-/// What both wrote, without what may differ: absent against `null`, empty and default values written out, and
-/// the error of a stop for another reason, which the official crate leaves out.
+/// Normalizes permitted differences: absent and `null`, empty and default values, and the error of a stop for
+/// another reason, which the official crate omits.
 fn essence(value: &Value) -> Value {
     let is_default = |key: &str, value: &Value| match value {
         Value::Null | Value::Bool(false) => true,
-        // Version 1 has unions without a tag; one that is there all the same is an unknown key.
+        // Version 1 has unions without a tag; a tag is then an unknown key.
         Value::String(text) => {
             matches!(
                 (key, &**text),

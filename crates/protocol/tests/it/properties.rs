@@ -1,5 +1,5 @@
-//! Properties that hold for every type in every revision. The values are made at random from the JSON Schema, so
-//! that a new type is tried as soon as it is declared.
+//! Properties of every type in every revision. Values are generated from the JSON Schema, so that a new type
+//! is covered automatically.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -10,12 +10,12 @@ use crate::maker::{Maker, ODD_VALUES};
 
 const REVISIONS: [WireFormat; 4] = [WireFormat::V1, WireFormat::Spec, WireFormat::Newest, WireFormat::Any];
 
-/// Rules between values that a generator made at random may break.
+/// Returns true for rules between values that random generation may violate.
 fn broken_by_chance(error: &str) -> bool {
     error.contains("twice") || error.contains("cannot be null")
 }
 
-/// Whether `after` says the same as `before`: only keys that are `null` may be gone.
+/// Returns true if `after` equals `before` except for removed `null` keys.
 fn same_but_for_nulls(before: &Value, after: &Value) -> bool {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {
@@ -46,7 +46,8 @@ fn every_type_comes_out_as_it_went_in() {
                     Err(error) if broken_by_chance(&error.to_string()) => return Ok(()),
                     Err(error) => return Err(TestCaseError::fail(format!("{error} in {text}"))),
                 };
-                // Line 0 is written as `null` where a reader may not know it, and `null` is not written again.
+                // Line 0 is encoded as `null` if the reader may not accept it, and `null` is not encoded
+                // again.
                 let again = once.replace(",\"line\":null", "");
                 prop_assert_eq!(&wire_type.rewrite(&once, revision).unwrap(), &again);
                 let (tolerant, diagnostics) = wire_type.rewrite_tolerant(&text, revision).unwrap();
@@ -58,7 +59,8 @@ fn every_type_comes_out_as_it_went_in() {
                         "{odd} is lost: {text}"
                     );
                 }
-                // Written for both dialects, a patch has both keys and a command its tag, whatever came in.
+                // Encoded for both dialects, a patch has both keys and a command its tag, regardless of the
+                // input.
                 if revision != WireFormat::Any && !once.contains("\"availableCommands\"") {
                     let (before, after) =
                         (serde_json::from_str(&text).unwrap(), serde_json::from_str(&once).unwrap());

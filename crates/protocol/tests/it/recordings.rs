@@ -1,10 +1,10 @@
-//! Recorded traffic of real agents and clients: all of it is valid, or the fault is the peer's own.
+//! Recorded traffic of real agents and clients is valid, except for known faults of the peers.
 
 use switchboard_acp::WireFormat;
 use switchboard_acp::check::{Checker, Rules};
 use switchboard_testkit::recordings;
 
-/// A fault that a peer really commits: in which recordings, where, what, and why it is theirs.
+/// A known fault of a peer: recordings, location, message and reason.
 struct KnownFault {
     recordings: &'static str,
     pointer: &'static str,
@@ -51,7 +51,7 @@ const KNOWN_FAULTS: &[KnownFault] = &[
     },
 ];
 
-/// Recordings of version 2 say so in their name; those that try several versions are judged as version 1.
+/// Recordings of version 2 have it in their name; those with several versions are checked as version 1.
 fn revision(name: &str) -> WireFormat {
     let is_v2 = name.contains("-v2") || name.starts_with("v2ref") || name.contains("python1rc3");
     if is_v2 { WireFormat::Any } else { WireFormat::V1 }

@@ -1,11 +1,11 @@
-//! What must come out as it went in: the three states of a field, unknown data, spellings.
+//! Values that must be preserved: the three states of a field, unknown data, spellings.
 
 use serde_json::Value;
 use switchboard_acp::{Field, Wire, WireFormat, v2, wire_type};
 
 use crate::vectors::vectors;
 
-/// Reads and writes a value that must not change at all.
+/// Decodes and encodes a value that must not change.
 fn unchanged(type_name: &str, revision: WireFormat, text: &str) {
     let written = wire_type(type_name, revision).unwrap().rewrite(text, revision).unwrap();
     assert_eq!(written, text, "{type_name} in {revision:?}");
@@ -103,12 +103,12 @@ fn of_two_patches_that_differ_none_is_lost() {
     let spec = v2::DiffPatch::decode(text, WireFormat::Spec).unwrap();
     assert_eq!(spec.text, "old");
     assert_eq!(spec.encode(WireFormat::Spec), r#"{"format":"git_patch","diff":"old","text":"new"}"#);
-    // What was shown is what is passed on.
+    // The displayed text is the one passed on.
     assert_eq!(patch.encode(WireFormat::Spec), r#"{"format":"git_patch","diff":"new"}"#);
     assert_eq!(spec.encode(WireFormat::Newest), r#"{"format":"git_patch","text":"old"}"#);
 }
 
-/// Only `null` under a key where it means the same as no key may be gone; in version 1 that is every key.
+/// Only a `null` key that is equivalent to a missing one may be removed; in version 1, any.
 #[test]
 fn valid_vectors_come_out_as_they_went_in() {
     for vector in vectors().iter().filter(|vector| vector.valid && vector.revision != WireFormat::V1) {
@@ -138,7 +138,7 @@ fn valid_vectors_come_out_as_they_went_in() {
     }
 }
 
-/// Drops keys with `null`, but not those of an unknown variant and, if so wanted, not those on top.
+/// Removes `null` keys, except those of an unknown variant and optionally the top-level ones.
 fn drop_nulls(value: &mut Value, keep_own: bool) {
     match value {
         Value::Object(map) => {

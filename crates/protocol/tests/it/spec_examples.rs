@@ -1,9 +1,9 @@
-//! The examples of the five documents that specify version 2 (000 to 004), and the rules that they only tell in
-//! prose. Where two documents disagree, the later one holds, so that some examples of the earlier are refused.
+//! Examples of the five documents that specify version 2 (000 to 004), and rules that they only state in
+//! prose. If two documents disagree, the later one applies, so some examples of the earlier are refused.
 //!
 //! An entry of the fixture is one value in one revision: `document`, `source` (`example` or `prose`), `type`
-//! (a wire type or `sequence`), `revision`, `valid`, `json`; for a sequence also `result`, the state after it;
-//! `unknown` where version 2 must read the value as one that it does not know.
+//! (a wire type or `sequence`), `revision`, `valid`, `json`; for a sequence also `result`, the state after
+//! it; `unknown` if version 2 must decode the value as an unknown variant.
 
 use serde_json::Value;
 use switchboard_acp::{UnknownVariant, Wire, WireFormat, v2, wire_type};
@@ -61,7 +61,7 @@ fn run(example: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a value is read as a variant that the library does not know, and is kept whole.
+/// Returns true if a value is decoded as an unknown variant, kept unchanged.
 fn is_unknown(name: &str, text: &str, revision: WireFormat) -> bool {
     use v2::{DiffChange, SessionUpdate, ToolCallContent};
     let unknown: Option<UnknownVariant<'_>> = match name {

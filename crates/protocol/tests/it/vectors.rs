@@ -1,4 +1,4 @@
-//! The shared test vectors: one JSON value each, with the verdict that a correct reader gives.
+//! Shared test vectors: one JSON value each, with the expected verdict.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ pub(crate) fn fixtures() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "..", "..", "fixtures"].iter().collect()
 }
 
-/// All vectors about single values.
+/// Returns all vectors of single values.
 pub(crate) fn vectors() -> Vec<Vector> {
     let mut vectors = Vec::new();
     for entry in std::fs::read_dir(fixtures().join("vectors")).unwrap() {
@@ -76,7 +76,7 @@ fn what_is_valid_in_one_dialect_is_read_in_any() {
     for vector in vectors().iter().filter(|vector| vector.valid && vector.revision != WireFormat::V1) {
         let text = vector.json.to_string();
         let outcome = wire_type(&vector.kind, WireFormat::Any).unwrap().rewrite(&text, WireFormat::Any);
-        // What the older dialect does not know is known, and then malformed, in the newer one.
+        // Values unknown in the older dialect are known, and then malformed, in the newer one.
         let drifted = [
             "tool_call_content/terminal-missing-id-at-seed",
             "unstable/subagent-unknown@seed",

@@ -67,7 +67,7 @@ fn answers_are_judged_by_their_requests() {
     assert_eq!(verdicts(&run), [true, true, false, true, true]);
     let lines = run.json_lines();
     assert_eq!(lines[2]["errors"][0]["pointer"], "/msg/result/outcome/outcome");
-    assert_eq!(lines[4]["warnings"][0]["message"], "an answer to request 7, which is not in the input");
+    assert_eq!(lines[4]["warnings"][0]["message"], "a response to request 7, which is not in the input");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Passing over values of any shape.
+//! Skips values of any type.
 
 use super::super::raw::Raw;
 use super::super::string::{find_special, read_escape};
@@ -6,7 +6,7 @@ use super::Reader;
 use crate::error::Read;
 
 impl<'a> Reader<'a> {
-    /// Passes over the value here, checking that it is JSON.
+    /// Skips a value and checks that it is valid JSON.
     pub(crate) fn skip_value(&mut self) -> Read<()> {
         match self.peek() {
             Some(b'"') => self.skip_string(),
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Passes over a value that will be read afterwards: only far enough to find its end.
+    /// Skips a value that will be parsed later: only finds its end.
     pub(crate) fn pass_over(&mut self) -> Read<()> {
         let bytes = self.text.as_bytes();
         let mut depth = 0;
@@ -89,7 +89,7 @@ impl<'a> Reader<'a> {
                 None => return self.syntax("the end of a value"),
             }
             if depth == 0 {
-                // A number or a word has no end of its own: it ends where the next thing begins.
+                // A number or a literal has no terminator: it ends at the next token.
                 match bytes.get(self.position) {
                     Some(b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t') => return Ok(()),
                     Some(_) => {}
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The value here, unread.
+    /// Returns the value without parsing it.
     pub(crate) fn read_raw(&mut self) -> Read<Raw<'a>> {
         let start = self.position;
         self.skip_value()?;
