@@ -119,6 +119,7 @@ fn static_checks() -> Result<(), String> {
     cargo(["fmt", "--all", "--check"])?;
     cargo(["fmt", "--all", "--check", "--manifest-path", "examples/Cargo.toml"])?;
     dependencies::check()?;
+    prose::check(&[])?;
     let all = ["--workspace", "--all-targets", "--features", "switchboard/otlp", "--locked"];
     cargo(["clippy"].into_iter().chain(all).chain(["--", "--deny", "warnings"]))?;
     // Without the features that only tests enable.
