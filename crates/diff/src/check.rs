@@ -244,7 +244,7 @@ impl fmt::Display for Disagreement {
 }
 
 /// Maximum length of a quoted line in a message.
-const MOST_SHOWN: usize = 60;
+const MAX_QUOTED: usize = 60;
 
 /// Compares the changes of a diff with its patch. Returns every disagreement.
 ///
@@ -314,7 +314,7 @@ fn outside(patch: &[u8], text: &[u8]) -> Option<Disagreement> {
     let before = (text.as_ptr() as usize).checked_sub(patch.as_ptr() as usize)? + begin;
     let line = memchr::memchr_iter(b'\n', patch.get(..before)?).count() + 1;
     let text = text[begin..].split(|&byte| byte == b'\n').next().unwrap_or_default();
-    let text = String::from_utf8_lossy(text).chars().take(MOST_SHOWN).collect();
+    let text = String::from_utf8_lossy(text).chars().take(MAX_QUOTED).collect();
     Some(Disagreement::OutsideSections { line, text })
 }
 

@@ -7,7 +7,7 @@ use gix_imara_diff::{Algorithm, Diff, InternedInput};
 use crate::patch::{Hunk, Line, LineKind};
 
 /// Maximum size in bytes of a block of changed lines that is compared by words.
-const LARGEST_BLOCK: usize = 64 * 1024;
+const MAX_BLOCK: usize = 64 * 1024;
 
 impl Hunk<'_> {
     /// Returns, for each line of the hunk, the changed byte ranges of its content.
@@ -42,7 +42,7 @@ struct Word {
 
 fn compare(lines: &[Line<'_>], removed: Range<usize>, added: Range<usize>, ranges: &mut [Vec<Range<usize>>]) {
     let size: usize = lines[removed.start..added.end].iter().map(|line| line.content.len()).sum();
-    if size > LARGEST_BLOCK {
+    if size > MAX_BLOCK {
         return;
     }
     let words = |block: Range<usize>| -> Vec<Word> {

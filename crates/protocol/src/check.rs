@@ -13,7 +13,7 @@ use std::collections::HashSet;
 
 use crate::error::{DecodeError, Diagnostic};
 use crate::recorded::LineForm;
-use crate::registry::{Caller, Judgement, Judging, WireType, method};
+use crate::registry::{Caller, Validation, ValidationResult, WireType, method};
 use crate::rpc::{BATCH_LIMIT, BatchFault, Message, Request, RequestId, Response, batch_entries, is_batch};
 use crate::wire::Wire;
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Maximum number of pending requests and tool calls remembered. Beyond it, input is checked without them.
-const MAX_REMEMBERED: usize = 100_000;
+const MAX_HISTORY: usize = 100_000;
 
 /// Validation rules.
 #[derive(Debug, Clone, Copy)]
@@ -119,7 +119,7 @@ pub struct Checker {
 impl Checker {
     /// Creates a checker without history.
     pub fn new(rules: Rules) -> Self {
-        Checker { rules, open_requests: Correlator::new(MAX_REMEMBERED), known_calls: HashSet::new() }
+        Checker { rules, open_requests: Correlator::new(MAX_HISTORY), known_calls: HashSet::new() }
     }
 
     /// Checks one line.
@@ -172,8 +172,8 @@ impl Checker {
         }
     }
 
-    fn judging(&self) -> Judging {
-        Judging {
+    fn validation(&self) -> Validation {
+        Validation {
             revision: self.rules.revision,
             tolerant: self.rules.tolerant,
             write_back: self.rules.write_back,
@@ -182,7 +182,7 @@ impl Checker {
 
     /// Checks a bare value of a type.
     fn check_value(&mut self, wire_type: &WireType, text: &str) -> Verdict {
-        let mut verdict = verdict((wire_type.judge)(text, self.judging()));
+        let mut verdict = verdict((wire_type.validate)(text, self.validation()));
         if verdict.is_valid() && self.rules.revision != WireFormat::V1 {
             let revision = self.rules.revision;
             match wire_type.name {
@@ -231,8 +231,8 @@ impl Checker {
     }
 
     fn check_message(&mut self, text: &str, sender: Option<Side>) -> Verdict {
-        let envelope = Judging { write_back: false, ..self.judging() };
-        let mut verdict = verdict(registry::judge::<Message<'_>>(text, envelope));
+        let envelope = Validation { write_back: false, ..self.validation() };
+        let mut verdict = verdict(registry::validate::<Message<'_>>(text, envelope));
         if !verdict.is_valid() {
             return verdict;
         }
@@ -357,7 +357,7 @@ impl Checker {
         verdict: &mut Verdict,
     ) -> Option<String> {
         let wire_type = wire_type(type_name, self.rules.revision)?;
-        let part = self::verdict((wire_type.judge)(text, self.judging()));
+        let part = self::verdict((wire_type.validate)(text, self.validation()));
         let written = part.value.clone();
         verdict.add(pointer, part);
         written
@@ -403,7 +403,7 @@ impl Checker {
 
     /// Registers a tool call. Returns true if it is new.
     fn remember_call(&mut self, session_id: &str, id: &str) -> bool {
-        self.known_calls.len() < MAX_REMEMBERED
+        self.known_calls.len() < MAX_HISTORY
             && self.known_calls.insert((session_id.to_owned(), id.to_owned()))
     }
 }
@@ -411,12 +411,12 @@ impl Checker {
 impl WireType {
     /// Returns true if a response of this type may be empty.
     fn is_empty_answer(&self) -> bool {
-        let judging = Judging { revision: WireFormat::Any, tolerant: false, write_back: true };
-        matches!((self.judge)("{}", judging).outcome, Ok(Some(text)) if text == "{}")
+        let validation = Validation { revision: WireFormat::Any, tolerant: false, write_back: true };
+        matches!((self.validate)("{}", validation).outcome, Ok(Some(text)) if text == "{}")
     }
 }
 
-fn verdict(judgement: Judgement) -> Verdict {
+fn verdict(judgement: ValidationResult) -> Verdict {
     let mut verdict = Verdict::default();
     match judgement.outcome {
         Ok(value) => verdict.value = value,

@@ -16,13 +16,13 @@ use crate::{WireFormat, v1, v2};
 pub struct WireType {
     /// Name as in the JSON Schema.
     pub name: &'static str,
-    pub(crate) judge: fn(&str, Judging) -> Judgement,
+    pub(crate) validate: fn(&str, Validation) -> ValidationResult,
     pub(crate) schema: fn(&mut Schemas) -> Value,
 }
 
 /// Options for validating a text.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Judging {
+pub(crate) struct Validation {
     pub(crate) revision: WireFormat,
     pub(crate) tolerant: bool,
     pub(crate) write_back: bool,
@@ -30,21 +30,21 @@ pub(crate) struct Judging {
 
 /// Result of validating a text.
 #[derive(Debug)]
-pub(crate) struct Judgement {
+pub(crate) struct ValidationResult {
     /// The value encoded again, if it is valid and that was requested.
     pub(crate) outcome: Result<Option<String>, DecodeError>,
     pub(crate) tolerated: Vec<Diagnostic>,
     pub(crate) remarks: Vec<Diagnostic>,
 }
 
-pub(crate) fn judge<'a, T: Wire<'a>>(text: &'a str, judging: Judging) -> Judgement {
-    let mut reader = Reader::new(text, judging.revision).with_remarks();
-    if judging.tolerant {
+pub(crate) fn validate<'a, T: Wire<'a>>(text: &'a str, validation: Validation) -> ValidationResult {
+    let mut reader = Reader::new(text, validation.revision).with_remarks();
+    if validation.tolerant {
         reader = reader.tolerant();
     }
     let outcome = read_whole::<T>(&mut reader);
-    Judgement {
-        outcome: outcome.map(|value| judging.write_back.then(|| value.encode(judging.revision))),
+    ValidationResult {
+        outcome: outcome.map(|value| validation.write_back.then(|| value.encode(validation.revision))),
         tolerated: reader.take_tolerated().locate(text),
         remarks: reader.take_remarks().locate(text),
     }
@@ -53,8 +53,8 @@ pub(crate) fn judge<'a, T: Wire<'a>>(text: &'a str, judging: Judging) -> Judgeme
 impl WireType {
     /// Decodes a text as this type and encodes it again.
     pub fn rewrite(&self, text: &str, revision: WireFormat) -> Result<String, DecodeError> {
-        let judging = Judging { revision, tolerant: false, write_back: true };
-        (self.judge)(text, judging).outcome.map(Option::unwrap_or_default)
+        let validation = Validation { revision, tolerant: false, write_back: true };
+        (self.validate)(text, validation).outcome.map(Option::unwrap_or_default)
     }
 
     /// Decodes a text as this type tolerantly and encodes it again. Returns the omitted parts as well.
@@ -63,8 +63,8 @@ impl WireType {
         text: &str,
         revision: WireFormat,
     ) -> Result<(String, Vec<Diagnostic>), DecodeError> {
-        let judging = Judging { revision, tolerant: true, write_back: true };
-        let judgement = (self.judge)(text, judging);
+        let validation = Validation { revision, tolerant: true, write_back: true };
+        let judgement = (self.validate)(text, validation);
         Ok((judgement.outcome?.unwrap_or_default(), judgement.tolerated))
     }
 }

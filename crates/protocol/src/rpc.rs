@@ -128,7 +128,7 @@ impl<'a> Wire<'a> for RequestId<'a> {
                 if let Ok(number) = number.parse() {
                     return Ok(RequestId::Number(number));
                 }
-                let passes = reader.revision() == WireFormat::Any && !reader.is_judging();
+                let passes = reader.revision() == WireFormat::Any && !reader.is_validating();
                 if !passes {
                     reader.broken_rule(offset, what)?;
                 }

@@ -204,15 +204,15 @@ macro_rules! wire_type_table {
         pub(crate) static TYPES: &[$crate::registry::WireType] = &[
             $( $crate::registry::WireType {
                 name: $name,
-                judge: {
+                validate: {
                     #[allow(clippy::needless_lifetimes)]
-                    fn judge<'a>(
+                    fn validate<'a>(
                         text: &'a str,
-                        judging: $crate::registry::Judging,
-                    ) -> $crate::registry::Judgement {
-                        $crate::registry::judge::<$type>(text, judging)
+                        validation: $crate::registry::Validation,
+                    ) -> $crate::registry::ValidationResult {
+                        $crate::registry::validate::<$type>(text, validation)
                     }
-                    judge
+                    validate
                 },
                 schema: {
                     #[allow(clippy::extra_unused_lifetimes)]

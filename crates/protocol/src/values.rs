@@ -51,7 +51,7 @@ macro_rules! text_type {
             /// Creates a value from a text that satisfies the rule of this type.
             pub fn parse(text: impl Into<Text<'a>>) -> Result<Self, DecodeError> {
                 let text = text.into();
-                match Self::judge(&text, WireFormat::Any) {
+                match Self::validate(&text, WireFormat::Any) {
                     None => Ok($name(text)),
                     Some(rule) => Err(DecodeError::rule(rule, &text)),
                 }
@@ -69,10 +69,10 @@ macro_rules! text_type {
 
             /// Returns the expectation of this type if the text violates it.
             pub fn broken_rule(&self, revision: WireFormat) -> Option<&'static str> {
-                Self::judge(&self.0, revision)
+                Self::validate(&self.0, revision)
             }
 
-            fn judge($text: &str, $revision: WireFormat) -> Option<&'static str> $rule
+            fn validate($text: &str, $revision: WireFormat) -> Option<&'static str> $rule
         }
 
         impl Deref for $name<'_> {
@@ -123,7 +123,7 @@ macro_rules! text_type {
             fn read(reader: &mut Reader<'a>) -> Read<Self> {
                 let offset = reader.position();
                 let text = reader.read_string()?;
-                match Self::judge(&text, reader.revision()) {
+                match Self::validate(&text, reader.revision()) {
                     Some(rule) => text_type!(@fault $($kept)? reader offset rule)?,
                     None => {}
                 }

@@ -145,11 +145,12 @@ impl Session {
         Ok(self.finish(changes))
     }
 
-    /// Updates the content revision of pending questions that the changes affect, and reports that with the
-    /// changes.
+    /// Returns true if changes affect the content of a permission. The status and the raw output of a tool
+    /// call do not count.
     #[cold]
     pub(crate) fn update_asked(&mut self, mut changes: Changes) -> Changes {
         let revision = changes.revision();
+        // Collect first: the changes added below must not affect the check.
         let concerned: Vec<usize> =
             self.pending.iter().copied().filter(|index| self.is_asked_otherwise(*index, &changes)).collect();
         for index in concerned {
@@ -199,6 +200,7 @@ impl Session {
         let is_settled = |elicitation: &Elicitation| !elicitation.settlement.is_pending();
         if self.pending.len() < self.view.permissions.len() {
             let all = std::mem::take(&mut self.view.permissions);
+            // Indices change, so rebuild the list, its index and the pending positions together.
             self.view.permission_index = Index::default();
             for permission in all.iter().filter(|permission| permission.settlement.is_pending()) {
                 self.view.push_permission(Arc::clone(permission));
@@ -225,6 +227,7 @@ impl Session {
 
     fn settle(&mut self, index: usize, settlement: Settlement<Arc<str>>, changes: &mut Changes) {
         let revision = self.view.revision + 1;
+        // The first answer wins. A later one must not change the outcome.
         if !self.view.permissions.get(index).is_some_and(|it| it.settlement.is_pending()) {
             return;
         }

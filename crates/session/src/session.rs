@@ -177,7 +177,7 @@ impl Session {
 
     fn apply_to_view(&mut self, update: &v2::SessionUpdate<'_>) -> Changes {
         use v2::SessionUpdate as Update;
-        if !self.keeps_transcript && !is_state_update(update.tag()) {
+        if !self.keeps_transcript && !concerns_state(update.tag()) {
             return Changes::default();
         }
         match update {
@@ -571,7 +571,7 @@ impl ToolCall {
 }
 
 /// Returns true if updates with this tag concern the session's state, not its transcript.
-pub(crate) fn is_state_update(tag: &str) -> bool {
+pub(crate) fn concerns_state(tag: &str) -> bool {
     matches!(
         tag,
         "state_update"

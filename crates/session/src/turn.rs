@@ -151,6 +151,7 @@ impl Turns {
     ) -> Vec<RequestId<'static>> {
         // Ids may be reused: the latest prompt is the pending one.
         self.settle(|turn| {
+            // An inserted prompt has its response, so this one belongs to a reused id.
             if turn.id != *id || turn.inserted {
                 return;
             }

@@ -24,7 +24,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The disk is full, or the size limit of the store is reached. No part of the group was written.
-    #[error("store {} is full; free disk space, delete old sessions (switchboard sessions prune) or raise store.max_size", path.display())]
+    #[error("store is full ({}); free disk space, delete old sessions (switchboard sessions prune) or raise store.max_size", path.display())]
     Full {
         /// Path of the store.
         path: PathBuf,

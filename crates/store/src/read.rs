@@ -41,6 +41,7 @@ pub(crate) fn batch(
     // reporting it missing.
     let mut looked_again = false;
     loop {
+        // Blocks first: they are complete, while the journal may still be written.
         match stored(connection, session, from, end)? {
             Batch::End if from >= end => return Ok(Batch::End),
             Batch::End => {}

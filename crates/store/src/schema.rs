@@ -256,6 +256,7 @@ fn create(path: &Path) -> Result<()> {
             ))
             .map_err(fail)?;
         connection.close().map_err(|(_, error)| fail(error))?;
+        // An empty file is not a store yet: replace it.
         if path.metadata().is_ok_and(|file| file.len() == 0) {
             return std::fs::rename(&draft, path).map_err(cannot);
         }
@@ -283,6 +284,7 @@ fn migrate(path: &Path, connection: &mut Connection, version: i32) -> Result<()>
         let rows = statement.query_map([], |row| row.get(0)).map_err(fail)?;
         rows.collect::<rusqlite::Result<_>>().map_err(fail)?
     };
+    // Hold all locks during the migration, so that no old program can resume a session halfway.
     let _locks =
         open.iter().map(|id| SessionLock::take(path, id)).collect::<Result<Vec<_>>>().map_err(|_| {
             let reason =
@@ -290,6 +292,7 @@ fn migrate(path: &Path, connection: &mut Connection, version: i32) -> Result<()>
             StoreError::Open { path: path.to_owned(), reason }
         })?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(fail)?;
+    // Read the version again inside the transaction, which excludes other writers.
     let version: i32 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(fail)?;
     // Another process may have migrated it first.
     if version < 2 {

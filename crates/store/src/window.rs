@@ -418,6 +418,7 @@ impl Fold {
         fold.refused = points.refused;
         fold.base = Some(points.base);
         let sessions = fold.conversation.sessions().map(|(_, session)| session.len());
+        // A mismatch means that the checkpoint does not fit the records. The caller then folds everything.
         if !sessions.eq(wanted.iter().map(BTreeSet::len)) {
             return Ok(None);
         }
@@ -716,6 +717,7 @@ pub(crate) fn checkpoint_if_due(
     if bytes < last.map_or(INTERVAL, i64::unsigned_abs) {
         return Ok(());
     }
+    // Without the journal: only records in blocks are part of a checkpoint.
     let mut fold = match Fold::of_end(transaction, session, None, at, Scope::Checkpoint)? {
         Ending::Folded(fold) => fold,
         Ending::Postponed { bytes: tail } => {

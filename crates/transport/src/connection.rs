@@ -140,6 +140,7 @@ impl Connection {
         process: Option<Child>,
     ) -> Self {
         let lines = LineReader::new(Box::new(reader) as Box<_>, options.message_limit);
+        // Closing the input is the first step of ending the process, so the process must know the outbox.
         if let Some(process) = &process {
             process.attach_input(outbox.closer());
         }
@@ -203,6 +204,7 @@ impl ConnectionInner {
     /// Fails all pending and future calls.
     pub(crate) fn close_calls(&self, closure: &Arc<Closure>) {
         let mut state = self.state();
+        // Under the lock, so that no call can be registered between this and the drain.
         state.closed.get_or_insert_with(|| Arc::clone(closure));
         for waiter in state.requests.outgoing.drain() {
             // The receiver may have been dropped.
@@ -274,6 +276,7 @@ impl Caller {
             }
             let limit = self.shared.options.call_limit;
             let waiter = Waiter { method: method.to_owned(), answer };
+            // The check for a closed connection and the registration use one lock.
             let begun = state.requests.outgoing.begin(waiter);
             begun.map_err(|waiter| Error::TooManyCalls { method: waiter.method, limit })?
         };

@@ -171,6 +171,7 @@ impl Inbox {
         if self.closed {
             return Step::End;
         }
+        // Report the end only after all own responses were sent, and fail pending calls before the event.
         if let Some(cause) = &self.end {
             let closure = self.shared.closure(cause.clone()).await;
             self.shared.close_calls(&closure);
@@ -321,6 +322,8 @@ impl Inbox {
                     return Some(Event::Anomaly(Anomaly::UnknownMethod { method, wants_answer: true }));
                 }
                 let (cancel, cancellation) = watch::channel(false);
+                // Register the request before it becomes an event, so that a cancellation that follows finds
+                // it.
                 let opened = self.shared.state().requests.incoming.open(id.clone(), cancel);
                 if let Err(reason) = opened {
                     self.reply(error_line(&id, &failure(codes::INVALID_REQUEST, reason.to_string())), batch);
@@ -346,6 +349,7 @@ impl Inbox {
         id: RequestId<'static>,
         outcome: Result<SharedText, RpcError<'static>>,
     ) -> Option<Event> {
+        // Remove the call from the table first: a second response must be recognized as a duplicate.
         let matched = self.shared.state().requests.outgoing.answer(&id);
         let anomaly = match (matched, outcome) {
             (Match::Waiting(waiter), outcome) => {
@@ -396,6 +400,7 @@ impl Inbox {
             Ok(envelope) => matches!(envelope, Envelope::Request { .. }),
             Err(unreadable) => !unreadable.is_answer(),
         };
+        // Count the expected responses before processing any entry, or the batch could be sent too early.
         let answers = Arc::new(BatchAnswers::new(entries.iter().filter(wants_answer).count()));
         let entry = |(line, envelope)| BatchEntry { line, envelope, answers: Arc::clone(&answers) };
         self.batch.extend(entries.into_iter().map(entry));

@@ -20,7 +20,7 @@ use crate::options::{BinaryForm, BuildOptions, Detect, PathForm};
 use crate::patch::{Body, FilePatch, Header, Mode, parse_patch, write_file};
 
 /// Maximum size of a list of changed files in bytes.
-const LONGEST_LIST: u64 = 256 * 1024 * 1024;
+const MAX_LIST: u64 = 256 * 1024 * 1024;
 const WORDS: u64 = 4096;
 
 /// Comparison in a repository.
@@ -150,7 +150,7 @@ impl<'a> Git<'a> {
     fn find(directory: &Path, options: &'a BuildOptions) -> Result<Self, Error> {
         let mut command = command(directory);
         command.args(["rev-parse", "--show-toplevel"]);
-        let mut path = run(command, "rev-parse", LONGEST_LIST, &[])?.unwrap_or_default();
+        let mut path = run(command, "rev-parse", MAX_LIST, &[])?.unwrap_or_default();
         path.pop_if(|byte| *byte == b'\n');
         let work_tree = PathBuf::from(OsString::from_vec(path));
         let root =
@@ -184,7 +184,7 @@ impl<'a> Git<'a> {
     fn add_untracked(&mut self) -> Result<(), Error> {
         let mut command = self.command();
         command.args(["ls-files", "-z", "--others", "--exclude-standard"]);
-        let list = run(command, "ls-files", LONGEST_LIST, &[])?.unwrap_or_default();
+        let list = run(command, "ls-files", MAX_LIST, &[])?.unwrap_or_default();
         // A name that ends with a slash is a nested repository.
         let files = list.split_inclusive(|&byte| byte == 0).filter(|name| !name.ends_with(b"/\0"));
         let files: Vec<u8> = files.flatten().copied().collect();
@@ -222,7 +222,7 @@ impl<'a> Git<'a> {
     fn exclude_unreadable(&mut self) -> Result<Vec<Problem>, Error> {
         let mut command = self.command();
         command.args(["ls-files", "-z", "--cached"]);
-        let list = run(command, "ls-files", LONGEST_LIST, &[])?.unwrap_or_default();
+        let list = run(command, "ls-files", MAX_LIST, &[])?.unwrap_or_default();
         let mut problems = Vec::new();
         for path in list.split(|&byte| byte == 0).filter(|path| !path.is_empty()) {
             if let Err(source) = self.root.try_open(path) {
@@ -273,7 +273,7 @@ impl<'a> Git<'a> {
     fn list(&self, revisions: &[OsString]) -> Result<Vec<Listed>, Error> {
         let mut command = self.diff_command(None);
         command.args(["--raw", "--numstat", "--no-abbrev", "-z"]).args(revisions).args(&self.excluded);
-        let list = run(command, "diff", LONGEST_LIST, &[])?;
+        let list = run(command, "diff", MAX_LIST, &[])?;
         list.as_deref().and_then(parse_list).ok_or_else(|| Error::Git {
             action: "diff",
             message: "the list of changes cannot be read".to_owned(),

@@ -12,7 +12,7 @@ type Name<'a> = Cow<'a, [u8]>;
 const NOTHING: &[u8] = b"/dev/null";
 
 /// Maximum length in bytes of a `diff --git` line that is split: every blank in it is a candidate.
-const LONGEST_HEADER: usize = 16 * 1024;
+const MAX_HEADER: usize = 16 * 1024;
 
 /// Prefixes that Git writes before the two names of a header, depending on the comparison.
 const PREFIXES: [(&[u8], &[u8]); 10] = [
@@ -75,7 +75,7 @@ impl<'a> NameLines<'a> {
             }
             _ => return Err(FaultKind::Contradiction),
         }
-        let header = self.git.filter(|header| header.len() <= LONGEST_HEADER).and_then(split_header);
+        let header = self.git.filter(|header| header.len() <= MAX_HEADER).and_then(split_header);
         let is_null = |name: &Option<Name<'_>>| name.as_deref() == Some(NOTHING);
         let old_missing = self.is_new || is_null(&self.old);
         let new_missing = self.is_deleted || is_null(&self.new);
@@ -134,7 +134,7 @@ fn resolve_pair<'a>(
         return Err(FaultKind::NoName);
     }
     let (old_prefix, new_prefix) = git
-        .filter(|header| header.len() <= LONGEST_HEADER)
+        .filter(|header| header.len() <= MAX_HEADER)
         .and_then(|header| prefixes_around(header, &from, &to))
         .unwrap_or_default();
     Ok(Resolved { operation, old_path: Some(from), new_path: Some(to), old_prefix, new_prefix })

@@ -10,7 +10,7 @@ use super::names::{NameLines, read_label};
 use super::quote::read_name;
 
 /// Maximum number of faults listed, since a malicious patch could contain millions.
-const MOST_FAULTS: usize = 1000;
+const MAX_FAULTS: usize = 1000;
 
 /// A parsed patch, as far as it is readable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
     }
 
     fn fault_at(&mut self, line: usize, kind: FaultKind) {
-        if self.patch.faults.len() < MOST_FAULTS {
+        if self.patch.faults.len() < MAX_FAULTS {
             self.patch.faults.push(PatchFault { line, kind });
         }
     }

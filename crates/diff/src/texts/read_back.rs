@@ -44,7 +44,7 @@ pub fn read_back(items: &[v1::ToolCallContent<'_>]) -> Option<(v2::Diff<'static>
         (None, _) => None,
     };
     // Other content was added to the words, and would be lost.
-    if !items[..count.unwrap_or(1)].iter().enumerate().all(|(index, item)| stands_alone(item, index == 0)) {
+    if !items[..count.unwrap_or(1)].iter().enumerate().all(|(index, item)| is_unmodified(item, index == 0)) {
         return None;
     }
     let (meta, extra) = rest(meta, extra);
@@ -54,7 +54,7 @@ pub fn read_back(items: &[v1::ToolCallContent<'_>]) -> Option<(v2::Diff<'static>
 
 /// Returns true if an item contains only the content of [`to_v1`](super::to_v1). The first may have
 /// additional keys.
-fn stands_alone(item: &v1::ToolCallContent<'_>, is_first: bool) -> bool {
+fn is_unmodified(item: &v1::ToolCallContent<'_>, is_first: bool) -> bool {
     let is_bare = |meta: Option<&Meta<'_>>, extra: &Extra<'_>| {
         let is_ours = |meta: &Meta<'_>| meta.entries().all(|(key, _)| key == OPERATION_KEY);
         is_first || (meta.is_none_or(is_ours) && extra.is_empty())

@@ -62,7 +62,7 @@ pub fn to_v1<'f>(source: v2::Diff<'_>, file_at_hand: impl FnMut(&str) -> FileAtH
     }
     let texts_say_all = changes.iter().all(texts_say);
     // Texts and words repeat the patch, so a long patch is not carried as well.
-    let carries_text = !texts_say_all && patch.as_ref().is_none_or(|patch| patch.text.len() <= MOST_CARRIED);
+    let carries_text = !texts_say_all && patch.as_ref().is_none_or(|patch| patch.text.len() <= MAX_CARRIED);
     if !texts_say_all {
         carried.set(CHANGES_KEY, raw(&changes));
     }
@@ -88,7 +88,7 @@ pub fn to_v1<'f>(source: v2::Diff<'_>, file_at_hand: impl FnMut(&str) -> FileAtH
 }
 
 /// Maximum length in bytes of a patch text carried in metadata.
-const MOST_CARRIED: usize = 1024 * 1024;
+const MAX_CARRIED: usize = 1024 * 1024;
 
 /// Returns true if two texts express the whole change.
 fn texts_say(change: &v2::DiffChange<'_>) -> bool {

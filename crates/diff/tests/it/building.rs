@@ -7,7 +7,7 @@ use switchboard_diff::{
     Renames, build_from_bytes, build_from_files, build_from_trees, check, stat,
 };
 
-use crate::support::{Node, Place, Tree, run_as_somebody_else, tree};
+use crate::support::{Node, Place, Tree, run_as_other_user, tree};
 
 #[track_caller]
 fn build(old: &Tree, new: &Tree, options: &BuildOptions) -> Built {
@@ -315,7 +315,7 @@ fn a_name_that_is_not_unicode_is_said_and_quoted() {
 fn unreadable_files_are_named_and_the_rest_goes_on() {
     use std::os::unix::fs::PermissionsExt as _;
 
-    if run_as_somebody_else("building::unreadable_files_are_named_and_the_rest_goes_on") {
+    if run_as_other_user("building::unreadable_files_are_named_and_the_rest_goes_on") {
         return;
     }
     let place = Place::new();

@@ -1,11 +1,11 @@
 //! Integration tests of the crate in one binary.
 #![allow(clippy::unwrap_used)]
 
+mod against_git_apply;
 mod anything;
 mod applying;
 mod building;
 mod checking;
-mod git_judges;
 mod hostile;
 mod reading;
 mod repository;

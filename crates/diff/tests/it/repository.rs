@@ -8,7 +8,7 @@ use switchboard_diff::{
 };
 
 use crate::support::{
-    Node, Place, Tree, git, git_apply, git_command, git_init, read_tree, run_as_somebody_else, tree,
+    Node, Place, Tree, git, git_apply, git_command, git_init, read_tree, run_as_other_user, tree,
 };
 
 /// A repository with one commit.
@@ -327,7 +327,7 @@ fn a_merge_conflict_is_shown_in_the_work_tree_and_said_of_the_index() {
 #[test]
 fn an_unreadable_file_is_named_and_the_rest_goes_on() {
     let name = "repository::an_unreadable_file_is_named_and_the_rest_goes_on";
-    if run_as_somebody_else(name) {
+    if run_as_other_user(name) {
         return;
     }
     let repository = Repository::new(&tree([("a", Node::text("1\n")), ("locked", Node::text("1\n"))]));

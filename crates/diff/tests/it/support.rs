@@ -196,7 +196,7 @@ pub(crate) fn git_init(directory: &Path) {
 
 /// Runs the test of this name as another user if this process is root, who can read everything. Returns true
 /// if it did.
-pub(crate) fn run_as_somebody_else(test: &str) -> bool {
+pub(crate) fn run_as_other_user(test: &str) -> bool {
     use std::os::unix::process::CommandExt as _;
 
     let place = Place::new();

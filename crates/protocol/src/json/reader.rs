@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
 
     /// Returns true if the text is being validated rather than used.
     #[inline]
-    pub(crate) fn is_judging(&self) -> bool {
+    pub(crate) fn is_validating(&self) -> bool {
         self.remarks.is_some()
     }
 

@@ -8,7 +8,7 @@ use crate::change::Changes;
 use crate::error::SessionError;
 use crate::references::may_name_sessions;
 use crate::request::Decider;
-use crate::session::{Session, is_state_update};
+use crate::session::{Session, concerns_state};
 use crate::snapshot::Activity;
 
 type Outcome<'m> = Result<Folded<'m>, ConversationError>;
@@ -83,7 +83,7 @@ impl Conversation {
         let update = params.and_then(|params| params.get("update"));
         let kind = update.as_ref().and_then(|update| update.get("sessionUpdate"));
         match kind.as_ref().and_then(Raw::as_text).as_deref() {
-            Some(kind) if is_state_update(kind) => false,
+            Some(kind) if concerns_state(kind) => false,
             Some("tool_call_update" | "tool_call_content_chunk" | "terminal_update")
                 if self.outlines.is_some() =>
             {

@@ -66,6 +66,7 @@ pub(super) async fn relay(
     let mut lines = Lines::new(reader, &remote);
     let mut first = None;
     while let Some(again) = relay_over(&remote, socket, first, &mut lines, &mut writer).await? {
+        // Servers expect a new socket for a second `initialize`.
         (socket, _) = open(&remote, None).await?;
         first = Some(again);
     }
@@ -81,9 +82,11 @@ async fn relay_over(
     lines: &mut Lines<ReadHalf<DuplexStream>>,
     writer: &mut WriteHalf<DuplexStream>,
 ) -> Result<Option<SharedText>, RemoteError> {
+    // Send and receive concurrently: a server that does not read must not block our reading.
     let (mut sink, mut frames) = socket.split();
     let sending = async {
         let mut ticks = tokio::time::interval(KEEP_ALIVE);
+        // The first tick completes at once.
         ticks.tick().await;
         let (mut first, mut is_open) = (first, false);
         loop {

@@ -246,6 +246,7 @@ impl ServedConnection {
         // queued lines.
         locked(&self.incoming).take();
         locked(&self.opening).take();
+        // Copy the list, so that the lock is not held while readers are woken.
         let mailboxes: Vec<Arc<Mailbox>> = locked(&self.sessions).values().map(Arc::clone).collect();
         for mailbox in mailboxes.iter().chain([&self.main]) {
             self.discard(mailbox.clear_unread());

@@ -48,7 +48,7 @@ fn child_on_a_small_disk() {
         };
         told.extend(more);
         let reason = client.ended().await;
-        assert!(reason.contains("1011") && reason.contains("no room"), "{reason}");
+        assert!(reason.contains("1011") && reason.contains("store is full"), "{reason}");
 
         // Other clients are served if this needs no space.
         let mut other = hub.client(2).await;
@@ -56,7 +56,7 @@ fn child_on_a_small_disk() {
         assert_eq!(list["result"]["sessions"][0]["sessionId"], *session, "{list}");
         let refused = other.ask("session/new", json!({"cwd": place.work(), "mcpServers": []})).await;
         let message = refused["error"]["message"].as_str().unwrap_or_default().to_owned();
-        assert!(message.contains("no room"), "{refused}");
+        assert!(message.contains("store is full"), "{refused}");
 
         // The session can be read again, and connections stay open.
         let resume = json!({"sessionId": session, "cwd": place.work(), "replayFrom": {"type": "start"}});
@@ -68,7 +68,7 @@ fn child_on_a_small_disk() {
             let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]});
             let refused = other.ask("session/prompt", prompt).await;
             let message = refused["error"]["message"].as_str().unwrap_or_default().to_owned();
-            assert!(message.contains("no room"), "{refused}");
+            assert!(message.contains("store is full"), "{refused}");
         }
 
         std::fs::remove_file(&filler).unwrap();
