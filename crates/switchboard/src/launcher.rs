@@ -26,13 +26,8 @@ pub(crate) fn follow() {
     }
     let wait = move || {
         let mut buffer = [0; 64];
-        loop {
-            match nix::unistd::read(descriptor, &mut buffer) {
-                // The launcher says nothing. Bytes are not its end.
-                Ok(1..) | Err(nix::Error::EINTR) => {}
-                Ok(0) | Err(_) => break,
-            }
-        }
+        // The launcher writes nothing. Bytes are not its end.
+        while let Ok(1..) | Err(nix::Error::EINTR) = nix::unistd::read(descriptor, &mut buffer) {}
         let _ = kill_process(getpid(), Signal::TERM);
     };
     if let Err(error) = std::thread::Builder::new().name("launcher".to_owned()).spawn(wait) {

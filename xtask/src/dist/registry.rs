@@ -108,7 +108,9 @@ fn description(package: &[u8]) -> Result<Value, String> {
     for entry in archive.entries().map_err(|error| error.to_string())? {
         let entry = entry.map_err(|error| error.to_string())?;
         if entry.path().is_ok_and(|path| path == Path::new("package/package.json")) {
-            return serde_json::from_reader(entry).map_err(|error| error.to_string());
+            let mut text = Vec::new();
+            entry.take(1_000_000).read_to_end(&mut text).map_err(|error| error.to_string())?;
+            return serde_json::from_slice(&text).map_err(|error| error.to_string());
         }
     }
     Err("there is no package.json in it".to_owned())
