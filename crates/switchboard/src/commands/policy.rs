@@ -4,7 +4,7 @@ mod audit;
 mod draft;
 mod explain;
 mod history;
-mod judge;
+mod hub_rules;
 mod preview;
 mod suggest;
 mod test;
@@ -12,7 +12,7 @@ mod test;
 pub(crate) use draft::Draft;
 pub(crate) use explain::in_few_words;
 pub(crate) use history::Answered;
-pub(crate) use judge::HubJudge;
+pub(crate) use hub_rules::HubRules;
 pub(crate) use preview::Preview;
 
 use std::path::PathBuf;

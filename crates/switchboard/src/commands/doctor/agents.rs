@@ -19,13 +19,13 @@ use crate::terminal::text::visible_line;
 use crate::{handshake, store_file};
 
 /// Maximum number of agents at the same time.
-const AT_ONCE: usize = 4;
+const MAX_PARALLEL: usize = 4;
 
 /// Maximum length of an agent's error in characters.
 const MAX_REASON: usize = 400;
 
 /// An agent under test.
-struct Patient {
+struct TestedAgent {
     name: String,
     program: Result<Program, String>,
     known: Option<&'static KnownAgent>,
@@ -34,8 +34,8 @@ struct Patient {
 pub(super) async fn look(configuration: &Configuration, folder: &Path, patience: Duration) -> Vec<Finding> {
     let configured =
         configuration.agents.iter().filter(|agent| configuration.find(&agent.name) == Some(agent));
-    let mut patients: Vec<Patient> = configured
-        .map(|agent| Patient {
+    let mut patients: Vec<TestedAgent> = configured
+        .map(|agent| TestedAgent {
             name: agent.name.clone(),
             program: agent.program().map_err(|error| error.to_string()),
             known: agents::find(&agent.name),
@@ -45,7 +45,7 @@ pub(super) async fn look(configuration: &Configuration, folder: &Path, patience:
     patients.extend(installed.filter_map(|agent| {
         let found = agent.installed()?;
         let program = Program::new(found.path).args(found.command.iter().skip(1).copied());
-        Some(Patient { name: agent.name.to_owned(), program: Ok(program), known: Some(agent) })
+        Some(TestedAgent { name: agent.name.to_owned(), program: Ok(program), known: Some(agent) })
     }));
     if patients.is_empty() {
         return vec![Finding::note(
@@ -53,7 +53,7 @@ pub(super) async fn look(configuration: &Configuration, folder: &Path, patience:
             "no agent is configured or installed; `switchboard agents` shows how to install one",
         )];
     }
-    let (turns, mut tasks) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
+    let (turns, mut tasks) = (Arc::new(Semaphore::new(MAX_PARALLEL)), JoinSet::new());
     for (place, patient) in patients.into_iter().enumerate() {
         let (turns, folder) = (Arc::clone(&turns), folder.to_owned());
         tasks.spawn(async move {
@@ -66,8 +66,8 @@ pub(super) async fn look(configuration: &Configuration, folder: &Path, patience:
     findings.into_iter().map(|(_, finding)| finding).collect()
 }
 
-async fn examine(patient: Patient, folder: &Path, patience: Duration) -> Finding {
-    let Patient { name, program, known } = patient;
+async fn examine(patient: TestedAgent, folder: &Path, patience: Duration) -> Finding {
+    let TestedAgent { name, program, known } = patient;
     let about = format!("agent {}", visible_line(&name));
     let install = known.map_or("correct its command in the configuration", |known| known.install);
     let program = match program.and_then(|program| {

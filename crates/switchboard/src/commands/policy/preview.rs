@@ -5,7 +5,7 @@ use std::time::Instant;
 use switchboard_policy::{Host, Policy, QuestionReader, Relevance, Verdict};
 use switchboard_store::{Filter, Item, Store, StoreError, Summary};
 
-use super::history::{Answered, Followed, PastQuestion};
+use super::history::{Answered, PastQuestion, TrackedSession};
 use super::in_few_words;
 
 /// Maximum number of sessions, latest first.
@@ -28,12 +28,12 @@ pub(crate) struct Preview {
     pub(crate) rejected: u64,
     pub(crate) unanswered: u64,
     /// The first of them, those with a different answer first.
-    pub(crate) rows: Vec<Found>,
+    pub(crate) rows: Vec<PreviewRow>,
 }
 
 /// A question that the rules would have decided.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct PreviewRow {
     pub(crate) session: String,
     pub(crate) message: u64,
     pub(crate) words: String,
@@ -67,7 +67,7 @@ impl Preview {
                 preview.sessions += 1;
             }
         }
-        let differs = |found: &Found| match verdict {
+        let differs = |found: &PreviewRow| match verdict {
             Verdict::Deny => found.answered == Answered::Allowed,
             _ => found.answered == Answered::Rejected,
         };
@@ -100,7 +100,7 @@ impl Reading<'_> {
         let relevance = Relevance::new();
         let root = self.session.about.project.as_deref().unwrap_or("/");
         let mut followed =
-            Followed::new(QuestionReader::new(root).reading_version_1(crate::rules::VERSION_1));
+            TrackedSession::new(QuestionReader::new(root).reading_version_1(crate::rules::VERSION_1));
         for item in store.read(&self.session.id, 0)? {
             // Damaged records are skipped.
             let Item::Record(record) = item? else { continue };
@@ -126,7 +126,7 @@ impl Reading<'_> {
         if alike < MAX_ROWS {
             let words = in_few_words(&question.subject);
             let session = self.session.id.clone();
-            self.preview.rows.push(Found { session, message: *number, words, answered: *answered });
+            self.preview.rows.push(PreviewRow { session, message: *number, words, answered: *answered });
         }
     }
 }
