@@ -37,7 +37,7 @@ impl Examples {
             .and_then(|()| files.iter().try_for_each(|(file, text)| std::fs::write(folder.join(file), text)))
             .and_then(|()| folder.canonicalize());
         let folder = made.map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-        folder.into_os_string().into_string().map_err(|_| "the target folder's path is no text".to_owned())
+        folder.into_os_string().into_string().map_err(|_| "the path of the target folder is not valid UTF-8".to_owned())
     }
 
     fn command(&self, name: &str, arguments: &[&str]) -> Command {
@@ -111,7 +111,7 @@ impl Examples {
 
     fn folds(&self) -> Result<(), String> {
         let recording = root().join("fixtures/recordings/demo-edit-v2.jsonl");
-        let recording = recording.to_str().ok_or("the repository's path is no text")?;
+        let recording = recording.to_str().ok_or("the path of the repository is not valid UTF-8")?;
         self.prints("example-fold", &[recording], &["in the middle: ", "at the end: ", "new: ", "Idle"])
     }
 

@@ -16,7 +16,7 @@ const BYTES: usize = 16 * 1024 * 1024;
 pub(crate) struct Metadata {
     known: HashMap<(String, String), Meta<'static>>,
     bytes: usize,
-    /// Whether metadata was dropped since this was last read.
+    /// Set if metadata was dropped since this was last read.
     pub(crate) evicted: bool,
 }
 

@@ -17,7 +17,7 @@ const SESSIONS: usize = 10_000;
 /// Decides which updates of the translator are sent to the client.
 #[derive(Debug, Default)]
 pub(crate) struct NativeLines {
-    /// Whether the client supports sub-agent sessions.
+    /// Set if the client supports sub-agent sessions.
     knows_subagents: bool,
     /// Sessions in which the client gets the agent's original updates.
     sessions: HashSet<String>,

@@ -68,16 +68,16 @@ pub struct BridgeOptions {
     pub client_dialect: Option<Dialect>,
     /// Dialect of a version 2 agent; `None`: detected from its messages.
     pub agent_dialect: Option<Dialect>,
-    /// Whether messages for a version 1 client are held until the agent is idle, so that text which the agent
+    /// Set if messages for a version 1 client are held until the agent is idle, so that text which the agent
     /// retracts is never shown.
     pub hold_messages: bool,
-    /// Whether the bridge reads and writes files for a version 1 agent.
+    /// Set if the bridge reads and writes files for a version 1 agent.
     pub serve_files: bool,
-    /// Whether the bridge runs commands for a version 1 agent.
+    /// Set if the bridge runs commands for a version 1 agent.
     pub serve_terminals: bool,
     /// Name of the agent's program, for agents that do not send a name.
     pub agent_name: String,
-    /// Whether requests keep their ids on the other side. For recordings, where no other requests exist.
+    /// Set if requests keep their ids on the other side. For recordings, where no other requests exist.
     pub keep_ids: bool,
     /// Milliseconds after which a prompt counts as accepted by a version 1 agent that shows no sign of it.
     /// Default: 200.
@@ -87,7 +87,7 @@ pub struct BridgeOptions {
     /// Milliseconds without news of running sub-agents or a pending question after which the prompt of a
     /// version 1 client is answered anyway. Default: 600,000.
     pub background: u64,
-    /// Whether other clients may work with the agent's sessions at the same time, as on a hub. The agent is
+    /// Set if other clients may work with the agent's sessions at the same time, as on a hub. The agent is
     /// then asked to say, when it accepts a prompt, whether the work on it is already over; an end that
     /// arrives before that may belong to another client's prompt.
     pub is_shared: bool,

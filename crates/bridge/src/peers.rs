@@ -13,7 +13,7 @@ pub(crate) struct Peers {
     pub(crate) agent_dialect: Option<Dialect>,
     client: DialectTracker,
     agent: DialectTracker,
-    /// Whether a version 1 client displays terminals of the agent that are described in metadata.
+    /// Set if a version 1 client displays terminals of the agent that are described in metadata.
     pub(crate) client_displays: bool,
     /// The side of version 1 if the versions differ.
     pub(crate) old: Option<Side>,

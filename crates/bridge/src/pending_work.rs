@@ -17,7 +17,7 @@ use crate::{Side, Version};
 #[derive(Debug)]
 pub(crate) struct PendingWork {
     requests: Correlator<RequestKind>,
-    /// Whether sessions have states, as in version 2.
+    /// Set if sessions have states, as in version 2.
     has_states: bool,
     at_work: HashSet<String>,
 }
@@ -27,7 +27,7 @@ pub(crate) struct PendingWork {
 pub(crate) enum RequestKind {
     Prompt {
         session: String,
-        /// Whether the work on the prompt has ended although the response is missing.
+        /// Set if the work on the prompt has ended although the response is missing.
         over: bool,
     },
     /// A request that ends the session.

@@ -8,7 +8,7 @@ pub(crate) struct OutputText {
     /// First bytes of an incomplete character.
     incomplete: Vec<u8>,
     state: ScanState,
-    /// Whether control sequences are kept, for readers that understand them.
+    /// Set if control sequences are kept, for readers that understand them.
     keeps_controls: bool,
     /// Length of the text that a backspace can no longer erase.
     settled: usize,

@@ -39,7 +39,7 @@ pub struct RecordingBridge {
     /// Lines of each half for the other, in the order of delivery: those of `near` first.
     from_near: Vec<TranslatedLine>,
     from_far: Vec<TranslatedLine>,
-    /// Whether the recording is already in the wanted version.
+    /// Set if the recording is already in the wanted version.
     passes: bool,
     undecided: Option<Undecided>,
     senders: SenderTracker,
@@ -48,7 +48,7 @@ pub struct RecordingBridge {
     /// Number of the line that is being translated, and of the last line received.
     number: u64,
     taken: u64,
-    /// Whether any message belonged to a session.
+    /// Set if any message belonged to a session.
     has_sessions: bool,
     losses: Vec<(u64, Loss)>,
     back: Vec<TranslatedLine>,

@@ -15,9 +15,9 @@ pub(crate) struct Terminal {
     pub(crate) cwd: Option<String>,
     /// The tool calls that show it.
     pub(crate) calls: Vec<String>,
-    /// Whether the client has been sent the exit status, if it gets output in pieces.
+    /// Set if the client has been sent the exit status, if it gets output in pieces.
     sent_exit: bool,
-    /// Whether the client has been told about the terminal as such.
+    /// Set if the client has been told about the terminal as such.
     pub(crate) introduced: bool,
     pub(crate) reported: bool,
 }
@@ -27,9 +27,9 @@ pub(crate) struct Terminal {
 pub(crate) struct Changed {
     /// Number of bytes added.
     pub(crate) grown: usize,
-    /// Whether the text that the client has is no longer its beginning.
+    /// Set if the text that the client has is no longer its beginning.
     pub(crate) replaced: bool,
-    /// Whether the text was cut to its limit.
+    /// Set if the text was cut to its limit.
     pub(crate) cut: bool,
 }
 

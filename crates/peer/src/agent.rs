@@ -183,7 +183,7 @@ impl Recalled {
 }
 
 /// The methods that a client may call.
-const KNOWN: [&str; 19] = [
+const AGENT_METHODS: [&str; 19] = [
     "initialize",
     "auth/login",
     "auth/logout",
@@ -209,7 +209,7 @@ const KNOWN: [&str; 19] = [
 /// Returns the options for a connection to a client: unknown methods and invalid lines are refused
 /// automatically.
 pub fn agent_connection_options() -> ConnectionOptions {
-    let mut options = ConnectionOptions::default().knows(|method| KNOWN.contains(&method));
+    let mut options = ConnectionOptions::default().knows(|method| AGENT_METHODS.contains(&method));
     options.refuses_invalid_lines = true;
     options
 }

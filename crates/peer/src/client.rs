@@ -24,7 +24,7 @@ use switchboard_acp::v2;
 use switchboard_transport::{Child, Connection, ConnectionOptions, Program};
 
 use crate::{Error, translation};
-use negotiation::Early;
+use negotiation::EarlyAnomalies;
 use state::ClientInner;
 
 /// Description and timeouts of a client.
@@ -71,7 +71,7 @@ impl ClientOptions {
 }
 
 /// The methods that an agent may call.
-const KNOWN: [&str; 6] = [
+const CLIENT_METHODS: [&str; 6] = [
     "session/update",
     "session/request_permission",
     "elicitation/create",
@@ -107,7 +107,7 @@ impl Client {
     }
 
     async fn shake_hands(mut connection: Connection, options: ClientOptions) -> Result<Self, Error> {
-        let mut early = Early::default();
+        let mut early = EarlyAnomalies::default();
         let mut description = negotiation::initialize(&mut connection, &options, &mut early).await?;
         let (mut gone, mut anomalies) = (None, None);
         if let Some(observer) = &options.observer {
@@ -146,6 +146,6 @@ impl Client {
 
     /// Returns the options for a connection to an agent without an observer.
     pub fn connection_options() -> ConnectionOptions {
-        ConnectionOptions::default().knows(|method| KNOWN.contains(&method))
+        ConnectionOptions::default().knows(|method| CLIENT_METHODS.contains(&method))
     }
 }

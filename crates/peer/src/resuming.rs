@@ -1,9 +1,9 @@
 //! A client of a server over unreliable connections, without lost or duplicate messages.
 
+mod cursors;
 mod envelope;
 mod from_server;
 mod pending;
-mod places;
 mod questions;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -16,12 +16,12 @@ use switchboard_acp::rpc::{
 use switchboard_acp::{Raw, Side, Text, Wire, WireFormat};
 use switchboard_transport::invalid_line_answer;
 
-use self::pending::{About, Opens, Pending};
-use self::places::Places;
+use self::cursors::Cursors;
+use self::pending::{Opens, Pending, PendingKind};
 use self::questions::Questions;
 
 /// Send window in bytes: unanswered messages of the client before backpressure applies.
-const ROOM: usize = 8 * 1024 * 1024;
+const SEND_WINDOW: usize = 8 * 1024 * 1024;
 
 /// Connects a version 2 client to a server with resumable connections, such as `switchboard serve`.
 ///
@@ -62,9 +62,9 @@ pub struct ResumableClient {
     pending: Pending,
     questions: Questions,
     sessions: BTreeMap<String, Attached>,
-    places: Places,
+    cursors: Cursors,
     /// Pending requests of this type itself on the current connection.
-    own: BTreeMap<u64, (Own, String)>,
+    own: BTreeMap<u64, (OwnRequest, String)>,
     last_own: u64,
     /// Sessions that are being reattached: until their state arrives, updates may be duplicates.
     taken_up: HashSet<String>,
@@ -115,7 +115,7 @@ struct Attached {
 
 /// Purpose of a request of this type itself.
 #[derive(Debug)]
-enum Own {
+enum OwnRequest {
     Initialize,
     Attach { session: String, has_cursor: bool },
 }
@@ -182,7 +182,7 @@ impl ResumableClient {
             pending: Pending::default(),
             questions: Questions::default(),
             sessions: BTreeMap::new(),
-            places: Places::default(),
+            cursors: Cursors::default(),
             own: BTreeMap::new(),
             last_own: 0,
             taken_up: HashSet::new(),
@@ -206,7 +206,7 @@ impl ResumableClient {
     /// Returns whether the send window is open. If not, stop reading from the client (backpressure) until the
     /// server answers.
     pub fn has_room(&self) -> bool {
-        self.pending.bytes() < ROOM
+        self.pending.bytes() < SEND_WINDOW
     }
 
     /// Returns whether all requests of the client are answered.
@@ -217,7 +217,8 @@ impl ResumableClient {
     /// Returns whether a lost connection may be resumed: not before the server knows the sessions, and not
     /// while one is being opened, because the server cannot know how much of its history has arrived.
     pub fn is_resumable(&self) -> bool {
-        let is_opening = |about: &About| matches!(about, About::Request { opens: Opens::Known { .. }, .. });
+        let is_opening =
+            |about: &PendingKind| matches!(about, PendingKind::Request { opens: Opens::Known { .. }, .. });
         self.is_known && !self.pending.iter().any(|item| is_opening(&item.about))
     }
 
@@ -232,7 +233,7 @@ impl ResumableClient {
                 self.taken_up = self.sessions.keys().cloned().collect();
                 let streams = self.sessions.keys().map(|session| {
                     let session_id = (Text::Borrowed("sessionId"), envelope::quoted(session));
-                    let cursor = self.places.of(session).map(envelope::quoted);
+                    let cursor = self.cursors.of(session).map(envelope::quoted);
                     envelope::object(
                         [session_id]
                             .into_iter()
@@ -353,9 +354,9 @@ impl ResumableClient {
         if let Opens::Known { session, params, .. } = &opens
             && params.get("replayFrom").is_some_and(|from| from.is_object())
         {
-            self.places.expect_again(session);
+            self.cursors.expect_again(session);
         }
-        let about = About::Request { id: id.clone(), opens };
+        let about = PendingKind::Request { id: id.clone(), opens };
         if !self.pending.push(&line, about, sent_on) {
             let reason = "the id is in use, or the limit of pending requests is reached";
             return self.refuse(id, codes::INVALID_REQUEST, reason);
@@ -373,15 +374,15 @@ impl ResumableClient {
                 .and_then(|id| RequestId::decode(id.as_str(), WireFormat::Any).ok().map(Wire::into_owned))
         };
         let about = match &*notification.method {
-            "$/cancel_request" => named("requestId").map(|id| About::TakesBack { id }),
-            "session/cancel" => params.text("sessionId").map(|session| About::Cancels { session }),
+            "$/cancel_request" => named("requestId").map(|id| PendingKind::TakesBack { id }),
+            "session/cancel" => params.text("sessionId").map(|session| PendingKind::Cancels { session }),
             _ => None,
         };
         let params = self.with_operation(&params);
         notification.params = Some(params);
         let line = Message::Notification(notification).encode(WireFormat::Any);
         let sent_on = (self.phase == Phase::Up).then_some(self.link);
-        self.pending.push(&line, about.unwrap_or(About::Other), sent_on);
+        self.pending.push(&line, about.unwrap_or(PendingKind::Other), sent_on);
         if sent_on.is_some() {
             self.tell_server(line);
         }
@@ -399,7 +400,7 @@ impl ResumableClient {
 /// Messages to the server after a new connection.
 impl ResumableClient {
     /// Sends a request of this type itself.
-    fn ask_for(&mut self, own: Own, method: &str, params: Raw<'_>) {
+    fn ask_for(&mut self, own: OwnRequest, method: &str, params: Raw<'_>) {
         self.last_own += 1;
         let line = envelope::request(own_request_id(self.last_own), method, params);
         self.own.insert(self.last_own, (own, line.clone()));
@@ -410,7 +411,7 @@ impl ResumableClient {
         let Some(Initialize { id, params, is_answered }) = &self.initialize else { return };
         let (id, params) = (id.clone(), params.clone());
         if *is_answered {
-            self.ask_for(Own::Initialize, "initialize", params);
+            self.ask_for(OwnRequest::Initialize, "initialize", params);
         } else {
             self.tell_server(envelope::request(id, "initialize", params));
         }
@@ -430,13 +431,13 @@ impl ResumableClient {
     /// Returns whether the client is opening a session itself.
     fn is_being_opened(&self, session: &str) -> bool {
         self.pending.iter().any(|item| {
-            matches!(&item.about, About::Request { opens: Opens::Known { session: known, .. }, .. } if known == session)
+            matches!(&item.about, PendingKind::Request { opens: Opens::Known { session: known, .. }, .. } if known == session)
         })
     }
 
     fn attach(&mut self, session: String, with_cursor: bool) {
         let Some(Attached { method, params, is_own }) = self.sessions.get(&session) else { return };
-        let cursor = self.places.of(&session).filter(|_| with_cursor);
+        let cursor = self.cursors.of(&session).filter(|_| with_cursor);
         let has_cursor = cursor.is_some();
         let mut params = attach_params(params, &session, cursor);
         if *is_own && with_cursor && !has_cursor {
@@ -446,7 +447,7 @@ impl ResumableClient {
         let method = *method;
         let params = self.with_operation(&params);
         self.taken_up.insert(session.clone());
-        self.ask_for(Own::Attach { session, has_cursor }, method, params);
+        self.ask_for(OwnRequest::Attach { session, has_cursor }, method, params);
     }
 
     fn go_on_when_attached(&mut self) {
@@ -463,11 +464,11 @@ impl ResumableClient {
             let again = match &item.about {
                 // On the same connection it is the same operation: two equal histories could not be told
                 // apart.
-                About::Request { id, opens: Opens::Known { method, session, params } }
+                PendingKind::Request { id, opens: Opens::Known { method, session, params } }
                     if item.sent_on != Some(self.link) =>
                 {
                     // A history that has started must not start again.
-                    let cursor = self.places.of(session).filter(|_| !self.places.expects_again(session));
+                    let cursor = self.cursors.of(session).filter(|_| !self.cursors.expects_again(session));
                     let params = attach_params(params, session, cursor);
                     // Opening a session is valid on one connection only, so this is another operation.
                     let params = OPERATION_ID.set(&params, (self.operation_id)());
@@ -475,9 +476,11 @@ impl ResumableClient {
                     item.instead = Some(line.clone());
                     line
                 }
-                About::Request { .. } => item.instead.as_ref().unwrap_or(&item.line).clone(),
-                About::TakesBack { .. } | About::Cancels { .. } | About::Other if all => item.line.clone(),
-                About::TakesBack { .. } | About::Cancels { .. } | About::Other => continue,
+                PendingKind::Request { .. } => item.instead.as_ref().unwrap_or(&item.line).clone(),
+                PendingKind::TakesBack { .. } | PendingKind::Cancels { .. } | PendingKind::Other if all => {
+                    item.line.clone()
+                }
+                PendingKind::TakesBack { .. } | PendingKind::Cancels { .. } | PendingKind::Other => continue,
             };
             item.sent_on = Some(self.link);
             item.first_on.get_or_insert(self.link);

@@ -16,11 +16,11 @@ use tokio::time::{Instant, sleep_until};
 use crate::client::{Observed, Observer};
 
 /// The reason why the translated peer has disconnected, once it has.
-pub(crate) type Gone = Arc<OnceLock<Arc<Closure>>>;
+pub(crate) type Disconnected = Arc<OnceLock<Arc<Closure>>>;
 
 /// State of a translated agent.
-pub(crate) struct Behind {
-    pub(crate) gone: Gone,
+pub(crate) struct TranslatedAgent {
+    pub(crate) gone: Disconnected,
     /// Protocol errors of the agent. They must be received, because the agent waits for that.
     pub(crate) anomalies: mpsc::Receiver<Anomaly>,
 }
@@ -36,10 +36,10 @@ pub(crate) fn to_version_one_agent(
     agent_name: &str,
     answer: String,
     observer: Option<Observer>,
-) -> (Connection, Behind) {
+) -> (Connection, TranslatedAgent) {
     let (anomalies, told) = mpsc::channel(ANOMALIES);
     let (near, far) = Connection::pair(options, ConnectionOptions::default());
-    let gone = Gone::default();
+    let gone = Disconnected::default();
     let mut bridge_options = BridgeOptions::between(Version::V2, Version::V1);
     bridge_options.agent_name = agent_name.to_owned();
     bridge_options.id_salt = unique_salt();
@@ -54,7 +54,7 @@ pub(crate) fn to_version_one_agent(
         asked: 0,
     };
     tokio::spawn(translation.run(None));
-    (near, Behind { gone, anomalies: told })
+    (near, TranslatedAgent { gone, anomalies: told })
 }
 
 /// Converts a connection to a version 1 client to one of version 2. `first` is a line that was already read
@@ -74,7 +74,7 @@ pub(crate) fn to_version_one_client(
         client,
         handshake: None,
         observer: None,
-        gone: Gone::default(),
+        gone: Disconnected::default(),
         anomalies: None,
         asked: 0,
     };
@@ -88,7 +88,7 @@ struct Translation {
     client: Connection,
     handshake: Option<Handshake>,
     observer: Option<Observer>,
-    gone: Gone,
+    gone: Disconnected,
     /// Receiver of the agent's protocol errors.
     anomalies: Option<mpsc::Sender<Anomaly>>,
     /// The last request id sent to the agent, which the bridge counts.
@@ -125,12 +125,12 @@ impl Translation {
                 }
             };
             match line {
-                Ok(Came::Line(line)) => {
+                Ok(PeerInput::Line(line)) => {
                     if self.carry(from, &line).await.is_none() {
                         return;
                     }
                 }
-                Ok(Came::Anomaly(anomaly)) => {
+                Ok(PeerInput::Anomaly(anomaly)) => {
                     if from == Side::Agent && self.take_anomaly(anomaly).await.is_none() {
                         return;
                     }
@@ -232,7 +232,7 @@ impl Translation {
 
     /// Sends lines to either side and reports losses. Returns `None` if a side is unreachable.
     async fn send(&mut self, outputs: Outputs) -> Option<Handled> {
-        let mut sorted = Sorted { lines: Vec::new(), observer: self.observer.as_ref() };
+        let mut sorted = SplitOutput { lines: Vec::new(), observer: self.observer.as_ref() };
         let handled = outputs.deliver(&mut sorted);
         for (to, line) in sorted.lines {
             if to == Side::Agent
@@ -267,12 +267,12 @@ impl Translation {
 }
 
 /// Lines to send; losses are passed to the observer.
-struct Sorted<'a> {
+struct SplitOutput<'a> {
     lines: Vec<(Side, String)>,
     observer: Option<&'a Observer>,
 }
 
-impl Port for Sorted<'_> {
+impl Port for SplitOutput<'_> {
     fn send(&mut self, to: Side, line: String) {
         self.lines.push((to, line));
     }
@@ -308,7 +308,7 @@ impl Handshake {
 }
 
 /// Input of a peer.
-enum Came {
+enum PeerInput {
     /// A message.
     Line(SharedText),
     /// A protocol error.
@@ -316,11 +316,11 @@ enum Came {
 }
 
 /// Returns the next message or protocol error.
-async fn next_line(inbox: &mut Inbox, is_taken: fn(&str) -> bool) -> Result<Came, Arc<Closure>> {
+async fn next_line(inbox: &mut Inbox, is_taken: fn(&str) -> bool) -> Result<PeerInput, Arc<Closure>> {
     loop {
         match inbox.next_or(|line| is_taken(line).then(|| line.clone())).await {
-            Some(Received::Taken(line)) => return Ok(Came::Line(line)),
-            Some(Received::Event(Event::Anomaly(anomaly))) => return Ok(Came::Anomaly(anomaly)),
+            Some(Received::Taken(line)) => return Ok(PeerInput::Line(line)),
+            Some(Received::Event(Event::Anomaly(anomaly))) => return Ok(PeerInput::Anomaly(anomaly)),
             Some(Received::Event(Event::Closed(closure))) => return Err(closure),
             Some(Received::Event(_)) => {}
             // Only after the closure, which ends the translation.

@@ -14,7 +14,7 @@ const HARMLESS: [(&str, &[&str]); 2] = [
 ];
 
 /// Words of commands that change more than the project, or cannot be undone.
-const GRAVE: [&str; 40] = [
+const IRREVERSIBLE: [&str; 40] = [
     "add",
     "apply",
     "auth",
@@ -77,7 +77,7 @@ fn is_safe(words: &[&str]) -> bool {
     let Some((first, rest)) = words.split_first() else { return false };
     let is_grave = |word: &&str| {
         let name = word.trim_start_matches('-');
-        GRAVE.contains(&name)
+        IRREVERSIBLE.contains(&name)
             || name.starts_with("force")
             || matches!(name, "hard" | "no-verify" | "yes" | "y")
     };

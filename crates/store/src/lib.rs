@@ -33,6 +33,7 @@ mod catalog;
 mod contents;
 mod error;
 mod exchange;
+mod free_space;
 mod hosted;
 mod hub_note;
 mod indexing;
@@ -50,14 +51,13 @@ mod removal;
 mod schema;
 mod search;
 mod segment;
-mod shortage;
 mod signal;
 mod statistics;
 mod store;
+mod superseded;
 mod text;
 mod wal;
 mod window;
-mod withdrawn;
 mod writer;
 
 pub use access::{Role, Token, TokenAccess};
@@ -74,11 +74,11 @@ pub use redact::{Redaction, Secret};
 pub use search::{Hit, Search};
 pub use statistics::{Share, Statistics};
 pub use store::{Repair, Settings, Store};
+pub use superseded::Withdrawals;
 pub use switchboard_acp::Moment;
 pub use text::{Text, TextKind, texts};
 pub use wal::LogDamage;
 pub use window::State;
-pub use withdrawn::Withdrawals;
 
 /// Runs the README example as a test.
 #[cfg(doctest)]

@@ -9,13 +9,13 @@ use switchboard_acp::Moment;
 
 use crate::access;
 use crate::error::{Result, StoreError, database};
+use crate::free_space;
 use crate::live;
 use crate::lock::SessionLock;
 use crate::private::{self, Exposed, Identity};
 use crate::record::{Channel, Record};
 use crate::removal;
 use crate::segment::Folder;
-use crate::shortage;
 use crate::store::Settings;
 use crate::wal::{self, LogDamage};
 use crate::writer::ATTEMPT;
@@ -142,7 +142,7 @@ pub(crate) fn open_writer(path: &Path, settings: &Settings) -> Result<Opened> {
 fn with_reserve<T>(path: &Path, open: impl Fn() -> Result<T>) -> Result<T> {
     match open() {
         Err(StoreError::Full { .. } | StoreError::Database { .. } | StoreError::Open { .. })
-            if path.exists() && !shortage::can_write(path) && removal::release_reserve(path) =>
+            if path.exists() && !free_space::can_write(path) && removal::release_reserve(path) =>
         {
             open()
         }

@@ -12,6 +12,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use switchboard_acp::Moment;
 
 use crate::error::{Result, StoreError, database};
+use crate::free_space::FreeSpace;
 use crate::lock::SessionLock;
 use crate::private::{Exposed, Identity};
 use crate::progress::{Progress, Ticker};
@@ -21,7 +22,6 @@ use crate::record::About;
 use crate::recorder::Recorder;
 use crate::schema;
 use crate::segment::{self, Folder};
-use crate::shortage::Shortage;
 use crate::signal::Signal;
 use crate::wal::{self, LogDamage};
 use crate::writer::{Command, Recovering, Reply, Writer};
@@ -83,7 +83,7 @@ pub(crate) struct StoreInner {
     pub(crate) ticker: Arc<Ticker>,
     ticking: Mutex<Option<JoinHandle<()>>>,
     pub(crate) traffic: Arc<AtomicU64>,
-    pub(crate) shortage: Arc<Shortage>,
+    pub(crate) shortage: Arc<FreeSpace>,
     max_bytes: Option<u64>,
     repairs: Vec<Repair>,
     pub(crate) recovering: Recovering,

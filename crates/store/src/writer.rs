@@ -16,6 +16,7 @@ use switchboard_acp::Moment;
 
 use crate::access::{Change, Changed};
 use crate::error::{Result, StoreError, database};
+use crate::free_space::FreeSpace;
 use crate::indexing;
 use crate::live::{Live, Outcome};
 use crate::lock::SessionLock;
@@ -24,7 +25,6 @@ use crate::queue::{Queue, Taken, locked};
 use crate::record::About;
 use crate::removal;
 use crate::segment::Folder;
-use crate::shortage::Shortage;
 use crate::signal::Signal;
 use crate::store::{Settings, StoreInner};
 
@@ -137,7 +137,7 @@ pub(crate) struct Writer {
     makes_room: Option<u64>,
     /// True while sessions are being deleted to free space. Prevents recursion.
     is_making_room: bool,
-    shortage: Arc<Shortage>,
+    shortage: Arc<FreeSpace>,
     live: HashMap<Arc<str>, Live>,
     /// Sessions queued for recovery, and those being recovered.
     to_recover: VecDeque<Arc<str>>,

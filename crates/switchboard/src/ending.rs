@@ -92,28 +92,28 @@ impl Phase {
 
 /// Maximum grace period for each step of the agent's end, so that an unresponsive agent does not use up the
 /// time.
-const HURRY: Grace =
+const SHORT_GRACE: Grace =
     Grace { input_closed: Duration::from_millis(250), terminate: Duration::from_millis(350) };
 
 /// Time and reason of the shutdown.
-static TOLD: OnceLock<(Instant, Stop)> = OnceLock::new();
+static SHUTDOWN: OnceLock<(Instant, Stop)> = OnceLock::new();
 
 /// Emergency actions.
-static LAST_ACTS: Mutex<Vec<Box<dyn FnOnce() + Send>>> = Mutex::new(Vec::new());
+static EMERGENCY_ACTIONS: Mutex<Vec<Box<dyn FnOnce() + Send>>> = Mutex::new(Vec::new());
 
 /// Starts the shutdown. Only the first call counts.
 pub(crate) fn begin(stop: Stop) {
-    TOLD.get_or_init(|| (Instant::now(), stop));
+    SHUTDOWN.get_or_init(|| (Instant::now(), stop));
 }
 
 /// Returns the reason for the shutdown, if it has started.
 pub(crate) fn told() -> Option<Stop> {
-    TOLD.get().map(|(_, stop)| *stop)
+    SHUTDOWN.get().map(|(_, stop)| *stop)
 }
 
 /// Returns the rest of a period that started with the shutdown.
 fn left(time: Duration) -> Option<Duration> {
-    TOLD.get().map(|(told, _)| time.saturating_sub(told.elapsed()))
+    SHUTDOWN.get().map(|(told, _)| time.saturating_sub(told.elapsed()))
 }
 
 /// Returns a timeout: the usual one, or less during the shutdown.
@@ -123,9 +123,9 @@ pub(crate) fn at_most(usual: Duration, phase: Phase) -> Duration {
 
 /// Returns the agent's grace period during the shutdown.
 pub(crate) fn grace() -> Grace {
-    let left = at_most(HURRY.input_closed + HURRY.terminate, Phase::Agent);
-    let input_closed = HURRY.input_closed.min(left / 2);
-    Grace { input_closed, terminate: HURRY.terminate.min(left - input_closed) }
+    let left = at_most(SHORT_GRACE.input_closed + SHORT_GRACE.terminate, Phase::Agent);
+    let input_closed = SHORT_GRACE.input_closed.min(left / 2);
+    Grace { input_closed, terminate: SHORT_GRACE.terminate.min(left - input_closed) }
 }
 
 /// Registers an agent and a recording, so that a stuck program leaves neither a running process nor an
@@ -138,7 +138,7 @@ pub(crate) fn takes_along(child: &Child, recording: Option<&Recording>) {
             recording.cut_off("the process was killed: the program did not stop after a signal");
         }
     };
-    LAST_ACTS.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(act));
+    EMERGENCY_ACTIONS.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(act));
 }
 
 /// Listens for stop signals. From then on they do not end the process by themselves.
@@ -216,7 +216,7 @@ fn watch(
             if left(patience.end()).is_some_and(|left| left.is_zero()) {
                 give_up();
             }
-            let deadline = TOLD.get().map(|(told, _)| (*told + patience.end()).into());
+            let deadline = SHUTDOWN.get().map(|(told, _)| (*told + patience.end()).into());
             let stop = tokio::select! {
                 stop = signals.next() => stop,
                 () = stdio::sleep_until(limit), if limit.is_some() => {
@@ -239,7 +239,7 @@ fn watch(
 fn give_up() -> ! {
     let (done, all_done) = std::sync::mpsc::sync_channel(1);
     let act = move || {
-        let acts = std::mem::take(&mut *LAST_ACTS.lock().unwrap_or_else(PoisonError::into_inner));
+        let acts = std::mem::take(&mut *EMERGENCY_ACTIONS.lock().unwrap_or_else(PoisonError::into_inner));
         acts.into_iter().for_each(|act| act());
         done.send(())
     };

@@ -10,7 +10,7 @@ use tokio::io::AsyncWrite;
 const QUEUE: usize = 256 * 1024;
 
 /// Maximum number of unread responses to a side before its requests are no longer read (backpressure).
-const UNREAD: usize = 1024;
+const MAX_UNREAD: usize = 1024;
 
 /// The outgoing lines of one side.
 pub(crate) struct OutboundQueue {
@@ -70,7 +70,7 @@ impl OutboundQueue {
 
     /// Returns whether the side reads its responses fast enough.
     pub(crate) fn keeps_up(&self) -> bool {
-        self.waiting.len() < UNREAD
+        self.waiting.len() < MAX_UNREAD
     }
 
     /// Sends a line after all earlier ones, at once if possible.

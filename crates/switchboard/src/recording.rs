@@ -267,7 +267,7 @@ impl Recording {
     /// Ends the recording; everything is on disk afterwards, or a problem is reported.
     fn end(&self, reason: &str, phase: Phase) {
         self.with_sink(|sink| {
-            sink.count_oddities()?;
+            sink.count_invalid_lines()?;
             sink.append(Record::new(Channel::Process, reason))?;
             sink.commit()
         });
@@ -304,15 +304,15 @@ impl Sink {
 
     /// Records an invalid line; above a limit they are only counted.
     fn set_aside(&mut self, from: Side, what: &str) -> Result<(), String> {
-        let oddities = match from {
+        let invalid_lines = match from {
             Side::Client => &mut self.of_client,
             Side::Agent => &mut self.of_agent,
         };
-        let words = oddities.next(&visible_line(what));
+        let words = invalid_lines.next(&visible_line(what));
         words.map_or(Ok(()), |words| self.append(noise(from, &words)))
     }
 
-    fn count_oddities(&mut self) -> Result<(), String> {
+    fn count_invalid_lines(&mut self) -> Result<(), String> {
         for (from, total) in [(Side::Client, self.of_client.total()), (Side::Agent, self.of_agent.total())] {
             if let Some(words) = total {
                 self.append(noise(from, &words))?;

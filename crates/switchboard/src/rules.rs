@@ -111,17 +111,17 @@ impl Rules {
     }
 
     /// Evaluates a question in a project.
-    pub(crate) fn judge(
+    pub(crate) fn evaluate(
         &mut self,
         subject: &Subject,
         options: &[v2::PermissionOption<'_>],
         root: &str,
-    ) -> Judged {
+    ) -> RecordedDecision {
         let policy = self.for_project(root);
         let decision = policy.judge(subject, &self.files).offered(options);
         // A malformed subject is not our JSON; it is omitted then.
         let about = serde_json::from_str(subject.to_json(&self.files).as_str()).unwrap_or_default();
-        Judged {
+        RecordedDecision {
             decision,
             mode: policy.mode(),
             hash: policy.hash().to_owned(),
@@ -160,7 +160,7 @@ impl RuleFile for Rules {
 
 /// A decision with everything that an audit needs.
 #[derive(Debug, Clone)]
-pub(crate) struct Judged {
+pub(crate) struct RecordedDecision {
     pub(crate) decision: Decision,
     mode: Mode,
     hash: String,
@@ -169,7 +169,7 @@ pub(crate) struct Judged {
     has_no_rules: bool,
 }
 
-impl Judged {
+impl RecordedDecision {
     /// Returns the answer; in observe mode, the user is asked.
     pub(crate) fn answer(&self, options: &[v2::PermissionOption<'_>]) -> Answer {
         match self.mode {
@@ -179,7 +179,7 @@ impl Judged {
     }
 
     /// Returns the decision for a situation without a user to ask.
-    pub(crate) fn nobody_to_ask(mut self) -> Self {
+    pub(crate) fn without_person(mut self) -> Self {
         let Decision { verdict, rule, reason, .. } = &mut self.decision;
         if *verdict != Verdict::Deny {
             (*verdict, *rule, *reason) = (Verdict::Deny, None, "there is no user to ask".to_owned());

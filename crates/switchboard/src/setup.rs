@@ -137,7 +137,7 @@ impl Editor {
 const PLUGIN: &str = ".obsidian/plugins/agent-client";
 
 /// Maximum number of vaults or packages considered.
-const MANY: usize = 1000;
+const MAX_CANDIDATES: usize = 1000;
 
 /// Returns the Obsidian vaults with the plugin.
 fn vaults() -> Vec<PathBuf> {
@@ -148,8 +148,12 @@ fn vaults() -> Vec<PathBuf> {
     let mut vaults = Vec::new();
     for list in lists.into_iter().flatten() {
         let Ok(Some(list)) = read_json(&list) else { continue };
-        let listed =
-            list.get("vaults").and_then(|vaults| vaults.as_object()).into_iter().flatten().take(MANY);
+        let listed = list
+            .get("vaults")
+            .and_then(|vaults| vaults.as_object())
+            .into_iter()
+            .flatten()
+            .take(MAX_CANDIDATES);
         let paths = listed.filter_map(|(_, vault)| vault.get("path")?.as_str().map(PathBuf::from));
         vaults.extend(paths.filter(|vault| vault.is_absolute() && vault.join(PLUGIN).is_dir()));
     }
@@ -167,7 +171,7 @@ fn neovim_plugin(name: &str) -> Option<PathBuf> {
         return Some(found);
     }
     // site/pack/PACKAGE/start or opt/NAME
-    let packages = std::fs::read_dir(data.join("site/pack")).ok()?.flatten().take(MANY);
+    let packages = std::fs::read_dir(data.join("site/pack")).ok()?.flatten().take(MAX_CANDIDATES);
     let places =
         packages.flat_map(|package| ["start", "opt"].map(|kind| package.path().join(kind).join(name)));
     places.into_iter().find(|folder| folder.is_dir())
@@ -188,7 +192,8 @@ fn emacs_package(name: &str) -> Option<PathBuf> {
                 return Some(package);
             }
         }
-        let installed = std::fs::read_dir(folder.join("elpa")).into_iter().flatten().flatten().take(MANY);
+        let installed =
+            std::fs::read_dir(folder.join("elpa")).into_iter().flatten().flatten().take(MAX_CANDIDATES);
         let is_it = |path: &PathBuf| {
             let file = path.file_name().and_then(|file| file.to_str());
             file.is_some_and(|file| is_emacs_package(file, name)) && path.is_dir()
@@ -223,7 +228,7 @@ pub(crate) fn our_program() -> Result<String, CommandError> {
     let named = named.filter(|named| named.canonicalize().ok() == ourselves.canonicalize().ok());
     let path = named.unwrap_or(ourselves);
     path.into_os_string().into_string().map_err(|path| {
-        CommandError::failed(format!("the path of this program, {}, is no text", path.display()))
+        CommandError::failed(format!("the path of this program, {}, is not valid UTF-8", path.display()))
             .hint("put it into another folder")
     })
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Maximum number of queued lines.
-const WAITING: usize = 1024;
+const MAX_QUEUED: usize = 1024;
 
 enum Entry {
     Line(String),
@@ -26,7 +26,7 @@ static PRINTER: OnceLock<Printer> = OnceLock::new();
 
 fn printer() -> &'static Printer {
     PRINTER.get_or_init(|| {
-        let (entries, receiver) = mpsc::channel(WAITING);
+        let (entries, receiver) = mpsc::channel(MAX_QUEUED);
         std::thread::spawn(move || print_all(receiver));
         Printer { entries, missed: AtomicU64::new(0) }
     })
@@ -36,7 +36,7 @@ fn print_all(mut entries: mpsc::Receiver<Entry>) {
     while let Some(entry) = entries.blocking_recv() {
         let missed = printer().missed.swap(0, Ordering::Relaxed);
         if missed > 0 {
-            print(&format!("switchboard: {missed} lines are missing here: nobody read them"));
+            print(&format!("switchboard: {missed} lines were dropped, because standard error was not read"));
         }
         match entry {
             Entry::Line(line) => print(&line),

@@ -11,7 +11,7 @@ use crate::units;
 /// The environment variable with the path of the store.
 const STORE: &str = "SWITCHBOARD_STORE";
 /// Maximum number of repaired sessions that are listed.
-const MOST_TOLD: usize = 8;
+const MAX_LISTED_REPAIRS: usize = 8;
 
 /// Returns the path of the store: as given, else from the environment variable, else in the data folder.
 pub(crate) fn place(named: Option<&PathBuf>) -> Result<PathBuf, CommandError> {
@@ -278,7 +278,7 @@ fn open_within(place: PathBuf, limits: &Limits, makes_room: bool) -> Result<Stor
         }
     }
     let repairs = store.repairs();
-    if repairs.len() > MOST_TOLD && repairs.iter().all(|repair| repair.problem.is_none()) {
+    if repairs.len() > MAX_LISTED_REPAIRS && repairs.iter().all(|repair| repair.problem.is_none()) {
         let count = repairs.len();
         eprintln!("{count} sessions: their recordings were cut off; they are put in order in the background");
         return Ok(store);

@@ -40,7 +40,7 @@ pub struct Connection {
     agent: String,
     /// The only session, if the caller has an id of its own for it.
     whole: Option<(String, Option<OpenSpan>)>,
-    sessions: HashMap<Arc<str>, Watched>,
+    sessions: HashMap<Arc<str>, SessionSpans>,
     /// Spans of turns whose prompts are on their way, by their `traceparent`.
     prepared: Vec<(String, OpenSpan)>,
     begun: Instant,
@@ -48,7 +48,7 @@ pub struct Connection {
 
 /// The spans of one session.
 #[derive(Default)]
-struct Watched {
+struct SessionSpans {
     /// Its own span; `None` if the connection's span stands for it.
     span: Option<OpenSpan>,
     turns: Vec<(RequestId<'static>, OpenSpan)>,
@@ -284,10 +284,10 @@ impl Connection {
     // ----- sessions
 
     /// Returns the spans of a session, starting them if needed.
-    fn watched(&mut self, session: &str) -> &mut Watched {
+    fn watched(&mut self, session: &str) -> &mut SessionSpans {
         if !self.sessions.contains_key(session) {
             let span = self.begin_session(session);
-            self.sessions.insert(Arc::from(session), Watched { span, ..Watched::default() });
+            self.sessions.insert(Arc::from(session), SessionSpans { span, ..SessionSpans::default() });
         }
         self.sessions.entry(Arc::from(session)).or_default()
     }
@@ -301,7 +301,7 @@ impl Connection {
                 let above = self.sessions.get(&parent.session);
                 let call = above.zip(parent.tool_call).and_then(|(above, call)| above.calls.get(&*call));
                 let context = call.map(|call| call.context().clone());
-                context.or_else(|| above.and_then(Watched::context)).unwrap_or_else(|| self.root())
+                context.or_else(|| above.and_then(SessionSpans::context)).unwrap_or_else(|| self.root())
             }
             _ if self.whole.is_some() => {
                 self.whole_context();
@@ -348,7 +348,8 @@ impl Connection {
 
     /// Ends a session and all spans in it.
     fn end_session(&mut self, session: &Arc<str>) {
-        let Some(Watched { span, turns, calls, permissions, elicitations }) = self.sessions.remove(session)
+        let Some(SessionSpans { span, turns, calls, permissions, elicitations }) =
+            self.sessions.remove(session)
         else {
             return;
         };
@@ -420,7 +421,7 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-impl Watched {
+impl SessionSpans {
     /// Returns the parent context for a new span: the latest turn, or the session.
     fn context(&self) -> Option<Context> {
         let turn = self.turns.last().map(|(_, span)| span);

@@ -31,7 +31,7 @@ const MAX_ANSWER: usize = 64 * 1024;
 pub(crate) struct Exporter {
     pub(crate) traces: SdkTracerProvider,
     pub(crate) metrics: SdkMeterProvider,
-    complaint: Complaint,
+    complaint: FirstProblem,
     runtime: Mutex<Option<Runtime>>,
 }
 
@@ -49,7 +49,7 @@ impl Exporter {
                 "telemetry uses http/protobuf; gRPC, which OTEL_EXPORTER_OTLP_PROTOCOL requests, is not supported",
             );
         }
-        let complaint = Complaint { tell, is_told: Arc::default() };
+        let complaint = FirstProblem { tell, is_told: Arc::default() };
         let client = Collector::new(settings, runtime.handle().clone(), complaint.clone())?;
         let resource = resource();
         let mut traces = SdkTracerProvider::builder().with_resource(resource.clone());
@@ -136,12 +136,12 @@ fn resource() -> Resource {
 
 /// Reports the first problem only.
 #[derive(Clone)]
-struct Complaint {
+struct FirstProblem {
     tell: Tell,
     is_told: Arc<AtomicBool>,
 }
 
-impl Complaint {
+impl FirstProblem {
     fn tell(&self, what: &str) {
         if !self.is_told.swap(true, Ordering::Relaxed) {
             (self.tell)(what);
@@ -155,7 +155,7 @@ struct Collector {
     http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     handle: Handle,
     timeout: Duration,
-    complaint: Complaint,
+    complaint: FirstProblem,
 }
 
 impl fmt::Debug for Collector {
@@ -165,7 +165,7 @@ impl fmt::Debug for Collector {
 }
 
 impl Collector {
-    fn new(settings: &Settings, handle: Handle, complaint: Complaint) -> Result<Self, TelemetryError> {
+    fn new(settings: &Settings, handle: Handle, complaint: FirstProblem) -> Result<Self, TelemetryError> {
         let tls = switchboard_transport::client_tls(settings.is_encrypted).map_err(TelemetryError::SetUp)?;
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);

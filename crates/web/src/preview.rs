@@ -34,12 +34,12 @@ pub(crate) struct Preview {
     pub(crate) rejected: u64,
     pub(crate) unanswered: u64,
     /// The first of them, those with a different answer first.
-    pub(crate) rows: Vec<Found>,
+    pub(crate) rows: Vec<PreviewRow>,
 }
 
 /// A question that the rules would have decided.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct PreviewRow {
     pub(crate) session: String,
     pub(crate) message: u64,
     pub(crate) words: String,
@@ -73,7 +73,7 @@ impl Preview {
                 preview.sessions += 1;
             }
         }
-        let differs = |found: &Found| match verdict {
+        let differs = |found: &PreviewRow| match verdict {
             Verdict::Deny => found.answered == PastAnswer::Allowed,
             _ => found.answered == PastAnswer::Rejected,
         };
@@ -131,7 +131,7 @@ impl Reading<'_> {
         if alike < MAX_ROWS {
             let words = question.subject.short_summary();
             let session = self.session.id.clone();
-            self.preview.rows.push(Found { session, message: *number, words, answered: *answered });
+            self.preview.rows.push(PreviewRow { session, message: *number, words, answered: *answered });
         }
     }
 }

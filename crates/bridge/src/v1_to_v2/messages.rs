@@ -25,7 +25,7 @@ pub(super) struct Messages {
     held_bytes: usize,
     /// Ids that the bridge created for the client.
     own: OwnIds,
-    /// Whether messages were evicted since this was last read.
+    /// Set if messages were evicted since this was last read.
     pub(super) evicted: bool,
 }
 

@@ -112,7 +112,7 @@ struct Session {
     options: KnownOptions,
     /// Pending requests of the client that may replay history.
     replays: u32,
-    /// Whether the eviction of history was reported.
+    /// Set if the eviction of history was reported.
     reported: bool,
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct V1ToV2 {
     subagents: Subagents,
     offered: OptionalMethods,
     synthetic: u64,
-    /// Whether prompts may be queued behind a running turn.
+    /// Set if prompts may be queued behind a running turn.
     waits: bool,
 }
 

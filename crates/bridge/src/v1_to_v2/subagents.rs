@@ -42,7 +42,7 @@ pub(super) struct Subagents {
 /// The sessions that the client opened.
 #[derive(Debug, Default)]
 struct OpenedSessions {
-    /// Whether the list is complete, because the bridge saw the handshake.
+    /// Set if the list is complete, because the bridge saw the handshake.
     are_known: bool,
     ids: HashSet<String>,
     order: VecDeque<String>,
@@ -74,7 +74,7 @@ pub(super) enum SessionRelation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ShownBy {
     pub(super) call: String,
-    /// Whether the bridge created the call.
+    /// Set if the bridge created the call.
     pub(super) is_own: bool,
 }
 
@@ -98,7 +98,7 @@ pub(super) struct Child {
     /// Bytes kept, and bytes left out because of the limit.
     taken: usize,
     pub(super) left_out: usize,
-    /// Whether the limit was reported.
+    /// Set if the limit was reported.
     pub(super) is_reported: bool,
     /// Number of updates about it.
     pub(super) updates: u32,

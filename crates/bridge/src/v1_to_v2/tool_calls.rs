@@ -32,7 +32,7 @@ pub(super) struct ToolCalls {
     order: VecDeque<String>,
     /// Calls with unsent content.
     dirty: Vec<String>,
-    /// Whether calls were evicted since this was last read.
+    /// Set if calls were evicted since this was last read.
     pub(super) evicted: bool,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Call {
     received: usize,
     sent: usize,
     dirty_since: Option<Moment>,
-    /// Whether the unsent content has more than text.
+    /// Set if the unsent content has more than text.
     unsent: bool,
     last_sent: Option<Moment>,
 }

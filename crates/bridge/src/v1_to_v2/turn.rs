@@ -19,9 +19,9 @@ use crate::{Error, Moment, Side};
 pub(super) struct Turn {
     /// The client's id of the prompt.
     id: RequestId<'static>,
-    /// Whether the agent has accepted the prompt.
+    /// Set if the agent has accepted the prompt.
     accepted: bool,
-    /// Whether the agent has shown activity since.
+    /// Set if the agent has shown activity since.
     active: bool,
     cancelled: bool,
     /// The end of the turn if it arrived before the acceptance.
@@ -35,7 +35,7 @@ pub(super) struct Turn {
     echoed: Echo,
     /// Message id of the echo.
     pub(super) echo: Option<String>,
-    /// Whether the echo differs from the prompt.
+    /// Set if the echo differs from the prompt.
     differs: bool,
 }
 
@@ -45,7 +45,7 @@ struct HeldEnd {
     idle: v2::IdleState<'static>,
     /// Time at which the client gets the response regardless of the sub-agents.
     until: Moment,
-    /// Whether the sub-agents have ended, and only a follow-up of the agent is awaited.
+    /// Set if the sub-agents have ended, and only a follow-up of the agent is awaited.
     are_done: bool,
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Run {
 pub(super) struct StartedMessages {
     /// Hashes, because the length of ids is not limited.
     messages: HashSet<u64>,
-    /// Whether the list was dropped. No message is started then, because that would erase its content.
+    /// Set if the list was dropped. No message is started then, because that would erase its content.
     is_forgotten: bool,
 }
 

@@ -99,7 +99,7 @@ struct Session {
     roots: Vec<String>,
     /// Title derived from the first prompt, for the list of an agent that keeps none.
     title: Option<String>,
-    /// Whether it was loaded or resumed, so that it has a history.
+    /// Set if it was loaded or resumed, so that it has a history.
     is_old: bool,
     turn: Option<Turn>,
     waiting: VecDeque<Request<'static>>,
@@ -121,9 +121,9 @@ struct Session {
     /// The option that stands for the agent's modes.
     mode_option: Option<String>,
     asks: bool,
-    /// Whether a history arrives that the client did not request.
+    /// Set if a history arrives that the client did not request.
     swallows: bool,
-    /// Whether a history arrives that the client requested.
+    /// Set if a history arrives that the client requested.
     replays: bool,
     started: StartedMessages,
     /// Display terminals that were introduced to the client.
@@ -178,7 +178,7 @@ pub(crate) struct V2ToV1 {
     forms: bool,
     urls: bool,
     terminals: ServedTerminals,
-    /// Whether the client serves files itself.
+    /// Set if the client serves files itself.
     client_files: bool,
     /// State of terminals that the client runs; `None` if it runs none.
     client_terminals: Option<RecordedTerminals>,
@@ -479,9 +479,9 @@ struct Active<'m> {
     session: &'m mut Session,
     /// Commands that run for the agent.
     terminals: &'m ServedTerminals,
-    /// Whether sent lines are kept in the journal, for an agent that cannot replay.
+    /// Set if sent lines are kept in the journal, for an agent that cannot replay.
     keeps: bool,
-    /// Whether the current updates are a replay by the agent.
+    /// Set if the current updates are a replay by the agent.
     replays: bool,
     context: &'m mut Context,
 }

@@ -138,7 +138,7 @@ pub(super) struct CallPosition<'p> {
     pub(super) message: &'p str,
     /// JSON pointer to the call.
     pub(super) root: &'p str,
-    /// Whether the message is a question, which must contain all content.
+    /// Set if the message is a question, which must contain all content.
     pub(super) in_question: bool,
 }
 

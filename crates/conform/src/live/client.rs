@@ -76,7 +76,7 @@ pub async fn play_agent<R, W>(
 }
 
 /// The client has disconnected.
-struct Gone;
+struct ClientDisconnected;
 
 struct Agent<R, W, L> {
     fault: Fault,
@@ -93,11 +93,11 @@ struct Agent<R, W, L> {
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L> {
-    async fn run(&mut self) -> Result<(), Gone> {
+    async fn run(&mut self) -> Result<(), ClientDisconnected> {
         loop {
             let message = match self.waiting.is_empty() {
                 false => self.waiting.remove(0),
-                true => self.read(None).await?.ok_or(Gone)?,
+                true => self.read(None).await?.ok_or(ClientDisconnected)?,
             };
             let (Some(method), Some(id)) = (message["method"].as_str(), message.get("id")) else { continue };
             let method = method.to_owned();
@@ -105,7 +105,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
         }
     }
 
-    async fn request(&mut self, method: &str, id: &Value, params: &Value) -> Result<(), Gone> {
+    async fn request(&mut self, method: &str, id: &Value, params: &Value) -> Result<(), ClientDisconnected> {
         let result = match method {
             "initialize" => self.introduction(params),
             "session/new" => {
@@ -172,7 +172,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
         }
     }
 
-    async fn prompt(&mut self, id: &Value, params: &Value) -> Result<(), Gone> {
+    async fn prompt(&mut self, id: &Value, params: &Value) -> Result<(), ClientDisconnected> {
         let session = params["sessionId"].as_str().unwrap_or_default().to_owned();
         self.prompts += 1;
         if !self.is_v1 {
@@ -222,12 +222,12 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
         update
     }
 
-    async fn say(&mut self, session: &str, words: &str) -> Result<(), Gone> {
+    async fn say(&mut self, session: &str, words: &str) -> Result<(), ClientDisconnected> {
         let update = self.chunk(&json!({"type": "text", "text": words}));
         self.update(session, update).await
     }
 
-    async fn state(&mut self, session: &str, fields: Value) -> Result<(), Gone> {
+    async fn state(&mut self, session: &str, fields: Value) -> Result<(), ClientDisconnected> {
         let mut update = fields;
         update["sessionUpdate"] = json!("state_update");
         self.update(session, update).await
@@ -237,7 +237,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
         json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session, "update": update}})
     }
 
-    async fn update(&mut self, session: &str, update: Value) -> Result<(), Gone> {
+    async fn update(&mut self, session: &str, update: Value) -> Result<(), ClientDisconnected> {
         let message = self.update_message(session, &update);
         self.send(&message).await
     }
@@ -248,7 +248,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
     }
 
     /// Sends a question and returns its id.
-    async fn put(&mut self, session: &str, title: &str) -> Result<Value, Gone> {
+    async fn put(&mut self, session: &str, title: &str) -> Result<Value, ClientDisconnected> {
         let id = self.next();
         let options = json!([
             {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
@@ -266,7 +266,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
         Ok(id)
     }
 
-    async fn ask(&mut self, session: &str, title: &str) -> Result<Option<Value>, Gone> {
+    async fn ask(&mut self, session: &str, title: &str) -> Result<Option<Value>, ClientDisconnected> {
         if !self.is_v1 {
             self.state(session, json!({"state": "requires_action"})).await?;
         }
@@ -279,7 +279,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
     }
 
     /// Waits for the answer to a question; `None` after the timeout.
-    async fn answer(&mut self, id: &Value) -> Result<Option<Value>, Gone> {
+    async fn answer(&mut self, id: &Value) -> Result<Option<Value>, ClientDisconnected> {
         let is_answer = |message: &Value| message.get("method").is_none() && message["id"] == *id;
         if let Some(place) = self.waiting.iter().position(is_answer) {
             return Ok(Some(self.waiting.remove(place)));
@@ -289,9 +289,9 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
             let message = match self.read(Some(deadline)).await {
                 Ok(Some(message)) => message,
                 Ok(None) => return Ok(None),
-                Err(Gone) => {
+                Err(ClientDisconnected) => {
                     self.note(NOT_SURVIVED);
-                    return Err(Gone);
+                    return Err(ClientDisconnected);
                 }
             };
             if is_answer(&message) {
@@ -302,7 +302,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
     }
 
     /// Reads the next message; `None` after the deadline.
-    async fn read(&mut self, deadline: Option<Instant>) -> Result<Option<Value>, Gone> {
+    async fn read(&mut self, deadline: Option<Instant>) -> Result<Option<Value>, ClientDisconnected> {
         loop {
             let frame = match deadline {
                 None => self.input.next().await,
@@ -327,7 +327,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
                     (self.log)(&line.to_string());
                 }
                 Ok(Some(Frame::TooLong(_))) => {}
-                Ok(None) | Err(_) => return Err(Gone),
+                Ok(None) | Err(_) => return Err(ClientDisconnected),
             }
         }
     }
@@ -345,15 +345,15 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
         (self.log)(&RecordedLine::new(Recorded::Process(words.into())).to_string());
     }
 
-    async fn send(&mut self, message: &Value) -> Result<(), Gone> {
+    async fn send(&mut self, message: &Value) -> Result<(), ClientDisconnected> {
         let text = message.to_string();
         self.log_sent(&text);
         self.write(format!("{text}\n").as_bytes()).await
     }
 
-    async fn write(&mut self, bytes: &[u8]) -> Result<(), Gone> {
-        self.output.write_all(bytes).await.map_err(|_| Gone)?;
-        self.output.flush().await.map_err(|_| Gone)
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), ClientDisconnected> {
+        self.output.write_all(bytes).await.map_err(|_| ClientDisconnected)?;
+        self.output.flush().await.map_err(|_| ClientDisconnected)
     }
 }
 

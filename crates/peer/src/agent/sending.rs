@@ -149,9 +149,9 @@ impl SessionInner {
     }
 
     /// Counts a prompt until the guard is dropped.
-    pub(crate) fn working(self: &Arc<Self>) -> Working {
+    pub(crate) fn working(self: &Arc<Self>) -> ActivePrompt {
         self.prompts.send_modify(|count| *count += 1);
-        Working(Arc::clone(self))
+        ActivePrompt(Arc::clone(self))
     }
 
     /// Waits until no prompt is queued or running.
@@ -207,9 +207,9 @@ impl SessionInner {
 
 /// A queued or running prompt.
 #[derive(Debug)]
-pub(crate) struct Working(Arc<SessionInner>);
+pub(crate) struct ActivePrompt(Arc<SessionInner>);
 
-impl Drop for Working {
+impl Drop for ActivePrompt {
     fn drop(&mut self) {
         self.0.prompts.send_modify(|count| *count -= 1);
     }

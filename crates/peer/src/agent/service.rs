@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use super::sending::SessionInner;
 use super::session::AgentSession;
-use super::work::{Held, work_on};
+use super::work::{QueuedPrompt, work_on};
 use super::{Agent, Introduction, Recalled, agent_connection_options, history};
 use crate::{Error, translation};
 
@@ -115,13 +115,13 @@ pub(super) struct Service<A> {
 
 /// A session with its queued prompts.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct ServedSession {
     core: Arc<SessionInner>,
     /// Completes when the last accepted prompt is done.
     last: Option<oneshot::Receiver<()>>,
 }
 
-pub(super) type Sessions = std::sync::Mutex<HashMap<String, Slot>>;
+pub(super) type Sessions = std::sync::Mutex<HashMap<String, ServedSession>>;
 type Answer = Result<Json<'static>, RpcError<'static>>;
 
 pub(super) fn find(sessions: &Sessions, id: &str) -> Option<Arc<SessionInner>> {
@@ -132,7 +132,7 @@ pub(super) fn find(sessions: &Sessions, id: &str) -> Option<Arc<SessionInner>> {
 
 pub(super) fn insert(sessions: &Sessions, core: &Arc<SessionInner>) {
     let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
-    sessions.insert(core.id.to_string(), Slot { core: Arc::clone(core), last: None });
+    sessions.insert(core.id.to_string(), ServedSession { core: Arc::clone(core), last: None });
 }
 
 pub(super) fn json<'w>(value: &impl Wire<'w>) -> Json<'static> {
@@ -373,7 +373,7 @@ impl<A: Agent> Service<A> {
                 }
             }
         };
-        let held = Held::new(request, params.prompt, &core, before, done);
+        let held = QueuedPrompt::new(request, params.prompt, &core, before, done);
         let agent = Arc::clone(&self.agent);
         self.tasks.spawn(work_on(agent, core, held));
     }

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::Agent;
-use super::sending::{SessionInner, Working};
+use super::sending::{ActivePrompt, SessionInner};
 use super::session::AgentSession;
 use super::turn::Turn;
 use crate::Error;
@@ -19,7 +19,7 @@ use crate::Error;
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
 /// A queued prompt.
-pub(super) struct Held {
+pub(super) struct QueuedPrompt {
     request: IncomingRequest,
     prompt: Vec<v2::ContentBlock<'static>>,
     /// Number of cancellations when it arrived.
@@ -27,10 +27,10 @@ pub(super) struct Held {
     before: Option<oneshot::Receiver<()>>,
     /// Dropped when this prompt is done.
     done: oneshot::Sender<()>,
-    _working: Working,
+    _working: ActivePrompt,
 }
 
-impl Held {
+impl QueuedPrompt {
     pub(super) fn new(
         request: IncomingRequest,
         prompt: Vec<v2::ContentBlock<'static>>,
@@ -39,13 +39,13 @@ impl Held {
         done: oneshot::Sender<()>,
     ) -> Self {
         let cancels = *core.cancel.borrow();
-        Held { request, prompt, cancels, before, done, _working: core.working() }
+        QueuedPrompt { request, prompt, cancels, before, done, _working: core.working() }
     }
 }
 
 /// Waits for the earlier prompts and works on this one.
-pub(super) async fn work_on<A: Agent>(agent: Arc<A>, core: Arc<SessionInner>, held: Held) {
-    let Held { request, prompt, cancels, mut before, done, _working } = held;
+pub(super) async fn work_on<A: Agent>(agent: Arc<A>, core: Arc<SessionInner>, held: QueuedPrompt) {
+    let QueuedPrompt { request, prompt, cancels, mut before, done, _working } = held;
     let mut cancel = core.cancel.subscribe();
     let mut taken_back = request.cancellation();
     let turn_has_come = async {

@@ -15,7 +15,7 @@ use switchboard_transport::{
 
 use tokio::sync::mpsc;
 
-use super::negotiation::Early;
+use super::negotiation::EarlyAnomalies;
 use super::question::{ElicitationQuestion, PermissionQuestion};
 use super::state::{ClientInner, OpenQuestion};
 
@@ -145,7 +145,7 @@ pub struct Feed {
     inbox: Inbox,
     shared: Arc<ClientInner>,
     /// Protocol errors of the agent before its handshake.
-    early: Early,
+    early: EarlyAnomalies,
     /// Protocol errors of a translated agent.
     anomalies: Option<mpsc::Receiver<Anomaly>>,
     closed: bool,
@@ -155,7 +155,7 @@ impl Feed {
     pub(super) fn new(
         inbox: Inbox,
         shared: Arc<ClientInner>,
-        early: Early,
+        early: EarlyAnomalies,
         anomalies: Option<mpsc::Receiver<Anomaly>>,
     ) -> Self {
         Feed { inbox, shared, early, anomalies, closed: false }

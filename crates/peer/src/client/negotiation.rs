@@ -46,7 +46,7 @@ pub(super) const INITIALIZE: &str = "initialize";
 pub(super) async fn initialize(
     connection: &mut Connection,
     options: &ClientOptions,
-    early: &mut Early,
+    early: &mut EarlyAnomalies,
 ) -> Result<AgentDescription, Error> {
     let request = request(options);
     let first = ask(connection, Json::of(&request, WireFormat::Any), early).await?;
@@ -66,10 +66,10 @@ pub(super) async fn initialize_translated(
     connection: &mut Connection,
     options: &ClientOptions,
     anomalies: &mut mpsc::Receiver<Anomaly>,
-    early: &mut Early,
+    early: &mut EarlyAnomalies,
 ) -> Result<AgentDescription, Error> {
     // Messages of the translation itself do not concern the agent.
-    let mut own = Early::default();
+    let mut own = EarlyAnomalies::default();
     let asked = ask(connection, Json::of(&request(options), WireFormat::Any), &mut own);
     tokio::pin!(asked);
     let answer = loop {
@@ -116,7 +116,11 @@ fn more_telling(first: RpcError<'static>, second: RpcError<'static>) -> RpcError
     if second.code == codes::UNSUPPORTED_PROTOCOL_VERSION { first } else { second }
 }
 
-async fn ask(connection: &mut Connection, params: Json<'_>, early: &mut Early) -> Result<Answer, Error> {
+async fn ask(
+    connection: &mut Connection,
+    params: Json<'_>,
+    early: &mut EarlyAnomalies,
+) -> Result<Answer, Error> {
     let Connection { caller, inbox } = connection;
     // The timeout covers the handshake as a whole.
     let call = async { caller.begin(INITIALIZE, params, Deadline::Never).await?.answer().await };
@@ -131,9 +135,9 @@ async fn ask(connection: &mut Connection, params: Json<'_>, early: &mut Early) -
 
 /// Protocol errors of an agent before its handshake.
 #[derive(Debug, Default)]
-pub(super) struct Early(pub(super) VecDeque<Anomaly>);
+pub(super) struct EarlyAnomalies(pub(super) VecDeque<Anomaly>);
 
-impl Early {
+impl EarlyAnomalies {
     /// Maximum number of stored errors.
     const MOST: usize = 1000;
 

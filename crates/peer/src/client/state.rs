@@ -12,7 +12,7 @@ use tokio::sync::{Notify, watch};
 
 use super::feed::{Event, Update};
 use super::turn::{Progress, PromptEnd};
-use crate::translation::Gone;
+use crate::translation::Disconnected;
 use crate::{ClientOptions, Error};
 
 /// Maximum number of pending questions; the connection itself has a limit, too.
@@ -23,7 +23,7 @@ pub(crate) struct ClientInner {
     pub(crate) caller: Caller,
     state: Mutex<ClientState>,
     /// The reason why a translated agent has disconnected.
-    gone: Option<Gone>,
+    gone: Option<Disconnected>,
     /// Signals events that did not arrive as a message of the agent.
     pub(crate) wake: Notify,
     /// Whether such events may exist, to avoid locking the state.
@@ -55,7 +55,7 @@ pub(crate) struct OpenQuestion {
 }
 
 impl ClientInner {
-    pub(crate) fn new(caller: Caller, options: &ClientOptions, gone: Option<Gone>) -> Self {
+    pub(crate) fn new(caller: Caller, options: &ClientOptions, gone: Option<Disconnected>) -> Self {
         let has_events = Arc::new(AtomicBool::new(false));
         ClientInner {
             caller,

@@ -5,15 +5,15 @@ use switchboard_acp::rpc::{Message, Notification, Request, RequestId, Response, 
 use switchboard_acp::{Raw, Wire, WireFormat};
 
 use super::pending::Opens;
-use super::questions::Asked;
-use super::{Attached, CatchingUp, Own, ResumableClient, ResumableOutput, envelope};
+use super::questions::QuestionAction;
+use super::{Attached, CatchingUp, OwnRequest, ResumableClient, ResumableOutput, envelope};
 
 impl ResumableClient {
     pub(super) fn server_answers(&mut self, line: &str, response: &Response<'_>) {
         let own = self.own.keys().copied().find(|number| own_request_id(*number) == response.id);
         match own.and_then(|number| self.own.remove(&number)) {
-            Some((Own::Initialize, _)) => return self.initialized_again(response),
-            Some((Own::Attach { session, has_cursor }, _)) => {
+            Some((OwnRequest::Initialize, _)) => return self.initialized_again(response),
+            Some((OwnRequest::Attach { session, has_cursor }, _)) => {
                 return self.attached(session, has_cursor, response);
             }
             None => {}
@@ -33,7 +33,7 @@ impl ResumableClient {
         // A second response to a request that was sent twice is dropped.
         let Some((opens, first_on)) = self.pending.answered(&response.id) else { return };
         if let Opens::Known { session, .. } = &opens {
-            self.places.has_begun(session);
+            self.cursors.has_begun(session);
         }
         let is_new = matches!(opens, Opens::New { .. });
         let opened = response.outcome.as_ref().ok().and_then(|result| self.opened(opens, result));
@@ -59,12 +59,12 @@ impl ResumableClient {
             }
             Opens::End { session } => {
                 self.sessions.remove(&session);
-                self.places.forget(&session);
+                self.cursors.forget(&session);
                 return None;
             }
         };
         if let Some(cursor) = cursor {
-            self.places.begin(&session, &cursor);
+            self.cursors.begin(&session, &cursor);
         }
         self.sessions.insert(session.clone(), attached);
         Some(session)
@@ -86,7 +86,7 @@ impl ResumableClient {
             let reason = error.to_string();
             if has_cursor && error.code != codes::RESOURCE_NOT_FOUND {
                 self.output.push_back(ResumableOutput::Gap { session: session.clone(), reason });
-                self.places.forget(&session);
+                self.cursors.forget(&session);
                 self.attach(session, false);
             } else {
                 self.lose_session(session, reason);
@@ -98,7 +98,7 @@ impl ResumableClient {
     /// Removes a lost session and fails the requests in it.
     fn lose_session(&mut self, session: String, reason: String) {
         self.sessions.remove(&session);
-        self.places.forget(&session);
+        self.cursors.forget(&session);
         self.settle(&session);
         let update = serde_json::json!({
             "sessionId": session,
@@ -116,13 +116,13 @@ impl ResumableClient {
             self.count_question(&session);
         }
         match asked {
-            Asked::New(seen) => {
+            QuestionAction::New(seen) => {
                 let line = envelope::request_as(request, RequestId::Number(seen));
                 self.tell_client(line);
             }
-            Asked::Known => {}
-            Asked::Answered(answer) => self.tell_server(answer),
-            Asked::TooMany => {
+            QuestionAction::Known => {}
+            QuestionAction::Answered(answer) => self.tell_server(answer),
+            QuestionAction::TooMany => {
                 let error = RpcError::new(codes::INTERNAL_ERROR, "too many pending questions".to_owned());
                 let answer = Message::response(request.id.clone(), Err(error)).encode(WireFormat::Any);
                 self.tell_server(answer);
@@ -162,7 +162,7 @@ impl ResumableClient {
         let session = params.text("sessionId").unwrap_or_default();
         let cursor = CURSOR.of(params);
         let may_begin_again = !self.taken_up.contains(&session);
-        let is_new = cursor.as_ref().map(|cursor| self.places.advance(&session, cursor, may_begin_again));
+        let is_new = cursor.as_ref().map(|cursor| self.cursors.advance(&session, cursor, may_begin_again));
         // The state of a session is sent to a client that opens it, even if it has seen everything.
         let is_told_to_who_asked = || self.is_being_opened(&session) && QUESTIONS.of(params).is_some();
         if is_new != Some(false) || is_told_to_who_asked() {

@@ -24,7 +24,7 @@ pub(super) struct Pending {
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) line: String,
-    pub(super) about: About,
+    pub(super) about: PendingKind,
     /// The line that was sent last instead of the original.
     pub(super) instead: Option<String>,
     /// The connection on which it was sent last.
@@ -47,7 +47,7 @@ pub(super) enum Opens {
 }
 
 #[derive(Debug)]
-pub(super) enum About {
+pub(super) enum PendingKind {
     Request {
         id: RequestId<'static>,
         opens: Opens,
@@ -79,8 +79,8 @@ impl Pending {
 
     /// Adds a message of the client, sent on a connection or not yet. Returns `false` if the limit is
     /// reached.
-    pub(super) fn push(&mut self, line: &str, about: About, sent_on: Option<u64>) -> bool {
-        if let About::Request { id, .. } = &about {
+    pub(super) fn push(&mut self, line: &str, about: PendingKind, sent_on: Option<u64>) -> bool {
+        if let PendingKind::Request { id, .. } = &about {
             if self.requests.contains(Side::Client, id)
                 || self.requests.open(Side::Client, id, self.next).is_err()
             {
@@ -89,7 +89,7 @@ impl Pending {
         } else {
             self.notifications += 1;
             if self.notifications > NOTIFICATIONS {
-                let is_notification = |item: &Item| !matches!(item.about, About::Request { .. });
+                let is_notification = |item: &Item| !matches!(item.about, PendingKind::Request { .. });
                 let oldest = self.items.iter().find(|(_, item)| is_notification(item)).map(|(at, _)| *at);
                 oldest.map(|at| self.remove(at));
             }
@@ -107,10 +107,12 @@ impl Pending {
         let item = self.items.remove(&at)?;
         self.bytes -= item.line.len();
         match &item.about {
-            About::Request { id, .. } => {
+            PendingKind::Request { id, .. } => {
                 self.requests.close(Side::Client, id);
             }
-            About::TakesBack { .. } | About::Cancels { .. } | About::Other => self.notifications -= 1,
+            PendingKind::TakesBack { .. } | PendingKind::Cancels { .. } | PendingKind::Other => {
+                self.notifications -= 1
+            }
         }
         Some(item)
     }
@@ -130,13 +132,14 @@ impl Pending {
     /// notifications on the same connection have arrived too, because delivery is in order.
     pub(super) fn answered(&mut self, id: &RequestId<'_>) -> Option<(Opens, Option<u64>)> {
         let at = *self.requests.get(Side::Client, id)?;
-        let Item { about: About::Request { id, opens }, sent_on, first_on, .. } = self.remove(at)? else {
+        let Item { about: PendingKind::Request { id, opens }, sent_on, first_on, .. } = self.remove(at)?
+        else {
             return None;
         };
         self.remove_if(|before, item| match &item.about {
-            About::Request { .. } => false,
-            About::TakesBack { id: taken_back } if *taken_back == id => true,
-            About::TakesBack { .. } | About::Cancels { .. } | About::Other => {
+            PendingKind::Request { .. } => false,
+            PendingKind::TakesBack { id: taken_back } if *taken_back == id => true,
+            PendingKind::TakesBack { .. } | PendingKind::Cancels { .. } | PendingKind::Other => {
                 before < at && item.sent_on == sent_on
             }
         });
@@ -147,17 +150,16 @@ impl Pending {
     pub(super) fn is_idle(&mut self, session: &str) {
         self.remove_if(|_, item| {
             item.sent_on.is_some()
-                && matches!(&item.about, About::Cancels { session: known } if known == session)
+                && matches!(&item.about, PendingKind::Cancels { session: known } if known == session)
         });
     }
 
     /// Returns whether a cancellation of a session may not have arrived.
     pub(super) fn cancels(&self, session: &str) -> bool {
         self.notifications > 0
-            && self
-                .items
-                .values()
-                .any(|item| matches!(&item.about, About::Cancels { session: known } if known == session))
+            && self.items.values().any(
+                |item| matches!(&item.about, PendingKind::Cancels { session: known } if known == session),
+            )
     }
 
     /// Returns all messages in order, for resending.

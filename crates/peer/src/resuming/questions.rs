@@ -12,7 +12,7 @@ use super::envelope;
 const OPEN: usize = 4096;
 
 /// Maximum number of answers kept for resending.
-const ANSWERED: usize = 1024;
+const MAX_KEPT_ANSWERS: usize = 1024;
 
 /// Questions by the ids that the client sees. The client sees each question once, however often and with
 /// whatever id the server sends it.
@@ -40,7 +40,7 @@ struct KnownQuestion {
 
 /// Treatment of a question of the server.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum QuestionAction {
     /// Send it to the client with this id.
     New(i64),
     /// The client already has it.
@@ -53,7 +53,7 @@ pub(super) enum Asked {
 
 impl Questions {
     /// Handles a question of the server on a connection.
-    pub(super) fn ask(&mut self, request: &Request<'_>, link: u64) -> Asked {
+    pub(super) fn ask(&mut self, request: &Request<'_>, link: u64) -> QuestionAction {
         let params = request.params.clone().unwrap_or_else(|| Raw::from(serde_json::json!({})));
         let content = envelope::without_keys(&params, &[META]);
         let is_same =
@@ -73,12 +73,12 @@ impl Questions {
             question.id = Some(id.clone());
             self.seen_as.insert(id.clone(), seen);
             return match &question.answer {
-                Some(answer) => Asked::Answered(envelope::response_as(answer, id)),
-                None => Asked::Known,
+                Some(answer) => QuestionAction::Answered(envelope::response_as(answer, id)),
+                None => QuestionAction::Known,
             };
         }
         if self.known.len() - self.answered >= OPEN {
-            return Asked::TooMany;
+            return QuestionAction::TooMany;
         }
         self.last += 1;
         let question = KnownQuestion {
@@ -91,7 +91,7 @@ impl Questions {
         };
         self.known.insert(self.last, question);
         self.seen_as.insert(id, self.last);
-        Asked::New(self.last)
+        QuestionAction::New(self.last)
     }
 
     /// Handles the client's answer. Returns the line for the server if it asked on this connection; otherwise
@@ -102,7 +102,7 @@ impl Questions {
         question.answer = Some(response.clone().into_owned());
         let id = question.id.clone().filter(|_| Some(question.asked_on) == link);
         self.answered += 1;
-        if self.answered > ANSWERED {
+        if self.answered > MAX_KEPT_ANSWERS {
             let oldest = self.known.iter().find(|(_, question)| question.answer.is_some());
             if let Some((oldest, _)) = oldest.map(|(oldest, question)| (*oldest, question.asked_on)) {
                 self.remove(oldest);

@@ -14,7 +14,7 @@ mod reference;
 mod replay;
 mod rules;
 mod sharing;
-mod standing;
+mod state_only;
 mod subagents;
 mod tolerance;
 mod turns;

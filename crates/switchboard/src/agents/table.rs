@@ -6,7 +6,7 @@
 use super::{KnownAgent, Package, Runner};
 
 /// Defaults of an entry.
-const UNSAID: KnownAgent = KnownAgent {
+const DEFAULTS: KnownAgent = KnownAgent {
     name: "",
     aliases: &[],
     title: "",
@@ -36,7 +36,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["agy_acp_server.par", "--uid="]],
         install: "install Antigravity from https://antigravity.google and put its ACP server on the PATH",
         login: "sign in with a Google account in Antigravity itself",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "auggie",
@@ -46,7 +46,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("@augmentcode/auggie", &["--acp"]),
         install: "npm install -g @augmentcode/auggie",
         login: "auggie login",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "claude",
@@ -63,7 +63,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
             "the status of a tool call stays pending until it is completed",
             "diffs of version 1 are fragments of the file",
         ],
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "cline",
@@ -72,7 +72,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("cline", &["--acp"]),
         install: "npm install -g cline",
         login: "cline auth",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "codebuddy",
@@ -80,7 +80,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["codebuddy", "--acp"]],
         install: "see https://www.codebuddy.ai/cli",
         login: "run `codebuddy` and sign in",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "codex",
@@ -97,7 +97,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
             "a permission that is refused ends the turn as cancelled",
             "does not exit when its input closes: it is ended",
         ],
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "copilot",
@@ -107,7 +107,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("@github/copilot", &["--acp", "--stdio"]),
         install: "npm install -g @github/copilot",
         login: "run `copilot` and /login, or set GH_TOKEN",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "cursor",
@@ -116,7 +116,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["cursor-agent", "acp"]],
         install: "see https://cursor.com/cli",
         login: "cursor-agent login",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "devin",
@@ -124,7 +124,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["devin", "acp"]],
         install: "see https://devin.ai",
         login: "sign in with the program itself",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "droid",
@@ -134,7 +134,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("@factory/cli", &["exec", "--output-format", "acp"]),
         install: "npm install -g @factory/cli",
         login: "run `droid` and sign in, or set FACTORY_API_KEY",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "elizacp",
@@ -149,7 +149,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
             "sends errors without an id",
             "does not exit when its input closes: it is ended",
         ],
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "fast-agent",
@@ -165,7 +165,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
             "answers any version with its own number, and speaks version 1",
             "needs a new Python (3.13)",
         ],
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "fx",
@@ -173,7 +173,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["fx", "acp"]],
         install: "put the agent's program `fx` on the PATH; mind that a JSON viewer has that name, too",
         login: "sign in with the program itself",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "gemini",
@@ -190,7 +190,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
             "asks permission for tool calls that it never announced",
             "says that it can load sessions, and fails to",
         ],
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "goose",
@@ -207,7 +207,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
             "sends errors without an id",
             "does not exit when its input closes: it is ended",
         ],
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "grok-build",
@@ -216,7 +216,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["grok", "agent", "stdio"]],
         install: "see https://x.ai",
         login: "run `grok` and sign in, or set XAI_API_KEY",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "hermes",
@@ -225,7 +225,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["hermes-acp"], &["hermes", "acp"]],
         install: "uv tool install \"hermes-agent[acp]\"",
         login: "hermes setup",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "iflow",
@@ -234,7 +234,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["iflow", "--experimental-acp"]],
         install: "see https://platform.iflow.cn",
         login: "run `iflow` and sign in",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "junie",
@@ -244,7 +244,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("@jetbrains/junie", &["--acp=true"]),
         install: "npm install -g @jetbrains/junie",
         login: "run `junie` and sign in with a JetBrains account",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "kilocode",
@@ -254,7 +254,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("@kilocode/cli", &["acp"]),
         install: "npm install -g @kilocode/cli",
         login: "kilo auth login",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "kimi",
@@ -264,7 +264,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("@moonshot-ai/kimi-code", &["acp"]),
         install: "npm install -g @moonshot-ai/kimi-code",
         login: "run `kimi` and /login",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "kiro",
@@ -272,7 +272,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["kiro-cli-chat", "acp"], &["kiro-cli", "acp"]],
         install: "see https://kiro.dev/cli",
         login: "kiro-cli login",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "mcode",
@@ -280,7 +280,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["mcode", "acp"]],
         install: "put the agent's program `mcode` on the PATH",
         login: "sign in with the program itself",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "mux",
@@ -289,7 +289,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         // The package `mux` on npm is another project.
         install: "see https://github.com/coder/mux",
         login: "set up a provider in Mux itself",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "nanocoder",
@@ -298,7 +298,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("@nanocollective/nanocoder", &["--acp"]),
         install: "npm install -g @nanocollective/nanocoder",
         login: "set up a provider in agents.config.json",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "omp",
@@ -308,7 +308,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         install: "bun install -g @oh-my-pi/pi-coding-agent",
         login: "run `omp` and /login",
         notes: &["runs on Bun, not on Node"],
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "openclaw",
@@ -317,7 +317,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("openclaw", &["acp"]),
         install: "npm install -g openclaw",
         login: "openclaw onboard",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "opencode",
@@ -329,7 +329,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         versions: &[1],
         seen: "1.18",
         notes: &["writes files through the client although the client said that it does not do that"],
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "pi",
@@ -341,7 +341,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         install: "npm install -g @earendil-works/pi-coding-agent pi-acp",
         login: "run `pi` and /login",
         notes: &["needs the program `pi` beside its adapter `pi-acp`"],
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "pool",
@@ -350,7 +350,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["pool", "acp"]],
         install: "see https://poolside.ai",
         login: "pool login",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "qoder",
@@ -360,7 +360,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         package: npx("@qoder-ai/qodercli", &["--acp"]),
         install: "npm install -g @qoder-ai/qodercli",
         login: "run `qodercli` and /login",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "qwen",
@@ -373,7 +373,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         versions: &[1],
         seen: "0.24",
         notes: &["calls methods of its own that no version has, without the _ that marks them"],
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "trae",
@@ -382,7 +382,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["traecli", "acp", "serve"]],
         install: "see https://www.trae.ai",
         login: "sign in with the program itself",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "vibe",
@@ -391,7 +391,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["vibe-acp"]],
         install: "uv tool install mistral-vibe",
         login: "vibe --setup, or set MISTRAL_API_KEY",
-        ..UNSAID
+        ..DEFAULTS
     },
     KnownAgent {
         name: "zeroclaw",
@@ -399,6 +399,6 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         commands: &[&["zeroclaw", "acp"]],
         install: "cargo install zeroclaw, or see https://github.com/zeroclaw-labs/zeroclaw",
         login: "zeroclaw onboard",
-        ..UNSAID
+        ..DEFAULTS
     },
 ];

@@ -78,7 +78,7 @@ enum Format {
 }
 
 /// A tested subject, with the messages around its violations.
-struct Judged {
+struct CheckedSubject {
     report: Report,
     transcript: std::collections::BTreeMap<u64, String>,
 }
@@ -104,10 +104,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let baseline = reporting.baseline.as_deref().map(read_baseline).transpose()?;
     let needs_transcript = reporting.format == Format::Html;
     let judged = match &arguments.subject {
-        Some(Subject::Agent(arguments)) => agent::judge(arguments)?,
-        Some(Subject::Client(arguments)) => client::judge(arguments)?,
+        Some(Subject::Agent(arguments)) => agent::check(arguments)?,
+        Some(Subject::Client(arguments)) => client::check(arguments)?,
         Some(Subject::Peer(arguments)) => return client::play(arguments),
-        Some(Subject::Recording(arguments)) => recording::judge(arguments, needs_transcript)?,
+        Some(Subject::Recording(arguments)) => recording::check(arguments, needs_transcript)?,
         None => {
             return Err(CommandError::usage("nothing to test was specified")
                 .hint("use `switchboard conform agent -- CMD`, `conform client -- CMD {agent}` or `conform recording FILE`")
@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 }
 
 fn report(
-    judged: Vec<Judged>,
+    judged: Vec<CheckedSubject>,
     reporting: &Reporting,
     baseline: Option<&Baseline>,
 ) -> Result<Outcome, CommandError> {

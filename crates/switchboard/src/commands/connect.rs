@@ -11,7 +11,7 @@ use switchboard_transport::{Remote, RemoteError};
 
 use self::attempts::{Attempts, Server};
 use self::hub::HubLink;
-use self::pipe::{Begun, EditorInput, Pipe};
+use self::pipe::{EditorInput, Pipe, StartResult};
 use crate::ending::Stops;
 use crate::outbound_queue::OutboundQueue;
 use crate::outcome::{CommandError, Outcome};
@@ -62,8 +62,8 @@ async fn connect(arguments: &Arguments) -> Result<Outcome, CommandError> {
 
 async fn pass_on(pipe: &mut Pipe, attempts: &mut Attempts<'_>) -> Result<Outcome, CommandError> {
     match pipe.begin(attempts).await? {
-        Begun::Over => Ok(Outcome::Fine),
-        Begun::Hub(initialize) => HubLink::new(&initialize)?.run(pipe, attempts, &initialize).await,
+        StartResult::Over => Ok(Outcome::Fine),
+        StartResult::Hub(initialize) => HubLink::new(&initialize)?.run(pipe, attempts, &initialize).await,
     }
 }
 

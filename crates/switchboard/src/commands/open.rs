@@ -16,7 +16,7 @@ use switchboard_transport::server::{self, ListenerLimits};
 use switchboard_web::{Page, PageOptions, local_user};
 use tokio::net::TcpListener;
 
-use super::policy::HubJudge;
+use super::policy::HubRules;
 use super::run::working_directory;
 use super::sessions::exchange::read_in;
 use crate::agents::{self, KnownAgent};
@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let mut agents = vec![(agent_name, program)];
     let installed = agents::known().iter().filter(|agent| agent.installed().is_some());
     agents.extend(others(&Configuration::read(&folder), &agents[0].0, installed));
-    let opening = Opening { store, agents, folder, recording, rules };
+    let opening = WebOptions { store, agents, folder, recording, rules };
     stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(arguments, opening))
 }
 
@@ -115,7 +115,7 @@ fn mention_old_file(store: &Path) {
 }
 
 /// Options of the web client.
-struct Opening {
+struct WebOptions {
     store: Store,
     /// Agents by configured name or program. The first is the requested one.
     agents: Vec<(String, Program)>,
@@ -156,8 +156,8 @@ fn recording(store: &Store, name: &str) -> Result<String, CommandError> {
     }
 }
 
-async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, CommandError> {
-    let Opening { store, agents, folder, recording, rules } = opening;
+async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, CommandError> {
+    let WebOptions { store, agents, folder, recording, rules } = opening;
     let agents =
         agents.into_iter().map(|(name, program)| (name, program.working_directory(&folder))).collect();
     let cannot = |error: std::io::Error| CommandError::failed(format!("cannot serve: {error}"));
@@ -178,7 +178,7 @@ async fn serve(arguments: &Arguments, opening: Opening) -> Result<Outcome, Comma
         handshake_timeout: arguments.handshake.handshake_timeout,
         report: Arc::new(|what| standard_error::say(format!("switchboard: {what}"))),
         local_names: vec![Arc::clone(&who.name)],
-        policy: Some(Box::new(HubJudge::new(rules.clone()))),
+        policy: Some(Box::new(HubRules::new(rules.clone()))),
         ..HubOptions::new(store.clone(), agents, Box::new(|folder| usable_folder(Path::new(folder))))
     })
     .map_err(store_file::store_error)?;

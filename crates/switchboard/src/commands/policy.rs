@@ -3,11 +3,11 @@
 mod audit;
 mod explain;
 mod history;
-mod judge;
+mod hub_rules;
 mod suggest;
 mod test;
 
-pub(crate) use judge::HubJudge;
+pub(crate) use hub_rules::HubRules;
 
 use std::path::PathBuf;
 

@@ -25,7 +25,7 @@ use self::gate::Gate;
 pub(crate) use self::gate::LAUNCH;
 use self::logging::{LogFormat, Logger};
 use super::log_place::{CREDENTIALS, LogArguments, LogPlace};
-use super::policy::HubJudge;
+use super::policy::HubRules;
 use crate::configuration::hub::HubSettings;
 use crate::configuration::roots::Refused;
 use crate::configuration::{Configuration, chosen_program};
@@ -39,11 +39,11 @@ use crate::{ending, stdio, store_file};
 /// Default port.
 pub(crate) const PORT: u16 = 4173;
 /// Timeout for the whole shutdown.
-const END: Duration = Duration::from_millis(4500);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(4500);
 /// Grace period of agents for each step.
 const GRACE: Grace = Grace { input_closed: Duration::from_secs(1), terminate: Duration::from_secs(1) };
 /// Time for clients to be notified of the shutdown.
-const FAREWELL: Duration = Duration::from_millis(500);
+const NOTIFY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Run a hub: agents that keep running while clients come and go
 ///
@@ -310,7 +310,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         report: Arc::new(move |what| tell.say(what)),
         reports_standard_error: true,
         local_names: vec![gate.launch_name()],
-        policy: Some(Box::new(HubJudge::new(rules.clone()))),
+        policy: Some(Box::new(HubRules::new(rules.clone()))),
         listener: telemetry.clone().map(|telemetry| Box::new(telemetry) as Box<dyn Listener>),
         info,
         agent_options: settings.agent_options,
@@ -351,9 +351,9 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     logger.say("shutting down: ending agents, closing logs");
     let end = async {
         hub.end("the hub was ended", GRACE).await;
-        connections.shut_down(FAREWELL).await;
+        connections.shut_down(NOTIFY_TIMEOUT).await;
     };
-    if tokio::time::timeout(END, end).await.is_err() {
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, end).await.is_err() {
         logger.say("the shutdown timed out; the next start repairs the logs");
     }
     if let Some(telemetry) = telemetry {

@@ -11,7 +11,6 @@
 //! connections by [`ListenerLimits`].
 
 mod agent;
-mod collecting;
 mod connection;
 mod events;
 mod flow;
@@ -25,6 +24,7 @@ mod refusal;
 mod registry;
 mod tls;
 mod websocket;
+mod write_buffer;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -28,15 +28,15 @@ use tokio_tungstenite::tungstenite::protocol::frame::{CloseFrame, Frame, Utf8Byt
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::collecting::Collecting;
 use super::connection::{Carrier, Incoming, Outgoing, OutgoingLine, ServedConnection};
 use super::http_requests::name_connection;
 use super::mailbox::{Claim, Next, Reader};
+use super::write_buffer::WriteBuffer;
 use super::{Refusal, Server, ServerLimits, Service, close_codes, message};
 use crate::SharedText;
 use crate::routing::CONNECTION_ID;
 
-type Socket = WebSocketStream<Collecting<TokioIo<Upgraded>>>;
+type Socket = WebSocketStream<WriteBuffer<TokioIo<Upgraded>>>;
 
 /// Read buffer size in bytes. Small, because each of thousands of idle sockets has one.
 const READ_BUFFER: usize = 2 << 10;
@@ -171,7 +171,7 @@ async fn run_socket(upgraded: Upgraded, reader: Reader, mut opening: Option<Open
         .write_buffer_size(0)
         .max_message_size(Some(limits.message))
         .max_frame_size(Some(limits.message));
-    let stream = Collecting::new(TokioIo::new(upgraded));
+    let stream = WriteBuffer::new(TokioIo::new(upgraded));
     let socket = Socket::from_raw_socket(stream, Role::Server, Some(config)).await;
     let (mut sink, mut frames) = socket.split();
     let end = tokio::select! {

@@ -7,7 +7,10 @@ use switchboard_acp::extensions::probes;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 
-use super::{ALL_ANSWERED, Agent, BEFORE, Gone, NOT_ALL_ANSWERED, REPLACED, SHOWN, message_id, user_message};
+use super::{
+    ALL_ANSWERED, Agent, BEFORE, ClientDisconnected, NOT_ALL_ANSWERED, REPLACED, SHOWN, message_id,
+    user_message,
+};
 
 /// Output of a large tool call in megabytes.
 const PIECES: usize = 100;
@@ -89,7 +92,11 @@ pub const CLIENT_SCENARIOS: &[ClientScenario] = &[
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L> {
     /// Runs the special part of the scenario.
-    pub(super) async fn run_fault(&mut self, session: &str, prompt: &Value) -> Result<(), Gone> {
+    pub(super) async fn run_fault(
+        &mut self,
+        session: &str,
+        prompt: &Value,
+    ) -> Result<(), ClientDisconnected> {
         match self.fault {
             Fault::None | Fault::Early | Fault::Late => {}
             Fault::Duplicates => {
@@ -207,7 +214,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
         Ok(())
     }
 
-    async fn large(&mut self, session: &str) -> Result<(), Gone> {
+    async fn large(&mut self, session: &str) -> Result<(), ClientDisconnected> {
         let call =
             self.tool_call("large", json!({"title": "Large", "kind": "execute", "status": "in_progress"}));
         self.update(session, call).await?;
@@ -232,7 +239,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
     }
 
     /// Replays the history of the earlier session.
-    pub(super) async fn replay_before(&mut self, session: &str) -> Result<(), Gone> {
+    pub(super) async fn replay_before(&mut self, session: &str) -> Result<(), ClientDisconnected> {
         let prompt = json!([{"type": "text", "text": "What was it?"}]);
         if !self.is_v1 {
             return self.replay(session, 0, &prompt, BEFORE).await;
@@ -248,7 +255,13 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin, L: FnMut(&str)> Agent<R, W, L>
 
     /// Replays a prompt and the text of its response. An empty message comes first, so that a client shows
     /// them once.
-    async fn replay(&mut self, session: &str, number: u64, prompt: &Value, words: &str) -> Result<(), Gone> {
+    async fn replay(
+        &mut self,
+        session: &str,
+        number: u64,
+        prompt: &Value,
+        words: &str,
+    ) -> Result<(), ClientDisconnected> {
         let id = message_id(number);
         self.update(session, user_message(number, prompt)).await?;
         self.update(session, json!({"sessionUpdate": "agent_message", "messageId": id, "content": []}))

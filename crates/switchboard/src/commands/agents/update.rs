@@ -27,7 +27,7 @@ pub(super) struct Arguments {
 }
 
 /// Timeout for the server.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn parse_hash(text: &str) -> Result<String, String> {
     let is_hash = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -83,8 +83,8 @@ async fn fetch(url: &str) -> Result<String, CommandError> {
         return Err(CommandError::usage(format!("{host} would be requested over unencrypted HTTP"))
             .hint("use a URL that begins with https://"));
     }
-    match tokio::time::timeout(PATIENCE, remote.get()).await {
+    match tokio::time::timeout(TIMEOUT, remote.get()).await {
         Ok(text) => text.map_err(failed),
-        Err(_) => Err(failed(remote.no_answer(PATIENCE))),
+        Err(_) => Err(failed(remote.no_answer(TIMEOUT))),
     }
 }

@@ -23,7 +23,7 @@ const MAX_LISTED: usize = 500;
 /// Maximum bytes of recordings read for one list.
 const MAX_READ: u64 = 64 * 1024 * 1024;
 /// Notice in a restored session that the agent does not know.
-const FORGOTTEN: &str = "The agent does not remember this session: it sees only what comes from here on. \
+const NO_MEMORY_NOTICE: &str = "The agent does not remember this session: it sees only what comes from here on. \
                          What is above was recorded by Switchboard.";
 
 /// Replacement for forwarding a line.
@@ -43,7 +43,7 @@ pub(super) struct History {
     agent: Agent,
     /// Set if the agent was told that sub-agents have sessions of their own.
     knows_children: bool,
-    asked: Correlator<OpenCall>,
+    asked: Correlator<PendingRequest>,
     /// Sessions with another id at the agent: the client's id and the agent's.
     renamed: Vec<(String, String)>,
     /// Titles of the sessions in recordings with several, by recording, with the length that was read.
@@ -64,7 +64,7 @@ struct Agent {
 }
 
 /// A request whose response matters.
-enum OpenCall {
+enum PendingRequest {
     Introduction,
     List {
         cwd: Option<String>,
@@ -179,7 +179,7 @@ impl History {
             "initialize" => {
                 let offered = params.and_then(|params| params.get("clientCapabilities"));
                 self.knows_children = offered.is_some_and(|offered| offered.get("subagents").is_some());
-                self.ask(&request.id, OpenCall::Introduction);
+                self.ask(&request.id, PendingRequest::Introduction);
                 None
             }
             "session/list" if self.agent.is_version_1 && !self.agent.lists => {
@@ -187,7 +187,7 @@ impl History {
             }
             "session/list" => {
                 let cwd = params.and_then(|it| it.text("cwd"));
-                self.ask(&request.id, OpenCall::List { cwd });
+                self.ask(&request.id, PendingRequest::List { cwd });
                 None
             }
             "session/load" | "session/resume" => {
@@ -201,7 +201,7 @@ impl History {
                     .and_then(|it| it.text("sessionId"))
                     .is_some_and(|id| self.renamed.iter().any(|(client, _)| *client == id));
                 if is_able && !is_renamed {
-                    self.ask(&request.id.clone(), OpenCall::Opening(request));
+                    self.ask(&request.id.clone(), PendingRequest::Opening(request));
                     return None;
                 }
                 Some(self.open(&request).unwrap_or_else(|| {
@@ -221,7 +221,7 @@ impl History {
     }
 
     /// Tracks a request. Above the limit the oldest is dropped; its response is forwarded unchanged then.
-    fn ask(&mut self, id: &RequestId<'_>, asked: OpenCall) {
+    fn ask(&mut self, id: &RequestId<'_>, asked: PendingRequest) {
         self.asked.open_or_evict(Side::Client, id, asked);
     }
 
@@ -241,7 +241,7 @@ impl History {
         } else {
             ("session/resume", params.clone())
         };
-        self.ask(&request.id, OpenCall::Instead { session, is_new, lines });
+        self.ask(&request.id, PendingRequest::Instead { session, is_new, lines });
         let instead = Message::request(request.id.clone(), method, params);
         Some(vec![Redirect::ToAgent(instead.encode(WireFormat::Any))])
     }
@@ -251,11 +251,11 @@ impl History {
         let mut steps: Vec<Redirect> = lines.into_iter().map(Redirect::FromAgent).collect();
         let mut say = |update: Value| steps.push(Redirect::FromAgent(update_line(session, &update)));
         if is_new && self.agent.is_version_1 {
-            let content = json!({"type": "text", "text": format!("[{FORGOTTEN}]")});
+            let content = json!({"type": "text", "text": format!("[{NO_MEMORY_NOTICE}]")});
             let meta = MOMENTARY.meta(true);
             say(json!({"sessionUpdate": "agent_message_chunk", "content": content, "_meta": meta.as_raw()}));
         } else if is_new {
-            say(json!({"sessionUpdate": "notice", "severity": "warning", "title": FORGOTTEN}));
+            say(json!({"sessionUpdate": "notice", "severity": "warning", "title": NO_MEMORY_NOTICE}));
         }
         if !self.agent.is_version_1 {
             say(json!({"sessionUpdate": "state_update", "state": "idle"}));
@@ -268,15 +268,15 @@ impl History {
         let lacks =
             |error: &RpcError<'_>| matches!(error.code, codes::METHOD_NOT_FOUND | codes::RESOURCE_NOT_FOUND);
         match (self.asked.answered(Side::Agent, &response.id)?, response.outcome) {
-            (OpenCall::Introduction, Ok(result)) => {
+            (PendingRequest::Introduction, Ok(result)) => {
                 let result = self.introduced(&result)?;
                 Some(vec![answer(response.id, result)])
             }
-            (OpenCall::List { cwd }, Err(error)) if lacks(&error) => {
+            (PendingRequest::List { cwd }, Err(error)) if lacks(&error) => {
                 Some(vec![self.list(response.id, cwd.as_deref())])
             }
-            (OpenCall::Opening(request), Err(error)) if lacks(&error) => self.open(&request),
-            (OpenCall::Instead { session, is_new, lines }, Ok(result)) => {
+            (PendingRequest::Opening(request), Err(error)) if lacks(&error) => self.open(&request),
+            (PendingRequest::Instead { session, is_new, lines }, Ok(result)) => {
                 if is_new {
                     let agents = result.text("sessionId")?;
                     self.renamed.push((session.clone(), agents));

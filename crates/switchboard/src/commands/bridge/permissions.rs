@@ -11,13 +11,13 @@ use switchboard_acp::{Raw, Wire, WireFormat};
 use switchboard_bridge::{Moment, Side};
 use switchboard_policy::{Answer, QuestionReader, Relevance};
 
-use crate::rules::{Judged, Rules, VERSION_1, result};
+use crate::rules::{RecordedDecision, Rules, VERSION_1, result};
 use crate::standard_error;
 
 const METHOD: &str = "session/request_permission";
 
 /// Maximum number of tracked tool calls.
-const MAX_TOLD: usize = 100_000;
+const MAX_CALLS: usize = 100_000;
 
 /// Evaluates the rules, with the state needed for that.
 pub(super) struct Permissions {
@@ -26,7 +26,7 @@ pub(super) struct Permissions {
     /// Reads the messages of both sides.
     reader: QuestionReader,
     /// Decision on the question that is being forwarded.
-    decided: Option<Decided>,
+    decided: Option<PendingDecision>,
     /// The tool calls that the client was sent, by session. A version 1 client must get each before it
     /// changes.
     told: HashSet<(String, String)>,
@@ -34,17 +34,17 @@ pub(super) struct Permissions {
     takes_notices: bool,
 }
 
-struct Decided {
+struct PendingDecision {
     id: Option<RequestId<'static>>,
-    judged: Judged,
+    judged: RecordedDecision,
     answer: Answer,
     /// Short description of the requested action.
     about: String,
     /// The question that is withheld from the client and answered instead.
-    withheld: Option<Withheld>,
+    withheld: Option<WithheldRequest>,
 }
 
-struct Withheld {
+struct WithheldRequest {
     /// The id under which the client would have received the question.
     id: RequestId<'static>,
     session: String,
@@ -114,13 +114,13 @@ impl Permissions {
         }
         for question in self.reader.read(line, Some(Side::Agent), now) {
             let root = self.reader.scene(question.session.as_deref()).root;
-            let judged = self.rules.judge(&question.subject, &question.options, &root);
+            let judged = self.rules.evaluate(&question.subject, &question.options, &root);
             let answer = judged.answer(&question.options);
             let about = question.subject.short_summary();
             if judged.is_only_watched() {
                 standard_error::say(format!("switchboard: {}: {about:?}", judged.in_words()));
             }
-            self.decided = Some(Decided { id: question.id, judged, answer, about, withheld: None });
+            self.decided = Some(PendingDecision { id: question.id, judged, answer, about, withheld: None });
         }
     }
 
@@ -139,13 +139,13 @@ impl Permissions {
             self.decided = None;
             return Some((note, false));
         }
-        decided.withheld = Some(Withheld::of(&request));
+        decided.withheld = Some(WithheldRequest::of(&request));
         Some((note, true))
     }
 
     /// Tracks the tool calls that a client was sent.
     fn note_told(&mut self, line: &str) {
-        if memmem::find(line.as_bytes(), b"\"tool_call\"").is_none() || self.told.len() >= MAX_TOLD {
+        if memmem::find(line.as_bytes(), b"\"tool_call\"").is_none() || self.told.len() >= MAX_CALLS {
             return;
         }
         let Ok(Message::Notification(update)) = Message::decode(line, WireFormat::Any) else { return };
@@ -158,8 +158,8 @@ impl Permissions {
 
     /// Returns the replacement of a withheld question.
     pub(super) fn instead(&mut self) -> Option<Instead> {
-        let Decided { judged, answer, about, withheld, .. } = self.decided.take()?;
-        let Withheld { id, session, call, is_version_1 } = withheld?;
+        let PendingDecision { judged, answer, about, withheld, .. } = self.decided.take()?;
+        let WithheldRequest { id, session, call, is_version_1 } = withheld?;
         let option = match &answer {
             Answer::Select(option) => Some(option.as_str()),
             Answer::Cancel | Answer::Ask => None,
@@ -190,14 +190,14 @@ impl Permissions {
     }
 }
 
-impl Withheld {
+impl WithheldRequest {
     fn of(request: &Request<'_>) -> Self {
         let params = request.params.as_ref();
         let about = params.and_then(|params| params.get("subject"));
         let old = params.and_then(|params| params.get("toolCall")).map(Raw::into_owned);
         let is_version_1 = about.is_none() && old.is_some();
         let call = about.as_ref().and_then(|about| about.get("toolCall")).map(Raw::into_owned).or(old);
-        Withheld {
+        WithheldRequest {
             id: request.id.clone().into_owned(),
             session: params.and_then(|params| params.text("sessionId")).unwrap_or_default(),
             call,

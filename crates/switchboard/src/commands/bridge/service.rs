@@ -42,10 +42,10 @@ const LAST_OUTPUT: Duration = Duration::from_millis(300);
 
 /// Time for a client to read that the agent has exited, before the bridge exits: some clients read nothing
 /// more then.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const EXIT_NOTICE_TIME: Duration = Duration::from_millis(500);
 
 /// Maximum wait for a client that does not read.
-const UNREAD: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The components of the bridge.
 pub(super) struct Parts {
@@ -355,11 +355,11 @@ impl Service {
 
     /// Reports an invalid line.
     fn complain(&mut self, from: Side, what: &str) {
-        let (name, oddities) = match from {
+        let (name, invalid_lines) = match from {
             Side::Client => ("client", &mut self.of_client),
             Side::Agent => ("agent", &mut self.of_agent),
         };
-        if let Some(words) = oddities.next(&visible_line(what)) {
+        if let Some(words) = invalid_lines.next(&visible_line(what)) {
             standard_error::say(format!("switchboard: from the {name}: {words}"));
         }
         if let Some(recorded) = &self.record {
@@ -518,7 +518,7 @@ impl Service {
         waits_for_client: bool,
     ) {
         // A client that does not read is not awaited.
-        let _ = timeout(ending::at_most(UNREAD, Phase::Work), self.to_client.flush()).await;
+        let _ = timeout(ending::at_most(DRAIN_TIMEOUT, Phase::Work), self.to_client.flush()).await;
         if !waits_for_client {
             return;
         }
@@ -530,7 +530,7 @@ impl Service {
                 self.to_client.flush().await;
             }
         };
-        let _ = timeout(LAST_WORDS, gone).await;
+        let _ = timeout(EXIT_NOTICE_TIME, gone).await;
     }
 
     /// Ends the recording, and reports invalid lines and losses.
@@ -539,8 +539,8 @@ impl Service {
         if let Some(recorded) = record {
             recorded.finish(exit).await;
         }
-        for (name, oddities) in [("client", of_client), ("agent", of_agent)] {
-            if let Some(words) = oddities.total() {
+        for (name, invalid_lines) in [("client", of_client), ("agent", of_agent)] {
+            if let Some(words) = invalid_lines.total() {
                 standard_error::say(format!("switchboard: from the {name}: {words}"));
             }
         }

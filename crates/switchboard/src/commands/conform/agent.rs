@@ -9,7 +9,7 @@ use switchboard_acp::Version;
 use switchboard_conform::live::{AgentOptions, judge_agent};
 use switchboard_transport::{Program, Remote};
 
-use super::Judged;
+use super::CheckedSubject;
 use crate::arguments::Protocol;
 use crate::configuration::chosen_program;
 use crate::outcome::CommandError;
@@ -89,7 +89,7 @@ impl Play {
     }
 }
 
-pub(super) fn judge(arguments: &Arguments) -> Result<Vec<Judged>, CommandError> {
+pub(super) fn check(arguments: &Arguments) -> Result<Vec<CheckedSubject>, CommandError> {
     let address = arguments.agent.as_ref().filter(|name| Remote::is_address(name));
     let (name, command) = match address {
         Some(address) if arguments.command.is_empty() => (None, vec![OsString::from(address)]),
@@ -131,7 +131,7 @@ pub(super) fn judge(arguments: &Arguments) -> Result<Vec<Judged>, CommandError> 
         };
         Ok(judge_agent(&program, &subject, &options, tell).await)
     })?;
-    Ok(vec![Judged { report, transcript }])
+    Ok(vec![CheckedSubject { report, transcript }])
 }
 
 /// Formats a command line as one text.

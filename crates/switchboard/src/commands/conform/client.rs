@@ -14,15 +14,15 @@ use switchboard_transport::{Exit, Grace, Program};
 use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
 
-use super::Judged;
+use super::CheckedSubject;
 use super::agent::{Through, shown};
 use crate::outcome::{CommandError, Outcome};
 use crate::{standard_error, stdio, store_file};
 
 /// Placeholder for the agent in the client's command line.
-const PLACE: &str = "{agent}";
+const AGENT_PLACEHOLDER: &str = "{agent}";
 /// Silence after the scenario before a client is ended, and grace period after that.
-const AFTERWARDS: Duration = Duration::from_secs(1);
+const SILENCE: Duration = Duration::from_secs(1);
 /// Number of standard error lines shown for a client that cannot be tested.
 const LAST_LINES: usize = 5;
 /// Maximum bytes of a client's output that are examined.
@@ -88,11 +88,11 @@ pub(super) fn play(arguments: &PeerArguments) -> Result<Outcome, CommandError> {
     })
 }
 
-pub(super) fn judge(arguments: &Arguments) -> Result<Vec<Judged>, CommandError> {
-    let has_place = arguments.command.iter().any(|part| part.to_string_lossy().contains(PLACE));
+pub(super) fn check(arguments: &Arguments) -> Result<Vec<CheckedSubject>, CommandError> {
+    let has_place = arguments.command.iter().any(|part| part.to_string_lossy().contains(AGENT_PLACEHOLDER));
     if !has_place {
-        return Err(CommandError::usage(format!("the client's command line has no {PLACE}"))
-            .hint(format!("write {PLACE} where the agent's command line belongs")));
+        return Err(CommandError::usage(format!("the client's command line has no {AGENT_PLACEHOLDER}"))
+            .hint(format!("write {AGENT_PLACEHOLDER} where the agent's command line belongs")));
     }
     if let Some(file) = arguments.transcript.as_deref().filter(|file| file.exists()) {
         return Err(CommandError::usage(format!("the transcript {} already exists", file.display()))
@@ -113,7 +113,7 @@ pub(super) fn judge(arguments: &Arguments) -> Result<Vec<Judged>, CommandError> 
         }
     }
     let (report, transcript) = judge.report(&subject);
-    Ok(vec![Judged { report, transcript }])
+    Ok(vec![CheckedSubject { report, transcript }])
 }
 
 /// Results of a scenario.
@@ -137,7 +137,7 @@ async fn run_scenario(arguments: &Arguments, scenario: &ClientScenario) -> Resul
         .command
         .iter()
         .map(|part| match part.to_str() {
-            Some(text) => OsString::from(text.replace(PLACE, &agent_path)),
+            Some(text) => OsString::from(text.replace(AGENT_PLACEHOLDER, &agent_path)),
             None => part.clone(),
         })
         .collect();
@@ -164,7 +164,7 @@ async fn run_scenario(arguments: &Arguments, scenario: &ClientScenario) -> Resul
     }
     // A client that closed its output may need a moment more; one that keeps running is ended.
     let exit = tokio::time::timeout(Duration::from_millis(500), child.wait()).await.ok().flatten();
-    child.shut_down_within(Grace { input_closed: Duration::ZERO, terminate: AFTERWARDS.min(patience) }).await;
+    child.shut_down_within(Grace { input_closed: Duration::ZERO, terminate: SILENCE.min(patience) }).await;
     let end = match exit {
         Some(Exit::Signal(_)) => ClientEnd::Crashed,
         _ => ClientEnd::Regular,
@@ -195,7 +195,7 @@ async fn over(log: &Path, patience: Duration) {
         }
         // During the scenario, the agent itself reports missing responses.
         let is_over = match played {
-            Some(played) => now - heard > AFTERWARDS.min(patience) || now - played > patience,
+            Some(played) => now - heard > SILENCE.min(patience) || now - played > patience,
             None => now - heard > patience + Duration::from_secs(1) || now - began > longest,
         };
         if is_over {

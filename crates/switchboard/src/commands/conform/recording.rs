@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use switchboard_conform::RecordingJudge;
 use switchboard_store::{Item, Store, to_first_line, to_line};
 
-use super::Judged;
+use super::CheckedSubject;
 use crate::arguments::InputArgument;
 use crate::lines::{Line, Lines};
 use crate::outcome::CommandError;
@@ -15,7 +15,7 @@ use crate::store_file::{self, message_number, store_error};
 /// Maximum length of a message shown around a violation.
 const LONGEST_SHOWN: usize = 2000;
 /// Number of messages shown before and after a violation.
-const AROUND: u64 = 3;
+const CONTEXT_MESSAGES: u64 = 3;
 
 /// Test recordings: files of recorded lines, or sessions of the store by id
 ///
@@ -32,11 +32,18 @@ pub(super) struct Arguments {
     store: Option<PathBuf>,
 }
 
-pub(super) fn judge(arguments: &Arguments, needs_transcript: bool) -> Result<Vec<Judged>, CommandError> {
-    arguments.subjects.iter().map(|subject| judge_one(arguments, subject, needs_transcript)).collect()
+pub(super) fn check(
+    arguments: &Arguments,
+    needs_transcript: bool,
+) -> Result<Vec<CheckedSubject>, CommandError> {
+    arguments.subjects.iter().map(|subject| check_one(arguments, subject, needs_transcript)).collect()
 }
 
-fn judge_one(arguments: &Arguments, subject: &Path, needs_transcript: bool) -> Result<Judged, CommandError> {
+fn check_one(
+    arguments: &Arguments,
+    subject: &Path,
+    needs_transcript: bool,
+) -> Result<CheckedSubject, CommandError> {
     let name = subject.display().to_string();
     let mut source = Source::of(arguments, subject)?;
     let mut judge = RecordingJudge::new(None);
@@ -51,7 +58,8 @@ fn judge_one(arguments: &Arguments, subject: &Path, needs_transcript: bool) -> R
             .failed()
             .filter_map(|judged| judged.failures.first())
             .flat_map(|failure| {
-                failure.message.saturating_sub(AROUND)..=failure.message.saturating_add(AROUND)
+                failure.message.saturating_sub(CONTEXT_MESSAGES)
+                    ..=failure.message.saturating_add(CONTEXT_MESSAGES)
             })
             .collect();
         let mut again = Source::of(arguments, subject)?;
@@ -62,7 +70,7 @@ fn judge_one(arguments: &Arguments, subject: &Path, needs_transcript: bool) -> R
             }
         })?;
     }
-    Ok(Judged { report, transcript })
+    Ok(CheckedSubject { report, transcript })
 }
 
 /// Source of a recording's lines.

@@ -15,7 +15,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// Timeout of one attempt.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The server with its current token, which may change.
 pub(super) struct Server {
@@ -133,9 +133,9 @@ pub(super) async fn within_patience(
     attempt: impl Future<Output = Result<RemoteStream, RemoteError>>,
     remote: &Remote,
 ) -> Result<RemoteStream, RemoteError> {
-    match tokio::time::timeout(PATIENCE, attempt).await {
+    match tokio::time::timeout(TIMEOUT, attempt).await {
         Ok(result) => result,
-        Err(_) => Err(remote.no_answer(PATIENCE)),
+        Err(_) => Err(remote.no_answer(TIMEOUT)),
     }
 }
 

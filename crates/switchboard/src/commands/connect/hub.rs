@@ -26,7 +26,7 @@ use crate::{losses, standard_error, stdio};
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
 
 /// Maximum wait at the end for an editor that does not read.
-const UNREAD: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum number of tracked pending requests.
 const UNANSWERED: usize = 10_000;
@@ -112,7 +112,7 @@ impl HubLink {
             losses::report(driver.bridge().losses());
         }
         // An editor that does not read is not awaited.
-        let _ = tokio::time::timeout(UNREAD, pipe.to_editor.flush()).await;
+        let _ = tokio::time::timeout(DRAIN_TIMEOUT, pipe.to_editor.flush()).await;
         if let Some(link) = self.link.take() {
             link.leave().await;
         }

@@ -20,13 +20,13 @@ use crate::outcome::CommandError;
 use crate::{standard_error, stdio};
 
 /// Timeout for closing a connection.
-const FAREWELL: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Timeout for a server's responses after the editor has closed its input.
 const LAST_ANSWER: Duration = Duration::from_secs(10);
 
 /// Maximum number of lines held for an editor that does not wait for the handshake.
-const HELD: usize = 64;
+const MAX_HELD: usize = 64;
 
 /// Standard input and output.
 pub(super) struct Pipe {
@@ -78,7 +78,7 @@ impl EditorInput {
 
     /// Holds one more line.
     async fn hold(&mut self) {
-        if self.has_ended || self.held.len() >= HELD {
+        if self.has_ended || self.held.len() >= MAX_HELD {
             return std::future::pending().await;
         }
         if let Some(line) = self.read().await {
@@ -109,7 +109,7 @@ impl EditorInput {
 }
 
 /// Result of the start.
-pub(super) enum Begun {
+pub(super) enum StartResult {
     /// The connection is over.
     Over,
     /// The server is a hub: the editor's first line.
@@ -173,14 +173,14 @@ impl Link {
     pub(super) async fn leave(mut self) {
         self.outbound.close();
         // A server that does not read is not awaited.
-        let _ = tokio::time::timeout(FAREWELL, self.ended()).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.ended()).await;
     }
 }
 
 impl Pipe {
     /// Connects to the server and forwards the editor's messages unchanged. If it answers as a hub, the
     /// connection is replaced by a resumable one; with any other server it runs to its end.
-    pub(super) async fn begin(&mut self, attempts: &mut Attempts<'_>) -> Result<Begun, CommandError> {
+    pub(super) async fn begin(&mut self, attempts: &mut Attempts<'_>) -> Result<StartResult, CommandError> {
         let mut first = None;
         loop {
             let remote = attempts.server()?;
@@ -191,20 +191,20 @@ impl Pipe {
                         first = self.first_line(&mut link).await;
                     }
                     match self.talk(&mut link, first.as_ref()).await {
-                        Talked::Hub => {
+                        ConversationEnd::Hub => {
                             attempts.succeeded(Connected::Anew);
                             link.leave().await;
-                            return Ok(first.map_or(Begun::Over, Begun::Hub));
+                            return Ok(first.map_or(StartResult::Over, StartResult::Hub));
                         }
-                        Talked::OverAfterAll => {
+                        ConversationEnd::OverAfterAll => {
                             self.to_editor.flush().await;
                             return match link.ended().await {
-                                LinkEnd::Fine => Ok(Begun::Over),
+                                LinkEnd::Fine => Ok(StartResult::Over),
                                 LinkEnd::Failed(error) => Err(failed(&error)),
                             };
                         }
-                        Talked::NoAnswer => match link.ended().await {
-                            LinkEnd::Fine => return Ok(Begun::Over),
+                        ConversationEnd::NoAnswer => match link.ended().await {
+                            LinkEnd::Fine => return Ok(StartResult::Over),
                             LinkEnd::Failed(error) => error,
                         },
                     }
@@ -237,7 +237,7 @@ impl Pipe {
         }
     }
 
-    async fn talk(&mut self, link: &mut Link, first: Option<&SharedText>) -> Talked {
+    async fn talk(&mut self, link: &mut Link, first: Option<&SharedText>) -> ConversationEnd {
         let mut asked = first.and_then(|line| id_of_initialize(line));
         let mut is_answered = false;
         let (mut has_left, mut farewell) = (false, None);
@@ -247,7 +247,7 @@ impl Pipe {
         loop {
             if self.to_editor.is_closed() {
                 link.outbound.close();
-                return Talked::OverAfterAll;
+                return ConversationEnd::OverAfterAll;
             }
             if self.from_editor.is_over() && !has_left {
                 if asked.is_none() {
@@ -264,13 +264,13 @@ impl Pipe {
                         if asked.as_ref().is_some_and(|asked| answers(&line, asked)) {
                             asked = None;
                             if is_resumable(&line) {
-                                return Talked::Hub;
+                                return ConversationEnd::Hub;
                             }
                         }
                         self.to_editor.push(OutboundLine::Forwarded(line));
                     }
-                    None if is_answered || has_left => return Talked::OverAfterAll,
-                    None => return Talked::NoAnswer,
+                    None if is_answered || has_left => return ConversationEnd::OverAfterAll,
+                    None => return ConversationEnd::NoAnswer,
                 },
                 line = self.from_editor.next_or_hold(asked.is_some()), if !has_left && link.outbound.has_room() => {
                     if let Some(line) = line {
@@ -285,7 +285,7 @@ impl Pipe {
     }
 }
 
-enum Talked {
+enum ConversationEnd {
     Hub,
     /// A conversation ended.
     OverAfterAll,

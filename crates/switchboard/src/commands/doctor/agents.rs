@@ -19,7 +19,7 @@ use crate::configuration::Configuration;
 use crate::{handshake, store_file};
 
 /// Maximum number of agents at the same time.
-const AT_ONCE: usize = 4;
+const MAX_PARALLEL: usize = 4;
 
 /// Maximum length of an agent's error in characters.
 const MAX_REASON: usize = 400;
@@ -57,7 +57,7 @@ pub(super) async fn look(configuration: &Configuration, folder: &Path, patience:
             "no agent is configured or installed; `switchboard agents` shows how to install one",
         )];
     }
-    let (turns, mut tasks) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
+    let (turns, mut tasks) = (Arc::new(Semaphore::new(MAX_PARALLEL)), JoinSet::new());
     for (place, candidate) in candidates.into_iter().enumerate() {
         let (turns, folder) = (Arc::clone(&turns), folder.to_owned());
         tasks.spawn(async move {

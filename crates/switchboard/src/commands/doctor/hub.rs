@@ -11,10 +11,10 @@ use crate::commands::serve::PORT;
 use crate::remote_agent::TOKEN;
 
 /// Timeout for the hub.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) async fn look(named: Option<&str>) -> Vec<Finding> {
-    const ABOUT: &str = "hub";
+    const SUBJECT: &str = "hub";
     let url = named.map_or_else(|| format!("http://127.0.0.1:{PORT}/metrics"), metrics_of);
     let has_token = std::env::var_os(TOKEN).is_some_and(|token| !token.is_empty());
     let remote = Remote::new(&url).map_err(|error| error.to_string());
@@ -22,29 +22,29 @@ pub(super) async fn look(named: Option<&str>) -> Vec<Finding> {
         Ok(remote) => remote,
         Err(problem) => {
             return vec![Finding::problem(
-                ABOUT,
+                SUBJECT,
                 problem,
                 format!("correct the URL, or the token in {TOKEN}"),
             )];
         }
     };
-    let answer = match tokio::time::timeout(PATIENCE, remote.get()).await {
+    let answer = match tokio::time::timeout(TIMEOUT, remote.get()).await {
         Ok(answer) => answer,
-        Err(_) => Err(remote.no_answer(PATIENCE)),
+        Err(_) => Err(remote.no_answer(TIMEOUT)),
     };
     let is_missing = |reason: &str| !reason.contains("no answer within");
     vec![match answer {
         Ok(text) if text.contains("switchboard_") => {
             let token = if has_token { format!("; the token in {TOKEN} is valid") } else { String::new() };
-            Finding::fine(ABOUT, format!("one runs at {url}{token}"))
+            Finding::fine(SUBJECT, format!("one runs at {url}{token}"))
         }
         Err(RemoteError::Refused { wants_token: true, .. }) if has_token => Finding::problem(
-            ABOUT,
+            SUBJECT,
             format!("the hub at {url} rejects the token in {TOKEN}"),
             "`switchboard tokens list` shows the tokens; `switchboard tokens add` creates one",
         ),
         Err(RemoteError::Refused { wants_token: true, .. }) => {
-            Finding::fine(ABOUT, format!("one runs at {url}; set a token in {TOKEN} for more details"))
+            Finding::fine(SUBJECT, format!("one runs at {url}; set a token in {TOKEN} for more details"))
         }
         Err(RemoteError::Unreachable { reason, .. }) if named.is_none() && is_missing(&reason) => {
             let token = if has_token {
@@ -52,15 +52,15 @@ pub(super) async fn look(named: Option<&str>) -> Vec<Finding> {
             } else {
                 String::new()
             };
-            Finding::fine(ABOUT, format!("none runs on this machine{token}"))
+            Finding::fine(SUBJECT, format!("none runs on this machine{token}"))
         }
         Err(error @ RemoteError::Unreachable { .. }) => Finding::problem(
-            ABOUT,
+            SUBJECT,
             error.to_string(),
             "start it with `switchboard serve`, or correct the URL",
         ),
         Ok(_) | Err(_) => Finding::problem(
-            ABOUT,
+            SUBJECT,
             format!("another program than a hub listens at {url}"),
             "end it, or use another port: switchboard serve --listen 127.0.0.1:PORT",
         ),

@@ -56,21 +56,21 @@ fn programs() -> Vec<Finding> {
 }
 
 fn settings(configuration: &Configuration, folder: &Path) -> Vec<Finding> {
-    const ABOUT: &str = "configuration";
-    const MEND: &str = "correct the reported problem, or remove the file";
+    const SUBJECT: &str = "configuration";
+    const REMEDY: &str = "correct the reported problem, or remove the file";
     let mut findings: Vec<Finding> =
-        configuration.problems.iter().map(|problem| Finding::problem(ABOUT, problem, MEND)).collect();
+        configuration.problems.iter().map(|problem| Finding::problem(SUBJECT, problem, REMEDY)).collect();
     findings.extend(home());
     findings.extend(unknown_keys());
     findings.extend(store_file::limit_problems().into_iter().map(|problem| {
         Finding::problem(
-            ABOUT,
+            SUBJECT,
             problem,
             "change it in config.json, for example to \"keep\": \"90d\" or \"max_size\": \"2GB\"",
         )
     }));
     findings.extend(HubSettings::problems(folder).into_iter().map(|problem| {
-        Finding::problem(ABOUT, problem, "change it in config.json; docs/hub.md has the settings")
+        Finding::problem(SUBJECT, problem, "change it in config.json; docs/hub.md has the settings")
     }));
     if let Err(problem) = Registry::cached() {
         findings.push(Finding::problem("registry", problem, "switchboard agents update"));
@@ -79,14 +79,14 @@ fn settings(configuration: &Configuration, folder: &Path) -> Vec<Finding> {
         if configuration.find(&agent.name) != Some(agent) {
             let (name, file) = (&agent.name, agent.file.display());
             findings.push(Finding::note(
-                ABOUT,
+                SUBJECT,
                 format!("the agent \"{name}\" of {file} is not used: another comes first"),
             ));
         }
     }
     if findings.is_empty() {
         let count = configuration.agents.len();
-        findings.push(Finding::fine(ABOUT, format!("{count} agents are configured")));
+        findings.push(Finding::fine(SUBJECT, format!("{count} agents are configured")));
     }
     findings
 }
@@ -159,16 +159,16 @@ fn rules(folder: &Path) -> Option<Finding> {
 }
 
 fn store(place: &Path) -> Vec<Finding> {
-    const ABOUT: &str = "store";
+    const SUBJECT: &str = "store";
     let mode = |path: &Path| path.metadata().map(|metadata| metadata.permissions().mode() & 0o777);
     let Ok(permissions) = mode(place) else {
         let parent = existing(place);
         return vec![match rustix::fs::access(&parent, rustix::fs::Access::WRITE_OK) {
             Ok(()) => {
-                Finding::fine(ABOUT, format!("nothing is recorded yet; it will be in {}", place.display()))
+                Finding::fine(SUBJECT, format!("nothing is recorded yet; it will be in {}", place.display()))
             }
             Err(error) => Finding::problem(
-                ABOUT,
+                SUBJECT,
                 format!("{} cannot be made: {}: {error}", place.display(), parent.display()),
                 "make it writable, or set another store in SWITCHBOARD_STORE",
             ),
@@ -177,18 +177,18 @@ fn store(place: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     if permissions & 0o077 != 0 {
         let what = format!("other users can read {} (permissions {permissions:03o})", place.display());
-        findings.push(Finding::problem(ABOUT, what, format!("chmod 600 {}", place.display())));
+        findings.push(Finding::problem(SUBJECT, what, format!("chmod 600 {}", place.display())));
     }
     if let Err(error) = rustix::fs::access(place, rustix::fs::Access::WRITE_OK) {
         let what = format!("{} cannot be written: {error}", place.display());
-        findings.push(Finding::problem(ABOUT, what, "make it writable, or use another store"));
+        findings.push(Finding::problem(SUBJECT, what, "make it writable, or use another store"));
     }
     let looked = Store::open_read_only(place)
         .and_then(|store| Ok((store.sessions(&Filter::default())?.len(), store.sizes()?.file)));
     findings.push(match looked {
         Ok((sessions, bytes)) => {
             let size = units::size(bytes);
-            Finding::fine(ABOUT, format!("{sessions} recorded sessions, {size}, in {}", place.display()))
+            Finding::fine(SUBJECT, format!("{sessions} recorded sessions, {size}, in {}", place.display()))
         }
         Err(error) => {
             let fix = match &error {
@@ -198,7 +198,7 @@ fn store(place: &Path) -> Vec<Finding> {
                 StoreError::Busy { .. } => "run the command again when the other program is done".to_owned(),
                 _ => format!("move {} away, or name another file in SWITCHBOARD_STORE", place.display()),
             };
-            Finding::problem(ABOUT, error.to_string(), fix)
+            Finding::problem(SUBJECT, error.to_string(), fix)
         }
     });
     findings

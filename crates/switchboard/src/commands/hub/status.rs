@@ -13,7 +13,7 @@ use crate::outcome::{CommandError, Outcome, write_error};
 use crate::stdio;
 
 /// Timeout for the hub.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Show the status of a hub
 ///
@@ -41,14 +41,14 @@ async fn status(arguments: &Arguments) -> Result<Outcome, CommandError> {
     };
     let remote = Remote::new(&url).map_err(|error| CommandError::usage(error.to_string()))?;
     let remote = with_token(remote, arguments.token_file.as_deref())?;
-    let text = match tokio::time::timeout(PATIENCE, remote.get()).await {
+    let text = match tokio::time::timeout(TIMEOUT, remote.get()).await {
         Ok(Ok(text)) => text,
         Ok(Err(error @ RemoteError::Unreachable { .. })) => {
             return Err(failed(&error).hint("is `switchboard serve` running, and does it listen there?"));
         }
         Ok(Err(error)) => return Err(failed(&error)),
         Err(_) => {
-            let seconds = PATIENCE.as_secs();
+            let seconds = TIMEOUT.as_secs();
             return Err(CommandError::failed(format!("{url} did not answer within {seconds} seconds")));
         }
     };

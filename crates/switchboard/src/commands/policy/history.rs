@@ -48,14 +48,14 @@ pub(super) enum Event {
 }
 
 /// Position of an event: a session or a recording's file, and the message number.
-pub(super) struct Place {
+pub(super) struct EventPosition {
     pub(super) session: String,
     pub(super) message: u64,
 }
 
 /// Amount of data read.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Extent {
+pub(super) struct DataRead {
     pub(super) sessions: u64,
     pub(super) messages: u64,
 }
@@ -64,12 +64,12 @@ pub(super) struct Extent {
 /// recordings are read in parallel.
 pub(super) fn read(
     arguments: &PastArguments,
-    mut tell: impl FnMut(Place, Event) -> Result<(), CommandError>,
-) -> Result<(Extent, Outcome), CommandError> {
+    mut tell: impl FnMut(EventPosition, Event) -> Result<(), CommandError>,
+) -> Result<(DataRead, Outcome), CommandError> {
     let new = || reader(arguments.root.as_ref(), arguments.agent.as_deref());
     let progress = progress();
-    let past = |tell| Past {
-        extent: Extent::default(),
+    let past = |tell| SourceReader {
+        extent: DataRead::default(),
         problems: Vec::new(),
         relevance: Relevance::new(),
         progress: progress.clone(),
@@ -78,18 +78,18 @@ pub(super) fn read(
     let ended = if arguments.recordings.is_empty() {
         let place = store_file::place(arguments.store.as_ref())?;
         if arguments.store.is_none() && !store_file::is_there(&place)? {
-            return Ok((Extent::default(), Outcome::Fine));
+            return Ok((DataRead::default(), Outcome::Fine));
         }
         let store = Store::open_read_only(&place).map_err(store_error)?;
         let sessions = store.sessions(&Filter::default()).map_err(store_error)?;
-        let work = |session: &Summary, tell: Teller| past(tell).session(&store, &session.id, new()?);
+        let work = |session: &Summary, tell: ResultSender| past(tell).session(&store, &session.id, new()?);
         side_by_side(&sessions, &work, &mut tell)
     } else {
-        let work = |file: &PathBuf, tell: Teller| past(tell).recording(file, &new);
+        let work = |file: &PathBuf, tell: ResultSender| past(tell).recording(file, &new);
         side_by_side(&arguments.recordings, &work, &mut tell)
     };
     progress.finish_and_clear();
-    let Ended { extent, problems } = ended?;
+    let SourceSummary { extent, problems } = ended?;
     Ok((extent, if problems.is_empty() { Outcome::Fine } else { Outcome::Problems }))
 }
 
@@ -97,30 +97,30 @@ pub(super) fn read(
 const MAX_AHEAD: usize = 1024;
 
 /// Result of reading one session or recording.
-enum Told {
-    Found(Place, Event),
-    Ended(Result<Ended, CommandError>),
+enum ReadResult {
+    Found(EventPosition, Event),
+    SourceSummary(Result<SourceSummary, CommandError>),
 }
 
 /// Amount of data and problems of one source.
 #[derive(Default)]
-struct Ended {
-    extent: Extent,
+struct SourceSummary {
+    extent: DataRead,
     problems: Vec<String>,
 }
 
 /// Sender of results.
-type Teller = SyncSender<Told>;
+type ResultSender = SyncSender<ReadResult>;
 
 /// Processes items in parallel and passes the results on in order. Later items are only read ahead up to a
 /// limit, so that memory is bounded.
 fn side_by_side<T: Sync>(
     items: &[T],
-    work: &(dyn Fn(&T, Teller) -> Result<Ended, CommandError> + Sync),
-    tell: &mut dyn FnMut(Place, Event) -> Result<(), CommandError>,
-) -> Result<Ended, CommandError> {
+    work: &(dyn Fn(&T, ResultSender) -> Result<SourceSummary, CommandError> + Sync),
+    tell: &mut dyn FnMut(EventPosition, Event) -> Result<(), CommandError>,
+) -> Result<SourceSummary, CommandError> {
     let at_a_time = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let mut all = Ended::default();
+    let mut all = SourceSummary::default();
     let mut items = items.iter();
     std::thread::scope(|scope| {
         let mut underway = VecDeque::new();
@@ -130,16 +130,16 @@ fn side_by_side<T: Sync>(
                 scope.spawn(move || {
                     let ended = work(item, teller.clone());
                     // The receiver may be gone.
-                    let _ = teller.send(Told::Ended(ended));
+                    let _ = teller.send(ReadResult::SourceSummary(ended));
                 });
                 underway.push_back(told);
             }
             let Some(told) = underway.pop_front() else { return Ok(all) };
             for told in told {
                 match told {
-                    Told::Found(place, event) => tell(place, event)?,
-                    Told::Ended(ended) => {
-                        let Ended { extent, problems } = ended?;
+                    ReadResult::Found(place, event) => tell(place, event)?,
+                    ReadResult::SourceSummary(ended) => {
+                        let SourceSummary { extent, problems } = ended?;
                         all.extent.sessions += extent.sessions;
                         all.extent.messages += extent.messages;
                         problems.iter().for_each(|problem| eprintln!("{problem}"));
@@ -163,19 +163,24 @@ fn progress() -> ProgressBar {
 }
 
 /// A session or recording that is being read.
-struct Past {
-    extent: Extent,
+struct SourceReader {
+    extent: DataRead,
     problems: Vec<String>,
     relevance: Relevance,
     progress: ProgressBar,
-    tell: Teller,
+    tell: ResultSender,
 }
 
 /// Maximum number of reported problems per recording.
 const MAX_PROBLEMS: usize = 1000;
 
-impl Past {
-    fn session(mut self, store: &Store, id: &str, reader: QuestionReader) -> Result<Ended, CommandError> {
+impl SourceReader {
+    fn session(
+        mut self,
+        store: &Store,
+        id: &str,
+        reader: QuestionReader,
+    ) -> Result<SourceSummary, CommandError> {
         let mut reading = Reading::new(id, reader);
         for item in store.read(id, 0).map_err(store_error)? {
             match item.map_err(store_error)? {
@@ -199,7 +204,7 @@ impl Past {
         mut self,
         file: &Path,
         new: &dyn Fn() -> Result<QuestionReader, CommandError>,
-    ) -> Result<Ended, CommandError> {
+    ) -> Result<SourceSummary, CommandError> {
         let name = file.display().to_string();
         let input = InputArgument { file: Some(file.to_owned()) };
         let mut lines = Lines::of(&input)?;
@@ -252,8 +257,8 @@ impl Past {
         }
     }
 
-    fn ended(self) -> Ended {
-        Ended { extent: self.extent, problems: self.problems }
+    fn ended(self) -> SourceSummary {
+        SourceSummary { extent: self.extent, problems: self.problems }
     }
 }
 
@@ -298,7 +303,7 @@ impl Reading {
     }
 
     /// Sends the results, as long as they are wanted.
-    fn end(self, tell: &Teller) {
+    fn end(self, tell: &ResultSender) {
         let Reading { name, mut session, mut questions, begun } = self;
         questions.extend(session.end());
         questions.sort_by_key(|asked| asked.index);
@@ -317,14 +322,17 @@ impl Reading {
                 Some((*number, reader.subject_of_call(session.as_deref(), call)?))
             })
             .collect();
-        let place = |message| Place { session: name.clone(), message };
+        let place = |message| EventPosition { session: name.clone(), message };
         let asked =
             questions.into_iter().map(|PastQuestion { number, question, answered, by_rule, .. }| {
-                Told::Found(place(number), Event::Asked { question: Box::new(question), answered, by_rule })
+                ReadResult::Found(
+                    place(number),
+                    Event::Asked { question: Box::new(question), answered, by_rule },
+                )
             });
         let unasked = unasked
             .into_iter()
-            .map(|(number, subject)| Told::Found(place(number), Event::Unasked(Box::new(subject))));
+            .map(|(number, subject)| ReadResult::Found(place(number), Event::Unasked(Box::new(subject))));
         let _ = asked.chain(unasked).try_for_each(|told| tell.send(told));
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use switchboard_policy::{Decision, PastAnswer, Policy, Subject, Verdict};
 
-use super::history::{self, Event, PastArguments, Place};
+use super::history::{self, Event, EventPosition, PastArguments};
 use crate::commands::fold::text::shown;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::policy_file::{self, SystemFiles};
@@ -53,7 +53,7 @@ struct Row<'r> {
 
 /// Recorded result of a question.
 #[derive(Clone, Copy)]
-struct Then {
+struct RecordedResult {
     answered: PastAnswer,
     by_rule: bool,
     differs: bool,
@@ -115,7 +115,7 @@ struct Report<W> {
 }
 
 impl<W: Write> Report<W> {
-    fn take(&mut self, place: &Place, event: Event) -> std::io::Result<()> {
+    fn take(&mut self, place: &EventPosition, event: Event) -> std::io::Result<()> {
         match event {
             Event::Asked { question, answered, by_rule } => {
                 let decision = self.policy.judge(&question.subject, &self.host).offered(&question.options);
@@ -137,7 +137,7 @@ impl<W: Write> Report<W> {
                     false => &mut counts.differences,
                 } += u64::from(differs);
                 if self.is_json {
-                    let then = Then { answered, by_rule, differs: differs && !by_rule };
+                    let then = RecordedResult { answered, by_rule, differs: differs && !by_rule };
                     return self.row(place, &question.subject, &decision, Some(then));
                 }
                 if differs && self.rows.len() < MAX_ROWS {
@@ -168,10 +168,10 @@ impl<W: Write> Report<W> {
 
     fn row(
         &mut self,
-        place: &Place,
+        place: &EventPosition,
         subject: &Subject,
         decision: &Decision,
-        then: Option<Then>,
+        then: Option<RecordedResult>,
     ) -> std::io::Result<()> {
         let json = subject.to_json(&self.host);
         let row = Row {
@@ -241,7 +241,7 @@ fn rest(output: &mut impl Write, all: u64, shown: usize) -> std::io::Result<()> 
     }
 }
 
-fn row(place: &Place, subject: &Subject, decision: &Decision, then: &str) -> String {
+fn row(place: &EventPosition, subject: &Subject, decision: &Decision, then: &str) -> String {
     let rule = decision.rule.as_deref().map_or_else(String::new, |rule| format!(" by {rule}"));
     let what = format!("{}{rule}, {then}: {}", decision.verdict, subject.summary());
     format!("{} (session {}, message {})", shown(&what).replace('\n', " "), place.session, place.message)

@@ -28,7 +28,7 @@ use crate::ending::{self, Phase, Stop, Stops};
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::{self, Recording};
 use crate::rules::Rules;
-use crate::{handshake, oddities, standard_error, stdio};
+use crate::{handshake, invalid_lines, standard_error, stdio};
 
 /// One prompt.
 pub(crate) type Prompt = Vec<v2::ContentBlock<'static>>;
@@ -58,7 +58,7 @@ pub(crate) struct Task {
 }
 
 /// Time for the agent to stop after a cancellation.
-const CANCEL_PATIENCE: Duration = Duration::from_secs(1);
+const CANCEL_GRACE: Duration = Duration::from_secs(1);
 
 /// Silence after which the output of an exited agent counts as complete.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
@@ -201,7 +201,7 @@ pub(super) struct Runner {
     /// The session whose usage is not shown yet. Agents also report usage after the end of a turn.
     pub(super) usage_of: Option<String>,
     pub(super) denied: bool,
-    oddities: Oddities,
+    invalid_lines: Oddities,
 }
 
 impl Runner {
@@ -236,7 +236,7 @@ impl Runner {
             is_input_closed: false,
             usage_of: None,
             denied: false,
-            oddities: Oddities::shown(),
+            invalid_lines: Oddities::shown(),
         }
     }
 
@@ -470,7 +470,7 @@ impl Runner {
             _ => "stop signal; cancelling",
         });
         self.questions.clear();
-        let patience = ending::at_most(CANCEL_PATIENCE, Phase::Work);
+        let patience = ending::at_most(CANCEL_GRACE, Phase::Work);
         self.patience = Some(Instant::now() + patience);
         let sessions = self.feed.sessions().conversation(|all| to_cancel(all, &session));
         // Agents differ in whether sub-agents end with their parent session. An agent that no longer reads is
@@ -487,7 +487,7 @@ impl Runner {
 
     async fn take(&mut self, event: Event) -> Result<(), Halt> {
         if let Some(words) =
-            oddities::of_event(&event).and_then(|odd| self.oddities.next(&visible_line(&odd)))
+            invalid_lines::of_event(&event).and_then(|odd| self.invalid_lines.next(&visible_line(&odd)))
         {
             self.view.note(&format!("from the agent: {words}"))?;
         }
@@ -604,7 +604,7 @@ impl Runner {
     fn show_end(&mut self) -> io::Result<()> {
         self.show_held_back()?;
         self.tell_usage()?;
-        if let Some(words) = self.oddities.total() {
+        if let Some(words) = self.invalid_lines.total() {
             self.view.note(&format!("from the agent: {words}"))?;
         }
         self.end_session()

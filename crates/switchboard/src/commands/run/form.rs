@@ -363,7 +363,7 @@ mod tests {
             assert_eq!(typed(property, false, line), expected, "{property} {line:?}");
         }
         assert_eq!(typed(&text, true, ""), "(this field is required)");
-        assert!(typed(&odd, true, "{").starts_with("(this is no JSON"));
+        assert!(typed(&odd, true, "{").starts_with("(this is not valid JSON"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ const MOST_INDENT: usize = 24;
 /// Displayed state of a session.
 #[derive(Default)]
 pub(super) struct Pane {
-    pub(super) messages: HashMap<usize, Written>,
+    pub(super) messages: HashMap<usize, ShownMessage>,
     pub(super) calls: HashMap<usize, Running>,
     /// Last shown state of a sub-agent.
     pub(super) state: Option<&'static str>,
@@ -22,7 +22,7 @@ pub(super) struct Pane {
 
 /// Displayed state of a message.
 #[derive(Default)]
-pub(super) struct Written {
+pub(super) struct ShownMessage {
     pub(super) stream: MarkdownStream,
     /// The incomplete last line, without a terminal.
     pub(super) line: String,
@@ -30,7 +30,7 @@ pub(super) struct Written {
     pub(super) shown: bool,
 }
 
-impl Written {
+impl ShownMessage {
     /// Returns the held text.
     pub(super) fn finish(&mut self, live: bool) -> Option<String> {
         if live {
@@ -61,7 +61,7 @@ impl Running {
 }
 
 /// Layout of a session's text.
-pub(super) struct Place {
+pub(super) struct SessionLayout {
     /// The speaker; `None` for the agent in the session of `run`.
     pub(super) who: Option<String>,
     /// Indentation of the line with the speaker.
@@ -71,9 +71,9 @@ pub(super) struct Place {
 }
 
 /// Returns the layout of a session, relative to the session of `run`.
-pub(super) fn place(all: &Conversation, root: Option<&str>, session: &str) -> Place {
+pub(super) fn place(all: &Conversation, root: Option<&str>, session: &str) -> SessionLayout {
     if root == Some(session) {
-        return Place { who: None, heading: 0, indent: 0 };
+        return SessionLayout { who: None, heading: 0, indent: 0 };
     }
     let names = all.names(session);
     let who = match all.root(session) {
@@ -86,7 +86,7 @@ pub(super) fn place(all: &Conversation, root: Option<&str>, session: &str) -> Pl
     let width = |in_call: bool| if in_call { 4 } else { 2 };
     let indent: usize = all.ancestors(session).map(|parent| width(parent.tool_call.is_some())).sum();
     let indent = indent.clamp(2, MOST_INDENT);
-    Place { who: Some(visible_line(&who)), heading: indent - 2, indent }
+    SessionLayout { who: Some(visible_line(&who)), heading: indent - 2, indent }
 }
 
 /// Indents every line of a text.

@@ -17,7 +17,7 @@ use super::conversation::Runner;
 use super::form::{Form, Typed};
 use super::halt::Halt;
 use super::permissions::{self, Keyboard};
-use crate::rules::{self, Judged};
+use crate::rules::{self, RecordedDecision};
 
 /// A question to the user.
 pub(super) enum Question {
@@ -71,7 +71,7 @@ impl Runner {
                 None => self.deny(&question).await,
             };
         }
-        let judged = self.judge(&question, &subject);
+        let judged = self.evaluate(&question, &subject);
         if judged.is_only_watched() {
             self.view.note(&format!("{}: {title}", judged.in_words()))?;
         }
@@ -85,7 +85,7 @@ impl Runner {
                 self.ask_next(self.questions.len() == 1)?;
                 Ok(())
             }
-            Answer::Ask => self.answer_by(&judged.nobody_to_ask(), &question, &title).await,
+            Answer::Ask => self.answer_by(&judged.without_person(), &question, &title).await,
             Answer::Select(_) | Answer::Cancel => self.answer_by(&judged, &question, &title).await,
         }
     }
@@ -120,14 +120,14 @@ impl Runner {
     }
 
     /// Evaluates the rules for a question.
-    fn judge(&mut self, question: &PermissionQuestion, subject: &Subject) -> Judged {
-        self.rules.judge(subject, &question.request().options, &self.cwd)
+    fn evaluate(&mut self, question: &PermissionQuestion, subject: &Subject) -> RecordedDecision {
+        self.rules.evaluate(subject, &question.request().options, &self.cwd)
     }
 
     /// Answers according to the rules.
     async fn answer_by(
         &mut self,
-        judged: &Judged,
+        judged: &RecordedDecision,
         question: &PermissionQuestion,
         title: &str,
     ) -> Result<(), Halt> {
@@ -149,7 +149,7 @@ impl Runner {
 
     async fn deny(&mut self, question: &PermissionQuestion) -> Result<(), Halt> {
         let subject = self.subject(question);
-        let judged = self.judge(question, &subject).nobody_to_ask();
+        let judged = self.evaluate(question, &subject).without_person();
         self.answer_by(&judged, question, &self.title(question, &subject)).await
     }
 

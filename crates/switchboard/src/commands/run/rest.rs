@@ -10,7 +10,7 @@ use super::conversation::Runner;
 use super::halt::Halt;
 
 /// Time for an agent to continue after its background sub-agents have ended.
-const TAKE_UP: Duration = Duration::from_secs(1);
+const RESUME_GRACE: Duration = Duration::from_secs(1);
 
 /// Maximum number of sub-agents named in a message.
 const MOST_NAMED: usize = 5;
@@ -44,7 +44,7 @@ impl Runner {
             }
             // Agents continue with the results of background work without announcing it.
             let quiet = async {
-                tokio::time::sleep(TAKE_UP).await;
+                tokio::time::sleep(RESUME_GRACE).await;
                 false
             };
             let goes_on = |runner: &mut Runner| {

@@ -21,7 +21,7 @@ use switchboard_session::{
 
 use super::entry_text::{self, Amount};
 use super::form::Form;
-use super::pane::{self, Pane, Running, Written, moved_in};
+use super::pane::{self, Pane, Running, ShownMessage, moved_in};
 use super::view::{View, asked_by};
 use crate::standard_error;
 use crate::terminal::markdown;
@@ -63,15 +63,15 @@ enum OpenLine {
 
 /// A session with its conversation.
 #[derive(Clone, Copy)]
-struct Seen<'c> {
+struct ShownSession<'c> {
     all: &'c Conversation,
     id: &'c Arc<str>,
     session: &'c Session,
 }
 
-impl<'c> Seen<'c> {
+impl<'c> ShownSession<'c> {
     fn of(all: &'c Conversation, id: &'c Arc<str>) -> Option<Self> {
-        Some(Seen { all, id, session: all.session(Some(id))? })
+        Some(ShownSession { all, id, session: all.session(Some(id))? })
     }
 }
 
@@ -149,7 +149,7 @@ impl Screen {
     }
 
     /// Prints whole lines of a session with its layout, and names the speaker after a change.
-    fn print_of(&mut self, seen: Seen<'_>, text: &str) -> io::Result<()> {
+    fn print_of(&mut self, seen: ShownSession<'_>, text: &str) -> io::Result<()> {
         if text.is_empty() {
             return Ok(());
         }
@@ -168,9 +168,9 @@ impl Screen {
     }
 
     /// Shows the tool call of a sub-agent before the sub-agent's first output.
-    fn introduce(&mut self, seen: Seen<'_>) -> io::Result<()> {
+    fn introduce(&mut self, seen: ShownSession<'_>) -> io::Result<()> {
         let Some(parent) = seen.all.parent(seen.id) else { return Ok(()) };
-        let Some(above) = Seen::of(seen.all, &parent.session) else { return Ok(()) };
+        let Some(above) = ShownSession::of(seen.all, &parent.session) else { return Ok(()) };
         let Some(id) = &parent.tool_call else { return Ok(()) };
         let Some(position) = above.session.position(EntryKind::ToolCall, id) else { return Ok(()) };
         let Some(call) = above.session.tool_call(id) else { return Ok(()) };
@@ -186,7 +186,7 @@ impl Screen {
 
     // ----- entries
 
-    fn entry(&mut self, seen: Seen<'_>, change: EntryChange) -> io::Result<()> {
+    fn entry(&mut self, seen: ShownSession<'_>, change: EntryChange) -> io::Result<()> {
         let Some(entry) = seen.session.entry(change.position) else { return Ok(()) };
         match entry {
             Entry::Message(_) if change.kind == EntryKind::UserMessage => Ok(()),
@@ -221,7 +221,7 @@ impl Screen {
         // The session may not exist yet if it was only announced.
         let none = Session::new(switchboard_acp::WireFormat::Any);
         let session = all.session(Some(child)).unwrap_or(&none);
-        let seen = Seen { all, id: child, session };
+        let seen = ShownSession { all, id: child, session };
         self.finish_messages(seen)?;
         self.introduce(seen)?;
         self.pane(child).state = Some(words);
@@ -251,7 +251,7 @@ impl Screen {
     /// one started the other.
     fn session_message(
         &mut self,
-        seen: Seen<'_>,
+        seen: ShownSession<'_>,
         message: &SessionMessage,
         change: EntryChange,
     ) -> io::Result<()> {
@@ -274,7 +274,7 @@ impl Screen {
         let child =
             other.filter(|other| seen.all.parent(other).is_some_and(|parent| parent.session == *seen.id));
         let child: Option<Arc<str>> = child.map(Into::into);
-        let here = child.as_ref().and_then(|child| Seen::of(seen.all, child)).unwrap_or(seen);
+        let here = child.as_ref().and_then(|child| ShownSession::of(seen.all, child)).unwrap_or(seen);
         // A message to the parent needs no name.
         let is_upwards = seen
             .all
@@ -301,7 +301,7 @@ impl Screen {
 
     fn message(
         &mut self,
-        seen: Seen<'_>,
+        seen: ShownSession<'_>,
         content: &Content<v2::ContentBlock<'static>>,
         change: EntryChange,
     ) -> io::Result<()> {
@@ -319,7 +319,7 @@ impl Screen {
             ContentChange::Appended(count) => content.len().saturating_sub(count),
             ContentChange::Replaced(_) => {
                 let had_something = written.has_something();
-                *written = Written { thought, ..Written::default() };
+                *written = ShownMessage { thought, ..ShownMessage::default() };
                 if had_something {
                     let what = if content.is_empty() { "took back" } else { "replaced" };
                     let who = match pane::place(seen.all, self.root.as_deref(), seen.id).who {
@@ -360,7 +360,7 @@ impl Screen {
     }
 
     /// Writes text as it arrives, each message on its own lines.
-    fn pass_on(&mut self, seen: Seen<'_>, position: usize, piece: &str) -> io::Result<()> {
+    fn pass_on(&mut self, seen: ShownSession<'_>, position: usize, piece: &str) -> io::Result<()> {
         if self.open_line.is_some_and(|open| open != OpenLine::Entry(position)) {
             self.output.write_all(b"\n")?;
         }
@@ -373,7 +373,7 @@ impl Screen {
     }
 
     /// Writes text of one of several speakers: the last line waits until it is complete.
-    fn pass_on_lines(&mut self, seen: Seen<'_>, position: usize, piece: &str) -> io::Result<()> {
+    fn pass_on_lines(&mut self, seen: ShownSession<'_>, position: usize, piece: &str) -> io::Result<()> {
         let written = self.pane(seen.id).messages.entry(position).or_default();
         written.line.push_str(&visible(piece));
         let Some(end) = written.line.rfind('\n') else { return Ok(()) };
@@ -383,7 +383,7 @@ impl Screen {
         self.print_of(seen, &lines)
     }
 
-    fn show_markdown(&mut self, seen: Seen<'_>, text: &str, thought: bool) -> io::Result<()> {
+    fn show_markdown(&mut self, seen: ShownSession<'_>, text: &str, thought: bool) -> io::Result<()> {
         let indent = pane::place(seen.all, self.root.as_deref(), seen.id).indent;
         let rendered = markdown::render(text, self.style.is_coloured() && !thought, Self::width(indent));
         if thought {
@@ -395,7 +395,7 @@ impl Screen {
     }
 
     /// Shows the held text of a session's messages before another entry.
-    fn finish_messages(&mut self, seen: Seen<'_>) -> io::Result<()> {
+    fn finish_messages(&mut self, seen: ShownSession<'_>) -> io::Result<()> {
         let live = self.live;
         let mut waiting: Vec<(usize, bool, String)> = Vec::new();
         for (position, written) in &mut self.pane(seen.id).messages {
@@ -414,7 +414,7 @@ impl Screen {
         Ok(())
     }
 
-    fn tool_call(&mut self, seen: Seen<'_>, call: &ToolCall, change: EntryChange) -> io::Result<()> {
+    fn tool_call(&mut self, seen: ShownSession<'_>, call: &ToolCall, change: EntryChange) -> io::Result<()> {
         if change.created {
             self.finish_messages(seen)?;
         }
@@ -431,14 +431,14 @@ impl Screen {
         Ok(())
     }
 
-    fn plan(&mut self, seen: Seen<'_>, plan: &Plan) -> io::Result<()> {
+    fn plan(&mut self, seen: ShownSession<'_>, plan: &Plan) -> io::Result<()> {
         let Some(line) = entry_text::plan(plan.content()) else { return Ok(()) };
         let line = self.style.paint(Role::Faint, line);
         self.print_of(seen, &line)
     }
 
     /// Shows the state of a tool call if it has changed.
-    fn tell(&mut self, seen: Seen<'_>, call: &ToolCall, position: usize) -> io::Result<()> {
+    fn tell(&mut self, seen: ShownSession<'_>, call: &ToolCall, position: usize) -> io::Result<()> {
         let content = entry_text::content(seen.session, call, Amount::Tail, self.style);
         let text = moved_in(&content, 2);
         let Some(running) = self.pane(seen.id).calls.get_mut(&position) else { return Ok(()) };
@@ -453,7 +453,7 @@ impl Screen {
     }
 
     /// Shows the existing content of a session.
-    fn catch_up(&mut self, seen: Seen<'_>) -> io::Result<()> {
+    fn catch_up(&mut self, seen: ShownSession<'_>) -> io::Result<()> {
         for (position, entry) in seen.session.entries().enumerate() {
             let items = match entry {
                 Entry::Message(message) => message.content().len(),
@@ -467,7 +467,7 @@ impl Screen {
         seen.session.plans().try_for_each(|plan| self.plan(seen, plan))
     }
 
-    fn change(&mut self, seen: Seen<'_>, changes: &Changes) -> io::Result<()> {
+    fn change(&mut self, seen: ShownSession<'_>, changes: &Changes) -> io::Result<()> {
         for change in changes.iter() {
             match change {
                 Change::Entry(change) => self.entry(seen, *change)?,
@@ -509,7 +509,7 @@ impl View for Screen {
         let others = all.sessions().filter_map(|(id, _)| id.map(Arc::<str>::from));
         let others = others.filter(|id| id != root && !self.panes.contains_key(id));
         let early: Vec<Arc<str>> = std::iter::once(Arc::clone(root)).chain(others).collect();
-        early.iter().filter_map(|id| Seen::of(all, id)).try_for_each(|seen| self.catch_up(seen))
+        early.iter().filter_map(|id| ShownSession::of(all, id)).try_for_each(|seen| self.catch_up(seen))
     }
 
     fn update(&mut self, all: &Conversation, update: &Update) -> io::Result<()> {
@@ -519,7 +519,7 @@ impl View for Screen {
     fn changed(&mut self, all: &Conversation, session: &Arc<str>, changes: &Changes) -> io::Result<()> {
         // Updates before the session is open are shown when it is.
         let is_shown = self.root.is_some() || self.panes.contains_key(session);
-        match Seen::of(all, session).filter(|_| is_shown) {
+        match ShownSession::of(all, session).filter(|_| is_shown) {
             Some(seen) => self.change(seen, changes),
             None => Ok(()),
         }
@@ -531,7 +531,7 @@ impl View for Screen {
         question: &PermissionQuestion,
         asker: Option<&str>,
     ) -> io::Result<()> {
-        let Some(seen) = Seen::of(all, question.session()) else { return Ok(()) };
+        let Some(seen) = ShownSession::of(all, question.session()) else { return Ok(()) };
         self.finish_messages(seen)?;
         let text = entry_text::question(seen.session, question.request(), self.style);
         self.spinner.finish_and_clear();
@@ -548,7 +548,7 @@ impl View for Screen {
         form: &Form,
         asker: Option<&str>,
     ) -> io::Result<()> {
-        if let Some(seen) = session.and_then(|session| Seen::of(all, session)) {
+        if let Some(seen) = session.and_then(|session| ShownSession::of(all, session)) {
             self.finish_messages(seen)?;
         }
         self.spinner.finish_and_clear();
@@ -583,7 +583,7 @@ impl View for Screen {
 
     fn turn_over(&mut self, all: &Conversation) -> io::Result<()> {
         let ids = self.shown();
-        ids.iter().filter_map(|id| Seen::of(all, id)).try_for_each(|seen| self.finish_messages(seen))
+        ids.iter().filter_map(|id| ShownSession::of(all, id)).try_for_each(|seen| self.finish_messages(seen))
     }
 
     fn ending(&mut self) {
@@ -592,7 +592,7 @@ impl View for Screen {
 
     fn end(&mut self, all: &Conversation, _root: Option<&str>) -> io::Result<()> {
         self.turn_over(all)?;
-        for seen in self.shown().iter().filter_map(|id| Seen::of(all, id)) {
+        for seen in self.shown().iter().filter_map(|id| ShownSession::of(all, id)) {
             // Calls without an end, and those that changed after it.
             let mut calls: Vec<usize> = self.pane(seen.id).calls.keys().copied().collect();
             calls.sort_unstable();

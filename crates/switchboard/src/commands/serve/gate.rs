@@ -18,11 +18,11 @@ use super::logging::Logger;
 pub(crate) const LAUNCH: &str = "launch";
 
 /// Maximum number of logged refusals per minute.
-const TOLD: u64 = 30;
+const MAX_LOGGED: u64 = 30;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Number of refusals in the last minute.
-struct Told {
+struct LoggedRefusals {
     since: Instant,
     count: u64,
 }
@@ -37,7 +37,7 @@ pub(super) struct Gate {
     launch: String,
     name: Arc<str>,
     wrong: LoginRateLimit,
-    told: Mutex<Told>,
+    told: Mutex<LoggedRefusals>,
     hub: Option<Hub>,
 }
 
@@ -53,7 +53,7 @@ impl Gate {
         let launch = format!("sb_{}", URL_SAFE_NO_PAD.encode(random));
         let name = LAUNCH.into();
         let wrong = LoginRateLimit::default();
-        let told = Mutex::new(Told { since: Instant::now(), count: 0 });
+        let told = Mutex::new(LoggedRefusals { since: Instant::now(), count: 0 });
         Ok(Gate { store, origins, has_certificate, logger, launch, name, wrong, told, hub: None })
     }
 
@@ -88,14 +88,14 @@ impl Gate {
     fn refuse(&self, from: SocketAddr, refusal: Refusal) -> Refusal {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.since.elapsed() >= MINUTE {
-            let untold = told.count.saturating_sub(TOLD);
+            let untold = told.count.saturating_sub(MAX_LOGGED);
             if untold > 0 {
                 self.logger.say(&format!("{untold} more refusals"));
             }
-            *told = Told { since: Instant::now(), count: 0 };
+            *told = LoggedRefusals { since: Instant::now(), count: 0 };
         }
         told.count += 1;
-        if told.count <= TOLD {
+        if told.count <= MAX_LOGGED {
             self.logger.say(&format!("refused {}: {}", from.ip(), refusal.message));
         }
         refusal

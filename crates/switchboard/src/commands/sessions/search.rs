@@ -72,7 +72,7 @@ pub(super) fn run(store: &Store, arguments: &Arguments) -> Result<Outcome, Comma
     };
     let hits = store.search(&search).map_err(store_error)?;
     let mut output = BufWriter::new(std::io::stdout().lock());
-    let mut speakers = Speakers { store, known: HashMap::new() };
+    let mut speakers = SessionNames { store, known: HashMap::new() };
     for hit in &hits {
         let (wire_id, speaker) = speakers.of(hit);
         let line = if arguments.json {
@@ -99,13 +99,13 @@ pub(super) fn run(store: &Store, arguments: &Arguments) -> Result<Outcome, Comma
 }
 
 /// Determines the sessions of found texts.
-struct Speakers<'s> {
+struct SessionNames<'s> {
     store: &'s Store,
     /// The conversation of each recording; `None` if it cannot be read.
     known: HashMap<String, Option<Conversation>>,
 }
 
-impl Speakers<'_> {
+impl SessionNames<'_> {
     /// Returns the wire id of a result's session, and the name of its sub-agent.
     fn of(&mut self, hit: &Hit) -> (Option<String>, Option<String>) {
         let first = self.store.read(&hit.session, hit.first).ok().and_then(|mut items| items.next());

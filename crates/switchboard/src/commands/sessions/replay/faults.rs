@@ -19,7 +19,7 @@ pub(super) enum Fault {
     Noise,
 }
 
-const ONE_IN: u64 = 8;
+const FAULT_INTERVAL: u64 = 8;
 const DELAY: Duration = Duration::from_millis(500);
 
 /// Output of the fault injection.
@@ -48,7 +48,7 @@ impl Faults {
         let held = self.held.take();
         for place in 0..self.kinds.len() {
             let kind = self.kinds[place];
-            if !self.random().is_multiple_of(ONE_IN) {
+            if !self.random().is_multiple_of(FAULT_INTERVAL) {
                 continue;
             }
             let Some(text) = &mut line else { break };

@@ -7,17 +7,17 @@ use switchboard_policy::{Answer, Scene, Subject};
 use crate::rules::{Rules, result};
 
 /// The rules of a hub. They keep no messages: a request arrives with the state of its session.
-pub(crate) struct HubJudge {
+pub(crate) struct HubRules {
     rules: Rules,
 }
 
-impl HubJudge {
+impl HubRules {
     pub(crate) fn new(rules: Rules) -> Self {
-        HubJudge { rules }
+        HubRules { rules }
     }
 }
 
-impl Policy for HubJudge {
+impl Policy for HubRules {
     fn evaluate(&mut self, request: &PermissionRequest<'_>) -> Option<PolicyDecision> {
         // The hub has refused unreadable requests.
         let read = v2::RequestPermissionRequest::decode_tolerant(request.params.as_str(), WireFormat::Any);
@@ -26,7 +26,7 @@ impl Policy for HubJudge {
         let folder = request.folder;
         let scene = Scene { root: folder.to_owned(), cwd: None, agent: request.agent.map(str::to_owned) };
         let subject = Subject::of(request.session, asked.subject.as_ref(), left_out.as_deref(), &scene);
-        let judged = self.rules.judge(&subject, &asked.options, folder);
+        let judged = self.rules.evaluate(&subject, &asked.options, folder);
         // Without rules there is nothing to report.
         if judged.has_no_rules() {
             return None;

@@ -14,12 +14,12 @@ use crate::queue::locked;
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of bytes that must be writable before the store counts as having space again.
 const PROBE: usize = 256 * 1024;
-/// Maximum number of deleted session ids remembered until [`Shortage::take_deleted`] is called.
+/// Maximum number of deleted session ids remembered until [`FreeSpace::take_deleted`] is called.
 const MAX_DELETED: usize = 10_000;
 
 /// State of the free space.
 #[derive(Debug, Default)]
-pub(crate) struct Shortage(Mutex<Known>);
+pub(crate) struct FreeSpace(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -28,7 +28,7 @@ struct Known {
     deleted: VecDeque<String>,
 }
 
-impl Shortage {
+impl FreeSpace {
     /// Records a failure if it is [`StoreError::Full`].
     pub(crate) fn note(&self, error: &StoreError) {
         if matches!(error, StoreError::Full { .. }) {

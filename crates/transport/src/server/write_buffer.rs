@@ -11,14 +11,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// Maximum size of the buffer in bytes.
 const MAX_BUFFERED: usize = 32 << 10;
 
-pub(super) struct Collecting<IO> {
+pub(super) struct WriteBuffer<IO> {
     stream: IO,
     collected: BytesMut,
 }
 
-impl<IO: AsyncWrite + Unpin> Collecting<IO> {
+impl<IO: AsyncWrite + Unpin> WriteBuffer<IO> {
     pub(super) fn new(stream: IO) -> Self {
-        Collecting { stream, collected: BytesMut::new() }
+        WriteBuffer { stream, collected: BytesMut::new() }
     }
 
     fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -34,7 +34,7 @@ impl<IO: AsyncWrite + Unpin> Collecting<IO> {
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Collecting<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for WriteBuffer<IO> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -44,7 +44,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Collecting<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Collecting<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for WriteBuffer<IO> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         if this.collected.len() + bytes.len() > MAX_BUFFERED {
@@ -76,7 +76,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_collected_is_written_whole_and_given_back() {
         let (ours, mut theirs) = tokio::io::duplex(1000);
-        let mut stream = Collecting::new(ours);
+        let mut stream = WriteBuffer::new(ours);
         let reading = tokio::spawn(async move {
             let mut all = Vec::new();
             theirs.read_to_end(&mut all).await.map(|_| all)

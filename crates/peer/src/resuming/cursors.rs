@@ -3,12 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 /// Maximum number of tracked logs. Updates of other logs are passed on without deduplication.
-const LOGS: usize = 16 * 1024;
+const MAX_LOGS: usize = 16 * 1024;
 
 /// The last cursor of each log.
 #[derive(Debug, Default)]
-pub(super) struct Places {
-    last: HashMap<String, Place>,
+pub(super) struct Cursors {
+    last: HashMap<String, LogPosition>,
     /// The log of a session's updates if its name differs from the session's.
     of_session: HashMap<String, String>,
     /// Logs that are replayed from an earlier cursor at the client's request.
@@ -16,12 +16,12 @@ pub(super) struct Places {
 }
 
 #[derive(Debug)]
-struct Place {
+struct LogPosition {
     cursor: String,
     number: Option<u64>,
 }
 
-impl Places {
+impl Cursors {
     /// Advances to the cursor of an update. Returns whether the update is new, or repeated at the client's
     /// request.
     pub(super) fn advance(&mut self, session: &str, cursor: &str, may_begin_again: bool) -> bool {
@@ -33,8 +33,8 @@ impl Places {
             // A cursor in another format has no visible order.
             _ => (session, None),
         };
-        let place = || Place { cursor: cursor.to_owned(), number };
-        let has_room = self.last.len() < LOGS;
+        let place = || LogPosition { cursor: cursor.to_owned(), number };
+        let has_room = self.last.len() < MAX_LOGS;
         match self.last.get_mut(log) {
             Some(last) => {
                 let is_new = match (last.number, number) {
@@ -51,7 +51,7 @@ impl Places {
             }
             None => {}
         }
-        if log != session && self.of_session.len() < LOGS && !self.of_session.contains_key(session) {
+        if log != session && self.of_session.len() < MAX_LOGS && !self.of_session.contains_key(session) {
             self.of_session.insert(session.to_owned(), log.to_owned());
         }
         true
@@ -102,43 +102,43 @@ impl Places {
 
 #[cfg(test)]
 mod tests {
-    use super::Places;
+    use super::Cursors;
 
     #[test]
     fn what_has_come_does_not_come_again_unless_it_is_wanted() {
-        let mut places = Places::default();
+        let mut cursors = Cursors::default();
         assert!(
-            places.advance("s", "s.1", true)
-                && places.advance("s", "s.9", true)
-                && places.advance("s", "s.10", true)
+            cursors.advance("s", "s.1", true)
+                && cursors.advance("s", "s.9", true)
+                && cursors.advance("s", "s.10", true)
         );
-        assert!(!places.advance("s", "s.10", true) && !places.advance("s", "s.2", true));
-        assert_eq!(places.of("s"), Some("s.10"));
-        places.expect_again("s");
+        assert!(!cursors.advance("s", "s.10", true) && !cursors.advance("s", "s.2", true));
+        assert_eq!(cursors.of("s"), Some("s.10"));
+        cursors.expect_again("s");
         assert!(
-            places.advance("s", "s.11", true)
-                && places.advance("s", "s.1", true)
-                && !places.advance("s", "s.1", true)
+            cursors.advance("s", "s.11", true)
+                && cursors.advance("s", "s.1", true)
+                && !cursors.advance("s", "s.1", true)
         );
-        assert_eq!(places.of("s"), Some("s.1"));
+        assert_eq!(cursors.of("s"), Some("s.1"));
         // A replay starts again and continues into live updates.
-        assert!(places.advance("s", "s.11", true) && !places.advance("s", "s.3-12", true));
-        places.expect_again("s");
-        assert!(places.advance("s", "s.1-12", true) && places.advance("s", "s.3-12", true));
-        assert_eq!(places.of("s"), Some("s.3-12"));
-        assert!(!places.advance("s", "s.1-12", true) && places.advance("s", "s.11", true));
-        places.expect_again("s");
-        assert!(places.advance("s", "s.1", true));
+        assert!(cursors.advance("s", "s.11", true) && !cursors.advance("s", "s.3-12", true));
+        cursors.expect_again("s");
+        assert!(cursors.advance("s", "s.1-12", true) && cursors.advance("s", "s.3-12", true));
+        assert_eq!(cursors.of("s"), Some("s.3-12"));
+        assert!(!cursors.advance("s", "s.1-12", true) && cursors.advance("s", "s.11", true));
+        cursors.expect_again("s");
+        assert!(cursors.advance("s", "s.1", true));
         // Updates of a sub-agent are in the log of its parent session.
-        assert!(places.advance("child", "s.2", true) && !places.advance("s", "s.2", true));
-        assert_eq!(places.of("child"), Some("s.2"));
+        assert!(cursors.advance("child", "s.2", true) && !cursors.advance("s", "s.2", true));
+        assert_eq!(cursors.of("child"), Some("s.2"));
         // Cursors without order are only compared for equality.
         assert!(
-            places.advance("o", "b", true)
-                && !places.advance("o", "b", true)
-                && places.advance("o", "a", true)
+            cursors.advance("o", "b", true)
+                && !cursors.advance("o", "b", true)
+                && cursors.advance("o", "a", true)
         );
-        places.forget("s");
-        assert_eq!(places.of("s"), None);
+        cursors.forget("s");
+        assert_eq!(cursors.of("s"), None);
     }
 }
