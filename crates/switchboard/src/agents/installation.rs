@@ -323,7 +323,7 @@ pub(crate) fn remove(agent: &KnownAgent, version: Option<&str>) -> Result<Vec<St
     }
     match all(agent).first() {
         Some(newest) if find(agent, None).is_none() => {
-            use_version(&place, &newest.version).map_err(failed)?
+            use_version(&place, &newest.version).map_err(failed)?;
         }
         Some(_) => {}
         // Also what was never finished.
