@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_session::{Entry, EntryKind};
 
-use super::desk::Desk;
 use super::lists;
 use super::live::{Failure, Live, Said, refused};
 use super::mentions;
 use super::request::{Action, File, Request};
 use super::rule;
+use super::user_state::UserState;
 
 /// Maximum number of files that one prompt may mention.
 const MAX_MENTIONS: usize = 100;
@@ -20,26 +20,30 @@ const MAX_MENTIONS: usize = 100;
 const MAX_FILES: usize = 24 * 1024 * 1024;
 
 /// Executes a request, and returns the JSON value that the page needs for it.
-pub(crate) async fn act(desk: &Desk, live: Option<Arc<Live>>, request: Request) -> Result<Value, Failure> {
+pub(crate) async fn act(
+    user: &UserState,
+    live: Option<Arc<Live>>,
+    request: Request,
+) -> Result<Value, Failure> {
     match &request {
-        Request::Start => return desk.start().await.map(|()| Value::Null),
-        Request::Delete { recording } => return desk.delete(recording).await.map(|()| Value::Null),
+        Request::Start => return user.start().await.map(|()| Value::Null),
+        Request::Delete { recording } => return user.delete(recording).await.map(|()| Value::Null),
         Request::Sessions { query, archived, skip } => {
-            let any = live.or_else(|| desk.any_live());
-            let markup = lists::sessions(desk, any.as_deref(), query, *archived, *skip).await?;
+            let any = live.or_else(|| user.any_live());
+            let markup = lists::sessions(user, any.as_deref(), query, *archived, *skip).await?;
             return Ok(json!(markup.into_string()));
         }
         Request::New { folder, agent } => {
-            let own = desk.app.folder.display().to_string();
-            let live = desk.new_session(agent.as_deref(), folder.as_deref().unwrap_or(&own)).await?;
+            let own = user.app.folder.display().to_string();
+            let live = user.new_session(agent.as_deref(), folder.as_deref().unwrap_or(&own)).await?;
             return Ok(json!({"recording": live.room.id}));
         }
         Request::Resume { session, folder, agent } => {
-            let live = desk.adopt(agent.as_deref(), session, folder).await?;
+            let live = user.adopt(agent.as_deref(), session, folder).await?;
             return Ok(json!({"recording": live.room.id}));
         }
         Request::Archive { session, away: false } => {
-            let live = live.or_else(|| desk.any_live()).ok_or("no agent runs")?;
+            let live = live.or_else(|| user.any_live()).ok_or("no agent is running")?;
             return reply(live.agent.unarchive_session(session).await);
         }
         _ => {}
@@ -81,7 +85,7 @@ pub(crate) async fn act(desk: &Desk, live: Option<Arc<Live>>, request: Request) 
         }
         Request::Fork { session } => {
             let copy = live.fork(&session).await?;
-            desk.note_copy(&copy, &live.room.id);
+            user.note_copy(&copy, &live.room.id);
             Ok(json!({"recording": copy}))
         }
         Request::Rename { session, title } => {
@@ -104,9 +108,9 @@ pub(crate) async fn act(desk: &Desk, live: Option<Arc<Live>>, request: Request) 
         Request::Choose { id, option, revision } => {
             live.choose(&id, &option, &revision).await.map(|()| Value::Null)
         }
-        Request::Rule { id, revision, decision } => rule::show(desk, &live, &id, &revision, decision).await,
+        Request::Rule { id, revision, decision } => rule::show(user, &live, &id, &revision, decision).await,
         Request::SaveRule { id, revision, decision, rule } => {
-            rule::save(desk, &live, &id, &revision, decision, &rule).await
+            rule::save(user, &live, &id, &revision, decision, &rule).await
         }
         Request::Give { id, revision, action, content } => {
             let response = elicitation_response(action, &content)?;
@@ -120,10 +124,10 @@ pub(crate) async fn act(desk: &Desk, live: Option<Arc<Live>>, request: Request) 
                 return Ok(Value::Null);
             }
             let folder = live.folder.display().to_string();
-            let live = desk.new_session(Some(&live.name), &folder).await?;
+            let live = user.new_session(Some(&live.name), &folder).await?;
             Ok(json!({"recording": live.room.id}))
         }
-        _ => Err("this cannot be done here".to_owned()),
+        _ => Err("this request is not possible in this session".to_owned()),
     }
 }
 

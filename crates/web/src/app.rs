@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use switchboard_hub::{Hub, Identity};
 use switchboard_store::Store;
 
-use super::desk::Desk;
 use super::guard::Guard;
 use super::live::Failure;
 use super::live_recording::LiveRecording;
 use super::render::RenderCache;
+use super::user_state::UserState;
 use crate::{Access, PageOptions, RuleFile};
 
 /// Maximum number of open tabs of one user.
@@ -31,7 +31,7 @@ pub(crate) struct App {
     /// Advice for an agent that did not complete the handshake in time.
     pub(crate) handshake_hint: String,
     rooms: Mutex<HashMap<String, Weak<LiveRecording>>>,
-    desks: Mutex<Vec<Weak<Desk>>>,
+    users: Mutex<Vec<Weak<UserState>>>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -51,20 +51,20 @@ impl App {
             rules,
             handshake_hint,
             rooms: Mutex::default(),
-            desks: Mutex::default(),
+            users: Mutex::default(),
         }
     }
 
     /// Returns the state of a user, which all tabs of that user share. Creates it if there is none.
-    pub(crate) async fn desk(self: &Arc<Self>, who: Identity) -> Arc<Desk> {
+    pub(crate) async fn user(self: &Arc<Self>, who: Identity) -> Arc<UserState> {
         let known = {
-            let mut desks = locked(&self.desks);
-            desks.retain(|desk| desk.strong_count() > 0);
-            let known = desks.iter().filter_map(Weak::upgrade).find(|desk| desk.is_of(&who));
+            let mut users = locked(&self.users);
+            users.retain(|user| user.strong_count() > 0);
+            let known = users.iter().filter_map(Weak::upgrade).find(|user| user.is_of(&who));
             known.unwrap_or_else(|| {
-                let desk = Desk::new(Arc::clone(self), who);
-                desks.push(Arc::downgrade(&desk));
-                desk
+                let user = UserState::new(Arc::clone(self), who);
+                users.push(Arc::downgrade(&user));
+                user
             })
         };
         known.refresh().await;
@@ -91,7 +91,7 @@ impl App {
 
 /// Returns the state of a user whose hub has one agent, which never answers.
 #[cfg(test)]
-pub(crate) fn desk_for_tests(store: &Store) -> Arc<Desk> {
+pub(crate) fn user_for_tests(store: &Store) -> Arc<UserState> {
     use std::sync::LazyLock;
     use std::time::Duration;
     use switchboard_hub::HubOptions;
@@ -108,5 +108,5 @@ pub(crate) fn desk_for_tests(store: &Store) -> Arc<Desk> {
         ..HubOptions::new(store.clone(), agents, Box::new(|folder| Ok(folder.to_owned())))
     });
     let options = PageOptions::new(store.clone(), hub.unwrap(), "/".into(), 1);
-    Desk::new(Arc::new(App::new(options, Guard::new(1))), who)
+    UserState::new(Arc::new(App::new(options, Guard::new(1))), who)
 }

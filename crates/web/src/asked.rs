@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_session_tells_of_a_call_with_the_same_id_does_not_count() {
+    fn a_call_of_another_session_with_the_same_id_does_not_count() {
         let mut conversation = Conversation::new(WireFormat::Any);
         let params = json!({ "sessionId": "other", "update": call("c") });
         let told = json!({ "jsonrpc": "2.0", "method": "session/update", "params": params });
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_tell_everything_is_unclear() {
+    fn incomplete_questions_are_unclear() {
         let with = |content: Value| {
             let mut call = call("c");
             call["content"] = json!([content]);

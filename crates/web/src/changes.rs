@@ -89,7 +89,7 @@ fn file(
     folder: Option<&Path>,
     cache: &RenderCache,
 ) -> Markup {
-    let whole = folder.and_then(|folder| over_all(Path::new(path), steps, folder).ok());
+    let whole = folder.and_then(|folder| combined_diff(Path::new(path), steps, folder).ok());
     let diffs = match &whole {
         Some(diff) => vec![diff.clone()],
         None => steps.iter().map(CallChange::diff).collect(),
@@ -128,12 +128,12 @@ impl CallChange {
 
 /// Builds one diff from the content before the first change to the current content, by reverting all changes in
 /// memory, the last one first. Fails if another program has changed the file, or if it was moved or copied.
-fn over_all(path: &Path, steps: &[CallChange], folder: &Path) -> Result<v2::Diff<'static>, Failure> {
+fn combined_diff(path: &Path, steps: &[CallChange], folder: &Path) -> Result<v2::Diff<'static>, Failure> {
     let has_moved = |step: &CallChange| {
         matches!(step.change.operation, Operation::Move | Operation::Copy | Operation::Other(_))
     };
     if steps.iter().any(has_moved) {
-        return Err("it was somewhere else before".to_owned());
+        return Err("the file was moved or copied".to_owned());
     }
     let now = match path.symlink_metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && path.starts_with(folder) => None,
@@ -142,15 +142,15 @@ fn over_all(path: &Path, steps: &[CallChange], folder: &Path) -> Result<v2::Diff
             let mut bytes = Vec::new();
             file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
             if bytes.len() as u64 > LARGEST {
-                return Err("it is too large".to_owned());
+                return Err("the file is too large".to_owned());
             }
             Some(bytes)
         }
     };
     let mut content = now.clone();
     for step in steps.iter().rev() {
-        let patch = parse_patch(step.patch.as_deref().ok_or("nothing shows what was changed")?);
-        let section = patch.files.first().ok_or("nothing shows what was changed")?;
+        let patch = parse_patch(step.patch.as_deref().ok_or("the tool call has no patch for the file")?);
+        let section = patch.files.first().ok_or("the tool call has no patch for the file")?;
         let undone = apply_to_bytes(section, content.as_deref(), Direction::Backward)
             .map_err(|error| error.to_string())?;
         content = undone.content;
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn two_changes_of_a_file_are_one_diff_unless_somebody_else_changed_it() {
+    fn two_changes_of_a_file_are_one_diff_unless_another_program_changed_it() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let path = root.join("a.txt");

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_string_is_shown_as_it_is() {
+    fn incomplete_strings_are_shown_as_far_as_valid() {
         for (text, expected) in [
             (r#"{"text":"cut off"#, "cut off"),
             (r#"{"text":"cut off\"#, "cut off"),

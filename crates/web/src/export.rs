@@ -8,10 +8,10 @@ use switchboard_session::{Conversation, Entry, EntryKind, Item, Message, Snapsho
 use switchboard_store::{Item as Stored, Redaction};
 
 use super::app::App;
-use super::family::{self, Relative, Sight};
 use super::live::Failure;
 use super::live_recording::LiveRecording;
 use super::message_log::MessageLog;
+use super::subagents::{self, SessionNode, SessionSource};
 use super::{render, rows};
 
 /// Maximum depth of sub-agents that are exported; deeper ones are only named.
@@ -64,8 +64,8 @@ impl Export<'_> {
 
     pub(crate) fn markdown(&self) -> Result<String, Failure> {
         let redacted = self.redacted()?;
-        let sight = Sight { room: self.room, past: redacted.as_ref() };
-        let session = sight.relative(self.session).ok_or("there is no session")?;
+        let source = SessionSource { room: self.room, past: redacted.as_ref() };
+        let session = source.node(self.session).ok_or("there is no session")?;
         let mut out = format!("# {}\n\n", one_line(&self.name(&session)));
         let _ = writeln!(out, "{}\n", self.about());
         for entry in session.snapshot.entries().take(MOST_ENTRIES) {
@@ -75,10 +75,10 @@ impl Export<'_> {
     }
 
     /// Returns the title of the session, never an id.
-    fn name(&self, session: &Relative) -> String {
+    fn name(&self, session: &SessionNode) -> String {
         let own = Some(&*session.name).filter(|name| **name != *session.id);
         // The title is derived from prompts, and may contain their secrets.
-        let said = if self.is_redacted { family::first_words(&session.snapshot) } else { None };
+        let said = if self.is_redacted { subagents::first_words(&session.snapshot) } else { None };
         let title = self.title.filter(|_| !self.is_redacted);
         own.or(title).map(str::to_owned).or(said).unwrap_or_else(|| "A session".to_owned())
     }
@@ -92,19 +92,25 @@ impl Export<'_> {
 
     fn body(&self) -> Result<(String, Markup), Failure> {
         let redacted = self.redacted()?;
-        let sight = Sight { room: self.room, past: redacted.as_ref() };
-        let session = sight.relative(self.session).ok_or("there is no session")?;
+        let source = SessionSource { room: self.room, past: redacted.as_ref() };
+        let session = source.node(self.session).ok_or("there is no session")?;
         let mut left = MOST_ENTRIES;
         let body = html! {
             h1 { (render::visible_line(&self.name(&session))) }
             p class="meta" { (render::visible_line(&self.about())) }
-            (self.entries(sight, &session, 0, &mut left))
+            (self.entries(source, &session, 0, &mut left))
             @if left == 0 { p class="note" { "There is more, which is too much for one file." } }
         };
         Ok((self.name(&session), body))
     }
 
-    fn entries(&self, sight: Sight<'_>, session: &Relative, depth: usize, left: &mut usize) -> Markup {
+    fn entries(
+        &self,
+        source: SessionSource<'_>,
+        session: &SessionNode,
+        depth: usize,
+        left: &mut usize,
+    ) -> Markup {
         let snapshot = &session.snapshot;
         let mut settled = rows::settled(snapshot, &(0..snapshot.len()));
         let mut all = Vec::new();
@@ -122,7 +128,7 @@ impl Export<'_> {
                         && (session.is_in_a_call(child)
                             || session.inside(entry).iter().any(|it| **it == *child))
                 },
-                name: &|id| sight.look(|conversation| conversation.name(id)),
+                name: &|id| source.look(|conversation| conversation.name(id)),
             };
             let mut parts = render::whole_entry(snapshot, entry, &place, &self.app.cache);
             for question in settled.remove(&position).unwrap_or_default() {
@@ -130,17 +136,17 @@ impl Export<'_> {
             }
             parts.extend(session.failure(position).map(|it| render::failed_turn(&it.reason, None)));
             let frame = render::frame(entry, |id| {
-                sight.look(|conversation| family::name_of_child(conversation, &session.id, id))
+                source.look(|conversation| subagents::name_of_child(conversation, &session.id, id))
             });
             let children = if depth < DEEPEST { session.inside(entry) } else { &[] };
             let inside: Vec<Markup> = children
                 .iter()
-                .filter_map(|child| sight.relative(child))
+                .filter_map(|child| source.node(child))
                 .map(|inside| {
                     html! {
                         section class="nest is-open" {
                             p class="nest-head" { strong { (render::visible_line(&inside.name)) } }
-                            div { (self.entries(sight, &inside, depth + 1, left)) }
+                            div { (self.entries(source, &inside, depth + 1, left)) }
                         }
                     }
                 })

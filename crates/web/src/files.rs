@@ -55,7 +55,7 @@ pub(crate) fn inside(path: &Path, folder: &Path) -> Result<(File, PathBuf), Fail
     let real = real(path)?;
     // Opening a FIFO would block, so the type is checked first.
     if !real.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err("this is not an ordinary file".to_owned());
+        return Err("this is not a regular file".to_owned());
     }
     let file = File::open(&real).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok((file, real))

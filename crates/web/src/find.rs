@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_bounded_and_cut_between_characters() {
+    fn excerpts_are_bounded_and_cut_between_characters() {
         let many = found(&b"hit\n".repeat(3 * MOST_HITS), "hit");
         assert_eq!(many.matches("<mark>").count(), MOST_HITS);
         assert!(many.contains("600 lines of 600; the first 200 are shown"), "{many}");

@@ -19,7 +19,7 @@ use axum::response::{IntoResponse, Response};
 use switchboard_hub::Identity;
 
 /// Lifetime of a link.
-const LIFE: Duration = Duration::from_secs(60);
+const LINK_LIFETIME: Duration = Duration::from_secs(60);
 
 /// Maximum number of links kept per user, including used and expired ones for error messages. The oldest are dropped.
 const MAX_CODES: usize = 64;
@@ -51,12 +51,12 @@ pub(crate) struct Guard {
     /// Origins of the server, such as `http://127.0.0.1:4173`. Links use the first one.
     origins: Arc<[String]>,
     /// `true` if TLS certificates prove the host names, which rules out DNS rebinding.
-    is_proven: bool,
-    doors: Arc<Mutex<Doors>>,
+    has_certificate: bool,
+    credentials: Arc<Mutex<Credentials>>,
 }
 
 #[derive(Default)]
-struct Doors {
+struct Credentials {
     codes: Vec<Code>,
     keys: Vec<Key>,
 }
@@ -79,24 +79,24 @@ pub(crate) struct Key {
 
 /// User to whom the key of a request belongs.
 #[derive(Debug, Clone)]
-pub(crate) struct Holder(pub(crate) Identity);
+pub(crate) struct SignedIn(pub(crate) Identity);
 
 /// Reason why a code is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Useless {
+enum InvalidCode {
     Used,
-    Old,
+    Expired,
     Unknown,
 }
 
-impl Useless {
+impl InvalidCode {
     fn reason(self) -> &'static str {
         match self {
-            Useless::Used => {
-                "This link has been used already. If it was not you who used it, somebody else is in: end Switchboard."
+            InvalidCode::Used => {
+                "This link has been used already. If you did not use it, another browser is signed in: stop Switchboard."
             }
-            Useless::Old => "This link is too old: each works for a minute.",
-            Useless::Unknown => "This link is not one of this launch of Switchboard.",
+            InvalidCode::Expired => "This link has expired: each one works for a minute. Create a new one.",
+            InvalidCode::Unknown => "This link is not one of this launch of Switchboard.",
         }
     }
 }
@@ -115,7 +115,7 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-const ELSEWHERE: &str = "Requests from other sites are refused.\n";
+const CROSS_ORIGIN: &str = "Cross-origin requests are rejected.\n";
 
 impl Guard {
     /// Creates the state for a server on loopback.
@@ -127,69 +127,69 @@ impl Guard {
     /// Creates the state for a hub with these origins. With a certificate, it accepts every host name, because TLS
     /// proves it.
     pub(crate) fn of_hub(port: u16, origins: Vec<String>, has_certificate: bool) -> Self {
-        Guard { port, origins: origins.into(), is_proven: has_certificate, doors: Arc::default() }
+        Guard { port, origins: origins.into(), has_certificate, credentials: Arc::default() }
     }
 
     /// Invalidates all links and keys of a user.
     pub(crate) fn forget(&self, who: &Identity) {
         let is_other = |held: &Identity| (&held.name, held.made) != (&who.name, who.made);
-        let mut doors = self.doors();
-        doors.codes.retain(|code| is_other(&code.who));
-        doors.keys.retain(|key| is_other(&key.who));
+        let mut credentials = self.credentials();
+        credentials.codes.retain(|code| is_other(&code.who));
+        credentials.keys.retain(|key| is_other(&key.who));
     }
 
-    fn doors(&self) -> MutexGuard<'_, Doors> {
-        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    fn credentials(&self) -> MutexGuard<'_, Credentials> {
+        self.credentials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Creates a link to a path, which signs in one browser.
     pub(crate) fn link(&self, path: &str, who: Identity) -> Result<String, getrandom::Error> {
-        let code = random_text()?;
+        let code = random_hex()?;
         // Browsers do not send the fragment. The page reads the code from it, exchanges it and removes it from the
         // address.
         let origin = self.origins.first().map_or("", String::as_str);
         let link = format!("{origin}{path}#code={code}");
-        let codes = &mut self.doors().codes;
-        make_room(codes, MAX_CODES, |code| code.who == who);
+        let codes = &mut self.credentials().codes;
+        evict_oldest(codes, MAX_CODES, |code| code.who == who);
         codes.push(Code { text: code, who, since: Instant::now(), is_used: false });
         Ok(link)
     }
 
     /// Redeems a code for a new key.
-    fn enter(&self, offered: &str, now: Instant) -> Result<Key, Useless> {
-        let mut doors = self.doors();
-        let code = doors.codes.iter_mut().find(|code| is_same(&code.text, offered));
-        let code = code.ok_or(Useless::Unknown)?;
+    fn redeem(&self, offered: &str, now: Instant) -> Result<Key, InvalidCode> {
+        let mut credentials = self.credentials();
+        let code = credentials.codes.iter_mut().find(|code| constant_time_eq(&code.text, offered));
+        let code = code.ok_or(InvalidCode::Unknown)?;
         if std::mem::replace(&mut code.is_used, true) {
-            return Err(Useless::Used);
+            return Err(InvalidCode::Used);
         }
-        if now.saturating_duration_since(code.since) > LIFE {
-            return Err(Useless::Old);
+        if now.saturating_duration_since(code.since) > LINK_LIFETIME {
+            return Err(InvalidCode::Expired);
         }
         let who = code.who.clone();
-        drop(doors);
-        self.admit(who).map_err(|_| Useless::Unknown)
+        drop(credentials);
+        self.create_key(who).map_err(|_| InvalidCode::Unknown)
     }
 
     /// Creates a key for a user.
-    fn admit(&self, who: Identity) -> Result<Key, getrandom::Error> {
-        let (cookie, page) = (random_text()?, random_text()?);
-        let mut doors = self.doors();
-        make_room(&mut doors.keys, MAX_KEYS, |key| key.who == who);
-        doors.keys.push(Key { cookie: cookie.clone(), page: page.clone(), who: who.clone() });
+    fn create_key(&self, who: Identity) -> Result<Key, getrandom::Error> {
+        let (cookie, page) = (random_hex()?, random_hex()?);
+        let mut credentials = self.credentials();
+        evict_oldest(&mut credentials.keys, MAX_KEYS, |key| key.who == who);
+        credentials.keys.push(Key { cookie: cookie.clone(), page: page.clone(), who: who.clone() });
         Ok(Key { cookie, page, who })
     }
 
     /// Returns the response that signs a browser in after a token was checked.
-    pub(crate) fn let_in_as(&self, who: Identity, headers: &HeaderMap) -> Response {
-        match self.admit(who) {
-            Ok(key) => self.give(&key, headers),
+    pub(crate) fn sign_in(&self, who: Identity, headers: &HeaderMap) -> Response {
+        match self.create_key(who) {
+            Ok(key) => self.key_response(&key, headers),
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
         }
     }
 
     /// Returns a response with both halves of a key.
-    fn give(&self, Key { cookie, page, who: _ }: &Key, headers: &HeaderMap) -> Response {
+    fn key_response(&self, Key { cookie, page, who: _ }: &Key, headers: &HeaderMap) -> Response {
         let is_encrypted = headers.get(header::ORIGIN).is_some_and(|it| it.as_bytes().starts_with(b"https:"));
         let secure = if is_encrypted { "; Secure" } else { "" };
         let cookie = format!("{}={cookie}; HttpOnly; SameSite=Strict; Path=/in{secure}", self.cookie_name());
@@ -202,7 +202,7 @@ impl Guard {
     }
 
     /// Returns the user whose key has both halves in a request.
-    fn holder(&self, headers: &HeaderMap) -> Option<Holder> {
+    fn signed_in(&self, headers: &HeaderMap) -> Option<SignedIn> {
         let texts = |name: HeaderName, separator: char| -> Vec<String> {
             let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
             values.flat_map(|value| value.split(separator)).map(|part| part.trim().to_owned()).collect()
@@ -219,10 +219,10 @@ impl Guard {
         let protocols = texts(header::SEC_WEBSOCKET_PROTOCOL, ',');
         pages.extend(protocols.iter().filter_map(|it| it.strip_prefix(PROTOCOL_KEY)).map(str::to_owned));
         let has = |key: &Key| {
-            let has_cookie = cookies.iter().any(|cookie| is_same(&key.cookie, cookie));
-            has_cookie & pages.iter().any(|page| is_same(&key.page, page))
+            let has_cookie = cookies.iter().any(|cookie| constant_time_eq(&key.cookie, cookie));
+            has_cookie & pages.iter().any(|page| constant_time_eq(&key.page, page))
         };
-        self.doors().keys.iter().find(|key| has(key)).map(|key| Holder(key.who.clone()))
+        self.credentials().keys.iter().find(|key| has(key)).map(|key| SignedIn(key.who.clone()))
     }
 
     /// Returns `true` if `host` is a name of this server. Any other name may be DNS rebinding.
@@ -233,23 +233,23 @@ impl Guard {
 
     fn is_our_origin(&self, origin: &str, host: &str) -> bool {
         let is_known = self.origins.iter().any(|known| known == origin);
-        is_known || (self.is_proven && origin.strip_prefix("https://") == Some(host))
+        is_known || (self.has_certificate && origin.strip_prefix("https://") == Some(host))
     }
 
     /// Checks host, origin and key of a request. Returns the user if the path needs a key, or the reason for a
     /// rejection.
-    fn admits(&self, request: &Request) -> Result<Option<Holder>, &'static str> {
+    fn authorize(&self, request: &Request) -> Result<Option<SignedIn>, &'static str> {
         let headers = request.headers();
         let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
         // HTTP/2 has the host in the URI's authority.
         let host = request.uri().authority().map(Authority::as_str);
         let host = host.or(text(header::HOST)).unwrap_or_default();
-        if !self.is_proven && !self.is_our_host(host) {
-            return Err("This is not the name of this server.\n");
+        if !self.has_certificate && !self.is_our_host(host) {
+            return Err("This host name does not belong to this server.\n");
         }
         let origin = text(header::ORIGIN);
         if origin.is_some_and(|origin| !self.is_our_origin(origin, host)) {
-            return Err(ELSEWHERE);
+            return Err(CROSS_ORIGIN);
         }
         if is_public(request.uri().path(), request.method()) {
             return Ok(None);
@@ -258,21 +258,21 @@ impl Guard {
         let needs_origin = request.method() != Method::GET || headers.contains_key(header::UPGRADE);
         let site = text(HeaderName::from_static("sec-fetch-site"));
         if (needs_origin && origin.is_none()) || site.is_some_and(|site| site != "same-origin") {
-            return Err(ELSEWHERE);
+            return Err(CROSS_ORIGIN);
         }
         // Requests with a code or a token have no key yet.
         if matches!(request.uri().path(), ENTER | TOKEN) {
             return Ok(None);
         }
-        self.holder(headers).map(Some).ok_or("This browser is not let in.\n")
+        self.signed_in(headers).map(Some).ok_or("This browser is not signed in.\n")
     }
 
     /// Returns the response to a request that offers a code.
-    pub(crate) fn let_in(&self, headers: &HeaderMap) -> Response {
+    pub(crate) fn sign_in_by_code(&self, headers: &HeaderMap) -> Response {
         let offered = headers.get(CODE_HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        match self.enter(offered, Instant::now()) {
-            Ok(key) => self.give(&key, headers),
-            Err(useless) => (StatusCode::FORBIDDEN, useless.reason()).into_response(),
+        match self.redeem(offered, Instant::now()) {
+            Ok(key) => self.key_response(&key, headers),
+            Err(invalid) => (StatusCode::FORBIDDEN, invalid.reason()).into_response(),
         }
     }
 }
@@ -285,11 +285,11 @@ fn is_public(path: &str, method: &Method) -> bool {
 
 /// Rejects unauthorized requests, and adds the security headers to every response.
 pub(crate) async fn check(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    let mut response = match guard.admits(&request) {
+    let mut response = match guard.authorize(&request) {
         Err(reason) => (StatusCode::FORBIDDEN, reason).into_response(),
-        Ok(holder) => {
-            if let Some(holder) = holder {
-                request.extensions_mut().insert(holder);
+        Ok(signed_in) => {
+            if let Some(signed_in) = signed_in {
+                request.extensions_mut().insert(signed_in);
             }
             next.run(request).await
         }
@@ -301,22 +301,22 @@ pub(crate) async fn check(State(guard): State<Guard>, mut request: Request, next
 }
 
 /// Compares two texts in constant time for texts of equal length.
-fn is_same(known: &str, offered: &str) -> bool {
+fn constant_time_eq(known: &str, offered: &str) -> bool {
     let pairs = known.bytes().zip(offered.bytes());
     offered.len() == known.len() && pairs.fold(0, |different, (a, b)| different | (a ^ b)) == 0
 }
 
 /// Removes the oldest item of a user if the user is at the limit. Items of other users are unaffected.
-fn make_room<T>(list: &mut Vec<T>, most: usize, is_same_person: impl Fn(&T) -> bool) {
-    if list.iter().filter(|it| is_same_person(it)).count() >= most
-        && let Some(oldest) = list.iter().position(is_same_person)
+fn evict_oldest<T>(list: &mut Vec<T>, most: usize, is_same_user: impl Fn(&T) -> bool) {
+    if list.iter().filter(|it| is_same_user(it)).count() >= most
+        && let Some(oldest) = list.iter().position(is_same_user)
     {
         list.remove(oldest);
     }
 }
 
 /// Returns 128 random bits as hexadecimal digits.
-fn random_text() -> Result<String, getrandom::Error> {
+fn random_hex() -> Result<String, getrandom::Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
     Ok(bytes.iter().fold(String::new(), |mut text, byte| {
@@ -344,23 +344,23 @@ mod tests {
     fn a_code_works_once_and_for_a_minute() {
         let guard = Guard::new(1);
         let now = Instant::now();
-        let enter = |code: &str, after: u64| guard.enter(code, now + Duration::from_secs(after)).map(drop);
+        let enter = |code: &str, after: u64| guard.redeem(code, now + Duration::from_secs(after)).map(drop);
         let (first, second) = (code(&guard), code(&guard));
-        assert_eq!(enter("", 0), Err(Useless::Unknown));
+        assert_eq!(enter("", 0), Err(InvalidCode::Unknown));
         assert_eq!(enter(&first, 1), Ok(()));
-        assert_eq!(enter(&first, 2), Err(Useless::Used));
-        assert_eq!(enter(&second, 62), Err(Useless::Old));
+        assert_eq!(enter(&first, 2), Err(InvalidCode::Used));
+        assert_eq!(enter(&second, 62), Err(InvalidCode::Expired));
         // An expired code stays invalid, even if the clock moves back.
-        assert_eq!(enter(&second, 1), Err(Useless::Used));
+        assert_eq!(enter(&second, 1), Err(InvalidCode::Used));
     }
 
     #[test]
     fn only_both_halves_of_one_key_open() {
         let guard = Guard::new(1);
-        let key = || guard.enter(&code(&guard), Instant::now()).map_err(Useless::reason).unwrap();
+        let key = || guard.redeem(&code(&guard), Instant::now()).map_err(InvalidCode::reason).unwrap();
         let (mine, other) = (key(), key());
-        assert!(guard.holder(&headers(&mine.cookie, &mine.page)).is_some());
-        assert!(guard.holder(&headers(&other.cookie, &other.page)).is_some());
+        assert!(guard.signed_in(&headers(&mine.cookie, &mine.page)).is_some());
+        assert!(guard.signed_in(&headers(&other.cookie, &other.page)).is_some());
         for (cookie, page) in [
             (&mine.cookie, &other.page),
             (&mine.cookie, &mine.cookie),
@@ -370,7 +370,7 @@ mod tests {
             (&String::new(), &mine.page),
             (&String::new(), &String::new()),
         ] {
-            assert!(guard.holder(&headers(cookie, page)).is_none(), "{cookie} {page}");
+            assert!(guard.signed_in(&headers(cookie, page)).is_none(), "{cookie} {page}");
         }
     }
 
@@ -380,9 +380,9 @@ mod tests {
         let first = code(&guard);
         for _ in 0..MAX_CODES {
             let code = code(&guard);
-            assert!(guard.enter(&code, Instant::now()).is_ok());
+            assert!(guard.redeem(&code, Instant::now()).is_ok());
         }
-        assert_eq!(guard.enter(&first, Instant::now()).map(drop), Err(Useless::Unknown));
-        assert!(guard.doors().codes.len() <= MAX_CODES && guard.doors().keys.len() <= MAX_KEYS);
+        assert_eq!(guard.redeem(&first, Instant::now()).map(drop), Err(InvalidCode::Unknown));
+        assert!(guard.credentials().codes.len() <= MAX_CODES && guard.credentials().keys.len() <= MAX_KEYS);
     }
 }

@@ -40,12 +40,11 @@ mod actions;
 mod app;
 mod asked;
 mod changes;
+mod charts;
 mod checkpoints;
-mod desk;
 mod entry_times;
 mod excerpt;
 mod export;
-mod family;
 mod files;
 mod find;
 mod guard;
@@ -57,7 +56,6 @@ mod message_log;
 mod names;
 mod pages;
 mod panels;
-mod pictures;
 mod preview;
 mod questions;
 mod rates;
@@ -70,7 +68,9 @@ mod request;
 mod roles;
 mod rows;
 mod rule;
+mod subagents;
 mod tab;
+mod user_state;
 mod verdict;
 mod view;
 mod wire;
@@ -87,8 +87,8 @@ use switchboard_store::{Role, Store};
 use switchboard_transport::server::Refusal;
 
 use app::App;
-use desk::Desk;
 use guard::Guard;
+use user_state::UserState;
 
 /// Identifies the sender of a request by its token, or says how the request is refused.
 pub type Identify = Arc<dyn Fn(&Parts, SocketAddr) -> Result<Identity, Refusal> + Send + Sync>;
@@ -182,12 +182,12 @@ impl Page {
 
     /// Keeps a user's sessions and remembered choices until the returned value is dropped, even while no tab is open.
     pub async fn viewer(&self, who: Identity) -> Viewer {
-        Viewer(self.app.desk(who).await)
+        Viewer(self.app.user(who).await)
     }
 }
 
 /// A handle that keeps a user's sessions while no tab is open.
-pub struct Viewer(Arc<Desk>);
+pub struct Viewer(Arc<UserState>);
 
 impl Viewer {
     /// Starts the first agent of the hub and opens a session with it. Tabs show the progress and the error.

@@ -12,10 +12,10 @@ use switchboard_store::{Filter, Item, Role, Search, Summary};
 use tokio::time::timeout;
 
 use super::app::App;
-use super::desk::Desk;
-use super::family::{self, Sight};
 use super::live::{Failure, Live};
 use super::render;
+use super::subagents::{self, SessionSource};
+use super::user_state::UserState;
 
 /// Maximum time that the agent may take to list its sessions. The recorded sessions wait for it.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -29,25 +29,25 @@ const MOST_RECORDS: usize = 5000;
 /// Renders the results of a search. Without a query, renders the sessions outside of the hub's list: those that an
 /// agent lists, and other recordings.
 pub(crate) async fn sessions(
-    desk: &Desk,
+    user: &UserState,
     live: Option<&Live>,
     query: &str,
     archived: bool,
     skip: usize,
 ) -> Result<Markup, Failure> {
     if !query.trim().is_empty() {
-        return search(desk, query);
+        return search(user, query);
     }
-    if !desk.may(Role::Admin) {
+    if !user.may(Role::Admin) {
         return Ok(html! {});
     }
     let remembered = match live.filter(|_| skip == 0) {
         Some(live) => Some((live, agent_sessions(live, archived).await)),
         None => None,
     };
-    let app = &*desk.app;
+    let app = &*user.app;
     let recorded = app.store.sessions(&Filter::default()).map_err(|error| error.to_string())?;
-    let others = by_project(others(desk, &recorded));
+    let others = by_project(others(user, &recorded));
     let page = others.get(skip..).unwrap_or_default();
     let left = page.len().saturating_sub(MAX_SESSIONS);
     let page = &page[..page.len().min(MAX_SESSIONS)];
@@ -56,7 +56,7 @@ pub(crate) async fn sessions(
             None => {}
             Some((live, Ok(sessions))) => {
                 @let is_listed =
-                    |info: &&v2::SessionInfo<'_>| archived || desk.session(&info.session_id).is_none();
+                    |info: &&v2::SessionInfo<'_>| archived || user.session(&info.session_id).is_none();
                 @let earlier: Vec<_> = sessions.iter().filter(is_listed).collect();
                 @let can_archive = live.offers(|can| can.archive.is_some());
                 @if !earlier.is_empty() || can_archive {
@@ -67,7 +67,7 @@ pub(crate) async fn sessions(
                         }
                     }
                     ul class="sessions" {
-                        @for info in earlier { (agent_session(desk, info, &live.name, archived)) }
+                        @for info in earlier { (agent_session(user, info, &live.name, archived)) }
                     }
                     @if sessions.is_empty() { p class="meta" { "None." } }
                 }
@@ -76,7 +76,7 @@ pub(crate) async fn sessions(
                 "The agent does not list its sessions: " (render::visible(reason))
             },
         }
-        @if skip == 0 && (!others.is_empty() || desk.sessions().is_empty()) { h3 { "Recorded" } }
+        @if skip == 0 && (!others.is_empty() || user.sessions().is_empty()) { h3 { "Recorded" } }
         @if recorded.is_empty() {
             p class="meta" { "Nothing yet. What you do here is kept in " code { (app.store.path().display().to_string()) } "." }
         }
@@ -94,8 +94,8 @@ pub(crate) async fn sessions(
     })
 }
 
-fn agent_session(desk: &Desk, info: &v2::SessionInfo<'_>, agent: &str, archived: bool) -> Markup {
-    let known = desk.session(&info.session_id).and_then(|session| session.title);
+fn agent_session(user: &UserState, info: &v2::SessionInfo<'_>, agent: &str, archived: bool) -> Markup {
+    let known = user.session(&info.session_id).and_then(|session| session.title);
     let title = info.title.as_deref().or(known.as_deref()).unwrap_or("A session without a name");
     html! {
         li {
@@ -124,8 +124,8 @@ async fn agent_sessions(live: &Live, archived: bool) -> Result<Vec<v2::SessionIn
 }
 
 /// Returns the recordings that the list of the hub's sessions lacks: other recordings, and old sessions.
-fn others<'s>(desk: &Desk, recorded: &'s [Summary]) -> Vec<&'s Summary> {
-    let sessions = desk.sessions();
+fn others<'s>(user: &UserState, recorded: &'s [Summary]) -> Vec<&'s Summary> {
+    let sessions = user.sessions();
     let known: HashMap<&str, &SessionSummary> =
         sessions.iter().map(|session| (&*session.id, session)).collect();
     let listed: HashSet<&str> = listed(&sessions, None).into_iter().map(|session| &*session.id).collect();
@@ -205,7 +205,7 @@ fn first_words(app: &App, recording: &str) -> Vec<(String, String)> {
 }
 
 /// Renders the results of a search in all visible sessions.
-fn search(desk: &Desk, query: &str) -> Result<Markup, Failure> {
+fn search(user: &UserState, query: &str) -> Result<Markup, Failure> {
     let find = |session: Option<&str>| {
         let search = Search {
             query: query.to_owned(),
@@ -213,14 +213,14 @@ fn search(desk: &Desk, query: &str) -> Result<Markup, Failure> {
             limit: Some(MAX_SESSIONS),
             ..Search::default()
         };
-        desk.app.store.search(&search).map_err(|error| error.to_string())
+        user.app.store.search(&search).map_err(|error| error.to_string())
     };
-    let hits = if desk.may(Role::Admin) {
+    let hits = if user.may(Role::Admin) {
         find(None)?
     } else {
         // Searches each visible session by itself, so that hits in other users' sessions do not use up the limit.
         let mut hits = Vec::new();
-        for session in desk.sessions().iter().take(MAX_SESSIONS) {
+        for session in user.sessions().iter().take(MAX_SESSIONS) {
             hits.extend(find(Some(&session.id))?);
         }
         hits.sort_by_key(|hit| Reverse(hit.time));
@@ -228,8 +228,8 @@ fn search(desk: &Desk, query: &str) -> Result<Markup, Failure> {
         hits
     };
     let title = |id: &str| {
-        let known = desk.session(id).and_then(|session| session.title);
-        let stored = || desk.app.store.session(id).ok().and_then(|summary| summary.about.title);
+        let known = user.session(id).and_then(|session| session.title);
+        let stored = || user.app.store.session(id).ok().and_then(|summary| summary.about.title);
         known.or_else(stored).unwrap_or_else(|| NAMELESS.to_owned())
     };
     Ok(html! {
@@ -250,8 +250,8 @@ fn search(desk: &Desk, query: &str) -> Result<Markup, Failure> {
 
 /// Renders the sessions of the hub by folder, the most recently changed first. Sessions with questions are always
 /// listed.
-pub(crate) fn of_hub(desk: &Desk, looked_at: Option<&str>) -> Markup {
-    let sessions = desk.sessions();
+pub(crate) fn of_hub(user: &UserState, looked_at: Option<&str>) -> Markup {
+    let sessions = user.sessions();
     let listed = listed(&sessions, looked_at);
     let mut folders: Vec<(&str, Vec<&SessionSummary>)> = Vec::new();
     for session in listed {
@@ -264,7 +264,7 @@ pub(crate) fn of_hub(desk: &Desk, looked_at: Option<&str>) -> Markup {
         @if sessions.is_empty() { p class="meta" { "No sessions yet." } }
         @for (folder, sessions) in &folders {
             h3 title=(folder) { (render::visible_line(name_of(folder))) }
-            ul class="sessions" { @for session in sessions { (hub_session(desk, session, looked_at)) } }
+            ul class="sessions" { @for session in sessions { (hub_session(user, session, looked_at)) } }
         }
     }
 }
@@ -299,11 +299,11 @@ fn name_of(folder: &str) -> &str {
     folder.rsplit('/').find(|part| !part.is_empty()).unwrap_or(folder)
 }
 
-fn hub_session(desk: &Desk, session: &SessionSummary, looked_at: Option<&str>) -> Markup {
+fn hub_session(user: &UserState, session: &SessionSummary, looked_at: Option<&str>) -> Markup {
     let SessionSummary { id, agent, owner, state, questions, .. } = session;
     let is_here = (Some(&**id) == looked_at).then_some("true");
     let (class, words) = match state {
-        SessionActivity::Waiting if desk.may(Role::Answer) => ("st st-wait", "waits for you"),
+        SessionActivity::Waiting if user.may(Role::Answer) => ("st st-wait", "waits for you"),
         SessionActivity::Waiting => ("st st-wait", "waits for an answer"),
         SessionActivity::Working => ("st st-run", "working"),
         SessionActivity::Idle => ("st st-good", "done"),
@@ -317,7 +317,7 @@ fn hub_session(desk: &Desk, session: &SessionSummary, looked_at: Option<&str>) -
                     span class=(class) { (words) }
                     @if *questions > 0 { " " span class="badge" { (questions) } }
                     " · " (render::visible_line(agent))
-                    @if desk.has_company() { " · " (render::visible_line(owner)) }
+                    @if user.is_shared() { " · " (render::visible_line(owner)) }
                 }
             }
         }
@@ -325,22 +325,22 @@ fn hub_session(desk: &Desk, session: &SessionSummary, looked_at: Option<&str>) -
 }
 
 /// Renders the agents as options for a new session.
-pub(crate) fn agents(desk: &Desk) -> Markup {
-    html! { @for agent in desk.agents() { option value=(agent) { (render::visible_line(agent)) } } }
+pub(crate) fn agents(user: &UserState) -> Markup {
+    html! { @for agent in user.agents() { option value=(agent) { (render::visible_line(agent)) } } }
 }
 
 /// Renders the folders of existing sessions as suggestions for a new session.
-pub(crate) fn folders(desk: &Desk) -> Markup {
-    let sessions = desk.sessions();
-    let own = desk.app.folder.display().to_string();
+pub(crate) fn folders(user: &UserState) -> Markup {
+    let sessions = user.sessions();
+    let own = user.app.folder.display().to_string();
     let folders: BTreeSet<&str> =
         sessions.iter().take(MAX_SESSIONS).map(|session| &*session.folder).chain([&*own]).collect();
     html! { @for folder in folders { option value=(folder) {} } }
 }
 
 /// Renders the remembered choices, each with a button that removes it.
-pub(crate) fn choices(desk: &Desk) -> Markup {
-    let choices = desk.choices();
+pub(crate) fn choices(user: &UserState) -> Markup {
+    let choices = user.choices();
     html! {
         @if choices.is_empty() {
             p class="meta" { "No choice has been made for always." }
@@ -369,17 +369,17 @@ pub(crate) fn choices(desk: &Desk) -> Markup {
 }
 
 /// Maximum number of sub-agents in one list.
-const MAX_FAMILY: usize = 1000;
+const MAX_SUBAGENTS: usize = 1000;
 
 /// Renders all sub-agents below a session, each with a link.
-pub(crate) fn family(sight: Sight<'_>, session: &str) -> Markup {
-    let descendants = sight.look(|it| family::descendants(it, session, MAX_FAMILY));
+pub(crate) fn subagents(source: SessionSource<'_>, session: &str) -> Markup {
+    let descendants = source.look(|it| subagents::descendants(it, session, MAX_SUBAGENTS));
     html! {
         @if descendants.is_empty() { p class="meta" { "It has none." } }
         ul class="family-list" {
             @for descendant in &descendants {
                 li data-depth=(descendant.depth.min(MAX_DEPTH)) {
-                    (render::line(&sight.room.id, std::slice::from_ref(&descendant.named)))
+                    (render::line(&source.room.id, std::slice::from_ref(&descendant.named)))
                     " " span class="meta" {
                         (descendant.state)
                         " · " (descendant.length) @if descendant.length == 1 { " entry" } @else { " entries" }
@@ -387,7 +387,7 @@ pub(crate) fn family(sight: Sight<'_>, session: &str) -> Markup {
                 }
             }
         }
-        @if descendants.len() == MAX_FAMILY { p class="meta" { "There may be more." } }
+        @if descendants.len() == MAX_SUBAGENTS { p class="meta" { "There may be more." } }
     }
 }
 

@@ -10,8 +10,8 @@ use switchboard_session::{Conversation, Session, Snapshot};
 use switchboard_store::{About, Channel, Item, Moment, Record, Store, StoreError, Summary, apply_hub_note};
 use tokio::sync::watch;
 
-use super::family;
 use super::message_log::MessageLog;
+use super::subagents;
 
 /// Polling interval for new records.
 const POLL: Duration = Duration::from_millis(250);
@@ -54,7 +54,7 @@ impl LiveRecording {
 
     /// Returns a snapshot of a session.
     pub(crate) fn session(&self, id: &str) -> Option<Snapshot> {
-        self.look(|conversation| family::session(conversation, id).map(Session::snapshot))
+        self.look(|conversation| subagents::session(conversation, id).map(Session::snapshot))
     }
 
     /// Calls a function with all sessions, holding the lock.

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_ignored_is_not_offered_and_names_come_before_folders() {
+    fn ignored_files_are_not_suggested_and_names_rank_before_folders() {
         let folder = tempfile::tempdir().unwrap();
         for (path, text) in [
             (".gitignore", "target/\n*.log\n"),

@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_a_problem_and_the_rest_of_it_counts() {
+    fn malformed_parts_are_problems_and_the_rest_counts() {
         let partly =
             update(r#"{"sessionUpdate":"tool_call_update","toolCallId":"c","title":"Read","locations":[7]}"#);
         let wholly = update(r#"{"sessionUpdate":"tool_call_update","title":"Read"}"#);

@@ -16,7 +16,7 @@ use tokio::task::block_in_place;
 
 use super::Identify;
 use super::app::App;
-use super::guard::{self, ENTER, Holder, KNOWN, PROTOCOL, SOCKET, TOKEN};
+use super::guard::{self, ENTER, KNOWN, PROTOCOL, SOCKET, SignedIn, TOKEN};
 use super::tab::{self, Limits};
 
 /// Maximum size of a message from a tab in bytes, such as a prompt with files.
@@ -73,7 +73,7 @@ pub(crate) fn router(app: Arc<App>, identify: Option<Identify>) -> Router {
 }
 
 async fn enter(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
-    app.guard.let_in(&headers)
+    app.guard.sign_in_by_code(&headers)
 }
 
 /// Exchanges a bearer token for a key.
@@ -82,7 +82,7 @@ async fn by_token(State(app): State<Arc<App>>, identify: Identify, head: Parts) 
     let from = from.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
     // The check may read from the store, which blocks.
     match block_in_place(|| identify(&head, from)) {
-        Ok(who) => app.guard.let_in_as(who, &head.headers),
+        Ok(who) => app.guard.sign_in(who, &head.headers),
         Err(refusal) => refusal.into_response(),
     }
 }
@@ -90,17 +90,17 @@ async fn by_token(State(app): State<Arc<App>>, identify: Identify, head: Parts) 
 async fn socket(
     upgrade: WebSocketUpgrade,
     State(app): State<Arc<App>>,
-    Extension(Holder(who)): Extension<Holder>,
+    Extension(SignedIn(who)): Extension<SignedIn>,
 ) -> Response {
-    let desk = app.desk(who).await;
-    if desk.is_revoked() {
-        return (StatusCode::FORBIDDEN, "This browser is not let in any more.\n").into_response();
+    let user = app.user(who).await;
+    if user.is_revoked() {
+        return (StatusCode::FORBIDDEN, "This browser is no longer signed in.\n").into_response();
     }
-    let Ok(seat) = Arc::clone(&desk.seats).try_acquire_owned() else {
+    let Ok(permit) = Arc::clone(&user.tab_permits).try_acquire_owned() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "Too many tabs are open.\n").into_response();
     };
     let upgrade = upgrade.max_message_size(MAX_MESSAGE).protocols([PROTOCOL]);
-    upgrade.on_upgrade(move |socket| tab::serve(socket, desk, seat, Limits::default())).into_response()
+    upgrade.on_upgrade(move |socket| tab::serve(socket, user, permit, Limits::default())).into_response()
 }
 
 async fn page(State(app): State<Arc<App>>) -> Html<String> {
@@ -152,7 +152,7 @@ fn door(is_hub: bool) -> Markup {
     html! {
         noscript { p { "This page needs JavaScript." } }
         main id="door" hidden {
-            h1 { "This browser is not let in" }
+            h1 { "This browser is not signed in" }
             p id="door-reason" role="alert" {}
             @if is_hub {
                 form id="token-form" {

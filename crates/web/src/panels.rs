@@ -9,10 +9,10 @@ use switchboard_hub::{SessionActivity, SessionSummary};
 use switchboard_session::{Activity, Conversation, Snapshot};
 use switchboard_store::Role;
 
-use super::desk::{Desk, Lobby, Stage};
-use super::family::{self, Below, Named, Relative, Sight};
 use super::live::{Failure, Live};
 use super::live_recording::LiveRecording;
+use super::subagents::{self, Below, Named, SessionNode, SessionSource};
+use super::user_state::{FirstSession, Stage, UserState};
 use super::{lists, questions, render};
 
 /// Number of updates of unknown kinds that are shown, the latest ones.
@@ -20,16 +20,16 @@ const MOST_UNKNOWN: usize = 20;
 
 /// The content of a tab, from which its panels are rendered.
 pub(crate) struct Subject<'a> {
-    pub(crate) desk: &'a Desk,
+    pub(crate) user: &'a UserState,
     /// Reason why the requested recording cannot be shown.
     pub(crate) missing: Option<&'a Failure>,
     /// Reason why attaching to the session failed.
     pub(crate) refusal: Option<&'a Failure>,
-    pub(crate) sight: Option<Sight<'a>>,
+    pub(crate) source: Option<SessionSource<'a>>,
     /// Connection to the session, if there is one.
     pub(crate) live: Option<&'a Live>,
     pub(crate) session: &'a str,
-    pub(crate) shown: Option<&'a Relative>,
+    pub(crate) shown: Option<&'a SessionNode>,
     /// `true` for the present state, `false` for an earlier one.
     pub(crate) is_now: bool,
     /// Number of questions before the first visible one.
@@ -43,12 +43,12 @@ impl<'a> Subject<'a> {
     }
 
     pub(crate) fn room(&self) -> Option<&'a LiveRecording> {
-        self.sight.map(|sight| sight.room)
+        self.source.map(|source| source.room)
     }
 
     /// Returns the summary of the shown session, if it is one of the hub.
     fn hosted(&self) -> Option<SessionSummary> {
-        self.room().and_then(|room| self.desk.session(&room.id))
+        self.room().and_then(|room| self.user.session(&room.id))
     }
 
     /// Returns the reason for the end of the agent process, if it is lost.
@@ -57,25 +57,25 @@ impl<'a> Subject<'a> {
     }
 
     fn below(&self) -> Below {
-        let below = self.sight.map(|sight| sight.look(|it| family::below(it, self.session)));
+        let below = self.source.map(|source| source.look(|it| subagents::below(it, self.session)));
         below.unwrap_or_default()
     }
 }
 
 /// Renders all panels, by the id of their element.
 pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
-    let Subject { desk, live, session, .. } = *subject;
-    let app = &*desk.app;
+    let Subject { user, live, session, .. } = *subject;
+    let app = &*user.app;
     let snapshot = subject.shown.map(|shown| &shown.snapshot);
     let asker = subject.asker();
     let below = subject.below();
     let waiting = asker.map_or(0, |live| below.questions + live.loose_elicitations().len());
-    let mut line = subject.sight.map(|sight| sight.look(|it| line(it, session))).unwrap_or_default();
+    let mut line = subject.source.map(|source| source.look(|it| line(it, session))).unwrap_or_default();
     if let ([only], Some(room)) = (&mut *line, subject.room())
         && *only.name == *only.id
     {
-        let hosted = desk.session(&room.id).and_then(|session| session.title);
-        let said = || snapshot.and_then(family::first_words);
+        let hosted = user.session(&room.id).and_then(|session| session.title);
+        let said = || snapshot.and_then(subagents::first_words);
         let name = hosted.or_else(said).or_else(|| room.about.title.clone());
         only.name = name.unwrap_or_else(|| lists::NAMELESS.to_owned());
     }
@@ -91,17 +91,17 @@ pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
         ("offers", offers(subject, line.last()).into_string()),
         ("hint", hint(subject).into_string()),
         ("queue", queue(subject).into_string()),
-        ("speech", speech(subject, snapshot).to_owned()),
+        ("speech", message_effect(subject, snapshot).to_owned()),
     ];
     panels.extend([
         ("waiting", waiting_anywhere(subject)),
-        ("hub-sessions", lists::of_hub(desk, subject.room().map(|room| &*room.id)).into_string()),
-        ("role", desk.role().to_string()),
+        ("hub-sessions", lists::of_hub(user, subject.room().map(|room| &*room.id)).into_string()),
+        ("role", user.role().to_string()),
     ]);
-    if desk.may(Role::Use) {
+    if user.may(Role::Use) {
         panels.extend([
-            ("agent-choice", lists::agents(desk).into_string()),
-            ("known-folders", lists::folders(desk).into_string()),
+            ("agent-choice", lists::agents(user).into_string()),
+            ("known-folders", lists::folders(user).into_string()),
         ]);
     }
     if let Some(snapshot) = snapshot {
@@ -120,8 +120,8 @@ pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
 
 /// Returns the path from the root to a session.
 fn line(conversation: &Conversation, session: &str) -> Vec<Named> {
-    let mut line = family::ancestors(conversation, session);
-    line.push(Named { id: session.into(), name: family::name(conversation, session) });
+    let mut line = subagents::ancestors(conversation, session);
+    line.push(Named { id: session.into(), name: subagents::name(conversation, session) });
     line
 }
 
@@ -134,8 +134,8 @@ fn agent(subject: &Subject<'_>) -> Markup {
             span class="meta" { (render::visible_line(version)) " · ACP " (live.version()) }
         };
     }
-    let usual = match subject.desk.agents() {
-        [first, ..] if !subject.desk.has_company() => first,
+    let usual = match subject.user.agents() {
+        [first, ..] if !subject.user.is_shared() => first,
         _ => "Switchboard",
     };
     let room = subject.room();
@@ -159,12 +159,12 @@ fn path(subject: &Subject<'_>, line: &[Named]) -> Markup {
         return html! {};
     };
     let parent = above.last().map_or("", |parent| &*parent.id);
-    let can_cancel = subject.asker().is_some() && subject.desk.may(Role::Answer) && {
+    let can_cancel = subject.asker().is_some() && subject.user.may(Role::Answer) && {
         let look = |it: &Conversation| {
             let can = it.session(Some(parent))?.subagent(&own.id)?.capabilities()?.cancel.is_some();
-            Some(can && family::is_active(it, &own.id))
+            Some(can && subagents::is_active(it, &own.id))
         };
-        subject.sight.and_then(|sight| sight.look(look)).unwrap_or(false)
+        subject.source.and_then(|source| source.look(look)).unwrap_or(false)
     };
     html! {
         span class="meta" { "Sub-agent of " }
@@ -223,7 +223,7 @@ fn at_work(subject: &Subject<'_>, below: &Below) -> Markup {
 /// Renders the actions on the whole session: those of the agent, which sub-agents lack, and those of Switchboard.
 fn offers(subject: &Subject<'_>, session: Option<&Named>) -> Markup {
     let (Some(room), Some(session)) = (subject.room(), session) else { return html! {} };
-    let may_act = subject.desk.may(Role::Use);
+    let may_act = subject.user.may(Role::Use);
     let is_root = subject.shown.is_some_and(|shown| shown.parent.is_none());
     let live = subject.asker().filter(|_| is_root && may_act);
     let can = |what: fn(&v2::SessionCapabilities<'_>) -> bool| live.is_some_and(|live| live.offers(what));
@@ -241,7 +241,7 @@ fn offers(subject: &Subject<'_>, session: Option<&Named>) -> Markup {
         }
         button type="button" data-action="export" { "Export…" }
         button type="button" data-action="print" { "Print" }
-        @if subject.desk.may_delete(&room.id) {
+        @if subject.user.may_delete(&room.id) {
             button type="button" data-action="delete" data-recording=(room.id) data-title=(session.name) { "Delete…" }
         }
     }
@@ -262,12 +262,12 @@ fn hint(subject: &Subject<'_>) -> Markup {
         return html! {};
     }
     if subject.room().is_none() {
-        return starting(subject.desk);
+        return starting(subject.user);
     }
     if subject.shown.is_some_and(|shown| shown.parent.is_some()) {
         return html! { "Nothing has come of this sub-agent yet." };
     }
-    let original = subject.room().and_then(|room| subject.desk.original(&room.id));
+    let original = subject.room().and_then(|room| subject.user.original(&room.id));
     html! {
         @match &original {
             Some(original) => p {
@@ -291,7 +291,7 @@ fn first_screen(subject: &Subject<'_>) -> Markup {
     html! {
         h2 { (render::visible_line(description.name())) " " span class="meta" { (render::visible_line(version)) } }
         p { "works in " code { (render::visible_line(&live.folder.display().to_string())) } }
-        @if subject.desk.may(Role::Use) {
+        @if subject.user.may(Role::Use) {
             p class="meta" { "Tell the agent below what to do, or try:" }
             p class="examples" {
                 @for example in examples {
@@ -304,8 +304,8 @@ fn first_screen(subject: &Subject<'_>) -> Markup {
 }
 
 /// Renders the progress of the first session.
-fn starting(desk: &Desk) -> Markup {
-    let Lobby::Starting { agent, since, stage } = desk.lobby() else { return html! {} };
+fn starting(user: &UserState) -> Markup {
+    let FirstSession::Starting { agent, since, stage } = user.first_session() else { return html! {} };
     html! {
         h2 {
             @match stage {
@@ -314,7 +314,7 @@ fn starting(desk: &Desk) -> Markup {
             }
             (render::visible_line(&agent)) "…"
         }
-        p { "in " code { (render::visible_line(&desk.app.folder.display().to_string())) } " " span class="meta" data-since=(since) {} }
+        p { "in " code { (render::visible_line(&user.app.folder.display().to_string())) } " " span class="meta" data-since=(since) {} }
         p class="meta" {
             @match stage {
                 Stage::Program => "Its program runs and has not said who it is yet. ",
@@ -354,14 +354,14 @@ fn queue(subject: &Subject<'_>) -> Markup {
 
 /// Returns the effect of a message: it starts a turn (`prompt`), steers the running turn (`steer`), waits for the
 /// session (`later`), or cannot be sent (empty). Sub-agents take messages only from their own agent.
-fn speech(subject: &Subject<'_>, snapshot: Option<&Snapshot>) -> &'static str {
-    if !subject.desk.may(Role::Use) || !subject.is_now || subject.missing.is_some() {
+fn message_effect(subject: &Subject<'_>, snapshot: Option<&Snapshot>) -> &'static str {
+    if !subject.user.may(Role::Use) || !subject.is_now || subject.missing.is_some() {
         return "";
     }
     if subject.shown.is_some_and(|shown| shown.parent.is_some()) {
         return "";
     }
-    let Some(live) = subject.live else { return if will_be_there(subject) { "later" } else { "" } };
+    let Some(live) = subject.live else { return if can_send_soon(subject) { "later" } else { "" } };
     if live.ended().is_some() {
         return "";
     }
@@ -371,11 +371,11 @@ fn speech(subject: &Subject<'_>, snapshot: Option<&Snapshot>) -> &'static str {
 
 /// Returns `true` if messages can be sent soon: the first session is being opened, or the hub can resume the shown
 /// one.
-fn will_be_there(subject: &Subject<'_>) -> bool {
+fn can_send_soon(subject: &Subject<'_>) -> bool {
     match (subject.room(), subject.hosted()) {
-        (None, _) => matches!(subject.desk.lobby(), Lobby::Starting { .. }),
+        (None, _) => matches!(subject.user.first_session(), FirstSession::Starting { .. }),
         (Some(_), Some(known)) => {
-            subject.refusal.is_none() && subject.desk.app.hub.has_agent(Some(&known.agent))
+            subject.refusal.is_none() && subject.user.app.hub.has_agent(Some(&known.agent))
         }
         (Some(_), None) => false,
     }
@@ -395,10 +395,10 @@ fn activity(subject: &Subject<'_>, snapshot: Option<&Snapshot>, waiting: usize) 
 
 /// Renders problems and the actions against them.
 fn trouble(subject: &Subject<'_>) -> Markup {
-    let Subject { desk, live, .. } = *subject;
+    let Subject { user, live, .. } = *subject;
     let failure = subject.room().and_then(LiveRecording::failure);
     let here = subject.room().map(|room| &*room.id);
-    let others: Vec<_> = desk.asking().into_iter().filter(|asking| Some(&*asking.id) != here).collect();
+    let others: Vec<_> = user.asking().into_iter().filter(|asking| Some(&*asking.id) != here).collect();
     html! {
         @if let Some((count, reason)) = subject.room().and_then(LiveRecording::gaps) {
             p {
@@ -418,39 +418,39 @@ fn trouble(subject: &Subject<'_>) -> Markup {
         @if others.len() > MOST_ASKING { p { "More wait in " (others.len() - MOST_ASKING) " other sessions." } }
         @match (live, subject.hosted(), here) {
             (_, _, None) if subject.missing.is_some() => (missing(subject)),
-            (_, _, None) => (before_a_session(desk)),
+            (_, _, None) => (before_a_session(user)),
             (Some(live), known, _) => {
                 @if let Some(reason) = live.ended() {
                     p { "The connection to the session is gone: " (render::visible(reason)) }
                     button type="button" data-action="attach" { "Connect again" }
                 } @else if known.as_ref().is_some_and(|known| known.is_unresponsive) {
                     p { "The agent did not stop after the cancellation. Its process still runs." }
-                    @if desk.may(Role::Use) {
+                    @if user.may(Role::Use) {
                         p class="meta" { "Your next message starts it again." }
                         button type="button" data-action="end-agent" { "End the agent process" }
                     }
                 } @else if let Some(reason) = known.and_then(|known| known.lost) {
                     p { "The agent is gone: " (render::visible(&reason)) }
                     p class="meta" { "Your next message starts it again." }
-                } @else if live.has_lost_login() && desk.may(Role::Admin) { (lost_login(live)) }
+                } @else if live.has_lost_login() && user.may(Role::Admin) { (lost_login(live)) }
             }
-            (None, Some(known), _) => (at_rest(subject, &known)),
+            (None, Some(known), _) => (not_attached(subject, &known)),
             (None, None, Some(_)) => (only_recorded(subject)),
         }
-        @if let (Some(_), Lobby::Refused(live, reason)) = (here, desk.lobby()) { (logins(desk, &live, &reason)) }
+        @if let (Some(_), FirstSession::Refused(live, reason)) = (here, user.first_session()) { (logins(user, &live, &reason)) }
     }
 }
 
 /// Renders links to questions of the same session outside of the shown sub-agent and its descendants.
 fn elsewhere(subject: &Subject<'_>) -> Markup {
-    let (Some(_), Some(sight)) = (subject.asker(), subject.sight) else { return html! {} };
+    let (Some(_), Some(source)) = (subject.asker(), subject.source) else { return html! {} };
     let session = subject.session;
-    let asking = sight.look(|it| {
+    let asking = source.look(|it| {
         let root = it.ancestors(session).last().map(|root| Arc::clone(&root.session));
         let Some(root) = root else { return Vec::new() };
         let is_here = |id: &str| id == session || it.ancestors(id).any(|above| *above.session == *session);
-        let asking = family::below(it, &root).asking.into_iter().filter(|asking| !is_here(&asking.id));
-        asking.map(|asking| Named { name: family::name(it, &asking.id), id: asking.id }).collect()
+        let asking = subagents::below(it, &root).asking.into_iter().filter(|asking| !is_here(&asking.id));
+        asking.map(|asking| Named { name: subagents::name(it, &asking.id), id: asking.id }).collect()
     });
     html! {
         @if let Some(room) = subject.room() {
@@ -471,17 +471,17 @@ fn missing(subject: &Subject<'_>) -> Markup {
 }
 
 /// Renders the screen without a session.
-fn before_a_session(desk: &Desk) -> Markup {
+fn before_a_session(user: &UserState) -> Markup {
     html! {
-        @match desk.lobby() {
-            Lobby::Starting { .. } => {},
-            Lobby::Failed(reason) => {
+        @match user.first_session() {
+            FirstSession::Starting { .. } => {},
+            FirstSession::Failed(reason) => {
                 p { "The agent cannot be started: " (render::visible(&reason)) }
                 button type="button" data-action="start" { "Try again" }
             },
-            Lobby::Refused(live, reason) => (logins(desk, &live, &reason)),
-            Lobby::Empty | Lobby::Opened(_) => p {
-                @if desk.may(Role::Use) { "Choose a session, or begin a new one." }
+            FirstSession::Refused(live, reason) => (logins(user, &live, &reason)),
+            FirstSession::Empty | FirstSession::Opened(_) => p {
+                @if user.may(Role::Use) { "Choose a session, or begin a new one." }
                 @else { "Choose a session. Those that are shared with you are listed." }
             },
         }
@@ -489,13 +489,13 @@ fn before_a_session(desk: &Desk) -> Markup {
 }
 
 /// Renders the notice of a hub session without a connection.
-fn at_rest(subject: &Subject<'_>, known: &SessionSummary) -> Markup {
-    let is_possible = subject.desk.app.hub.has_agent(Some(&known.agent));
+fn not_attached(subject: &Subject<'_>, known: &SessionSummary) -> Markup {
+    let is_possible = subject.user.app.hub.has_agent(Some(&known.agent));
     html! {
         @if let Some(reason) = subject.refusal {
             p { "Nothing can be done in this session: " (render::visible(reason)) }
             button type="button" data-action="attach" { "Try again" }
-        } @else if known.state == SessionActivity::Dormant && subject.desk.may(Role::Use) {
+        } @else if known.state == SessionActivity::Dormant && subject.user.may(Role::Use) {
             @if is_possible {
                 p class="meta" { "This session is at rest." }
                 button type="button" data-action="attach" { "Go on with this session" }
@@ -508,10 +508,10 @@ fn at_rest(subject: &Subject<'_>, known: &SessionSummary) -> Markup {
 
 /// Renders the notice of a recording that is not a session of the hub. The agent may be able to load its session.
 fn only_recorded(subject: &Subject<'_>) -> Markup {
-    let Subject { desk, session, .. } = *subject;
+    let Subject { user, session, .. } = *subject;
     let Some(about) = subject.room().map(|room| &room.about) else { return html! {} };
     let (Some(folder), Some(agent)) = (&about.project, &about.agent) else { return html! {} };
-    let is_possible = !session.is_empty() && desk.may(Role::Admin) && desk.agents().contains(agent);
+    let is_possible = !session.is_empty() && user.may(Role::Admin) && user.agents().contains(agent);
     html! {
         @if is_possible {
             p class="meta" { "This is a recording." }
@@ -524,7 +524,7 @@ fn only_recorded(subject: &Subject<'_>) -> Markup {
 
 /// Returns the pending questions of all sessions as JSON, for the title and notifications.
 fn waiting_anywhere(subject: &Subject<'_>) -> String {
-    let asking = subject.desk.asking();
+    let asking = subject.user.asking();
     let loose = subject.asker().map_or(0, |live| live.loose_elicitations().len());
     let here = subject.room().map(|room| &*room.id);
     let first = asking.first().map(|first| json!({"recording": &*first.id, "title": first.title}));
@@ -537,13 +537,13 @@ fn waiting_anywhere(subject: &Subject<'_>) -> String {
 const MOST_ASKING: usize = 5;
 
 /// Renders the reason why an agent rejected a new session, and its login methods.
-fn logins(desk: &Desk, live: &Live, reason: &str) -> Markup {
+fn logins(user: &UserState, live: &Live, reason: &str) -> Markup {
     let methods = &live.agent.description().auth_methods;
     html! {
         p { "No session is open: " (render::visible(reason)) }
         @if methods.is_empty() {
             button type="button" data-action="new" { "Try again" }
-        } @else if desk.may(Role::Admin) {
+        } @else if user.may(Role::Admin) {
             p { "It may want a login first." }
             @for method in methods { (login(live, method)) }
         } @else {

@@ -7,10 +7,10 @@ use switchboard_peer::ElicitationQuestion;
 use switchboard_session::{Elicitation, EntryKind, Moment, Permission, Session, Snapshot};
 
 use super::asked::Asked;
-use super::family::{Asking, Below};
 use super::live::Live;
 use super::panels::Subject;
 use super::remembered::Remembered;
+use super::subagents::{Asking, Below};
 use super::{render, rule};
 
 /// Number of questions that are shown at once; the user can page through the others.
@@ -72,8 +72,8 @@ fn card(subject: &Subject<'_>, live: Option<&Live>, pending: &Pending<'_>) -> Ma
         Pending::Permission(_, permission) => {
             let asked = asked(live, id, snapshot, permission);
             let always = render::always(permission, Remembered::refuses(&asked));
-            let rule = live.and_then(|live| rule::offer(subject.desk, live, id, snapshot, permission));
-            let parts = render::permission(snapshot, permission, &subject.desk.app.cache);
+            let rule = live.and_then(|live| rule::offer(subject.user, live, id, snapshot, permission));
+            let parts = render::permission(snapshot, permission, &subject.user.app.cache);
             let parts = head.chain(parts).chain(always).chain(rule);
             // The position of a long tool call is needed to request its earlier pages.
             let call = permission.tool_call_id().and_then(|id| snapshot.position(EntryKind::ToolCall, id));

@@ -14,9 +14,9 @@ use switchboard_testkit::transcript::{
     all_words, is_within, kind_of_class, of_frame, of_json, status_of_html, text_of_html,
 };
 
-use crate::app::desk_for_tests;
-use crate::desk::Desk;
+use crate::app::user_for_tests;
 use crate::live_recording::LiveRecording;
+use crate::user_state::UserState;
 use crate::view::View;
 
 /// The number of generated conversations, and of those on one connection.
@@ -75,31 +75,36 @@ fn store() -> (tempfile::TempDir, Store) {
 }
 
 /// Returns the frames of a tab that shows the sessions of a recording.
-fn frames(desk: &Desk, room: &Arc<LiveRecording>, ids: &[(Option<String>, Value)]) -> Vec<Value> {
+fn frames(user: &UserState, room: &Arc<LiveRecording>, ids: &[(Option<String>, Value)]) -> Vec<Value> {
     let frame = |(id, _): &(Option<String>, Value)| {
         let mut view = View::new();
         view.look(Some(Arc::clone(room)), id.clone().unwrap_or_default());
         view.set_window(0, 200);
-        serde_json::to_value(view.frame(desk)).unwrap()
+        serde_json::to_value(view.frame(user)).unwrap()
     };
     ids.iter().map(frame).collect()
 }
 
 /// Returns the frames for a recording of the store.
-fn stored_page(desk: &Desk, store: &Store, id: &str, sessions: &[(Option<String>, Value)]) -> Vec<Value> {
+fn stored_page(
+    user: &UserState,
+    store: &Store,
+    id: &str,
+    sessions: &[(Option<String>, Value)],
+) -> Vec<Value> {
     let room = LiveRecording::folding(id, store, store.session(id).unwrap().protocol);
     for item in store.read(id, 0).unwrap() {
         room.push(&item.unwrap().into_record().unwrap());
     }
-    frames(desk, &room, sessions)
+    frames(user, &room, sessions)
 }
 
 /// Compares a generated recording, and returns the number of its sessions.
-fn check_generated(seed: u64, desk: &Desk, store: &Store) -> usize {
+fn check_generated(seed: u64, user: &UserState, store: &Store) -> usize {
     let lines = Generator::new(seed).recording(TOGETHER);
     let folded = fold(&lines, 2);
     let id = import(store, &lines);
-    for (frame, (_, session)) in stored_page(desk, store, &id, &folded).iter().zip(&folded) {
+    for (frame, (_, session)) in stored_page(user, store, &id, &folded).iter().zip(&folded) {
         assert_eq!(of_frame(frame), of_json(session), "{seed}: the page of {}", frame["session"]);
     }
     folded.len()
@@ -112,9 +117,9 @@ fn ten_thousand_conversations_are_on_the_page() {
         let part = |thread: usize| {
             scope.spawn(move || {
                 let (_folder, store) = store();
-                let desk = desk_for_tests(&store);
+                let user = user_for_tests(&store);
                 let seeds = (0..CONVERSATIONS / TOGETHER).skip(thread).step_by(threads);
-                seeds.map(|seed| check_generated(seed as u64, &desk, &store)).sum::<usize>()
+                seeds.map(|seed| check_generated(seed as u64, &user, &store)).sum::<usize>()
             })
         };
         let parts: Vec<_> = (0..threads).map(part).collect();
@@ -148,14 +153,14 @@ fn is_inline(tag: &pulldown_cmark::Tag<'_>) -> bool {
 #[test]
 fn recordings_are_on_the_page() {
     let (_folder, store) = store();
-    let desk = desk_for_tests(&store);
+    let user = user_for_tests(&store);
     let mut entries = 0;
     for recording in recordings() {
         let name = &recording.name;
         let lines = std::fs::read_to_string(&recording.path).unwrap();
         let id = import(&store, &lines);
         let folded = fold(&lines, store.session(&id).unwrap().protocol);
-        for (frame, (_, session)) in stored_page(&desk, &store, &id, &folded).iter().zip(&folded) {
+        for (frame, (_, session)) in stored_page(&user, &store, &id, &folded).iter().zip(&folded) {
             entries += assert_on_page(frame, session, name);
         }
     }

@@ -7,7 +7,7 @@ use switchboard_store::Role;
 
 use super::request::Request;
 
-/// Returns the minimum role for a request. [`Desk::room`](super::desk::Desk::room) decides about the visible
+/// Returns the minimum role for a request. [`UserState::room`](super::user_state::UserState::room) decides about the visible
 /// sessions.
 pub(crate) fn needed(request: &Request) -> Role {
     match request {
@@ -22,7 +22,7 @@ pub(crate) fn needed(request: &Request) -> Role {
         | Request::Sessions { .. }
         | Request::Questions { .. }
         | Request::FindOutput { .. }
-        // The response lacks the file's text unless `Desk::may_read_files`.
+        // The response lacks the file's text unless `UserState::may_read_files`.
         | Request::File { .. }
         | Request::Family
         | Request::Link
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shows_names_of_files_or_changes_something_needs_more_than_to_view() {
+    fn file_names_and_changes_need_more_than_the_role_view() {
         for (role, message) in messages() {
             let read: Numbered = serde_json::from_value(message.clone()).unwrap();
             assert_eq!(needed(&read.request), role, "{message}");

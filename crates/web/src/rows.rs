@@ -17,8 +17,8 @@ use switchboard_session::{
 
 use super::app::App;
 use super::entry_times::Times;
-use super::family::{Relative, Sight, name_of_child};
 use super::render::{self, Part, Place, Waits, Work};
+use super::subagents::{SessionNode, SessionSource, name_of_child};
 use super::view::hash;
 
 /// Number of entries at the end of a sub-agent that are shown inside its entry. Its own view has all.
@@ -84,9 +84,9 @@ impl Serialize for CommonText {
 
 /// State of an entry on the page.
 #[derive(Default)]
-struct Seen {
+struct KnownEntry {
     stamp: Stamp,
-    parts: SeenParts,
+    parts: KnownParts,
     /// Sub-agents inside the entry, with their fold states and ranges.
     nests: Vec<(Arc<str>, bool, usize, usize)>,
 }
@@ -97,14 +97,14 @@ struct Seen {
 type Stamp = (u64, u64, bool, usize, bool, Option<i64>);
 
 /// Keys and hashes of parts.
-type SeenParts = Vec<(String, u64)>;
+type KnownParts = Vec<(String, u64)>;
 
 /// State of a session on the page.
 #[derive(Default)]
-struct SeenSession {
-    entries: HashMap<usize, Seen>,
+struct KnownSession {
+    entries: HashMap<usize, KnownEntry>,
     /// Parts above its entries, if it is nested.
-    parts: SeenParts,
+    parts: KnownParts,
     /// Session and position of the entry that contains it.
     inside: Option<(Arc<str>, usize)>,
     /// Number of the frame in which it was last visible.
@@ -122,7 +122,7 @@ struct Budget {
 #[derive(Clone, Copy)]
 pub(crate) struct Scene<'a> {
     pub(crate) app: &'a App,
-    pub(crate) sight: Sight<'a>,
+    pub(crate) source: SessionSource<'a>,
     /// Whether pending questions can be answered here.
     pub(crate) is_live: bool,
     /// Whether the agent process has exited, so that nothing is active.
@@ -133,7 +133,7 @@ pub(crate) struct Scene<'a> {
 
 #[derive(Default)]
 pub(crate) struct Rows {
-    sessions: HashMap<Arc<str>, SeenSession>,
+    sessions: HashMap<Arc<str>, KnownSession>,
     /// Fold states chosen by the user; `true` is unfolded.
     folds: HashMap<Arc<str>, bool>,
     frame: u64,
@@ -164,7 +164,7 @@ impl Rows {
     pub(crate) fn frame(
         &mut self,
         scene: Scene<'_>,
-        session: &Relative,
+        session: &SessionNode,
         window: Range<usize>,
     ) -> Vec<EntryFrame> {
         self.frame += 1;
@@ -178,7 +178,7 @@ impl Rows {
     fn entries(
         &mut self,
         scene: Scene<'_>,
-        session: &Relative,
+        session: &SessionNode,
         window: Range<usize>,
         depth: usize,
         budget: &mut Budget,
@@ -214,11 +214,11 @@ impl Rows {
             let parts = (is_new || known.stamp != stamp).then(|| {
                 let waits = waits.then_some(if scene.is_live { Waits::ForYou } else { Waits::ForAnswer });
                 let place = Place {
-                    recording: &scene.sight.room.id,
+                    recording: &scene.source.room.id,
                     session: &session.id,
                     parent: session.parent.as_deref(),
                     is_shown_here: &|child| session.is_in_a_call(child) || is_inside(session, entry, child),
-                    name: &|id| scene.sight.look(|conversation| conversation.name(id)),
+                    name: &|id| scene.source.look(|conversation| conversation.name(id)),
                 };
                 let mut parts = render::entry(snapshot, entry, waits, &place, &scene.app.cache);
                 for question in &settled {
@@ -241,10 +241,10 @@ impl Rows {
                 continue;
             }
             let frame = render::frame(entry, |id| {
-                scene.sight.look(|conversation| name_of_child(conversation, &session.id, id))
+                scene.source.look(|conversation| name_of_child(conversation, &session.id, id))
             });
             let times = match scene.is_whole {
-                true => scene.sight.room.log().times(&session.id, position),
+                true => scene.source.room.log().times(&session.id, position),
                 false => Times::default(),
             };
             frames.push(EntryFrame {
@@ -266,7 +266,7 @@ impl Rows {
     fn nests(
         &mut self,
         scene: Scene<'_>,
-        session: &Relative,
+        session: &SessionNode,
         (position, entry): (usize, &Entry),
         children: &[Arc<str>],
         is_new: bool,
@@ -275,16 +275,16 @@ impl Rows {
         let shown = &children[children.len().saturating_sub(MOST_CHILDREN)..];
         let mut nests = Vec::with_capacity(shown.len());
         for child in shown {
-            let Some(inside) = scene.sight.relative(child) else { continue };
+            let Some(inside) = scene.source.node(child) else { continue };
             let place = Some((Arc::clone(&session.id), position));
             let seen = self.sessions.entry(Arc::clone(child)).or_default();
             if is_new || seen.inside != place {
-                *seen = SeenSession { inside: place, ..SeenSession::default() };
+                *seen = KnownSession { inside: place, ..KnownSession::default() };
             }
             let is_fresh = seen.parts.is_empty();
             let subagent = session.snapshot.subagent(child);
             let length = inside.snapshot.len();
-            let (is_at_work, work) = how_it_is(scene, &inside, entry);
+            let (is_at_work, work) = subagent_state(scene, &inside, entry);
             let wanted = self.folds.get(child).copied();
             let left = match wanted {
                 Some(true) => &mut budget.wanted,
@@ -297,7 +297,7 @@ impl Rows {
             *left -= if open { count } else { 0 };
             let window = if open { length - count..length } else { length..length };
             let head = render::Nest {
-                recording: &scene.sight.room.id,
+                recording: &scene.source.room.id,
                 session: child,
                 subagent,
                 name: &inside.name,
@@ -329,12 +329,12 @@ impl Rows {
     }
 }
 
-fn is_inside(session: &Relative, entry: &Entry, child: &str) -> bool {
+fn is_inside(session: &SessionNode, entry: &Entry, child: &str) -> bool {
     session.inside(entry).iter().any(|it| **it == *child)
 }
 
 fn stamp(
-    session: &Relative,
+    session: &SessionNode,
     entry: &Entry,
     settled: &[Settled<'_>],
     (waits, failed): (bool, Option<i64>),
@@ -368,7 +368,7 @@ fn is_running(entry: &Entry) -> bool {
 }
 
 /// Returns `true` if a sub-agent is active, and the state to show.
-fn how_it_is(scene: Scene<'_>, inside: &Relative, entry: &Entry) -> (bool, Work) {
+fn subagent_state(scene: Scene<'_>, inside: &SessionNode, entry: &Entry) -> (bool, Work) {
     use v2::StateUpdate as State;
     let snapshot = &inside.snapshot;
     let asks =
@@ -392,7 +392,7 @@ fn how_it_is(scene: Scene<'_>, inside: &Relative, entry: &Entry) -> (bool, Work)
 }
 
 /// Returns the parts, with HTML for the changed ones.
-fn changed(known: &mut SeenParts, parts: Vec<Part>) -> Vec<PartFrame> {
+fn changed(known: &mut KnownParts, parts: Vec<Part>) -> Vec<PartFrame> {
     let before: HashMap<&str, u64> = known.iter().map(|(key, hash)| (&**key, *hash)).collect();
     let frames = parts.iter().map(|part| {
         let same = before.get(&*part.key) == Some(&part.hash);
@@ -455,14 +455,14 @@ mod tests {
     use switchboard_store::{Channel, Record, Store};
 
     use super::*;
-    use crate::app::desk_for_tests;
-    use crate::desk::Desk;
+    use crate::app::user_for_tests;
     use crate::live_recording::LiveRecording;
+    use crate::user_state::UserState;
 
     /// A tab that shows a recording to which messages are appended.
     struct Tab {
         room: Arc<LiveRecording>,
-        desk: Arc<Desk>,
+        user: Arc<UserState>,
         rows: Rows,
         is_over: bool,
         _folder: tempfile::TempDir,
@@ -473,8 +473,8 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let store = Store::open(folder.path().join("s.sqlite3")).unwrap();
             let room = LiveRecording::folding("r", &store, 2);
-            let desk = desk_for_tests(&store);
-            Tab { room, desk, rows: Rows::default(), is_over: false, _folder: folder }
+            let user = user_for_tests(&store);
+            Tab { room, user, rows: Rows::default(), is_over: false, _folder: folder }
         }
 
         fn told(&self, session: &str, update: &Value) {
@@ -498,10 +498,10 @@ mod tests {
 
         /// Returns the frame of the session `s`.
         fn frame(&mut self) -> Value {
-            let sight = Sight { room: &self.room, past: None };
-            let session = sight.relative("s").unwrap();
+            let source = SessionSource { room: &self.room, past: None };
+            let session = source.node("s").unwrap();
             let scene =
-                Scene { app: &self.desk.app, sight, is_live: true, is_over: self.is_over, is_whole: true };
+                Scene { app: &self.user.app, source, is_live: true, is_over: self.is_over, is_whole: true };
             serde_json::to_value(self.rows.frame(scene, &session, 0..200)).unwrap()
         }
     }
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_inside_only_what_has_changed_is_sent() {
+    fn only_changes_inside_subagents_are_sent() {
         let mut tab = Tab::new();
         tab.started("s", "a");
         (0..3).for_each(|id| tab.says("a", id));
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_at_work_has_a_bound_and_what_the_user_wants_is_shown() {
+    fn active_subagents_are_bounded_and_unfolded_ones_are_shown() {
         let mut tab = Tab::new();
         for child in 0..20 {
             let id = format!("child-{child}");

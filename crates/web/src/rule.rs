@@ -13,10 +13,10 @@ use switchboard_store::Role;
 use tokio::task::spawn_blocking;
 
 use super::app::App;
-use super::desk::Desk;
 use super::live::{Failure, Live};
 use super::preview::Preview;
 use super::request::RuleDecision;
+use super::user_state::UserState;
 use super::{RuleFile, message_address, render};
 
 /// Time limit of the preview.
@@ -24,16 +24,16 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// Renders the buttons that make a rule from a question, if the user may make rules.
 pub(crate) fn offer(
-    desk: &Desk,
+    user: &UserState,
     live: &Live,
     session: &str,
     snapshot: &Snapshot,
     permission: &Permission,
 ) -> Option<render::Part> {
-    if !desk.may(Role::Admin) {
+    if !user.may(Role::Admin) {
         return None;
     }
-    let rules = desk.app.rules.as_deref()?;
+    let rules = user.app.rules.as_deref()?;
     if let Some(reason) = rules.refusal() {
         return Some(render::no_rule(&reason));
     }
@@ -60,11 +60,17 @@ struct Making {
 
 impl Making {
     /// Derives the rule from a question. `read` is the revision that the user has read.
-    fn of(desk: &Desk, live: &Live, id: &str, read: &str, decision: RuleDecision) -> Result<Self, Failure> {
-        if !desk.may(Role::Admin) {
+    fn of(
+        user: &UserState,
+        live: &Live,
+        id: &str,
+        read: &str,
+        decision: RuleDecision,
+    ) -> Result<Self, Failure> {
+        if !user.may(Role::Admin) {
             return Err("only administrators of this hub can make rules".to_owned());
         }
-        let rules = rules(&desk.app)?;
+        let rules = rules(&user.app)?;
         if let Some(reason) = rules.refusal() {
             return Err(reason);
         }
@@ -85,7 +91,7 @@ impl Making {
         let all = rules.with_appended(&self.text, self.folder.as_ref())?;
         let decision = all.judge(&self.subject, rules.host()).offered(&self.options);
         Ok(match all.mode() {
-            Mode::Observe => Some("your rules only watch (mode = \"observe\")".to_owned()),
+            Mode::Observe => Some("your rules are not enforced (mode = \"observe\")".to_owned()),
             Mode::Enforce => (decision.verdict != self.verdict).then_some(decision.reason),
         })
     }
@@ -93,14 +99,14 @@ impl Making {
 
 /// Renders a rule before it is saved.
 pub(crate) async fn show(
-    desk: &Desk,
+    user: &UserState,
     live: &Live,
     id: &str,
     read: &str,
     decision: RuleDecision,
 ) -> Result<Value, Failure> {
-    let making = Making::of(desk, live, id, read, decision)?;
-    let app = Arc::clone(&desk.app);
+    let making = Making::of(user, live, id, read, decision)?;
+    let app = Arc::clone(&user.app);
     let looked = spawn_blocking(move || {
         let rules = rules(&app)?;
         let obstacle = making.obstacle(rules)?;
@@ -184,25 +190,25 @@ fn past(preview: &Preview, verdict: Verdict) -> Markup {
 
 /// Appends the shown rule to the user's file, and answers the question by it. Returns a message for the user.
 pub(crate) async fn save(
-    desk: &Desk,
+    user: &UserState,
     live: &Live,
     id: &str,
     read: &str,
     decision: RuleDecision,
     shown: &str,
 ) -> Result<Value, Failure> {
-    let making = Making::of(desk, live, id, read, decision)?;
+    let making = Making::of(user, live, id, read, decision)?;
     if making.text != shown {
-        return Err("the rule is another one by now; look at it again".to_owned());
+        return Err("the rule has changed since it was shown; review it again".to_owned());
     }
-    let app = Arc::clone(&desk.app);
+    let app = Arc::clone(&user.app);
     let saved = spawn_blocking(move || {
         let rules = rules(&app)?;
         let obstacle = making.obstacle(rules)?;
         Ok::<_, Failure>((rules.append(&making.text)?, obstacle))
     });
     let (file, obstacle) = saved.await.map_err(|_| "the rule cannot be saved".to_owned())??;
-    let answered = desk.app.hub.reevaluate_policy().await;
+    let answered = user.app.hub.reevaluate_policy().await;
     let is_this = |(session, request): &(Arc<str>, RequestId<'_>)| {
         **session == *live.room.id && request.encode(WireFormat::Any) == id
     };

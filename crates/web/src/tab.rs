@@ -15,13 +15,13 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::block_in_place;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, timeout};
 
-use super::desk::Desk;
 use super::export::Export;
 use super::live::{Failure, Live};
 use super::live_recording::LiveRecording;
 use super::request::{Format, Numbered, Request};
+use super::user_state::UserState;
 use super::view::View;
-use super::{actions, changes, export, files, find, lists, pictures, render, roles, verdict, wire};
+use super::{actions, changes, charts, export, files, find, lists, render, roles, verdict, wire};
 
 /// Minimum time between two frames.
 const FRAME: Duration = Duration::from_millis(16);
@@ -30,14 +30,14 @@ const FRAME: Duration = Duration::from_millis(16);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// Time after which a silent tab, or one that does not take a message, is disconnected.
-    pub(crate) patience: Duration,
+    pub(crate) max_silence: Duration,
     /// Interval of pings, which the browser answers by itself.
-    pub(crate) knock: Duration,
+    pub(crate) ping: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { patience: Duration::from_secs(30), knock: Duration::from_secs(10) }
+        Limits { max_silence: Duration::from_secs(30), ping: Duration::from_secs(10) }
     }
 }
 
@@ -45,18 +45,23 @@ impl Default for Limits {
 const MAX_SEARCH: usize = 10_000;
 
 /// Maximum number of concurrent requests of one tab.
-const UNDER_WAY: usize = 32;
+const MAX_CONCURRENT: usize = 32;
 
 /// Serves a tab until it disconnects, and then releases its permit.
-pub(crate) async fn serve(socket: WebSocket, desk: Arc<Desk>, seat: OwnedSemaphorePermit, limits: Limits) {
-    let (answers, answered) = mpsc::channel(UNDER_WAY);
-    let (attaches, attached) = mpsc::channel(UNDER_WAY);
-    let desk_changes = desk.changes();
-    let mut knock = interval(limits.knock);
-    knock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+pub(crate) async fn serve(
+    socket: WebSocket,
+    user: Arc<UserState>,
+    permit: OwnedSemaphorePermit,
+    limits: Limits,
+) {
+    let (answers, answered) = mpsc::channel(MAX_CONCURRENT);
+    let (attaches, attached) = mpsc::channel(MAX_CONCURRENT);
+    let user_changes = user.changes();
+    let mut ping = interval(limits.ping);
+    ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let tab = Tab {
         socket,
-        desk_changes,
+        user_changes,
         attaches,
         attached,
         attaching: None,
@@ -67,20 +72,20 @@ pub(crate) async fn serve(socket: WebSocket, desk: Arc<Desk>, seat: OwnedSemapho
         next_frame: Instant::now(),
         is_shown: true,
         is_dirty: true,
-        heard: Instant::now(),
-        knock,
-        patience: limits.patience,
-        desk,
+        last_message: Instant::now(),
+        ping,
+        max_silence: limits.max_silence,
+        user,
     };
     tab.run().await;
-    drop(seat);
+    drop(permit);
 }
 
 struct Tab {
-    desk: Arc<Desk>,
+    user: Arc<UserState>,
     socket: WebSocket,
     view: View,
-    desk_changes: watch::Receiver<u64>,
+    user_changes: watch::Receiver<u64>,
     /// Results of attaching to sessions of the hub.
     attaches: mpsc::Sender<Attached>,
     attached: mpsc::Receiver<Attached>,
@@ -92,9 +97,9 @@ struct Tab {
     answered: mpsc::Receiver<Answer>,
     next_frame: Instant,
     /// Time of the last message.
-    heard: Instant,
-    knock: Interval,
-    patience: Duration,
+    last_message: Instant,
+    ping: Interval,
+    max_silence: Duration,
     /// Whether the last frame has been acknowledged.
     is_shown: bool,
     is_dirty: bool,
@@ -115,8 +120,8 @@ struct Gone;
 impl Tab {
     async fn run(mut self) {
         loop {
-            self.watch_room();
-            self.attach_to_what_is_awake();
+            self.watch_recording();
+            self.attach_if_running();
             let room_changed = async {
                 if let Some((_, changes)) = &mut self.room_changes
                     && changes.changed().await.is_ok()
@@ -128,21 +133,21 @@ impl Tab {
             let went = tokio::select! {
                 message = self.socket.recv() => match message {
                     Some(Ok(message)) => {
-                        self.heard = Instant::now();
+                        self.last_message = Instant::now();
                         self.take(message).await
                     }
                     Some(Err(_)) | None => return,
                 },
                 Some(answer) = self.answered.recv() => self.send_answer(answer.number, answer.outcome).await,
-                _ = self.knock.tick() => self.knock().await,
+                _ = self.ping.tick() => self.ping().await,
                 () = room_changed => {
                     self.is_dirty = true;
                     Ok(())
                 }
-                _ = self.desk_changes.changed() => {
+                _ = self.user_changes.changed() => {
                     self.is_dirty = true;
-                    self.leave_what_is_not_shared();
-                    if self.desk.is_revoked() { Err(Gone) } else { Ok(()) }
+                    self.leave_hidden_session();
+                    if self.user.is_revoked() { Err(Gone) } else { Ok(()) }
                 }
                 Some((id, outcome)) = self.attached.recv() => {
                     self.take_attached(&id, outcome);
@@ -157,24 +162,24 @@ impl Tab {
     }
 
     /// Deselects a session that the user may no longer see.
-    fn leave_what_is_not_shared(&mut self) {
-        let is_hidden = |room: &Arc<LiveRecording>| !self.desk.may_see(&room.id);
+    fn leave_hidden_session(&mut self) {
+        let is_hidden = |room: &Arc<LiveRecording>| !self.user.may_see(&room.id);
         if self.view.room.as_ref().is_some_and(is_hidden) {
             self.view.look(None, String::new());
         }
     }
 
     /// Attaches to the selected session if its agent is running, so that attaching does not start one.
-    fn attach_to_what_is_awake(&mut self) {
+    fn attach_if_running(&mut self) {
         if self.view.attached.is_some() {
             return;
         }
-        if let Some(live) = self.view.room.as_ref().and_then(|room| self.desk.live(&room.id)) {
+        if let Some(live) = self.view.room.as_ref().and_then(|room| self.user.live(&room.id)) {
             self.view.attached = Some(Ok(live));
             self.is_dirty = true;
             return;
         }
-        let known = self.view.room.as_ref().and_then(|room| self.desk.session(&room.id));
+        let known = self.view.room.as_ref().and_then(|room| self.user.session(&room.id));
         if known.is_some_and(|session| session.state != SessionActivity::Dormant) {
             self.attach();
         }
@@ -187,9 +192,9 @@ impl Tab {
             return;
         }
         self.attaching = Some(id.clone());
-        let (desk, attaches) = (Arc::clone(&self.desk), self.attaches.clone());
+        let (user, attaches) = (Arc::clone(&self.user), self.attaches.clone());
         tokio::spawn(async move {
-            let outcome = desk.attach(&id).await;
+            let outcome = user.attach(&id).await;
             // The tab may have disconnected.
             let _ = attaches.send((id, outcome)).await;
         });
@@ -206,15 +211,15 @@ impl Tab {
     }
 
     /// Sends a ping. Fails if the tab was silent for too long.
-    async fn knock(&mut self) -> Result<(), Gone> {
-        if self.heard.elapsed() >= self.patience {
+    async fn ping(&mut self) -> Result<(), Gone> {
+        if self.last_message.elapsed() >= self.max_silence {
             return Err(Gone);
         }
         self.send_message(Message::Ping(Bytes::new())).await
     }
 
     /// Subscribes to changes of the selected recording.
-    fn watch_room(&mut self) {
+    fn watch_recording(&mut self) {
         let now = self.view.room.as_ref().map(|room| &room.id);
         if now != self.room_changes.as_ref().map(|(id, _)| id) {
             self.room_changes = self.view.room.as_ref().map(|room| (room.id.clone(), room.changes()));
@@ -227,7 +232,7 @@ impl Tab {
     }
 
     async fn send_message(&mut self, message: Message) -> Result<(), Gone> {
-        match timeout(self.patience, self.socket.send(message)).await {
+        match timeout(self.max_silence, self.socket.send(message)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) | Err(_) => Err(Gone),
         }
@@ -236,8 +241,8 @@ impl Tab {
     async fn send_frame(&mut self) -> Result<(), Gone> {
         self.is_dirty = false;
         // Building the frame may read from disk, and takes time for long messages.
-        let frame = block_in_place(|| self.view.frame(&self.desk));
-        self.is_dirty |= self.view.is_behind();
+        let frame = block_in_place(|| self.view.frame(&self.user));
+        self.is_dirty |= self.view.has_more_changes();
         self.is_shown = false;
         self.next_frame = Instant::now() + FRAME;
         self.send(&frame).await
@@ -265,8 +270,8 @@ impl Tab {
             }
         };
         let needs = roles::needed(&request);
-        if !self.desk.may(needs) {
-            return self.send_answer(number, Err(roles::refusal(self.desk.role(), needs))).await;
+        if !self.user.may(needs) {
+            return self.send_answer(number, Err(roles::refusal(self.user.role(), needs))).await;
         }
         let outcome = match request {
             Request::Shown => {
@@ -303,25 +308,25 @@ impl Tab {
                     .ok_or_else(|| "the message of this question is not known".to_owned())
             }
             Request::MessagesOf { session, position } => Ok(json!(self.messages_of(&session, position))),
-            Request::Family => match self.view.sight() {
-                Some(sight) => Ok(json!(lists::family(sight, &self.view.session).into_string())),
+            Request::Family => match self.view.source() {
+                Some(source) => Ok(json!(lists::subagents(source, &self.view.session).into_string())),
                 None => Err("there is no session".to_owned()),
             },
             Request::Verdict => self.verdict(),
-            Request::Choices => Ok(json!(lists::choices(&self.desk).into_string())),
+            Request::Choices => Ok(json!(lists::choices(&self.user).into_string())),
             Request::Attach => {
                 self.attach();
                 Ok(Value::Null)
             }
             Request::Withdraw { place, since } => {
-                let chosen = self.desk.choices().into_iter().nth(place);
+                let chosen = self.user.choices().into_iter().nth(place);
                 let chosen = chosen.filter(|(_, choice)| choice.since.0 == since);
                 match chosen.is_some_and(|(live, choice)| live.remembered.withdraw(&choice)) {
-                    true => Ok(json!(lists::choices(&self.desk).into_string())),
-                    false => Err("this choice is withdrawn already".to_owned()),
+                    true => Ok(json!(lists::choices(&self.user).into_string())),
+                    false => Err("this choice has been removed already".to_owned()),
                 }
             }
-            Request::Link => match self.desk.app.guard.link("/", self.desk.who()) {
+            Request::Link => match self.user.app.guard.link("/", self.user.who()) {
                 Ok(link) => Ok(json!(link)),
                 Err(error) => Err(format!("no link can be made: {error}")),
             },
@@ -333,9 +338,9 @@ impl Tab {
             Request::Copy { session, position } => self.copy(&session, position),
             Request::EntryOf { row } => self.entry_of(row),
             Request::Changes => self.changes(),
-            Request::Pictures => match self.view.sight() {
-                Some(sight) => {
-                    let pictures = block_in_place(|| pictures::all(sight, &self.view.session));
+            Request::Pictures => match self.view.source() {
+                Some(source) => {
+                    let pictures = block_in_place(|| charts::all(source, &self.view.session));
                     Ok(json!(pictures.into_string()))
                 }
                 None => Err("there is no session".to_owned()),
@@ -353,11 +358,13 @@ impl Tab {
     /// Runs a request in the background.
     async fn begin(&mut self, number: u64, request: Request) -> Result<(), Gone> {
         let Ok(permit) = self.answers.clone().try_reserve_owned() else {
-            return self.send_answer(number, Err("too many things are under way".to_owned())).await;
+            return self
+                .send_answer(number, Err("too many requests are running; try again later".to_owned()))
+                .await;
         };
-        let (desk, live) = (Arc::clone(&self.desk), self.view.live(&self.desk));
+        let (user, live) = (Arc::clone(&self.user), self.view.live(&self.user));
         tokio::spawn(async move {
-            let outcome = actions::act(&desk, live, request).await;
+            let outcome = actions::act(&user, live, request).await;
             permit.send(Answer { number, outcome });
         });
         Ok(())
@@ -365,8 +372,8 @@ impl Tab {
 
     fn look(&mut self, recording: Option<String>, session: Option<String>) -> Result<Value, Failure> {
         let is_chosen = recording.is_some();
-        let room = match recording.or_else(|| self.desk.usual()) {
-            Some(id) => block_in_place(|| self.desk.room(&id)).map(Some),
+        let room = match recording.or_else(|| self.user.default_session()) {
+            Some(id) => block_in_place(|| self.user.room(&id)).map(Some),
             None => Ok(None),
         };
         match room {
@@ -392,7 +399,7 @@ impl Tab {
     fn earlier(&self, session: &str, position: usize, before: usize) -> Result<Value, Failure> {
         let snapshot = self.view.snapshot(session).ok_or("there is no session")?;
         let entry = snapshot.entry(position).ok_or("this entry is gone")?;
-        let parts = render::earlier(&snapshot, entry, before, &self.desk.app.cache);
+        let parts = render::earlier(&snapshot, entry, before, &self.user.app.cache);
         Ok(json!(parts.iter().map(|part| &*part.html).collect::<Vec<_>>()))
     }
 
@@ -430,12 +437,12 @@ impl Tab {
             Some(folder) => folder.join(path).display().to_string(),
             None => path.to_owned(),
         };
-        let cache = &self.desk.app.cache;
+        let cache = &self.user.app.cache;
         let changes = block_in_place(|| changes::of_file(&snapshot, &path, folder.as_deref(), cache));
-        let live = self.view.live(&self.desk).filter(|_| self.desk.may_read_files());
+        let live = self.view.live(&self.user).filter(|_| self.user.may_read_files());
         let file = match live {
             Some(live) => block_in_place(|| files::show(&live, &snapshot, &path, changes.is_some(), line)),
-            None => Err("no agent runs".to_owned()),
+            None => Err("no agent is running".to_owned()),
         };
         match (changes, file) {
             (None, file) => file.map(|file| json!(file.into_string())),
@@ -450,21 +457,21 @@ impl Tab {
     /// Returns the session's folder if the user may read its files, and only for the present state.
     fn folder(&self) -> Option<std::path::PathBuf> {
         let project = self.view.room.as_ref()?.about.project.as_ref();
-        project.filter(|_| self.desk.may_read_files() && self.view.is_now()).map(std::path::PathBuf::from)
+        project.filter(|_| self.user.may_read_files() && self.view.is_now()).map(std::path::PathBuf::from)
     }
 
     fn changes(&self) -> Result<Value, Failure> {
         let snapshot = self.view.snapshot(&self.view.session).ok_or("there is no session")?;
         let folder = self.folder();
-        let changes = block_in_place(|| changes::all(&snapshot, folder.as_deref(), &self.desk.app.cache));
+        let changes = block_in_place(|| changes::all(&snapshot, folder.as_deref(), &self.user.app.cache));
         Ok(json!(changes.into_string()))
     }
 
     fn export(&self, format: Format, redact: bool) -> Result<Value, Failure> {
         let room = self.view.room.as_ref().ok_or("there is no recording")?;
-        let title = self.desk.session(&room.id).and_then(|known| known.title).or(room.about.title.clone());
+        let title = self.user.session(&room.id).and_then(|known| known.title).or(room.about.title.clone());
         let export = Export {
-            app: &self.desk.app,
+            app: &self.user.app,
             room,
             session: &self.view.session,
             title: title.as_deref(),
@@ -511,12 +518,12 @@ mod tests {
     async fn tab(limits: Limits) -> (TcpStream, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().join("store.sqlite3")).unwrap();
-        let desk = app::desk_for_tests(&store);
+        let user = app::user_for_tests(&store);
         let serve = move |upgrade: WebSocketUpgrade| {
-            let desk = Arc::clone(&desk);
+            let user = Arc::clone(&user);
             async move {
-                let seat = Arc::clone(&desk.seats).try_acquire_owned().unwrap();
-                upgrade.on_upgrade(move |socket| serve(socket, desk, seat, limits))
+                let permit = Arc::clone(&user.tab_permits).try_acquire_owned().unwrap();
+                upgrade.on_upgrade(move |socket| serve(socket, user, permit, limits))
             }
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -531,10 +538,10 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_tab_that_gives_no_sign_of_life_is_gone() {
-        let limits = Limits { patience: Duration::from_millis(50), knock: Duration::from_millis(10) };
+        let limits = Limits { max_silence: Duration::from_millis(50), ping: Duration::from_millis(10) };
         let (mut stream, _folder) = tab(limits).await;
-        let mut heard = Vec::new();
-        stream.read_to_end(&mut heard).await.unwrap();
-        assert!(heard.windows(2).any(|bytes| bytes == PING), "it was asked for one");
+        let mut last_message = Vec::new();
+        stream.read_to_end(&mut last_message).await.unwrap();
+        assert!(last_message.windows(2).any(|bytes| bytes == PING), "it was asked for one");
     }
 }

@@ -10,13 +10,13 @@ use serde_json::value::RawValue;
 use switchboard_hub::SessionActivity;
 use switchboard_session::{Conversation, Session, Snapshot};
 
-use super::desk::{Desk, Lobby};
-use super::family::{self, Relative, Sight};
 use super::live::{Failure, Live};
 use super::live_recording::LiveRecording;
 use super::panels::{self, Subject};
 use super::request::Filter;
 use super::rows::{EntryFrame, Rows, Scene};
+use super::subagents::{self, SessionNode, SessionSource};
+use super::user_state::{FirstSession, UserState};
 use super::wire::WireView;
 
 /// Maximum number of visible entries.
@@ -145,24 +145,24 @@ impl View {
 
     /// Returns the connection to the selected session, or to an agent that waits for a login before the first
     /// session.
-    pub(crate) fn live(&self, desk: &Desk) -> Option<Arc<Live>> {
-        match (&self.room, desk.lobby()) {
+    pub(crate) fn live(&self, user: &UserState) -> Option<Arc<Live>> {
+        match (&self.room, user.first_session()) {
             _ if self.missing.is_some() => None,
             (Some(_), _) => self.attached.clone()?.ok(),
-            (None, Lobby::Refused(live, _)) => Some(live),
+            (None, FirstSession::Refused(live, _)) => Some(live),
             (None, _) => None,
         }
     }
 
-    pub(crate) fn sight(&self) -> Option<Sight<'_>> {
+    pub(crate) fn source(&self) -> Option<SessionSource<'_>> {
         let past = self.at.as_ref().map(|(_, conversation)| conversation);
-        self.room.as_deref().map(|room| Sight { room, past })
+        self.room.as_deref().map(|room| SessionSource { room, past })
     }
 
     /// Returns a snapshot of the selected session or of a sub-agent inside it.
     pub(crate) fn snapshot(&self, session: &str) -> Option<Snapshot> {
-        let sight = self.sight()?;
-        sight.look(|conversation| family::session(conversation, session).map(Session::snapshot))
+        let source = self.source()?;
+        source.look(|conversation| subagents::session(conversation, session).map(Session::snapshot))
     }
 
     /// Returns `true` if the present state is shown.
@@ -171,14 +171,14 @@ impl View {
     }
 
     /// Returns `true` if another frame is needed for the remaining changes.
-    pub(crate) fn is_behind(&self) -> bool {
-        self.wire.as_ref().is_some_and(WireView::is_behind)
+    pub(crate) fn has_more_changes(&self) -> bool {
+        self.wire.as_ref().is_some_and(WireView::has_more_changes)
     }
 
     /// Builds the next frame.
-    pub(crate) fn frame(&mut self, desk: &Desk) -> Frame {
-        self.choose_session(desk);
-        let live = self.live(desk);
+    pub(crate) fn frame(&mut self, user: &UserState) -> Frame {
+        self.choose_session(user);
+        let live = self.live(user);
         let is_preview = self.at.is_none() && self.room.as_ref().is_some_and(|room| room.preview().is_some());
         if self.was_preview && !is_preview {
             // From here on, positions are those of the complete session.
@@ -186,18 +186,18 @@ impl View {
             self.forget();
         }
         self.was_preview = is_preview;
-        let sight = self.sight();
-        let mut shown = sight.and_then(|sight| sight.relative(&self.session));
+        let source = self.source();
+        let mut shown = source.and_then(|source| source.node(&self.session));
         if shown.is_none() && self.at.is_some() {
-            shown = Some(Relative::empty(&self.session));
+            shown = Some(SessionNode::empty(&self.session));
         }
         let rows = self.room.as_ref().map_or(0, |room| room.log().rows().len());
         let is_now = self.at.is_none();
         let subject = Subject {
-            desk,
+            user,
             missing: self.missing.as_ref(),
             refusal: self.attached.as_ref().and_then(|attached| attached.as_ref().err()),
-            sight,
+            source,
             live: live.as_deref(),
             session: &self.session,
             shown: shown.as_ref(),
@@ -213,13 +213,13 @@ impl View {
             }
         }
         let is_live = live.as_ref().is_some_and(|live| live.ended().is_none()) && is_now;
-        let known = self.room.as_ref().and_then(|room| desk.session(&room.id));
+        let known = self.room.as_ref().and_then(|room| user.session(&room.id));
         let is_over = is_now && known.is_some_and(|known| known.state == SessionActivity::Dormant);
         let past = self.at.as_ref().map(|(_, conversation)| conversation);
-        let sight = self.room.as_deref().map(|room| Sight { room, past });
-        let entries = match (&shown, sight) {
-            (Some(shown), Some(sight)) => {
-                let scene = Scene { app: &desk.app, sight, is_live, is_over, is_whole: !self.was_preview };
+        let source = self.room.as_deref().map(|room| SessionSource { room, past });
+        let entries = match (&shown, source) {
+            (Some(shown), Some(source)) => {
+                let scene = Scene { app: &user.app, source, is_live, is_over, is_whole: !self.was_preview };
                 self.rows.frame(scene, shown, self.window.clone())
             }
             _ => Vec::new(),
@@ -244,12 +244,12 @@ impl View {
     }
 
     /// Selects a default: the session that was opened first, and the latest root session of the recording.
-    fn choose_session(&mut self, desk: &Desk) {
+    fn choose_session(&mut self, user: &UserState) {
         if self.room.is_none()
             && self.missing.is_none()
-            && let Lobby::Opened(id) = desk.lobby()
+            && let FirstSession::Opened(id) = user.first_session()
         {
-            self.room = desk.room(&id).ok();
+            self.room = user.room(&id).ok();
         }
         let Some(room) = &self.room else { return };
         if self.session.is_empty() {
@@ -257,13 +257,13 @@ impl View {
             return;
         }
         // A link may contain an id under which the session was continued.
-        let sight = Sight { room, past: None };
-        let canonical = sight.look(|conversation| conversation.canonical_id(&self.session).to_owned());
+        let source = SessionSource { room, past: None };
+        let canonical = source.look(|conversation| conversation.canonical_id(&self.session).to_owned());
         if canonical != self.session {
             self.session = canonical;
             self.window = 0..0;
             self.forget();
-        } else if self.at.is_none() && desk.session(&room.id).is_some() && is_root(room, &self.session) {
+        } else if self.at.is_none() && user.session(&room.id).is_some() && is_root(room, &self.session) {
             // The log may lack a note that the agent restarted the session under another id.
             let latest = latest_root(room);
             if latest != self.session && !latest.is_empty() {
@@ -277,7 +277,7 @@ impl View {
 
 /// Returns `true` if a session has no parent.
 fn is_root(room: &LiveRecording, id: &str) -> bool {
-    Sight { room, past: None }.look(|conversation| conversation.parent(id).is_none())
+    SessionSource { room, past: None }.look(|conversation| conversation.parent(id).is_none())
 }
 
 /// Returns the latest session without a parent.
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_has_what_changed_and_the_end_of_a_long_recording_gives_way_to_the_whole() {
+    fn a_frame_has_the_changes_and_the_preview_is_replaced_by_the_whole_recording() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().join("s.sqlite3")).unwrap();
         let room = LiveRecording::folding("r", &store, 2);
@@ -315,20 +315,20 @@ mod tests {
         let mut end = Conversation::new(WireFormat::Any);
         end.read(&chunk(49), Some(Side::Agent), Moment(0)).unwrap();
         *room.preview() = Some(end);
-        let desk = app::desk_for_tests(&store);
+        let user = app::user_for_tests(&store);
         let mut view = View::new();
         view.look(Some(Arc::clone(&room)), String::new());
-        let frame = view.frame(&desk);
+        let frame = view.frame(&user);
         assert_eq!((frame.session.as_str(), frame.length, frame.fresh), ("s", 1, true));
 
         *room.preview() = None;
-        let frame = view.frame(&desk);
+        let frame = view.frame(&user);
         assert_eq!((frame.length, frame.fresh, frame.entries.len()), (50, true, 0));
         view.set_window(40, 60);
-        assert_eq!(view.frame(&desk).entries.len(), 10);
-        assert_eq!(view.frame(&desk).entries.len(), 0, "nothing has changed");
+        assert_eq!(view.frame(&user).entries.len(), 10);
+        assert_eq!(view.frame(&user).entries.len(), 0, "nothing has changed");
         room.push(&Record::new(Channel::ToClient, chunk(45)));
-        let changed: Vec<usize> = view.frame(&desk).entries.iter().map(|entry| entry.position).collect();
+        let changed: Vec<usize> = view.frame(&user).entries.iter().map(|entry| entry.position).collect();
         assert_eq!(changed, [45]);
     }
 }

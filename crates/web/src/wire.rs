@@ -122,7 +122,7 @@ impl WireView {
         self.window.start.min(length)..self.window.end.min(length)
     }
 
-    pub(crate) fn is_behind(&self) -> bool {
+    pub(crate) fn has_more_changes(&self) -> bool {
         self.behind
     }
 

@@ -9,7 +9,7 @@ export class Composer {
     this.findFiles = findFiles;
     this.recording = "";
     this.mentioned = new Set();
-    this.past = null; // how far back in the last prompts, and what was written before
+    this.past = null; // the index in the last prompts, and the text that was shown
     this.form = document.getElementById("composer");
     this.prompt = document.getElementById("prompt");
     this.list = document.getElementById("completions");

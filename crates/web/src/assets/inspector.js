@@ -2,8 +2,8 @@
 
 const ROW = 26; // the height of a row in pixels, as in page.css
 const AROUND = 20;
-const PAUSE = 200; // milliseconds between two states, unless somebody waits for one
-const MOST_HEIGHT = 8_000_000; // browsers do not scroll much further
+const PAUSE = 200; // milliseconds between two updates, unless the user waits for one
+const MOST_HEIGHT = 8_000_000; // pixels; browsers do not scroll much further
 
 const at = (id) => document.getElementById(id);
 const ARROWS = { in: "←", out: "→", note: "·" };

@@ -16,12 +16,12 @@ import { Transcript } from "./transcript.js";
 const isHub = document.body.hasAttribute("data-hub");
 let where = place();
 let now = { recording: "", session: "", live: false, rows: 0 };
-let pendingRow = null; // the message that was asked for, until it is there
-let pendingEntry = null; // the message whose entry was asked for
-let isFirst = true; // nothing could be said yet
-let isNew = true; // no frame has come yet
-const wasLobby = location.pathname === "/"; // whether no session was asked for
-let wantsPrompt = null; // the recording whose prompt gets the focus when something can be said in it
+let pendingRow = null; // the requested message, until it is loaded
+let pendingEntry = null; // the message whose entry was requested
+let isFirst = true; // no message could be sent yet
+let isNew = true; // no frame has arrived yet
+const wasLobby = location.pathname === "/"; // true if the address names no session
+let wantsPrompt = null; // the recording whose prompt gets the focus once messages can be sent in it
 const folds = new Map(); // the sub-agents that the user has folded (false) or unfolded
 
 // --- the server

@@ -1,7 +1,7 @@
 // Delays changes while a button is pressed, so that the release hits the same element and counts as a click.
 
 const USED = "button, summary, label, a, [data-row]";
-const LIMIT = 10_000; // milliseconds; who has not let go then wants no click
+const LIMIT = 10_000; // milliseconds; a longer press does not count as a click
 
 export class Press {
   constructor() {

@@ -11,7 +11,7 @@ export class Server {
     this.opened = opened;
     this.frame = frame;
     this.waiting = new Map();
-    this.early = []; // what was asked for while the connection is being made
+    this.early = []; // requests made before the connection is open
     this.socket = null;
     this.last = 0;
     this.retry = 250;

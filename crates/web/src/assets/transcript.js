@@ -2,9 +2,9 @@
 
 import { Entry, elementOf, place } from "./entry.js";
 
-const ESTIMATE = 90; // the height of an entry that was never seen, in pixels
-const AROUND = 12; // entries kept beyond the edges of what is seen
-const MOST = 180; // entries asked for at once
+const ESTIMATE = 90; // estimated height in pixels of an entry that was never drawn
+const AROUND = 12; // entries kept beyond the edges of the viewport
+const MOST = 180; // maximum number of entries requested at once
 
 // Heights by position, with prefix sums in logarithmic time (a Fenwick tree).
 class Heights {

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_used_is_forgotten() {
+    fn unused_parts_are_evicted() {
         let cache = RenderCache::default();
         let large = "x".repeat(GENERATION_BYTES / 4);
         for number in 0..20 {

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dangerous_or_false_is_not_shown() {
+    fn dangerous_or_mislabelled_images_are_not_shown() {
         check("image/svg+xml", b"<svg onload=x>", Err("not a kind of picture that is shown here"));
         check("image/png", b"<svg onload=x>", Err("not a picture of a known kind"));
         check("image/gif", PNG, Err("not the kind of picture that it is said to be"));

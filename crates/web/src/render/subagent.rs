@@ -9,7 +9,7 @@ use switchboard_session::{Item, SessionMessage, Snapshot, Subagent};
 use super::message::{Reading, content_parts, fold};
 use super::text::{cut, prose, survives, visible_line};
 use super::{Part, RenderCache, Waits, panel};
-use crate::family::Named;
+use crate::subagents::Named;
 
 /// Maximum number of bytes that are shown of a sub-agent's description.
 const DESCRIPTION_BYTES: usize = 4 << 10;

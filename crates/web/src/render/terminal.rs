@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_screen_shows_what_a_terminal_would() {
+    fn a_screen_equals_that_of_a_terminal() {
         check("one\r\ntwo\rT", (4, 20), "one\nTwo");
         check("a\x1b[2;5Hb\x1b[1;1HA", (4, 20), "A\n    b");
         check("progress 10%\rprogress 99%", (4, 20), "progress 99%");

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_deceive_is_marked() {
+    fn deceptive_characters_are_marked() {
         check(&visible("a<b> \"ü\"\n\tc"), "a&lt;b&gt; \"ü\"\n\tc");
         check(
             &visible("rm \u{202E}txt"),

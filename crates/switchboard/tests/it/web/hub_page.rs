@@ -190,7 +190,7 @@ fn a_revoked_token_ends_its_pages_and_others_stay() {
     first.wait_for("[data-question]");
     // What is not shared is not there.
     let second = hub.enter(&other, &format!("/r/{session}"), &eve);
-    second.wait_for("#trouble :: there is no session");
+    second.wait_for("#trouble :: does not exist, or you may not see it");
     assert_eq!(second.count("#session-list li"), 0);
     hub.output(&["hub", "share", &session, "eve"]);
     second.click("#session-list li button");

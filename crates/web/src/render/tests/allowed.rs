@@ -168,7 +168,7 @@ fn is_harmless(key: &str, value: &str) -> bool {
 }
 
 #[test]
-fn the_judge_finds_what_is_wrong() {
+fn the_check_finds_invalid_markup() {
     let cases = [
         ("<script>x</script>", "element script"),
         ("<p onclick=\"x\"></p>", "attribute onclick of p"),
@@ -193,6 +193,6 @@ fn the_judge_finds_what_is_wrong() {
 
 #[test]
 #[should_panic(expected = "assertion `left == right` failed")]
-fn the_judge_finds_what_a_browser_reads_otherwise() {
+fn the_check_finds_markup_that_a_browser_parses_differently() {
     check("<p>a<p>b</p></p>");
 }

@@ -146,7 +146,7 @@ fn check_everywhere(text: &str) {
 
 /// Renders the session as a sub-agent inside another, folded and unfolded, with its questions.
 fn nested(session: &Session, text: &str) -> String {
-    use crate::family::Named;
+    use crate::subagents::Named;
     let nest = |left_out: Option<usize>| render::Nest {
         recording: "r",
         session: text,
@@ -383,7 +383,7 @@ fn an_answer_that_a_browser_would_change_cannot_be_given() {
 }
 
 #[test]
-fn a_patch_that_touches_more_than_the_list_says_is_told() {
+fn a_patch_that_touches_unlisted_files_is_reported() {
     let patch = "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-a\n+b\ndiff --git a/.ssh/x b/.ssh/x\n\
         new file mode 100644\n--- /dev/null\n+++ b/.ssh/x\n@@ -0,0 +1 @@\n+key\n";
     let content = json!([{"type": "diff", "changes": [{"operation": "modify", "path": "/w/a"}], "patch": {"format": "git_patch", "text": patch}}]);
@@ -397,7 +397,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_an_agent_says_the_page_holds_only_what_it_may(
+    fn any_agent_text_renders_only_allowed_markup(
         pieces in prop::collection::vec(prop_oneof![
             4 => prop::sample::select(vec![
                 "<", ">", "\"", "'", "&", "`", "```", "~~~", "*", "**", "_", "[", "]", "(", ")", "!", "|", "-", "|-|-|", "#",

@@ -247,7 +247,7 @@ fn a_terminal_is_a_screen_with_colours() {
 }
 
 #[test]
-fn a_permission_shows_the_exact_command_and_what_each_answer_means() {
+fn a_permission_shows_the_exact_command_and_the_meaning_of_each_answer() {
     let fields = json!({
         "title": "Run it?", "description": "To see.",
         "subject": {"type": "command", "command": "rm -rf \u{200b}/", "cwd": "/w"},
@@ -296,7 +296,7 @@ fn a_permission_shows_the_exact_command_and_what_each_answer_means() {
 }
 
 #[test]
-fn what_a_permission_is_about_is_open_also_where_the_call_is_folded() {
+fn the_subject_of_a_permission_is_unfolded_even_if_the_call_is_folded() {
     let call = tool_call("c", json!({"title": "t", "rawInput": {"force": true}}));
     let fields = json!({
         "title": "Do it?", "subject": {"type": "tool_call", "toolCall": {"toolCallId": "c"}},
@@ -363,7 +363,7 @@ fn a_question_is_a_form() {
 }
 
 #[test]
-fn what_is_unknown_is_shown_as_it_came() {
+fn unknown_content_is_shown_as_json() {
     let content = json!([{"type": "_chart", "points": [1]}]);
     assert_snapshot!(shown(&[tool_call("c", json!({"title": "t", "kind": "_k", "status": "_s", "content": content}))]), @r#"
     <header class="p head" data-part="head">
@@ -437,7 +437,7 @@ fn the_panels_are_short() {
 }
 
 #[test]
-fn entries_say_what_they_are() {
+fn entries_have_labels() {
     let session =
         session(&[tool_call("c", json!({"title": "Look\u{202e}\nhere"})), message("user_message", "u", "x")]);
     let frames: Vec<_> = session
@@ -450,7 +450,7 @@ fn entries_say_what_they_are() {
 }
 
 #[test]
-fn a_command_that_nobody_has_allowed_is_not_shown_as_running() {
+fn a_command_without_permission_is_not_shown_as_running() {
     let terminal =
         update(json!({"sessionUpdate": "terminal_update", "terminalId": "t", "command": "rm", "cwd": "/w"}));
     let call = tool_call(

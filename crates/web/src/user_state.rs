@@ -9,11 +9,11 @@ use switchboard_store::{Filter, Moment, Role};
 use tokio::sync::{Semaphore, watch};
 
 use super::app::{App, MAX_TABS};
-use super::family;
 use super::live::{Failure, Live, Refused, Visitor};
 use super::live_recording::LiveRecording;
 use super::remembered::Choice;
 use super::roles;
+use super::subagents;
 
 /// Number of recordings, the latest ones, for which titles are looked up.
 const MAX_TITLES: usize = 200;
@@ -21,9 +21,9 @@ const MAX_TITLES: usize = 200;
 /// Minimum time between two refreshes of the list of sessions.
 const PAUSE: Duration = Duration::from_millis(50);
 
-pub(crate) struct Desk {
+pub(crate) struct UserState {
     pub(crate) app: Arc<App>,
-    seen: Mutex<Seen>,
+    answer: Mutex<HubAnswer>,
     /// Connections to the sessions that a tab has open.
     lives: Mutex<HashMap<String, Weak<Live>>>,
     /// All connections of a local user, kept while no tab is open, because remembered choices last as long as they
@@ -31,17 +31,17 @@ pub(crate) struct Desk {
     kept: Mutex<HashMap<String, Arc<Live>>>,
     /// Originals by the ids of their copies.
     copies: Mutex<HashMap<String, String>>,
-    lobby: Mutex<Lobby>,
+    first_session: Mutex<FirstSession>,
     /// Held while a session is being opened or attached to, so that two tabs do not attach twice.
     attaching: tokio::sync::Mutex<()>,
     changed: watch::Sender<u64>,
     /// One permit per tab that may be open. The limit is per user.
-    pub(crate) seats: Arc<Semaphore>,
+    pub(crate) tab_permits: Arc<Semaphore>,
 }
 
 /// Progress of the first session, before it is open.
 #[derive(Clone, Default)]
-pub(crate) enum Lobby {
+pub(crate) enum FirstSession {
     /// No session was requested.
     #[default]
     Empty,
@@ -65,7 +65,7 @@ pub(crate) enum Stage {
 }
 
 /// The last answer of the hub.
-struct Seen {
+struct HubAnswer {
     who: Identity,
     /// `true` once the token was revoked or the hub has stopped.
     is_revoked: bool,
@@ -76,22 +76,22 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Desk {
+impl UserState {
     pub(crate) fn new(app: Arc<App>, who: Identity) -> Arc<Self> {
         let changes = app.hub.changes();
-        let desk = Arc::new(Desk {
+        let user = Arc::new(UserState {
             app,
-            seen: Mutex::new(Seen { who, is_revoked: false, sessions: Arc::default() }),
+            answer: Mutex::new(HubAnswer { who, is_revoked: false, sessions: Arc::default() }),
             lives: Mutex::default(),
             kept: Mutex::default(),
             copies: Mutex::default(),
-            lobby: Mutex::default(),
+            first_session: Mutex::default(),
             attaching: tokio::sync::Mutex::default(),
             changed: watch::Sender::new(0),
-            seats: Arc::new(Semaphore::new(MAX_TABS)),
+            tab_permits: Arc::new(Semaphore::new(MAX_TABS)),
         });
-        tokio::spawn(keep_up(Arc::downgrade(&desk), changes));
-        desk
+        tokio::spawn(follow_hub(Arc::downgrade(&user), changes));
+        user
     }
 
     /// Returns `true` if this is the state of the given user.
@@ -101,7 +101,7 @@ impl Desk {
     }
 
     pub(crate) fn who(&self) -> Identity {
-        locked(&self.seen).who.clone()
+        locked(&self.answer).who.clone()
     }
 
     /// Returns the role of the user.
@@ -126,13 +126,13 @@ impl Desk {
     }
 
     /// Returns `true` if the hub has other users, whose sessions may be visible.
-    pub(crate) fn has_company(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         self.app.is_shared
     }
 
     /// Returns `true` if the user's token was revoked or the hub has stopped.
     pub(crate) fn is_revoked(&self) -> bool {
-        locked(&self.seen).is_revoked
+        locked(&self.answer).is_revoked
     }
 
     /// Subscribes to changes of anything but the recording in view.
@@ -149,18 +149,18 @@ impl Desk {
         let who = self.who();
         let mut seen = self.app.hub.sessions(&who).await;
         if let Some((_, sessions)) = &mut seen {
-            self.entitle(sessions).await;
+            self.add_titles(sessions).await;
             self.forget_choices(sessions);
         }
         {
-            let mut known = locked(&self.seen);
+            let mut known = locked(&self.answer);
             match seen {
                 Some((who, sessions)) => (known.who, known.sessions) = (who, sessions.into()),
                 None => known.is_revoked = true,
             }
         }
         // Without tokens, the reason is that the hub has stopped.
-        if self.is_revoked() && self.has_company() {
+        if self.is_revoked() && self.is_shared() {
             self.app.guard.forget(&who);
         }
         self.touch();
@@ -177,7 +177,7 @@ impl Desk {
     }
 
     /// Sets missing titles of sessions to those that the store derives from their first prompts.
-    async fn entitle(&self, sessions: &mut [SessionSummary]) {
+    async fn add_titles(&self, sessions: &mut [SessionSummary]) {
         if sessions.iter().all(|session| session.title.is_some()) {
             return;
         }
@@ -202,7 +202,7 @@ impl Desk {
 
     /// Returns the sessions of the hub, the most recently changed one first.
     pub(crate) fn sessions(&self) -> Arc<[SessionSummary]> {
-        Arc::clone(&locked(&self.seen).sessions)
+        Arc::clone(&locked(&self.answer).sessions)
     }
 
     pub(crate) fn session(&self, id: &str) -> Option<SessionSummary> {
@@ -219,7 +219,7 @@ impl Desk {
 
     /// Returns the default session of a tab: the first with a pending question, otherwise the first that is not
     /// dormant.
-    pub(crate) fn usual(&self) -> Option<String> {
+    pub(crate) fn default_session(&self) -> Option<String> {
         let sessions = self.sessions();
         let waits = sessions.iter().find(|session| session.questions > 0);
         let is_awake = |session: &&SessionSummary| session.state != SessionActivity::Dormant;
@@ -235,18 +235,18 @@ impl Desk {
     /// Returns the recording with an id. Fails if the user may not see it.
     pub(crate) fn room(&self, id: &str) -> Result<Arc<LiveRecording>, Failure> {
         if !self.may_see(id) {
-            return Err(format!("there is no session {id} here, or not for you"));
+            return Err(format!("session {id} does not exist, or you may not see it"));
         }
         self.app.room(id)
     }
 
     /// Returns the progress of the first session.
-    pub(crate) fn lobby(&self) -> Lobby {
-        locked(&self.lobby).clone()
+    pub(crate) fn first_session(&self) -> FirstSession {
+        locked(&self.first_session).clone()
     }
 
-    fn set_lobby(&self, lobby: Lobby) {
-        *locked(&self.lobby) = lobby;
+    fn set_first_session(&self, first_session: FirstSession) {
+        *locked(&self.first_session) = first_session;
         self.touch();
     }
 
@@ -254,11 +254,11 @@ impl Desk {
     pub(crate) async fn start(&self) -> Result<(), Failure> {
         let agent = self.agents().first().cloned().unwrap_or_default();
         let since = Moment::now().0;
-        self.set_lobby(Lobby::Starting { agent, since, stage: Stage::Program });
+        self.set_first_session(FirstSession::Starting { agent, since, stage: Stage::Program });
         let folder = self.app.folder.display().to_string();
         let opened = self.new_session(None, &folder).await;
-        if let (Err(reason), Lobby::Starting { .. }) = (&opened, self.lobby()) {
-            self.set_lobby(Lobby::Failed(reason.clone()));
+        if let (Err(reason), FirstSession::Starting { .. }) = (&opened, self.first_session()) {
+            self.set_first_session(FirstSession::Failed(reason.clone()));
         }
         opened.map(drop)
     }
@@ -269,7 +269,7 @@ impl Desk {
         if let Some(live) = self.live(id) {
             return Ok(live);
         }
-        let session = self.session(id).ok_or("there is no such session, or not for you")?;
+        let session = self.session(id).ok_or("the session does not exist, or you may not see it")?;
         let mut visitor = Visitor::come(&self.app, self.who(), &session.agent).await?;
         visitor.attach(id, &session.folder).await?;
         self.stay(visitor, id, &session.folder)
@@ -277,9 +277,9 @@ impl Desk {
 
     /// Returns the agent with a name, or the first one. Fails if the hub does not have it.
     fn agent<'a>(&'a self, name: Option<&'a str>) -> Result<&'a str, Failure> {
-        let agent = name.or(self.agents().first().map(String::as_str)).ok_or("there is no agent")?;
+        let agent = name.or(self.agents().first().map(String::as_str)).ok_or("the hub has no agent")?;
         if !self.app.hub.has_agent(Some(agent)) {
-            return Err(format!("there is no agent {agent} here"));
+            return Err(format!("the hub has no agent {agent}"));
         }
         Ok(agent)
     }
@@ -287,12 +287,12 @@ impl Desk {
     /// Opens a session with an agent in a folder, and attaches to it.
     pub(crate) async fn new_session(&self, agent: Option<&str>, folder: &str) -> Result<Arc<Live>, Failure> {
         let mut visitor = Visitor::come(&self.app, self.who(), self.agent(agent)?).await?;
-        if let Lobby::Starting { agent, since, .. } = self.lobby() {
-            self.set_lobby(Lobby::Starting { agent, since, stage: Stage::Session });
+        if let FirstSession::Starting { agent, since, .. } = self.first_session() {
+            self.set_first_session(FirstSession::Starting { agent, since, stage: Stage::Session });
         }
         match visitor.new_session(folder).await {
             Ok(id) => self.opened(visitor, &id, folder).await,
-            Err(refused) => Err(self.wait_in_lobby(visitor, folder, refused)),
+            Err(refused) => Err(self.keep_rejected(visitor, folder, refused)),
         }
     }
 
@@ -310,7 +310,7 @@ impl Desk {
         match visitor.adopt(session, folder).await {
             Ok(id) => self.opened(visitor, &id, folder).await,
             Err(Refused { known: Some(id), .. }) if self.session(&id).is_some() => self.attach(&id).await,
-            Err(refused) => Err(self.wait_in_lobby(visitor, folder, refused)),
+            Err(refused) => Err(self.keep_rejected(visitor, folder, refused)),
         }
     }
 
@@ -320,17 +320,19 @@ impl Desk {
         self.refresh().await;
         let folder = self.session(id).map_or_else(|| folder.to_owned(), |session| session.folder);
         let live = self.stay(visitor, id, &folder)?;
-        self.set_lobby(Lobby::Opened(id.to_owned()));
+        self.set_first_session(FirstSession::Opened(id.to_owned()));
         Ok(live)
     }
 
     /// Returns the message of a rejected new session. Keeps the connection if a login may help or no other session is
     /// open.
-    fn wait_in_lobby(&self, visitor: Visitor, folder: &str, refused: Refused) -> Failure {
+    fn keep_rejected(&self, visitor: Visitor, folder: &str, refused: Refused) -> Failure {
         let Refused { words, wants_login, known: _ } = refused;
-        if wants_login || matches!(self.lobby(), Lobby::Starting { .. } | Lobby::Refused(..)) {
+        if wants_login
+            || matches!(self.first_session(), FirstSession::Starting { .. } | FirstSession::Refused(..))
+        {
             let live = visitor.stay(LiveRecording::empty(&self.app.store), "", folder);
-            self.set_lobby(Lobby::Refused(live, words.clone()));
+            self.set_first_session(FirstSession::Refused(live, words.clone()));
         }
         words
     }
@@ -340,7 +342,7 @@ impl Desk {
         let mut lives = locked(&self.lives);
         lives.retain(|_, live| live.strong_count() > 0);
         lives.insert(id.to_owned(), Arc::downgrade(&live));
-        if !self.has_company() {
+        if !self.is_shared() {
             locked(&self.kept).insert(id.to_owned(), Arc::clone(&live));
         }
         Ok(live)
@@ -405,19 +407,19 @@ impl Desk {
 /// Returns the first words of the first session in a recording.
 fn first_words(room: &LiveRecording) -> Option<String> {
     let root = room.session_ids().into_iter().next()?;
-    room.session(&root).as_ref().and_then(family::first_words)
+    room.session(&root).as_ref().and_then(subagents::first_words)
 }
 
 /// Refreshes the state after every change in the hub.
-async fn keep_up(desk: Weak<Desk>, mut changes: watch::Receiver<u64>) {
+async fn follow_hub(user: Weak<UserState>, mut changes: watch::Receiver<u64>) {
     loop {
         let is_over = changes.changed().await.is_err();
-        let Some(desk) = desk.upgrade() else { return };
-        desk.refresh().await;
-        if is_over || desk.is_revoked() {
+        let Some(user) = user.upgrade() else { return };
+        user.refresh().await;
+        if is_over || user.is_revoked() {
             return;
         }
-        drop(desk);
+        drop(user);
         tokio::time::sleep(PAUSE).await;
     }
 }

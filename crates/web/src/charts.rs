@@ -5,9 +5,9 @@ use switchboard_acp::Raw;
 use switchboard_acp::display::elapsed;
 use switchboard_session::{Conversation, Entry, EntryKind, Moment, Session, Settlement, Snapshot, Turn};
 
-use super::family::{self, Sight};
 use super::live_recording::LiveRecording;
 use super::render;
+use super::subagents::{self, SessionSource};
 
 /// Number of turns that are drawn, the latest ones.
 const MOST_TURNS: usize = 20;
@@ -40,15 +40,15 @@ struct Bar {
 }
 
 /// Renders the charts of a session.
-pub(crate) fn all(sight: Sight<'_>, session: &str) -> Markup {
+pub(crate) fn all(source: SessionSource<'_>, session: &str) -> Markup {
     let (turns, snapshot) =
-        sight.look(|it| (turns(it, session), family::session(it, session).map(Session::snapshot)));
+        source.look(|it| (turns(it, session), subagents::session(it, session).map(Session::snapshot)));
     let Some(snapshot) = snapshot else { return html! { p class="meta" { "There is nothing to draw." } } };
-    let (tokens, costs) = usage(sight.room, session);
+    let (tokens, costs) = usage(source.room, session);
     html! {
         @if turns.is_empty() { p class="meta" { "No turn is over yet, so there is nothing to draw." } }
         ul class="legend" { @for (class, words) in LANES { li { span class=(class) aria-hidden="true" { "■" } " " (words) } } }
-        @for (number, span) in turns.iter().enumerate() { (turn(sight.room, session, &snapshot, number, span)) }
+        @for (number, span) in turns.iter().enumerate() { (turn(source.room, session, &snapshot, number, span)) }
         (curve("Tokens in the context", &tokens))
         @for (currency, points) in &costs { (curve(&format!("Cost in {currency}"), points)) }
     }
@@ -63,7 +63,7 @@ struct TurnSpan {
 
 fn turns(conversation: &Conversation, session: &str) -> Vec<TurnSpan> {
     let turns: Vec<&Turn> = conversation.turns((!session.is_empty()).then_some(session)).collect();
-    let length = family::session(conversation, session).map_or(0, |session| session.snapshot().len());
+    let length = subagents::session(conversation, session).map_or(0, |session| session.snapshot().len());
     let mut spans: Vec<TurnSpan> = Vec::new();
     for (place, turn) in turns.iter().enumerate().rev().take(MOST_TURNS) {
         let next = turns.get(place + 1).map_or(length, |next| next.position());

@@ -13,12 +13,12 @@ const MOST_ANCESTORS: usize = 8;
 
 /// The content of a tab: sessions at present, or at an earlier time.
 #[derive(Clone, Copy)]
-pub(crate) struct Sight<'a> {
+pub(crate) struct SessionSource<'a> {
     pub(crate) room: &'a LiveRecording,
     pub(crate) past: Option<&'a Conversation>,
 }
 
-impl Sight<'_> {
+impl SessionSource<'_> {
     /// Calls a function with all sessions. New records wait for the lock meanwhile, so the function must be fast.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Conversation) -> T) -> T {
         if let Some(past) = self.past {
@@ -35,8 +35,8 @@ impl Sight<'_> {
     }
 
     /// Returns a session with the positions of its children.
-    pub(crate) fn relative(&self, id: &str) -> Option<Relative> {
-        self.look(|conversation| Relative::of(conversation, id))
+    pub(crate) fn node(&self, id: &str) -> Option<SessionNode> {
+        self.look(|conversation| SessionNode::of(conversation, id))
     }
 }
 
@@ -110,7 +110,7 @@ fn nothing_yet() -> Snapshot {
 }
 
 /// A snapshot of a session, with the positions of its children.
-pub(crate) struct Relative {
+pub(crate) struct SessionNode {
     pub(crate) id: Arc<str>,
     pub(crate) snapshot: Snapshot,
     pub(crate) parent: Option<Arc<str>>,
@@ -137,7 +137,7 @@ pub(crate) struct FailedTurn {
     pub(crate) at: i64,
 }
 
-impl Relative {
+impl SessionNode {
     fn of(conversation: &Conversation, id: &str) -> Option<Self> {
         let snapshot = match session(conversation, id) {
             Some(session) => session.snapshot(),
@@ -157,7 +157,7 @@ impl Relative {
         }
         let parent = conversation.parent(id).map(|parent| Arc::clone(&parent.session));
         let failures = failures(conversation, id, &snapshot);
-        Some(Relative {
+        Some(SessionNode {
             id: id.into(),
             snapshot,
             parent,
@@ -177,7 +177,7 @@ impl Relative {
 
     /// Returns a session without any updates.
     pub(crate) fn empty(id: &str) -> Self {
-        Relative {
+        SessionNode {
             id: id.into(),
             snapshot: nothing_yet(),
             parent: None,
