@@ -37,7 +37,10 @@ impl Examples {
             .and_then(|()| files.iter().try_for_each(|(file, text)| std::fs::write(folder.join(file), text)))
             .and_then(|()| folder.canonicalize());
         let folder = made.map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-        folder.into_os_string().into_string().map_err(|_| "the path of the target folder is not valid UTF-8".to_owned())
+        folder
+            .into_os_string()
+            .into_string()
+            .map_err(|_| "the path of the target folder is not valid UTF-8".to_owned())
     }
 
     fn command(&self, name: &str, arguments: &[&str]) -> Command {

@@ -254,7 +254,9 @@ async fn an_answer_that_does_not_fit_the_form_is_refused_and_the_question_stays_
         let refused = question.answer(&wrong, "user").await.unwrap_err();
         assert!(matches!(refused, Error::NotAllowed(_)), "{refused:?}");
         assert!(
-            refused.to_string().ends_with("does not match the form: n: at least 1; m: the form has no such field"),
+            refused
+                .to_string()
+                .ends_with("does not match the form: n: at least 1; m: the form has no such field"),
             "{refused}"
         );
         let right = answer(r#"{"action":"accept","content":{"n":1}}"#);

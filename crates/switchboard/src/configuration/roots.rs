@@ -227,7 +227,10 @@ mod tests {
         let (_folder, path) = place();
         let roots = Roots(vec![path.join("later"), path.join("allowed/file")]);
         let problems = roots.problems();
-        assert!(problems[0].contains("later") && problems[1].ends_with("file is not a folder"), "{problems:?}");
+        assert!(
+            problems[0].contains("later") && problems[1].ends_with("file is not a folder"),
+            "{problems:?}"
+        );
         assert_eq!(reason(&roots, path.join("later")), OUTSIDE);
         assert_eq!(reason(&roots, path.join("allowed")), OUTSIDE);
         std::fs::create_dir_all(path.join("later/project")).unwrap();

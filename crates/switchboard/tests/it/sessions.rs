@@ -569,7 +569,12 @@ fn a_store_that_is_larger_than_the_configuration_allows_can_be_pruned() {
     place.write("work/noise.jsonl", &lines(4));
     // There is no space for another one, which is reported.
     let refused = place.run(&["sessions", "import", "noise.jsonl"]);
-    assert!(refused.code == 1 && refused.stderr.contains("store is full"), "{} {}", refused.code, refused.stderr);
+    assert!(
+        refused.code == 1 && refused.stderr.contains("store is full"),
+        "{} {}",
+        refused.code,
+        refused.stderr
+    );
     let pruned = place.run(&["sessions", "prune"]);
     assert_eq!(pruned.code, 0, "{}", pruned.stderr);
     assert!(pruned.stdout.lines().count() >= 3, "{}", pruned.stdout);
