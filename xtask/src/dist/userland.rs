@@ -23,7 +23,7 @@ mount --rbind /dev "$1/dev"
 mount -t tmpfs tmpfs "$1/tmp"
 root=$1
 shift
-exec env -i HOME=/home/user PATH=/bin:/usr/bin TERM=dumb TMPDIR=/tmp $VARIABLES chroot "$root" "$@"
+exec chroot "$root" /bin/env -i HOME=/home/user PATH=/bin:/usr/bin TERM=dumb TMPDIR=/tmp $VARIABLES "$@"
 "#;
 
 /// Tries the archive's program in the old system.
