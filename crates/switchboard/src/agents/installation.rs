@@ -13,7 +13,7 @@ use switchboard_transport::Program;
 use super::{KnownAgent, MAX_PACKAGE, Package, Runner};
 use crate::configuration;
 use crate::outcome::CommandError;
-use crate::terminal::text::visible_line;
+use switchboard_acp::display::visible_line;
 
 /// The description of an installation, in its folder.
 const RECORD: &str = "installed.json";

@@ -3,7 +3,7 @@
 use crate::agents::installation::{self, Installation, Offer};
 use crate::agents::{self, KnownAgent};
 use crate::outcome::{CommandError, Outcome};
-use crate::terminal::text::visible_line;
+use switchboard_acp::display::visible_line;
 
 /// Install a known agent into a folder of Switchboard's own
 ///
