@@ -1,7 +1,7 @@
 //! `cargo xtask prose`: measures the language of doc comments, so that it stays plain.
 //!
-//! A doc comment that begins with a question word is nearly always a riddle ("What is kept of it"), and so is one that calls
-//! parts of a program "somebody" or "nobody". The figures are compared with limits; the comments that are worst are listed.
+//! A doc comment that begins with a question word is nearly always a riddle ("What is kept of it"), and so is one that uses
+//! words for persons where it means parts of a program. The figures are compared with limits; the comments that are worst are listed.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -2,8 +2,7 @@
 //! the protocol, and reports the changes of each update. Pure: no I/O, clock or threads.
 //!
 //! - [`Session`] folds: [`Session::apply`] for updates, [`Session::open_permission`] and similar for the
-//!   agent's questions,
-//! [`Session::begin_replay`] for history. It derefs to [`Snapshot`], which has all read methods.
+//!   agent's questions, [`Session::begin_replay`] for history. It derefs to [`Snapshot`], which has all read methods.
 //! - [`Snapshot`] is the session at one moment: cheap to take, readable on another thread.
 //! - [`Entry`] is one item of the transcript; [`Content`] is the content of a message or a tool call.
 //! - [`Changes`] are the effects of one update, for rendering.

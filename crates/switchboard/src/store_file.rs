@@ -98,7 +98,7 @@ fn read_limits() -> (Limits, Vec<String>) {
         let taken = match &**key {
             "keep" => text.and_then(units::moment).map(|age| limits.older_than = Some(age)),
             "max_size" => text.and_then(units::parse_size).map(|size| limits.max_bytes = Some(size)),
-            _ => Err("there is no such setting".to_owned()),
+            _ => Err("unknown setting".to_owned()),
         };
         if let Err(problem) = taken {
             problems.push(format!("the setting store.{key}: {problem}"));

@@ -538,6 +538,8 @@ struct Session {
 }
 
 impl Session {
+    // Values of `json!` read better without an ampersand.
+    #[allow(clippy::needless_pass_by_value)]
     fn update(&mut self, update: Value) {
         let params = json!({"sessionId": self.id, "update": update});
         self.said.push((true, json!({"method": "session/update", "params": params})));

@@ -188,10 +188,14 @@ impl ProcessEnd {
     pub fn relayed_reason(&self) -> Option<String> {
         let address = self.relay_for.as_ref().filter(|_| self.exit.is_some())?;
         let lines = self.shown_lines();
+        let is_message = |line: &String| line.starts_with("switchboard: ");
+        let (first, hints) = match lines.iter().rposition(is_message) {
+            Some(at) => (lines[at].trim_start_matches("switchboard: "), &lines[at + 1..]),
+            None => (lines.last()?.trim(), &[][..]),
+        };
         // Hints follow the message.
-        let message = lines.iter().rev().find_map(|line| line.strip_prefix("switchboard: "));
-        let message = message.or_else(|| lines.last().map(|line| line.trim()))?;
-        Some(if message.contains(&**address) { message.to_owned() } else { format!("{address}: {message}") })
+        let message = hints.iter().fold(first.to_owned(), |message, hint| format!("{message}\n{hint}"));
+        Some(if message.contains(&**address) { message } else { format!("{address}: {message}") })
     }
 
     /// Returns the last lines of standard error without escapes and control characters, each truncated.

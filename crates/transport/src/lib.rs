@@ -5,19 +5,15 @@
 //! process. The crate does not interpret methods.
 //!
 //! - [`Program`] starts a [`Child`] and connects to it; [`Connection::new`] takes any two streams and
-//! [`Connection::pair`] creates two ends in memory.
+//!   [`Connection::pair`] creates two ends in memory.
 //! - A [`Connection`] has two halves. The [`Caller`] makes calls; a [`PendingCall`] can be cancelled and
-//!   returns an
-//! [`Answer`]. The [`Inbox`] returns one [`Event`] at a time and thereby drives the connection.
+//!   returns an [`Answer`]. The [`Inbox`] returns one [`Event`] at a time and thereby drives the connection.
 //! - An [`IncomingRequest`] is answered exactly once. An [`Anomaly`] is an unexpected message or line of the
-//!   peer; it never
-//! breaks the connection.
+//!   peer; it never breaks the connection.
 //! - Lower level, to forward lines without parsing them: [`LineReader`] and [`LineDecoder`] split bytes into
-//!   [`Frame`]s,
-//! [`Outbox`] writes lines, [`RequestTable`] matches responses with requests.
+//!   [`Frame`]s, [`Outbox`] writes lines, [`RequestTable`] matches responses with requests.
 //! - With the feature `remote`, `Remote` connects to an agent at a URL; with `serve`, the module `server`
-//!   accepts clients
-//! over the network.
+//!   accepts clients over the network.
 //! - [`Error`] is a failure of this side or the connection. An error response of the peer is an [`Answer`]
 //!   instead.
 //!

@@ -30,7 +30,7 @@ impl Compression {
 pub(super) struct Files(BTreeMap<String, (bool, Vec<u8>)>);
 
 impl Files {
-    /// Adds a file that anybody may read.
+    /// Adds a world-readable file.
     pub(super) fn add(&mut self, path: impl Into<String>, content: impl Into<Vec<u8>>) {
         self.0.insert(path.into(), (false, content.into()));
     }

@@ -17,7 +17,7 @@ fn is_yes(answer: &str) -> bool {
     matches!(answer, "y" | "Y" | "yes" | "Yes")
 }
 
-/// The line that somebody at a terminal types after a question.
+/// Returns the line that the user types at the terminal after a question.
 fn answered(question: &str) -> Option<String> {
     let input = std::io::stdin();
     if !input.is_terminal() || !std::io::stderr().is_terminal() {

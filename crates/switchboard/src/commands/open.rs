@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(arguments, opening))
 }
 
-/// Choices were once kept beside the store, for whatever agent had the same name. Nobody reads them any more.
+/// Earlier versions kept choices beside the store, for any agent with the same name. This version never reads them.
 fn mention_old_file(store: &Path) {
     let mut file = store.as_os_str().to_owned();
     file.push(".choices.json");

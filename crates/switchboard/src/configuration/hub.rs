@@ -166,7 +166,7 @@ mod tests {
             problems,
             [
                 "the setting hub.connections: expected a number, found 0",
-                "the setting hub.idel: there is no such setting",
+                "the setting hub.idel: unknown setting",
                 "the setting hub.idle: expected a time such as \"30m\" or \"12h\", found \"soon\"",
             ]
         );

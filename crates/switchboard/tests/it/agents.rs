@@ -56,7 +56,7 @@ fn agents_are_found_in_all_files() {
     assert!(run.stdout.starts_with("NAME "), "{}", run.stdout);
     let zed = run.stdout.lines().find(|line| line.starts_with("zed ")).unwrap();
     assert!(zed.contains(" not found ") && zed.contains(" no-such-program-here"), "{}", run.stdout);
-    assert!(run.stderr.contains("zed: there is no program no-such-program-here"), "{}", run.stderr);
+    assert!(run.stderr.contains("zed: program no-such-program-here not found"), "{}", run.stderr);
     assert!(!run.stdout.contains("secret"), "{}", run.stdout);
 }
 
@@ -81,7 +81,7 @@ fn a_configured_agent_is_run_by_its_name() {
     assert_eq!((run.code, &*run.stdout), (0, "You said: hi\n"), "{}", run.stderr);
     let run = place.run(&["run", "other", "hi"]);
     assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("hint: configured are: mine"), "{}", run.stderr);
+    assert!(run.stderr.contains("hint: configured agents: mine"), "{}", run.stderr);
 }
 
 #[test]
@@ -97,11 +97,11 @@ fn what_cannot_be_read_is_told() {
     std::fs::rename(place.fifo("pipe"), place.home().join(".acpx/config.json")).unwrap();
     let run = place.run(&["agents"]);
     assert_eq!(run.code, 1);
-    assert!(run.stderr.contains("config.json is no file"), "{}", run.stderr);
+    assert!(run.stderr.contains("config.json is not a regular file"), "{}", run.stderr);
     let first = run.stdout.lines().nth(1).unwrap();
     assert!(first.starts_with("b ") && first.contains(" configured ") && first.contains(" sh "), "{first}");
     assert!(run.stderr.contains("the agent \"a\" has a command that is not a string"), "{}", run.stderr);
-    assert!(run.stderr.contains("acp.json is no JSON"), "{}", run.stderr);
+    assert!(run.stderr.contains("acp.json is not valid JSON"), "{}", run.stderr);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_configuration_that_cannot_be_changed_with_care_is_left_alone() {
     for (text, problem) in [
         ("{", "is not valid JSON"),
         ("[]", "not an object"),
-        (r#"{"agent_servers": 7}"#, "\"agent_servers\" that is no object"),
+        (r#"{"agent_servers": 7}"#, "\"agent_servers\" that is not an object"),
         (r#"{"agent_servers": {}, "agent_servers": {}}"#, "twice"),
     ] {
         place.write(path, text);

@@ -154,7 +154,7 @@ fn what_cannot_be_applied_is_refused_with_a_hint() {
     let refused = place.run(&["--apply", "-", "--root", "copy"], outside);
     assert_eq!(refused.code, 1);
     assert!(refused.stderr.contains("outside the root"), "{}", refused.stderr);
-    assert!(refused.stderr.contains("hint: --base"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("hint: use --base"), "{}", refused.stderr);
     for bad in ["{}", "nonsense", r#"{"type":"content"}"#, r#"{"changes":[{"operation":"add","path":"x"}]}"#]
     {
         assert_eq!(place.run(&["--apply", "-", "--root", "copy"], bad).code, 1, "{bad}");

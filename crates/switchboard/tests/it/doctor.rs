@@ -57,7 +57,7 @@ fn a_set_up_in_order_is_fine() {
     let (code, findings) = doctor(&home, &listener(A_HUB), &["--min-free", "1B"]);
     assert_eq!(code, 0, "{findings:#?}");
     for (about, words) in [
-        ("agent codex", "answers in version 2 of the protocol"),
+        ("agent codex", "supports protocol version 2"),
         ("store", "1 recorded sessions"),
         ("hub", "one runs at"),
         ("configuration", "0 agents are configured"),
@@ -69,7 +69,7 @@ fn a_set_up_in_order_is_fine() {
     let run = home.run(&["doctor", "--hub", &listener(NO_ENTRY), "--min-free", "1B"]);
     assert_eq!(run.code, 0, "{}", run.stdout);
     assert!(
-        run.stdout.contains("\nagent codex             ok       answers in version 2 of the protocol ("),
+        run.stdout.contains("\nagent codex             ok       supports protocol version 2 ("),
         "{}",
         run.stdout
     );
@@ -105,9 +105,9 @@ fn each_of_fourteen_faults_is_named_with_what_to_do() {
     let (code, findings) = doctor(&home, &listener(NO_HUB), &["--timeout", "2s", "--min-free", "9000000GB"]);
     assert_eq!(code, 1, "{findings:#?}");
     for (about, words) in [
-        ("configuration", "acp.json is no JSON"),
+        ("configuration", "acp.json is not valid JSON"),
         ("configuration", "the agent \"odd\" has a command that is not a string"),
-        ("configuration", "hub.idel: there is no such setting"),
+        ("configuration", "hub.idel: unknown setting"),
         ("configuration", "the root /no/such/folder cannot be used"),
         ("rules", "switchboard-policy.toml"),
         ("registry", "was changed since it was downloaded"),
@@ -117,10 +117,7 @@ fn each_of_fourteen_faults_is_named_with_what_to_do() {
         ("hub", "another program than a hub"),
         ("agent silent", "did not answer the handshake within 2s"),
         ("agent dies", "no key is set"),
-        (
-            "agent locked",
-            "answers in version 1 of the protocol (it does not tell its name); it wants a login",
-        ),
+        ("agent locked", "supports protocol version 1 (without a name); it requires a login"),
         ("agent missing", "no-such-program"),
     ] {
         let finding =
@@ -194,15 +191,15 @@ fn the_remedy_fits_the_fault() {
     assert!(!run.stdout.contains("secret"), "{}", run.stdout);
     let findings = run.json_lines();
     for (about, words, remedy) in [
-        ("agent plain-file", "cannot be executed", "chmod +x "),
+        ("agent plain-file", "is not executable", "chmod +x "),
         ("agent script", "bad-interpreter", "/no/such/python3, which does not exist"),
         ("agent package", "", "install Node.js"),
         ("agent future", "version 9", "update Switchboard"),
         ("agent far", "127.0.0.1:9", "the server is running"),
         ("configuration", "\"agent_server\"", "is \"agent_servers\" meant?"),
         ("configuration", "store.keep", "90d"),
-        ("configuration", "store.max: there is no such setting", "max_size"),
-        ("rules", "can write to it", "chmod go-w"),
+        ("configuration", "store.max: unknown setting", "max_size"),
+        ("rules", "write", "chmod go-w"),
         ("store", "version 99", "update Switchboard"),
         ("proxy", "HTTP_PROXY is not the address of a proxy", "unset HTTP_PROXY"),
     ] {

@@ -74,7 +74,7 @@ fn from_nothing_to_an_agent_in_the_editor_and_back() {
     assert_eq!(state(home, "codex"), "installed");
     let found = examined(home, "codex").unwrap();
     assert_eq!(found["level"], "fine", "{found}");
-    assert!(found["what"].as_str().unwrap().contains("answers in version 2"), "{found}");
+    assert!(found["what"].as_str().unwrap().contains("supports protocol version 2"), "{found}");
     let run = home.run(&["run", "codex", "hi", "--record"]);
     assert_eq!((run.code, &*run.stdout), (0, "You said: hi\n"), "{}", run.stderr);
     assert_eq!(home.run(&["sessions", "list", "--json"]).json_lines().len(), 1);

@@ -349,7 +349,7 @@ fn suggested_rules_spare_questions_and_allow_nothing_that_was_rejected() {
     assert!(!run.stdout.contains("\"cargo\""), "{}", run.stdout);
     // Hidden files are asked about, regardless of past answers.
     assert!(!run.stdout.contains("\"cat\""), "{}", run.stdout);
-    assert!(run.stdout.contains("spared 0 of 2 questions"), "{}", run.stdout);
+    assert!(run.stdout.contains("avoided 0 of 2 allowed questions"), "{}", run.stdout);
 }
 
 #[test]

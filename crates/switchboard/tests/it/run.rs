@@ -179,7 +179,7 @@ fn the_end_of_an_agent_is_told_with_its_reason() {
     assert!(run.stderr.contains("signal 9") && run.stderr.contains("no luck"), "{}", run.stderr);
     let run = place.run(&["run", "hi", "--", "no-such-agent-anywhere"]);
     assert_eq!(run.code, 4);
-    assert!(run.stderr.contains("no program no-such-agent-anywhere"), "{}", run.stderr);
+    assert!(run.stderr.contains("program no-such-agent-anywhere not found"), "{}", run.stderr);
 }
 
 #[test]

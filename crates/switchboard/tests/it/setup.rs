@@ -116,7 +116,7 @@ fn editors_and_their_agents_are_listed() {
     assert!(table.contains("agent-shell    Emacs, agent-shell, found by "), "{table}");
     editors.home.place.write("home/.jetbrains/acp.json", "{");
     let run = editors.home.run(&["setup"]);
-    assert!(run.code == 1 && run.stdout.contains("acp.json is no JSON"), "{}", run.stdout);
+    assert!(run.code == 1 && run.stdout.contains("acp.json is not valid JSON"), "{}", run.stdout);
 }
 
 #[test]
