@@ -122,7 +122,7 @@ mod tests {
         let mut known: Vec<&str> = command
             .get_subcommands()
             .filter(|known| !known.is_hide_set())
-            .map(|known| known.get_name())
+            .map(clap::Command::get_name)
             .collect();
         let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
         known.sort_unstable();

@@ -111,7 +111,7 @@ impl Pending {
                 self.requests.close(Side::Client, id);
             }
             PendingKind::TakesBack { .. } | PendingKind::Cancels { .. } | PendingKind::Other => {
-                self.notifications -= 1
+                self.notifications -= 1;
             }
         }
         Some(item)

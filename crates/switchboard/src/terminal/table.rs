@@ -23,7 +23,7 @@ impl Table {
 
     /// Appends a row. Cells may hold text of agents: characters that a terminal would act upon are made visible.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.iter().map(|cell| visible_line(cell)).collect());
+        self.rows.push(cells.into_iter().map(|cell| visible_line(&cell)).collect());
     }
 
     /// Returns whether there are no rows.

@@ -358,5 +358,5 @@ fn the_loss_of_a_login_is_told_with_what_to_do() {
     assert_eq!(logged_in.code, 0, "{}", logged_in.stderr);
     let wrong = place.run(&[&["run", "go", "--login", "door"], &agent[..]].concat());
     assert_eq!(wrong.code, 2);
-    assert!(wrong.stderr.contains("shy has no login \"door\""), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("shy has no login method \"door\""), "{}", wrong.stderr);
 }

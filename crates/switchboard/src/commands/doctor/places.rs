@@ -152,7 +152,7 @@ fn rules(folder: &Path) -> Option<Finding> {
             "let only yourself write it: chmod go-w FILE, and the same for its folder"
         }
         policy_file::Refused::Unreadable(_) => "make the file readable for yourself: chmod u+r FILE",
-        _ => "correct it; `switchboard policy check FILE` shows where",
+        policy_file::Refused::Invalid(..) => "correct it; `switchboard policy check FILE` shows where",
     };
     let finding = Finding::problem("rules", refused.to_string(), fix);
     Some(finding.advice("until then Switchboard asks you about everything"))

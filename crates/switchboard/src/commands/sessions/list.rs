@@ -107,7 +107,7 @@ fn to_table(sessions: &[Summary]) -> Table {
     for session in sessions {
         let folder = session.about.project.as_deref().map_or_else(|| "-".to_owned(), visible_path);
         table.row([
-            session.id.to_string(),
+            session.id.clone(),
             ago(session.changed, now),
             session.length.to_string(),
             size(session.bytes),
