@@ -43,7 +43,7 @@ pub(crate) struct Installation {
 
 /// The folder with the installations of an agent.
 fn place(agent: &KnownAgent) -> Option<PathBuf> {
-    Some(configuration::data_folder()?.join("switchboard/agents").join(agent.name))
+    Some(configuration::data_folder()?.join("switchboard").join("agents").join(agent.name))
 }
 
 /// Whether a version can be the name of a folder.

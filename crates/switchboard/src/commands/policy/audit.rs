@@ -180,7 +180,7 @@ impl Row {
             "time": self.answered.unwrap_or(self.asked).0,
             "session": session.id,
             "message": self.message,
-            "link": message_address(&session.id, self.message),
+            "link": message_address(&session.id, self.message.saturating_sub(1)),
             "agent": agent.or(session.about.agent.as_deref()),
             "client": by.client.as_deref().or(session.about.client.as_deref()),
             "request": self.question.id.as_ref().map(to_value),

@@ -107,7 +107,9 @@ fn a_question_becomes_a_rule_which_answers_it_and_its_like() {
     page.press("Enter");
     page.wait_for("#detail :: session/request_permission");
     let link = audit[1]["link"].as_str().unwrap();
-    assert_eq!(link, format!("/r/{}#m{}", audit[1]["session"].as_str().unwrap(), audit[1]["message"]));
+    // Addresses count rows from 0, messages are numbered from 1.
+    let row = audit[1]["message"].as_u64().unwrap() - 1;
+    assert_eq!(link, format!("/r/{}#m{row}", audit[1]["session"].as_str().unwrap()));
     let other = talk.visitor.open(&format!("http://{}{link}", talk.opened.host()));
     other.wait_for("#detail :: session/request_permission");
     talk.all_is_well();
@@ -161,7 +163,7 @@ fn what_nobody_can_be_sure_of_is_no_rule_and_that_is_said() {
     let page = &talk.page;
     go(page);
     page.wait_until("find('[data-question] [data-option=once]:not(:disabled)').length === 5");
-    page.wait_for("[data-question='1'] .rule :: nobody can be sure what would be done");
+    page.wait_for("[data-question='1'] .rule :: its effect is unknown");
     page.wait_for(
         "[data-question='2'] .rule :: No rule can allow it, because \"rm\" does whatever its arguments say",
     );
@@ -186,7 +188,7 @@ fn a_file_that_others_can_write_to_gets_no_rules() {
     go(page);
     ready(page, "once");
     page.click(&offer(page, 1, "allow"));
-    page.wait_for("#toasts :: everybody can write to it");
+    page.wait_for("#toasts :: all users can write to it");
     assert_eq!(page.count("#dialog[open]"), 0);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), BEFORE);
     talk.all_is_well();
