@@ -60,7 +60,7 @@ fn a_store_that_is_taken_away_while_it_is_in_use_is_told() {
                 break error;
             }
         };
-        assert!(error.to_string().contains("deleted or replaced while it was in use"), "{error}");
+        assert!(error.to_string().contains("deleted or replaced while in use"), "{error}");
     }
     // A recording that ends before the check reports it on close.
     let scratch = scratch();
