@@ -30,9 +30,9 @@
 //! ] {
 //!     output.extend(bridge.pass(Side::Agent, &line, Moment(0)));
 //! }
-//! The second message repeats the first chunk and adds to it: only the rest is sent.
+//! // The second message repeats the first chunk and adds to it: only the rest is sent.
 //! assert!(matches!(&output[1], Output::Line { to: Side::Client, line } if line.contains(r#""text":"lo""#)));
-//! Version 1 has no custom updates.
+//! // Version 1 has no custom updates.
 //! assert!(matches!(&output[2], Output::Loss(loss) if loss.message == "_weather"));
 //! assert_eq!(bridge.losses().total(), 1);
 //! ```

@@ -40,8 +40,8 @@ const SEND_WINDOW: usize = 8 * 1024 * 1024;
 /// client.connected(Connected::Anew);
 /// client.handle(Side::Agent, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":2}}"#);
 /// client.handle(Side::Client, r#"{"jsonrpc":"2.0","id":1,"method":"session/list"}"#);
-/// The connection breaks before the response: the request is sent again, and the server detects the
-/// duplicate.
+/// // The connection breaks before the response: the request is sent again, and the server detects the
+/// // duplicate.
 /// client.lost();
 /// client.connected(Connected::Resumed);
 /// let asked = client.drain().filter(|output| {

@@ -52,15 +52,16 @@ pub struct PastQuestion {
 /// A reader of a session that pairs questions with their answers. Questions without an answer are limited in number.
 ///
 /// ```
+/// use switchboard_acp::Side;
 /// use switchboard_policy::{PastAnswer, PastQuestions, QuestionReader};
 ///
 /// let mut past = PastQuestions::new(QuestionReader::new("/project"));
 /// let asked = r#"{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"sessionId":"s","title":"Push?",
 ///     "subject":{"type":"tool_call","toolCall":{"toolCallId":"c","kind":"execute","rawInput":{"command":"git push"}}},
 ///     "options":[{"optionId":"n","name":"No","kind":"reject_once"}]}}"#;
-/// assert!(past.read(asked, None, 7).is_empty());
+/// assert!(past.read(asked, Some(Side::Agent), 7).is_empty());
 /// let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"outcome":{"outcome":"selected","optionId":"n"}}}"#;
-/// let settled = past.read(answer, None, 8);
+/// let settled = past.read(answer, Some(Side::Client), 8);
 /// assert_eq!((settled[0].number, settled[0].answered), (7, PastAnswer::Rejected));
 /// assert_eq!(settled[0].question.subject.summary(), "git push");
 /// ```
