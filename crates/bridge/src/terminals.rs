@@ -17,7 +17,7 @@ pub(crate) struct Terminal {
     pub(crate) calls: Vec<String>,
     /// Set if the client has been sent the exit status, if it gets output in pieces.
     sent_exit: bool,
-    /// Set if the client has been told about the terminal as such.
+    /// Set if the client was sent the terminal itself.
     pub(crate) introduced: bool,
     pub(crate) reported: bool,
 }

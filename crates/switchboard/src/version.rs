@@ -55,7 +55,7 @@ impl Channel {
     }
 }
 
-/// Whether pip put the program beside a Python that is not a virtual environment: its files are then below `../lib/python3.X`.
+/// Returns whether pip installed the program outside a virtual environment: its files are then below `../lib/python3.X`.
 fn is_in_site_packages(folder: &Path) -> bool {
     let library = folder.join("../lib");
     let pythons = std::fs::read_dir(library).into_iter().flatten().flatten();
@@ -66,7 +66,7 @@ fn is_in_site_packages(folder: &Path) -> bool {
     })
 }
 
-/// The target triple of this build, for the platforms that there are packages for.
+/// Returns the target triple of this build, for the platforms that have packages.
 fn target() -> String {
     let system = match std::env::consts::OS {
         "linux" if cfg!(target_env = "musl") => "unknown-linux-musl",
@@ -77,14 +77,14 @@ fn target() -> String {
     format!("{}-{system}", std::env::consts::ARCH)
 }
 
-/// Whether these arguments ask for the version as JSON.
+/// Returns whether the arguments request the version as JSON.
 pub(crate) fn is_asked_as_json(arguments: impl Iterator<Item = std::ffi::OsString>) -> bool {
     let arguments: Vec<_> = arguments.collect();
     let has = |name: &str| arguments.iter().any(|argument| argument == name);
     arguments.len() == 2 && has("--json") && (has("--version") || has("-V"))
 }
 
-/// The version, commit, target, features and channel of this program.
+/// Returns version, commit, target, features and channel of this program.
 pub(crate) fn as_json() -> Value {
     let features = [("jetstream", switchboard_hub::HAS_JETSTREAM), ("otlp", cfg!(feature = "otlp"))];
     let features: Vec<&str> = features.iter().filter(|(_, is_on)| *is_on).map(|(name, _)| *name).collect();

@@ -91,7 +91,7 @@ fn switch_to_v1(boolean: v2::SessionConfigBoolean<'_>) -> v1::SessionConfigSelec
     }
 }
 
-/// Converts a selected value to the boolean option that it stands for.
+/// Converts a selected value to the boolean option that it represents.
 pub(crate) fn set_switch_to_v2<'a>(
     request: v2::SetConfigId<'a>,
     cx: &mut Conversion<'_>,

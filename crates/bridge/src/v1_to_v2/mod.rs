@@ -127,7 +127,7 @@ pub(crate) struct V1ToV2 {
     subagents: Subagents,
     offered: OptionalMethods,
     synthetic: u64,
-    /// Set if prompts may be queued behind a running turn.
+    /// Set if prompts may be queued during a turn.
     waits: bool,
 }
 

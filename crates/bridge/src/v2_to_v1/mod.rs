@@ -118,7 +118,7 @@ struct Session {
     salt: String,
     calls: ToolCalls,
     options: KnownOptions,
-    /// The option that stands for the agent's modes.
+    /// The option that represents the agent's modes.
     mode_option: Option<String>,
     asks: bool,
     /// Set if a history arrives that the client did not request.

@@ -23,7 +23,7 @@ pub(super) struct Turn {
     id: RequestId<'static>,
     message_id: String,
     prompt: Vec<v2::ContentBlock<'static>>,
-    /// Set if the client has been told that the prompt was accepted.
+    /// Set if the client was sent the acceptance of the prompt.
     accepted: bool,
     due: Moment,
     /// Progress of the agent's echo of the prompt.

@@ -19,13 +19,13 @@ use switchboard_acp::display::visible_line;
 const RECORD: &str = "installed.json";
 /// The file with the version that is used, beside the versions.
 const CURRENT: &str = "current";
-/// How folders begin that are not finished.
+/// Prefix of the folders of unfinished installations.
 const NEW: &str = ".new-";
-/// How many versions stay: the current one, and the one before.
+/// Number of versions that are kept: the current and the previous one.
 const KEPT: usize = 2;
 /// The longest version that is accepted.
 const MAX_VERSION: usize = 100;
-/// No lock file of a package manager is larger.
+/// Maximum size of a lock file in bytes.
 const MAX_LOCK: u64 = 16 * 1024 * 1024;
 
 /// A version of an agent in our prefix.
@@ -34,19 +34,19 @@ pub(crate) struct Installation {
     pub(crate) version: String,
     /// The digest of the package, as the lock file of npm or uv has it.
     pub(crate) integrity: String,
-    /// When it was installed, in Unix milliseconds.
+    /// Installation time in Unix milliseconds.
     pub(crate) since: u64,
     pub(crate) folder: PathBuf,
     /// The command line that starts the program of the package, without the agent's own arguments.
     start: Vec<String>,
 }
 
-/// The folder with the installations of an agent.
+/// Returns the folder with the installations of an agent.
 fn place(agent: &KnownAgent) -> Option<PathBuf> {
     Some(configuration::data_folder()?.join("switchboard").join("agents").join(agent.name))
 }
 
-/// Whether a version can be the name of a folder.
+/// Returns whether a version can be the name of a folder.
 pub(crate) fn is_version(text: &str) -> bool {
     let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b".-+_!".contains(&byte);
     text.starts_with(|first: char| first.is_ascii_digit())
@@ -54,7 +54,7 @@ pub(crate) fn is_version(text: &str) -> bool {
         && text.bytes().all(is_usual)
 }
 
-/// The installation of a version, or of the current one.
+/// Returns the installation of a version, or the current one.
 pub(crate) fn find(agent: &KnownAgent, version: Option<&str>) -> Option<Installation> {
     let place = place(agent)?;
     let version = match version {
@@ -64,7 +64,7 @@ pub(crate) fn find(agent: &KnownAgent, version: Option<&str>) -> Option<Installa
     is_version(&version).then(|| Installation::read(&place.join(&version))).flatten()
 }
 
-/// All installations of an agent, the newest first.
+/// Returns all installations of an agent, newest first.
 pub(crate) fn all(agent: &KnownAgent) -> Vec<Installation> {
     let folders = place(agent).and_then(|place| std::fs::read_dir(place).ok());
     let folders = folders.into_iter().flatten().flatten();
@@ -97,13 +97,13 @@ impl Installation {
         })
     }
 
-    /// The command line that starts the agent.
+    /// Returns the command line that starts the agent.
     pub(crate) fn command_line(&self, package: &Package) -> Vec<String> {
         let arguments = package.arguments.iter().map(|word| (*word).to_owned());
         self.start.iter().cloned().chain(arguments).collect()
     }
 
-    /// The file that runs.
+    /// Returns the file that is executed.
     pub(crate) fn file(&self) -> PathBuf {
         self.start.last().map(PathBuf::from).unwrap_or_default()
     }
@@ -170,7 +170,7 @@ fn ask_npm(package: &Package, version: Option<&str>) -> Result<(String, Option<u
     }
 }
 
-/// The version that uv would install.
+/// Returns the version that uv would install.
 fn ask_uv(package: &Package, version: Option<&str>) -> Result<String, CommandError> {
     let folder = tempfile::tempdir()
         .map_err(|error| CommandError::failed(format!("cannot make a folder: {error}")))?;
@@ -180,7 +180,7 @@ fn ask_uv(package: &Package, version: Option<&str>) -> Result<String, CommandErr
     })
 }
 
-/// The versions and digests of a package and of everything that it needs, as uv writes them.
+/// Returns the lock file of uv: versions and digests of a package and its dependencies.
 fn compile(package: &Package, version: Option<&str>, folder: &Path) -> Result<String, CommandError> {
     let wanted =
         version.map_or_else(|| package.name.to_owned(), |version| format!("{}=={version}", package.name));
@@ -194,7 +194,7 @@ fn compile(package: &Package, version: Option<&str>, folder: &Path) -> Result<St
     read_text(&lock, MAX_LOCK).ok_or_else(|| CommandError::failed(format!("cannot read {}", lock.display())))
 }
 
-/// Version and first digest of a package in a lock of uv.
+/// Returns version and first digest of a package in a lock file of uv.
 fn locked(lock: &str, package: &str) -> Option<(String, String)> {
     let mut lines = lock.lines().skip_while(|line| !line.starts_with(&format!("{package}==")));
     let version = lines.next()?.split("==").nth(1)?.split([' ', ';', '\\']).next()?.to_owned();
@@ -203,7 +203,7 @@ fn locked(lock: &str, package: &str) -> Option<(String, String)> {
 }
 
 impl Offer {
-    /// One line for a person who decides.
+    /// Returns one line for the user who decides.
     pub(crate) fn description(&self) -> String {
         let size = self.size.map(|size| format!(", {}", crate::units::size(size))).unwrap_or_default();
         let manager = manager(self.package.runner);
@@ -252,7 +252,7 @@ impl Offer {
         let wishes = json!({"private": true, "dependencies": {name: format!("={}", self.version)}});
         std::fs::write(folder.join("package.json"), wishes.to_string())
             .map_err(|error| CommandError::failed(format!("cannot write {}: {error}", folder.display())))?;
-        // Install scripts are code of strangers.
+        // Install scripts are untrusted code.
         let options =
             ["--ignore-scripts", "--no-audit", "--no-fund", "--save-exact", "--install-strategy=hoisted"];
         printed(Command::new("npm").arg("install").args(options).current_dir(folder))?;
@@ -280,7 +280,7 @@ impl Offer {
         })?;
         // The folder is renamed in the end.
         printed(Command::new("uv").args(["venv", "--quiet", "--relocatable", "venv"]).current_dir(folder))?;
-        // Wheels alone: building runs code of strangers.
+        // Wheels only: building runs untrusted code.
         let options = [
             "pip",
             "install",
@@ -358,7 +358,7 @@ fn remove_abandoned(place: &Path) {
     }
 }
 
-/// The file that a package of npm runs: of its only program, or of the one that is called as the package is. Never outside of it.
+/// Returns the program of an npm package: its only one, or the one with the name of the package. Never a file outside of it.
 fn program_of(package: &str, description: &Value) -> Option<String> {
     let bin = description.get("bin")?;
     let file = match bin {
@@ -381,7 +381,7 @@ fn program_of(package: &str, description: &Value) -> Option<String> {
     (is_inside && !file.is_empty()).then(|| file.to_owned())
 }
 
-/// Whether a file begins with a line that names node.
+/// Returns whether the first line of a file names node.
 fn is_script_for_node(file: &Path) -> bool {
     use std::io::Read;
     let mut begin = Vec::new();
@@ -390,7 +390,7 @@ fn is_script_for_node(file: &Path) -> bool {
     read.is_ok() && line.starts_with(b"#!") && String::from_utf8_lossy(line).contains("node")
 }
 
-/// What a command prints; where it fails, the end of what it says.
+/// Runs a command and returns its standard output. A failure is an error with the first lines of its standard error.
 fn printed(command: &mut Command) -> Result<String, CommandError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command
