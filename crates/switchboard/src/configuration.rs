@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::agents;
 use crate::outcome::CommandError;
 use crate::remote_agent;
+use crate::setup::command_line::CommandLine;
 use serde_json::Value;
 use switchboard_acp::display::visible_line;
 use switchboard_transport::{Program, Remote};
@@ -67,20 +68,21 @@ impl ConfiguredAgent {
     /// Returns the agent itself if an editor reaches it through this program (see `switchboard setup`). An
     /// entry that leads back to us by a name is skipped: it would start us in an endless recursion.
     fn behind_the_bridge(mut self) -> Option<Self> {
-        let is_ours = Path::new(&self.command).file_name().is_some_and(|file| file == "switchboard");
         let is_of_editor = !matches!(self.source, Source::Ours | Source::Project);
-        match &*self.arguments() {
-            ["bridge", "--", program, rest @ ..] if is_ours && is_of_editor => {
-                let (command, args) =
-                    ((*program).to_owned(), rest.iter().map(|word| (*word).to_owned()).collect());
-                (self.command, self.args) = (command, args);
+        match CommandLine::parse(&self.command, &self.args) {
+            Some(CommandLine::Bridge(line)) if !line.command.is_empty() => {
+                if is_of_editor && let Some((program, rest)) = line.command.split_first() {
+                    (self.command, self.args) = (program.clone(), rest.to_vec());
+                }
                 Some(self)
             }
-            ["bridge", rest @ ..] if is_ours && !rest.contains(&"--") => {
-                let leads_back = is_of_editor || rest.contains(&&*self.name);
+            Some(CommandLine::Bridge(line)) => {
+                let leads_back = is_of_editor || line.others.contains(&self.name);
                 (!leads_back).then_some(self)
             }
-            _ => Some(self),
+            // An editor's way to a hub is not the agent that a user of this machine means by the name.
+            Some(CommandLine::Connect { .. }) if is_of_editor => None,
+            Some(CommandLine::Connect { .. }) | None => Some(self),
         }
     }
 

@@ -63,7 +63,7 @@ impl Rules {
     }
 
     /// Creates rules from a file, or the user's own without one.
-    fn of_file(file: Option<&Path>) -> Result<Self, CommandError> {
+    pub(crate) fn of_file(file: Option<&Path>) -> Result<Self, CommandError> {
         let mut rules = Rules::of_user();
         if let Some(file) = file {
             let policy = policy_file::load(file, &rules.files).map_err(|refused| {

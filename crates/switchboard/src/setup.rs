@@ -1,16 +1,21 @@
 //! Editors: their locations, agents, and configuration for Switchboard.
 
+pub(crate) mod command_line;
 mod entries;
+mod own_copy;
 mod records;
+mod shims;
 mod snippets;
 
 use std::path::PathBuf;
 
 use switchboard_transport::Program;
 
-pub(crate) use entries::{Entry, Kind, Shape, unwrap, wrap};
+pub(crate) use entries::{Entry, Kind, Shape, rewrite, unwrap, wrap};
+pub(crate) use own_copy::{copy_is_old, is_in_cache, our_program};
 pub(crate) use records::Record;
-pub(crate) use snippets::{Snippet, snippet};
+pub(crate) use shims::Shim;
+pub(crate) use snippets::{Snippet, snippet, with_code, without_code};
 
 use crate::configuration::{configuration_folder, home, read_json};
 use crate::outcome::CommandError;
@@ -20,22 +25,39 @@ use crate::outcome::CommandError;
 pub(crate) enum Editor {
     Zed,
     JetBrains,
+    /// With the extension "ACP Client".
+    VsCode,
     Obsidian,
     CodeCompanion,
     Avante,
     Agentic,
     AgentShell,
+    /// `JupyterLab`, which finds its agents on the `PATH`.
+    Jupyter,
+}
+
+/// Ways to configure an editor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConfiguredBy {
+    /// A file that can be edited.
+    File,
+    /// Code, which is printed.
+    Code,
+    /// A program on the `PATH`.
+    Shim,
 }
 
 impl Editor {
-    pub(crate) const ALL: [Editor; 7] = [
+    pub(crate) const ALL: [Editor; 9] = [
         Editor::Zed,
         Editor::JetBrains,
+        Editor::VsCode,
         Editor::Obsidian,
         Editor::CodeCompanion,
         Editor::Avante,
         Editor::Agentic,
         Editor::AgentShell,
+        Editor::Jupyter,
     ];
 
     /// Returns its name on the command line.
@@ -43,11 +65,13 @@ impl Editor {
         match self {
             Editor::Zed => "zed",
             Editor::JetBrains => "jetbrains",
+            Editor::VsCode => "vscode",
             Editor::Obsidian => "obsidian",
             Editor::CodeCompanion => "codecompanion",
             Editor::Avante => "avante",
             Editor::Agentic => "agentic",
             Editor::AgentShell => "agent-shell",
+            Editor::Jupyter => "jupyterlab",
         }
     }
 
@@ -55,11 +79,13 @@ impl Editor {
         match self {
             Editor::Zed => "Zed",
             Editor::JetBrains => "JetBrains IDEs",
+            Editor::VsCode => "VS Code, ACP Client",
             Editor::Obsidian => "Obsidian, Agent Client",
             Editor::CodeCompanion => "Neovim, CodeCompanion",
             Editor::Avante => "Neovim, Avante",
             Editor::Agentic => "Neovim, agentic.nvim",
             Editor::AgentShell => "Emacs, agent-shell",
+            Editor::Jupyter => "JupyterLab, Jupyter AI",
         }
     }
 
@@ -68,39 +94,46 @@ impl Editor {
         let meant: Vec<Editor> = match word {
             "neovim" | "nvim" => vec![Editor::CodeCompanion, Editor::Avante, Editor::Agentic],
             "emacs" => vec![Editor::AgentShell],
+            "path" | "jupyter" => vec![Editor::Jupyter],
+            "code" | "vs-code" => vec![Editor::VsCode],
             word => Editor::ALL.into_iter().filter(|editor| editor.name() == word).collect(),
         };
         if meant.is_empty() {
             let names: Vec<&str> = Editor::ALL.iter().map(|editor| editor.name()).collect();
             return Err(CommandError::usage(format!("no editor is known by the name \"{word}\""))
-                .hint(format!("known are: {}, neovim, emacs", names.join(", "))));
+                .hint(format!("known are: {}, neovim, emacs, path", names.join(", "))));
         }
         Ok(meant)
     }
 
-    /// Returns the files of its agents and their format; empty for editors that are configured by code.
+    /// Returns the files of its agents and their format; empty for editors that have none.
     pub(crate) fn files(self) -> Vec<(PathBuf, Shape)> {
-        let files = match self {
-            Editor::Zed => {
-                configuration_folder().map(|folder| folder.join("zed/settings.json")).into_iter().collect()
-            }
+        let files: Vec<PathBuf> = match self {
+            Editor::Zed => zed_folders().into_iter().map(|folder| folder.join("settings.json")).collect(),
             Editor::JetBrains => home().map(|home| home.join(".jetbrains/acp.json")).into_iter().collect(),
+            Editor::VsCode => vscode_variants().into_iter().map(|(_, settings)| settings).collect(),
             Editor::Obsidian => {
                 vaults().into_iter().map(|vault| vault.join(PLUGIN).join("data.json")).collect()
             }
-            Editor::CodeCompanion | Editor::Avante | Editor::Agentic | Editor::AgentShell => Vec::new(),
+            _ => Vec::new(),
         };
         let shape = match self {
-            Editor::Zed => Shape::Servers { has_type: true },
+            Editor::Zed => Shape::Servers { key: "agent_servers", has_type: true },
+            Editor::VsCode => Shape::Servers { key: "acp.agents", has_type: false },
             Editor::Obsidian => Shape::Obsidian,
-            _ => Shape::Servers { has_type: false },
+            _ => Shape::Servers { key: "agent_servers", has_type: false },
         };
         files.into_iter().map(|file| (file, shape)).collect()
     }
 
-    /// Returns whether its agents are in a file that can be edited.
-    pub(crate) fn has_file(self) -> bool {
-        matches!(self, Editor::Zed | Editor::JetBrains | Editor::Obsidian)
+    pub(crate) fn configured_by(self) -> ConfiguredBy {
+        match self {
+            Editor::Zed | Editor::JetBrains | Editor::VsCode | Editor::Obsidian => ConfiguredBy::File,
+            Editor::CodeCompanion | Editor::Avante | Editor::Agentic | Editor::AgentShell => {
+                ConfiguredBy::Code
+            }
+            Editor::Jupyter => ConfiguredBy::Shim,
+        }
     }
 
     /// Returns the path by which it was found on this machine.
@@ -112,10 +145,12 @@ impl Editor {
         let on_path =
             |programs: &[&str]| programs.iter().find_map(|program| Program::new(*program).locate().ok());
         match self {
-            Editor::Zed => configuration_folder()
-                .map(|folder| folder.join("zed"))
-                .filter(|folder| folder.is_dir())
+            Editor::Zed => zed_folders()
+                .into_iter()
+                .find(|folder| folder.is_dir())
                 .or_else(|| on_path(&["zed", "zeditor", "zedit"])),
+            Editor::VsCode => vscode_variants().into_iter().map(|(extension, _)| extension).next(),
+            Editor::Jupyter => on_path(&["jupyter-lab", "jupyter"]),
             Editor::JetBrains => below_home(&[
                 ".jetbrains",
                 ".config/JetBrains",
@@ -131,6 +166,44 @@ impl Editor {
             Editor::AgentShell => emacs_package("agent-shell"),
         }
     }
+}
+
+/// Returns the configuration folders of Zed: the usual one, and that of its Flatpak if it is there.
+fn zed_folders() -> Vec<PathBuf> {
+    let flatpak =
+        home().map(|home| home.join(".var/app/dev.zed.Zed/config/zed")).filter(|folder| folder.is_dir());
+    let usual = configuration_folder().map(|folder| folder.join("zed"));
+    // With a Flatpak alone, the usual folder does not exist.
+    let usual = usual.filter(|folder| flatpak.is_none() || folder.is_dir());
+    usual.into_iter().chain(flatpak).collect()
+}
+
+/// VS Code and its relatives: the folder of their extensions and that of their settings, below the home folder, on Linux and
+/// on macOS.
+const VSCODE: [(&str, &str, &str); 6] = [
+    (".vscode", ".config/Code/User", "Library/Application Support/Code/User"),
+    (".vscode-insiders", ".config/Code - Insiders/User", "Library/Application Support/Code - Insiders/User"),
+    (".vscode-oss", ".config/VSCodium/User", "Library/Application Support/VSCodium/User"),
+    (".cursor", ".config/Cursor/User", "Library/Application Support/Cursor/User"),
+    (".windsurf", ".config/Windsurf/User", "Library/Application Support/Windsurf/User"),
+    (".local/share/code-server", ".local/share/code-server/User", ".local/share/code-server/User"),
+];
+
+/// Returns the extension "ACP Client" of VS Code and its relatives, each with the settings file.
+fn vscode_variants() -> Vec<(PathBuf, PathBuf)> {
+    let Some(home) = home() else { return Vec::new() };
+    let mut variants = Vec::new();
+    for (program, linux, macos) in VSCODE {
+        let extensions = std::fs::read_dir(home.join(program).join("extensions")).into_iter().flatten();
+        let is_it = |path: &PathBuf| {
+            let file = path.file_name().and_then(|file| file.to_str());
+            file.is_some_and(|file| file.starts_with("formulahendry.acp-client-"))
+        };
+        let extension = extensions.flatten().take(MAX_CANDIDATES).map(|entry| entry.path()).find(is_it);
+        let settings = if cfg!(target_os = "macos") { macos } else { linux };
+        variants.extend(extension.map(|extension| (extension, home.join(settings).join("settings.json"))));
+    }
+    variants
 }
 
 /// Path of the Obsidian plugin in a vault.
@@ -218,19 +291,6 @@ fn is_emacs_package(folder: &str, name: &str) -> bool {
         }),
         None => false,
     }
-}
-
-/// Returns the path of this program for editors: the one in the user's search path if it is the same program.
-pub(crate) fn our_program() -> Result<String, CommandError> {
-    let ourselves = std::env::current_exe()
-        .map_err(|error| CommandError::failed(format!("cannot find this program: {error}")))?;
-    let named = Program::new("switchboard").locate().ok();
-    let named = named.filter(|named| named.canonicalize().ok() == ourselves.canonicalize().ok());
-    let path = named.unwrap_or(ourselves);
-    path.into_os_string().into_string().map_err(|path| {
-        CommandError::failed(format!("the path of this program, {}, is not valid UTF-8", path.display()))
-            .hint("put it into another folder")
-    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! `switchboard setup`: configures editors to use the bridge.
 
 use std::io::Write;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use switchboard_acp::display::{visible, visible_line};
@@ -12,28 +13,61 @@ use crate::configuration::edited_file::EditedFile;
 use crate::configuration::edited_json::EditedJson;
 use crate::configuration::{Configuration, read_json};
 use crate::outcome::{CommandError, Outcome, write_error};
-use crate::setup::{self, Editor, Entry, Kind, Record, Shape, Snippet};
+use crate::rules::Rules;
+use crate::setup::command_line::{BridgeLine, BridgeOptions, CommandLine, address_at_hub};
+use crate::setup::{self, ConfiguredBy, Editor, Entry, Kind, Record, Shape, Shim, Snippet};
+use crate::store_file;
 
 /// Configure an editor to reach its agents through Switchboard
 ///
 /// Without arguments, lists the installed editors and their agents. With an editor and an agent, changes the
-/// editor's own configuration so that it reaches the agent through `switchboard bridge`; an agent that the
-/// editor does not have is added if it is configured or known here. Comments, order and everything else in
-/// the file are kept. For editors that are configured by code (Neovim, Emacs) it prints the code and its
-/// place.
+/// editor's own configuration so that it reaches the agent through `switchboard bridge`, which records the
+/// sessions; an agent that the editor does not have is added if it is configured or known here. Comments,
+/// order and everything else in the file are kept. A second call changes the options of the entry.
+///
+/// For editors that are configured by code (Neovim, Emacs) it prints the code and its place, or writes it
+/// between two marked lines (--write). For JupyterLab and others that find agents on the PATH, it makes a
+/// script with the name of the agent's program.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    switchboard setup                      # what there is\n  \
-    switchboard setup zed codex --dry-run  # show what would be changed\n  \
-    switchboard setup zed codex\n  \
+    switchboard setup                      # editors and their agents\n  \
+    switchboard setup zed codex --dry-run  # show the change\n  \
+    switchboard setup zed codex --permissions rules.toml\n  \
+    switchboard setup zed codex --hub wss://home.example --token-file token\n  \
     switchboard setup zed codex --undo     # as it was, byte for byte\n  \
-    switchboard setup neovim claude        # print the Lua for it")]
+    switchboard setup neovim claude        # print the Lua for it\n  \
+    switchboard setup jupyterlab claude    # a script on the PATH")]
 pub(crate) struct Arguments {
-    /// zed, jetbrains, obsidian, codecompanion, avante, agentic, agent-shell, neovim or emacs
+    /// zed, jetbrains, vscode, obsidian, codecompanion, avante, agentic, agent-shell, jupyterlab, neovim, emacs
+    /// or path
     editor: Option<String>,
 
     /// Name of the agent in the editor or here
     agent: Option<String>,
+
+    /// Record the sessions in the store; this is the default for a new entry
+    #[arg(long, requires = "agent", conflicts_with = "no_record")]
+    record: bool,
+
+    /// Do not record the sessions
+    #[arg(long, requires = "agent")]
+    no_record: bool,
+
+    /// Answer permission requests with the rules of this file (see `switchboard policy`)
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    permissions: Option<PathBuf>,
+
+    /// Reach the agent at the hub with this URL, instead of starting it; the hub records and has its own rules
+    #[arg(long, value_name = "URL", requires = "agent", conflicts_with_all = ["record", "no_record", "permissions"])]
+    hub: Option<String>,
+
+    /// File that contains the token for the hub
+    #[arg(long, value_name = "FILE", requires = "hub")]
+    token_file: Option<PathBuf>,
+
+    /// Write code into this file, between two marked lines, instead of printing it
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    write: Option<PathBuf>,
 
     /// Show the change without making it
     #[arg(long, requires = "agent")]
@@ -42,30 +76,110 @@ pub(crate) struct Arguments {
     /// Undo the change
     #[arg(long, requires = "agent")]
     undo: bool,
+
+    /// Answer questions with yes: edit the target of a symbolic link, copy this program out of a cache
+    #[arg(long, requires = "agent")]
+    yes: bool,
+}
+
+/// The request of the command line: an agent and the way to it.
+struct Request<'a> {
+    agent: &'a str,
+    options: BridgeOptions,
+    /// The command line of `connect`, with `--hub`.
+    connect: Option<CommandLine>,
+    arguments: &'a Arguments,
+}
+
+impl<'a> Request<'a> {
+    fn new(arguments: &'a Arguments, agent: &'a str) -> Result<Self, CommandError> {
+        let Arguments { record, no_record, hub, token_file, undo, .. } = arguments;
+        let record = if *no_record { Some(false) } else { record.then_some(true) };
+        let permissions = arguments.permissions.as_deref();
+        if !undo && permissions.is_some() {
+            // An agent does not start with rules that are invalid; the editor would only show that it ended.
+            Rules::of_file(permissions)?;
+        }
+        let permissions = permissions.map(absolute).transpose()?;
+        let connect = match hub {
+            None => None,
+            Some(hub) => {
+                let token_file = token_file.as_deref().map(absolute).transpose()?;
+                Some(CommandLine::Connect { url: address_at_hub(hub, agent)?, token_file })
+            }
+        };
+        Ok(Request { agent, options: BridgeOptions { record, permissions }, connect, arguments })
+    }
+
+    /// Returns the path of this program for the editor.
+    fn program(&self) -> Result<String, CommandError> {
+        setup::our_program(self.arguments.dry_run, self.arguments.yes)
+    }
+
+    /// Returns the command line by the agent's name.
+    fn line(&self) -> CommandLine {
+        let by_name = || CommandLine::Bridge(BridgeLine::of_name(self.agent, &self.options));
+        self.connect.clone().unwrap_or_else(by_name)
+    }
+
+    /// Returns a sentence about the recordings of a command line.
+    fn about_recording(line: &CommandLine) -> Option<String> {
+        let CommandLine::Bridge(line) = line else { return None };
+        Some(match line.record.as_deref() {
+            None => "sessions are not recorded; add --record to keep them".to_owned(),
+            Some("--record") => {
+                let store = store_file::place(None).map(|place| place.display().to_string());
+                format!("sessions are recorded in {}", store.unwrap_or_else(|_| "the store".to_owned()))
+            }
+            Some(other) => format!("sessions are recorded: {other}"),
+        })
+    }
+}
+
+/// Returns a path that is valid in every folder. Fails unless the file exists.
+fn absolute(file: &Path) -> Result<String, CommandError> {
+    let path = file
+        .canonicalize()
+        .map_err(|error| CommandError::usage(format!("cannot find {}: {error}", file.display())))?;
+    path.into_os_string().into_string().map_err(|path| {
+        CommandError::usage(format!("the path {} is not valid UTF-8", path.display()))
+            .hint("editors' files are text: use another path")
+    })
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
-    let Arguments { editor, agent, dry_run, undo } = arguments;
+    let Arguments { editor, agent, undo, write, .. } = arguments;
     let editors = match editor {
         Some(word) => Editor::named(word)?,
         None => Editor::ALL.to_vec(),
     };
     let Some(agent) = agent else { return list(&editors) };
+    let request = Request::new(arguments, agent)?;
     let mut output = Vec::new();
     for editor in &editors {
-        if editor.has_file() {
-            change(*editor, agent, *dry_run, *undo, &mut output)?;
-        } else if *undo {
-            return Err(CommandError::usage(format!(
-                "{} is configured by code, which was not changed",
-                editor.title()
-            ))
-            .hint("remove the code that you added"));
+        match editor.configured_by() {
+            _ if write.is_some() && editor.configured_by() != ConfiguredBy::Code => {
+                return Err(CommandError::usage(format!("{} is not configured by code", editor.title()))
+                    .hint("leave --write out"));
+            }
+            ConfiguredBy::File => change(*editor, &request, &mut output)?,
+            ConfiguredBy::Shim => change_shim(&request, &mut output)?,
+            ConfiguredBy::Code if *undo && write.is_none() => {
+                return Err(CommandError::usage(format!(
+                    "{} is configured by code, which was not changed",
+                    editor.title()
+                ))
+                .hint("remove the code that you added, or name the file with --write"));
+            }
+            ConfiguredBy::Code => {}
         }
     }
-    let by_code: Vec<Editor> = editors.into_iter().filter(|editor| !editor.has_file()).collect();
-    if !by_code.is_empty() {
-        print_code(&by_code, agent, &mut output)?;
+    let is_code = |editor: &Editor| editor.configured_by() == ConfiguredBy::Code;
+    let by_code: Vec<Editor> = editors.into_iter().filter(is_code).collect();
+    match write {
+        _ if by_code.is_empty() => {}
+        Some(file) if *undo => take_code_back(&by_code, &request, file, &mut output)?,
+        _ => print_code(&by_code, &request, &mut output)?,
     }
     let mut standard = std::io::stdout().lock();
     standard.write_all(&output).and_then(|()| standard.flush()).map_err(write_error)?;
@@ -97,10 +211,14 @@ fn list(editors: &[Editor]) -> Result<Outcome, CommandError> {
                 writeln!(output, "  {line}").map_err(write_error)?;
             }
         }
-        if !editor.has_file() {
-            writeln!(output, "  configured by code: `switchboard setup {name} AGENT` prints the code")
-                .map_err(write_error)?;
-        }
+        let how = match editor.configured_by() {
+            ConfiguredBy::File => continue,
+            ConfiguredBy::Code => "configured by code: `switchboard setup NAME AGENT` prints the code",
+            ConfiguredBy::Shim => {
+                "finds agents on the PATH: `switchboard setup NAME AGENT` puts a script there"
+            }
+        };
+        writeln!(output, "  {}", how.replace("NAME", name)).map_err(write_error)?;
     }
     Ok(if has_problems { Outcome::Problems } else { Outcome::Fine })
 }
@@ -117,8 +235,11 @@ fn agents_of(shape: Shape, document: &Value, editor: Editor) -> Vec<String> {
                 let line = visible_line(&line.join(" "));
                 format!("{name:<12} {line} (switchboard setup {} {name})", editor.name())
             }
-            Kind::Bridged(line) => {
-                format!("{name:<12} through Switchboard: {}", visible_line(&line.join(" ")))
+            Kind::Ours(CommandLine::Bridge(line)) => {
+                format!("{name:<12} through Switchboard: {}", visible_line(&line.shown()))
+            }
+            Kind::Ours(CommandLine::Connect { url, .. }) => {
+                format!("{name:<12} at a hub: {}", visible_line(url))
             }
             Kind::Own => format!("{name:<12} started by the editor itself"),
         }
@@ -126,18 +247,15 @@ fn agents_of(shape: Shape, document: &Value, editor: Editor) -> Vec<String> {
     entries.into_iter().map(line).collect()
 }
 
-fn change(
-    editor: Editor,
-    agent: &str,
-    is_dry: bool,
-    undo: bool,
-    output: &mut Vec<u8>,
-) -> Result<(), CommandError> {
+/// Changes the files of an editor.
+fn change(editor: Editor, request: &Request<'_>, output: &mut Vec<u8>) -> Result<(), CommandError> {
     if editor.found().is_none() {
         return Err(CommandError::usage(format!("{} was not found on this machine", editor.title()))
             .hint("`switchboard setup` lists the installed editors"));
     }
+    let agent = request.agent;
     for (path, shape) in editor.files() {
+        let path = target(&path, request.arguments)?;
         let file = EditedFile::read(&path)?;
         let refused = |reason: String| {
             CommandError::usage(format!("{} {reason}", path.display()))
@@ -149,48 +267,170 @@ fn change(
             return Err(refused("is not an object".to_owned()));
         }
         let entry = chosen(shape.entries(&document), agent, &path)?;
-        if undo {
-            take_back(&file, &mut edited, entry.as_ref(), agent, is_dry, output)?;
+        if request.arguments.undo {
+            take_back(&file, &mut edited, entry.as_ref(), request, output)?;
             continue;
         }
-        let program = setup::our_program()?;
-        let added = match &entry {
-            Some(Entry { kind: Kind::Bridged(_), name, .. }) => {
-                tell(
-                    output,
-                    &format!("\"{name}\" in {} is already reached through Switchboard", path.display()),
-                );
-                continue;
-            }
-            Some(entry @ Entry { kind: Kind::Direct(_), .. }) => {
-                setup::wrap(&mut edited, entry, &program).map_err(refused)?;
-                None
-            }
-            Some(Entry { kind: Kind::Own, .. }) | None => {
-                let title = usable(agent)?;
-                Some(shape.add(&mut edited, agent, &title, &program).map_err(refused)?)
-            }
-        };
-        if is_dry {
+        let change = Change::of(entry, request)?;
+        let program = request.program()?;
+        let added = change.apply(&mut edited, shape, request, &program).map_err(refused)?;
+        if file.before().is_some_and(|before| before == edited.text()) {
+            tell(
+                output,
+                &format!("\"{agent}\" in {} is already reached through Switchboard", path.display()),
+            );
+            continue;
+        }
+        if request.arguments.dry_run {
             show_change(&file, &edited.text(), output);
             continue;
         }
         let backup = Record::keep(&file, agent, &edited.text(), added.as_deref())?;
         file.write(&edited.text())?;
-        let what = added.as_deref().map_or_else(
-            || format!("\"{agent}\" is now reached"),
-            |name| format!("\"{name}\" was added, reached"),
-        );
-        tell(
-            output,
-            &format!(
-                "{}: {what} through Switchboard; the previous content is in {}",
-                path.display(),
-                backup.display()
-            ),
-        );
+        let what = match (&added, &change) {
+            (Some(name), _) => format!("\"{name}\" was added, reached through Switchboard"),
+            (None, Change::Rewrite(..)) => format!("the options of \"{agent}\" were changed"),
+            (None, _) => format!("\"{agent}\" is now reached through Switchboard"),
+        };
+        let place = backup.display();
+        tell(output, &format!("{}: {what}; the previous content is in {place}", path.display()));
+        if let Some(about) = Request::about_recording(&change.line(request)) {
+            tell(output, &about);
+        }
         tell(output, &format!("to undo it: switchboard setup {} {agent} --undo", editor.name()));
     }
+    Ok(())
+}
+
+/// Returns the file to edit: the target of a symbolic link, if the user agrees.
+fn target(path: &Path, arguments: &Arguments) -> Result<PathBuf, CommandError> {
+    if !path.is_symlink() {
+        return Ok(path.to_owned());
+    }
+    let Ok(target) = path.canonicalize() else {
+        // Reported where it is read.
+        return Ok(path.to_owned());
+    };
+    let (link, file) = (path.display(), target.display());
+    let question = format!("{link} is a symbolic link to {file}.\nChange {file}?");
+    if arguments.dry_run || arguments.yes || agents::confirmed(&question) == Some(true) {
+        return Ok(target);
+    }
+    Err(CommandError::usage(format!("{link} is a symbolic link to {file}; nothing was changed"))
+        .hint(format!("add --yes to change {file}, unless a program generates it")))
+}
+
+/// A change of an editor's file.
+enum Change {
+    /// Adds an entry with this title.
+    Add(String),
+    /// Puts the bridge before the command of an entry.
+    Wrap(Entry),
+    /// Changes the command line of an entry that reaches its agent through Switchboard.
+    Rewrite(Entry, CommandLine),
+}
+
+impl Change {
+    /// Chooses the change. An agent at a hub is another agent than one of the editor, which keeps its entry.
+    fn of(entry: Option<Entry>, request: &Request<'_>) -> Result<Self, CommandError> {
+        if let Some(connect) = &request.connect {
+            return Ok(match entry {
+                Some(entry @ Entry { kind: Kind::Ours(CommandLine::Connect { .. }), .. }) => {
+                    Change::Rewrite(entry, connect.clone())
+                }
+                _ => Change::Add(
+                    agents::find(request.agent).map_or(request.agent, |known| known.title).to_owned(),
+                ),
+            });
+        }
+        let Some(entry) = entry else { return Ok(Change::Add(usable(request.agent)?)) };
+        let line = match &entry.kind {
+            Kind::Direct(_) => return Ok(Change::Wrap(entry)),
+            Kind::Own => return Ok(Change::Add(usable(request.agent)?)),
+            Kind::Ours(CommandLine::Bridge(line)) => CommandLine::Bridge(line.with(&request.options)),
+            Kind::Ours(CommandLine::Connect { .. }) => {
+                // From a hub back to an agent of this machine.
+                usable(request.agent)?;
+                request.line()
+            }
+        };
+        Ok(Change::Rewrite(entry, line))
+    }
+
+    /// Changes the text. Returns the name of an added entry.
+    fn apply(
+        &self,
+        edited: &mut EditedJson,
+        shape: Shape,
+        request: &Request<'_>,
+        program: &str,
+    ) -> Result<Option<String>, String> {
+        match self {
+            Change::Add(title) => shape.add(edited, request.agent, title, program, &request.line()).map(Some),
+            Change::Wrap(entry) => setup::wrap(edited, entry, program, &request.options).map(|()| None),
+            Change::Rewrite(entry, line) => setup::rewrite(edited, entry, program, line).map(|()| None),
+        }
+    }
+
+    /// Returns the command line that results.
+    fn line(&self, request: &Request<'_>) -> CommandLine {
+        match self {
+            Change::Rewrite(_, line) => line.clone(),
+            Change::Add(_) | Change::Wrap(_) => request.line(),
+        }
+    }
+}
+
+/// Makes or removes the script of an agent on the `PATH`.
+fn change_shim(request: &Request<'_>, output: &mut Vec<u8>) -> Result<(), CommandError> {
+    let Request { agent, arguments, .. } = request;
+    if arguments.undo {
+        let shims = Shim::written(agent)?;
+        if shims.is_empty() {
+            return Err(CommandError::usage(format!("there is no script of \"{agent}\" to remove")));
+        }
+        for shim in shims {
+            if !arguments.dry_run {
+                std::fs::remove_file(&shim).map_err(|error| {
+                    CommandError::failed(format!("cannot remove {}: {error}", shim.display()))
+                })?;
+            }
+            let verb = if arguments.dry_run { "would be removed" } else { "was removed" };
+            tell(output, &format!("{} {verb}", shim.display()));
+        }
+        return Ok(());
+    }
+    let shim = Shim::of(agent)?;
+    let line = match &request.connect {
+        Some(connect) => connect.clone(),
+        None => CommandLine::Bridge(BridgeLine::of_command(vec![shim.program()?], &request.options)),
+    };
+    let script = shim.script(&request.program()?, &line);
+    let file = EditedFile::read(&shim.path)?;
+    if file.before().is_some() && Shim::written(agent)?.iter().all(|path| *path != shim.path) {
+        return Err(CommandError::usage(format!(
+            "{} exists and was not written by Switchboard; nothing was changed",
+            shim.path.display()
+        ))
+        .hint("move it away"));
+    }
+    if arguments.dry_run {
+        show_change(&file, &script, output);
+        return Ok(());
+    }
+    file.write(&script)?;
+    std::fs::set_permissions(&shim.path, PermissionsExt::from_mode(0o755)).map_err(|error| {
+        CommandError::failed(format!("cannot make {} executable: {error}", shim.path.display()))
+    })?;
+    tell(output, &format!("{} reaches the agent through Switchboard", shim.path.display()));
+    if let Some(about) = Request::about_recording(&line) {
+        tell(output, &about);
+    }
+    tell(
+        output,
+        &format!("start the client with it: PATH=\"{}:$PATH\" jupyter lab", shim.folder().display()),
+    );
+    tell(output, &format!("to undo it: switchboard setup path {agent} --undo"));
     Ok(())
 }
 
@@ -256,20 +496,21 @@ fn take_back(
     file: &EditedFile,
     edited: &mut EditedJson,
     entry: Option<&Entry>,
-    agent: &str,
-    is_dry: bool,
+    request: &Request<'_>,
     output: &mut Vec<u8>,
 ) -> Result<(), CommandError> {
-    let path = file.path();
+    let (path, agent) = (file.path(), request.agent);
     let record = Record::of(path, agent)?;
     let unchanged =
         record.as_ref().filter(|record| file.before().is_some_and(|now| record.is_last_change(now)));
     let exact = unchanged.is_some();
     let after = match (unchanged, entry) {
         (Some(record), _) => record.before.clone(),
-        (None, Some(entry @ Entry { kind: Kind::Bridged(_), .. })) => {
+        (None, Some(entry @ Entry { kind: Kind::Ours(_), .. })) => {
             // Other changes since then are kept.
-            let is_added = record.as_ref().is_some_and(|record| record.added.as_ref() == Some(&entry.name));
+            // A way to a hub is always an entry of its own.
+            let is_added = matches!(entry.kind, Kind::Ours(CommandLine::Connect { .. }))
+                || record.as_ref().is_some_and(|record| record.added.as_ref() == Some(&entry.name));
             let taken =
                 if is_added { edited.remove(&entry.path()).map(drop) } else { setup::unwrap(edited, entry) };
             taken.map_err(|reason| {
@@ -285,7 +526,7 @@ fn take_back(
             .hint("`switchboard setup` shows what it has"));
         }
     };
-    if is_dry {
+    if request.arguments.dry_run {
         show_change(file, after.as_deref().unwrap_or_default(), output);
         return Ok(());
     }
@@ -300,31 +541,94 @@ fn take_back(
     Ok(())
 }
 
-fn print_code(editors: &[Editor], agent: &str, output: &mut Vec<u8>) -> Result<(), CommandError> {
-    check_printed(agent)?;
-    let program = setup::our_program()?;
+/// Prints the code for editors, or writes it into a file.
+fn print_code(editors: &[Editor], request: &Request<'_>, output: &mut Vec<u8>) -> Result<(), CommandError> {
+    let (agent, line) = (request.agent, request.line());
+    if request.connect.is_none() {
+        check_printed(agent)?;
+    }
+    let program = request.program()?;
     let found: Vec<Editor> = editors.iter().copied().filter(|editor| editor.found().is_some()).collect();
     // A named editor is printed; for a common name, the installed ones.
     let editors = if found.is_empty() { editors } else { &found };
-    let mut problems = Vec::new();
+    let (mut problems, mut codes) = (Vec::new(), Vec::new());
     for editor in editors {
-        match setup::snippet(*editor, agent, &program) {
-            Ok(Snippet { code, place }) => {
-                if editor.found().is_none() {
-                    eprintln!("switchboard: {} was not found on this machine", editor.title());
-                }
-                eprintln!("{}: put this {place}", editor.title());
-                tell(output, code.trim_end());
-            }
+        match setup::snippet(*editor, agent, &program, &line) {
+            Ok(snippet) => codes.push((*editor, snippet)),
             Err(problem) => problems.push(problem),
         }
     }
-    if output.is_empty() {
+    if codes.is_empty() {
         let error = CommandError::usage(problems.join("; "));
         return Err(error.hint(format!(
-            "its own way to add an agent will do, with the command: {program} bridge {agent}"
+            "its own way to add an agent will do, with the command: {program} {}",
+            line.arguments().join(" ")
         )));
     }
+    if let Some(path) = &request.arguments.write {
+        return write_code(&codes, request, path, output);
+    }
+    for (editor, Snippet { code, place }) in codes {
+        if editor.found().is_none() {
+            eprintln!("switchboard: {} was not found on this machine", editor.title());
+        }
+        eprintln!("{}: put this {place}", editor.title());
+        tell(output, code.trim_end());
+    }
+    if let Some(about) = Request::about_recording(&line) {
+        eprintln!("{about}");
+    }
+    Ok(())
+}
+
+/// Writes code into a file of the user, between marked lines.
+fn write_code(
+    codes: &[(Editor, Snippet)],
+    request: &Request<'_>,
+    path: &Path,
+    output: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    let [(editor, snippet)] = codes else {
+        let names: Vec<&str> = codes.iter().map(|(editor, _)| editor.name()).collect();
+        return Err(CommandError::usage("several plugins may be meant, each of which has its own code")
+            .hint(format!("name one: {}", names.join(", "))));
+    };
+    let file = EditedFile::read(&target(path, request.arguments)?)?;
+    let after = setup::with_code(file.before().unwrap_or_default(), *editor, request.agent, &snippet.code);
+    if request.arguments.dry_run {
+        show_change(&file, &after, output);
+        return Ok(());
+    }
+    file.write(&after)?;
+    let (name, agent, place) = (editor.name(), request.agent, file.path().display());
+    tell(output, &format!("{place}: the code for \"{agent}\" was written at the end"));
+    tell(output, &format!("to undo it: switchboard setup {name} {agent} --write {place} --undo"));
+    Ok(())
+}
+
+/// Removes the code that was written into a file.
+fn take_code_back(
+    editors: &[Editor],
+    request: &Request<'_>,
+    path: &Path,
+    output: &mut Vec<u8>,
+) -> Result<(), CommandError> {
+    let file = EditedFile::read(&target(path, request.arguments)?)?;
+    let before = file.before().unwrap_or_default();
+    let after = editors.iter().find_map(|editor| setup::without_code(before, *editor, request.agent));
+    let Some(after) = after else {
+        return Err(CommandError::usage(format!(
+            "{} has no code for \"{}\" between the marked lines",
+            file.path().display(),
+            request.agent
+        )));
+    };
+    if request.arguments.dry_run {
+        show_change(&file, &after, output);
+        return Ok(());
+    }
+    file.write(&after)?;
+    tell(output, &format!("{}: the code was removed", file.path().display()));
     Ok(())
 }
 

@@ -4,14 +4,16 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::command_line::{BridgeLine, BridgeOptions, CommandLine};
 use crate::agents;
 use crate::configuration::edited_json::EditedJson;
 
 /// Format of an editor's agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// `agent_servers`, by name.
+    /// An object of agents by name.
     Servers {
+        key: &'static str,
         /// Set if an entry is marked as the user's own.
         has_type: bool,
     },
@@ -24,6 +26,8 @@ pub(crate) enum Shape {
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) kind: Kind,
+    /// The program that the editor starts.
+    pub(crate) program: Option<String>,
     /// Its path in the file.
     path: Vec<String>,
     /// The key of its program.
@@ -35,22 +39,20 @@ pub(crate) struct Entry {
 pub(crate) enum Kind {
     /// With this command line.
     Direct(Vec<String>),
-    /// Through Switchboard, with this command line behind it.
-    Bridged(Vec<String>),
+    /// Through Switchboard.
+    Ours(CommandLine),
     /// Built into the editor.
     Own,
 }
-
-const SERVERS: &str = "agent_servers";
 
 impl Shape {
     /// Returns the agents of a file. Invalid entries are left out, and reported when they are changed.
     pub(crate) fn entries(self, document: &Value) -> Vec<Entry> {
         let mut entries = Vec::new();
         match self {
-            Shape::Servers { .. } => {
-                for (name, server) in document.get(SERVERS).and_then(Value::as_object).into_iter().flatten() {
-                    let path = vec![SERVERS.to_owned(), name.clone()];
+            Shape::Servers { key, .. } => {
+                for (name, server) in document.get(key).and_then(Value::as_object).into_iter().flatten() {
+                    let path = vec![key.to_owned(), name.clone()];
                     entries.extend(entry(name, server, path, "command"));
                 }
             }
@@ -80,21 +82,22 @@ impl Shape {
         name: &str,
         title: &str,
         program: &str,
+        line: &CommandLine,
     ) -> Result<String, String> {
-        let arguments = json!(["bridge", name]);
+        let arguments = json!(line.arguments());
         match self {
-            Shape::Servers { has_type } => {
-                let taken = edited.get(&[SERVERS, name]).is_some();
+            Shape::Servers { key: servers, has_type } => {
+                let taken = edited.get(&[servers, name]).is_some();
                 let key = if taken { format!("{name}-switchboard") } else { name.to_owned() };
-                if edited.get(&[SERVERS, &key]).is_some() {
-                    return Err(format!("has \"{name}\" and \"{key}\" already, and neither has a command"));
+                if edited.get(&[servers, &key]).is_some() {
+                    return Err(format!("has \"{name}\" and \"{key}\" already, and neither can be changed"));
                 }
                 let kind = has_type.then(|| ("type", json!("custom")));
                 // One by one, to keep this order.
                 for (name, value) in
                     kind.into_iter().chain([("command", json!(program)), ("args", arguments)])
                 {
-                    edited.set(&[SERVERS, &key, name], &value)?;
+                    edited.set(&[servers, &key, name], &value)?;
                 }
                 Ok(key)
             }
@@ -126,17 +129,12 @@ fn entry(name: &str, server: &Value, path: Vec<String>, command_key: &'static st
             return entry(&name, &Value::Object(nested.clone()), path, "path");
         }
         Some(_) => return None,
-        None => return Some(Entry { name, kind: Kind::Own, path, command_key }),
+        None => return Some(Entry { name, kind: Kind::Own, program: None, path, command_key }),
     };
-    let is_ours = Path::new(&command).file_name().is_some_and(|file| file == "switchboard");
-    let kind = match &*arguments {
-        [bridge, dashes, rest @ ..] if is_ours && bridge == "bridge" && dashes == "--" => {
-            Kind::Bridged(rest.to_vec())
-        }
-        [bridge, rest @ ..] if is_ours && bridge == "bridge" => Kind::Bridged(rest.to_vec()),
-        _ => Kind::Direct([vec![command], arguments].concat()),
-    };
-    Some(Entry { name, kind, path, command_key })
+    let ours = CommandLine::parse(&command, &arguments);
+    let direct = || Kind::Direct([vec![command.clone()], arguments].concat());
+    let kind = ours.map_or_else(direct, Kind::Ours);
+    Some(Entry { name, kind, program: Some(command), path, command_key })
 }
 
 impl Entry {
@@ -149,7 +147,17 @@ impl Entry {
         if agents::find(&self.name.to_ascii_lowercase()).is_some_and(|other| other.name == known.name) {
             return true;
         }
-        let (Kind::Direct(line) | Kind::Bridged(line)) = &self.kind else { return false };
+        let line = match &self.kind {
+            Kind::Direct(line) => line,
+            Kind::Ours(CommandLine::Bridge(BridgeLine { command, others, .. })) => {
+                if command.is_empty() {
+                    others
+                } else {
+                    command
+                }
+            }
+            Kind::Ours(CommandLine::Connect { .. }) | Kind::Own => return false,
+        };
         let Some(program) = line.first().and_then(|program| Path::new(program).file_name()) else {
             return false;
         };
@@ -173,27 +181,64 @@ impl Entry {
 }
 
 /// Inserts the bridge for an agent. Its arguments, its environment and all comments are kept.
-pub(crate) fn wrap(edited: &mut EditedJson, entry: &Entry, program: &str) -> Result<(), String> {
+pub(crate) fn wrap(
+    edited: &mut EditedJson,
+    entry: &Entry,
+    program: &str,
+    options: &BridgeOptions,
+) -> Result<(), String> {
     let Kind::Direct(line) = &entry.kind else { return Ok(()) };
-    let before = ["bridge".to_owned(), "--".to_owned(), line.first().cloned().unwrap_or_default()];
+    let first = line.first().cloned().unwrap_or_default();
+    let before = [BridgeLine::of_command(line.clone(), options).before_command(), vec![first]].concat();
     edited.set(&entry.at(entry.command_key), &json!(program))?;
     match edited.get(&entry.at("args")) {
         None | Some(Value::Null) => edited.set(&entry.at("args"), &json!(before)),
-        Some(Value::Array(items)) if items.iter().all(Value::is_string) => {
-            edited.prepend(&entry.at("args"), &before)
-        }
-        Some(_) => Err(format!("has arguments of \"{}\" that are not a list of strings", entry.name)),
+        Some(_) => words_of(edited, entry).and_then(|_| edited.prepend(&entry.at("args"), &before)),
     }
+}
+
+/// Replaces the command line of an entry that reaches its agent through Switchboard. The agent's own command line and its
+/// comments are kept.
+pub(crate) fn rewrite(
+    edited: &mut EditedJson,
+    entry: &Entry,
+    program: &str,
+    line: &CommandLine,
+) -> Result<(), String> {
+    if edited.get(&entry.at(entry.command_key)) != Some(json!(program)) {
+        edited.set(&entry.at(entry.command_key), &json!(program))?;
+    }
+    let CommandLine::Bridge(line) = line else {
+        return edited.set(&entry.at("args"), &json!(line.arguments()));
+    };
+    let (words, now) = (line.before_command(), words_of(edited, entry)?);
+    let count = now.len().saturating_sub(line.command.len());
+    if now[..count] == words {
+        return Ok(());
+    }
+    edited.remove_first(&entry.at("args"), count)?;
+    edited.prepend(&entry.at("args"), &words)
+}
+
+/// Returns the arguments of an entry. Fails unless they are strings.
+fn words_of(edited: &EditedJson, entry: &Entry) -> Result<Vec<String>, String> {
+    let arguments = edited.get(&entry.at("args")).unwrap_or_else(|| json!([]));
+    let words = arguments.as_array().and_then(|words| {
+        words.iter().map(|word| word.as_str().map(str::to_owned)).collect::<Option<Vec<String>>>()
+    });
+    words.ok_or_else(|| format!("has arguments of \"{}\" that are not a list of strings", entry.name))
 }
 
 /// Removes the bridge from an agent, wherever [`wrap`] inserted it.
 pub(crate) fn unwrap(edited: &mut EditedJson, entry: &Entry) -> Result<(), String> {
-    let arguments = edited.get(&entry.at("args"));
-    let words: Vec<&str> =
-        arguments.iter().filter_map(Value::as_array).flatten().filter_map(Value::as_str).collect();
-    let ["bridge", "--", program, ..] = words[..] else {
+    let command = match &entry.kind {
+        Kind::Ours(CommandLine::Bridge(line)) => &line.command[..],
+        _ => &[],
+    };
+    let Some((program, arguments)) = command.split_first() else {
         return Err(format!("has no command line of \"{}\" after the bridge", entry.name));
     };
     edited.set(&entry.at(entry.command_key), &json!(program))?;
-    edited.remove_first(&entry.at("args"), 3)
+    let count = words_of(edited, entry)?.len();
+    edited.remove_first(&entry.at("args"), count.saturating_sub(arguments.len()))
 }

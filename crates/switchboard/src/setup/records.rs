@@ -34,7 +34,8 @@ fn place(file: &Path, agent: &str) -> Result<PathBuf, CommandError> {
 }
 
 impl Record {
-    /// Stores the state before a change. Returns its path.
+    /// Stores the state before a change. A change of our own last change keeps the state before that one. Returns the
+    /// record's path.
     pub(crate) fn keep(
         file: &EditedFile,
         agent: &str,
@@ -42,10 +43,16 @@ impl Record {
         added: Option<&str>,
     ) -> Result<PathBuf, CommandError> {
         let place = place(file.path(), agent)?;
+        let earlier = Record::of(file.path(), agent)?;
+        let earlier = earlier.filter(|record| file.before().is_some_and(|now| record.is_last_change(now)));
+        let (before, added) = match &earlier {
+            Some(record) => (record.before.as_deref(), record.added.as_deref()),
+            None => (file.before(), added),
+        };
         let record = json!({
             "file": file.path().display().to_string(),
             "agent": agent,
-            "before": file.before(),
+            "before": before,
             "after_sha256": sha256(after.as_bytes()),
             "added": added,
         });

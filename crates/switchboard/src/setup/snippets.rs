@@ -1,6 +1,7 @@
 //! Configuration snippets for editors that are configured by code, which cannot be edited reliably.
 
 use super::Editor;
+use super::command_line::CommandLine;
 use crate::agents;
 
 /// Code for an editor's configuration.
@@ -62,10 +63,15 @@ fn named_in(table: &[(&str, &'static str)], agent: &str) -> Option<&'static str>
     table.iter().find(|(ours, _)| *ours == agent).map(|(_, theirs)| *theirs)
 }
 
-/// Returns the code that lets an editor reach an agent through this program. Fails with the reason.
-pub(crate) fn snippet(editor: Editor, agent: &str, program: &str) -> Result<Snippet, String> {
-    // The bridge gets the typed name: a configured agent may have the name of a known one.
+/// Returns the code that lets an editor reach an agent by a command line of this program. Fails with the reason.
+pub(crate) fn snippet(
+    editor: Editor,
+    agent: &str,
+    program: &str,
+    line: &CommandLine,
+) -> Result<Snippet, String> {
     let (program, name) = (quoted(program), quoted(agent));
+    let arguments: Vec<String> = line.arguments().iter().map(|word| quoted(word)).collect();
     let agent = agents::find(agent).map_or(agent, |known| known.name);
     match editor {
         Editor::CodeCompanion => {
@@ -82,7 +88,8 @@ pub(crate) fn snippet(editor: Editor, agent: &str, program: &str) -> Result<Snip
                 code: format!(
                     "require(\"codecompanion\").setup({{\n  adapters = {{\n    acp = {{\n      {key} = function()\n        \
                      return require(\"codecompanion.adapters\").extend(\"{base}\", {{\n          \
-                     {called}commands = {{ default = {{ {program}, \"bridge\", {name} }} }},\n        }})\n      end,\n    }},\n  }},\n}})\n"
+                     {called}commands = {{ default = {{ {program}, {} }} }},\n        }})\n      end,\n    }},\n  }},\n}})\n",
+                    arguments.join(", ")
                 ),
                 place: "where codecompanion is set up: ~/.config/nvim/init.lua, or the plugin's own file; with lazy.nvim, \
                         the table goes into `opts`",
@@ -104,7 +111,8 @@ pub(crate) fn snippet(editor: Editor, agent: &str, program: &str) -> Result<Snip
             Ok(Snippet {
                 code: format!(
                     "require(\"{module}\").setup({{\n  provider = {provider},\n  acp_providers = {{\n    [{provider}] = {{\n      \
-                     command = {program},\n      args = {{ \"bridge\", {name} }},\n    }},\n  }},\n}})\n"
+                     command = {program},\n      args = {{ {} }},\n    }},\n  }},\n}})\n",
+                    arguments.join(", ")
                 ),
                 place: "where the plugin is set up: ~/.config/nvim/init.lua, or the plugin's own file; with lazy.nvim, the \
                         table goes into `opts`",
@@ -116,14 +124,52 @@ pub(crate) fn snippet(editor: Editor, agent: &str, program: &str) -> Result<Snip
             };
             Ok(Snippet {
                 code: format!(
-                    "(setq agent-shell-{theirs}-acp-command\n      '({program} \"bridge\" {name}))\n"
+                    "(setq agent-shell-{theirs}-acp-command\n      '({program} {}))\n",
+                    arguments.join(" ")
                 ),
                 place: "behind the line that loads agent-shell: ~/.emacs.d/init.el, ~/.config/emacs/init.el or \
                         ~/.config/doom/config.el",
             })
         }
-        Editor::Zed | Editor::JetBrains | Editor::Obsidian => Err("it is configured by a file".to_owned()),
+        Editor::Zed | Editor::JetBrains | Editor::VsCode | Editor::Obsidian | Editor::Jupyter => {
+            Err(format!("{} is not configured by code", editor.title()))
+        }
     }
+}
+
+/// Returns a text with code added between two marked lines, in place of the code that an earlier call added for the same
+/// editor and agent.
+pub(crate) fn with_code(text: &str, editor: Editor, agent: &str, code: &str) -> String {
+    let (begin, end) = marks(editor, agent);
+    let mut text = without_code(text, editor, agent).unwrap_or_else(|| text.to_owned());
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    format!("{text}{begin}\n{}\n{end}\n", code.trim_end())
+}
+
+/// Returns a text without the code that was added for an editor and agent. `None` if it has none.
+pub(crate) fn without_code(text: &str, editor: Editor, agent: &str) -> Option<String> {
+    let (begin, end) = marks(editor, agent);
+    let (mut rest, mut is_inside, mut is_found) = (String::new(), false, false);
+    for line in text.split_inclusive('\n') {
+        match line.trim_end() {
+            line if line == begin => is_inside = true,
+            line if line == end && is_inside => (is_inside, is_found) = (false, true),
+            _ if is_inside => {}
+            _ => rest.push_str(line),
+        }
+    }
+    // Without its end, nothing can be told from the user's own code.
+    (is_found && !is_inside).then_some(rest)
+}
+
+/// Returns the lines before and after code that was added, as comments in the language of the editor.
+fn marks(editor: Editor, agent: &str) -> (String, String) {
+    let comment = if editor == Editor::AgentShell { ";;" } else { "--" };
+    let agent = agent.replace(['\n', '\r'], " ");
+    let what = format!("switchboard setup {} {agent}", editor.name());
+    (format!("{comment} {what}: begin"), format!("{comment} {what}: end"))
 }
 
 /// Quotes a text for both Lua and Emacs Lisp.
@@ -134,7 +180,32 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::command_line::{BridgeLine, BridgeOptions};
     use super::*;
+
+    /// Code for the bridge, without options.
+    fn snippet(editor: Editor, agent: &str, program: &str) -> Result<Snippet, String> {
+        let options = BridgeOptions { record: Some(false), permissions: None };
+        let line = CommandLine::Bridge(BridgeLine::of_name(agent, &options));
+        super::snippet(editor, agent, program, &line)
+    }
+
+    #[test]
+    fn code_is_added_once_and_taken_away_without_the_rest() {
+        let before = "require(\"x\")";
+        let one = with_code(before, Editor::Avante, "codex", "one\n");
+        assert_eq!(
+            one,
+            "require(\"x\")\n-- switchboard setup avante codex: begin\none\n-- switchboard setup avante codex: end\n"
+        );
+        let changed = format!("{one}more\n");
+        let two = with_code(&changed, Editor::Avante, "codex", "two");
+        assert!(!two.contains("one\n") && two.starts_with("require(\"x\")\nmore\n"), "{two}");
+        assert_eq!(without_code(&two, Editor::Avante, "codex").unwrap(), "require(\"x\")\nmore\n");
+        assert_eq!(without_code(&two, Editor::Avante, "gemini"), None);
+        let torn = one.replace("-- switchboard setup avante codex: end\n", "mine\n");
+        assert_eq!(without_code(&torn, Editor::Avante, "codex"), None, "the user's own code stays");
+    }
 
     #[test]
     fn code_names_the_bridge_and_the_agent() {

@@ -61,10 +61,11 @@ impl Place {
     }
 
     /// Writes a file below the folder.
-    pub(crate) fn write(&self, path: impl AsRef<Path>, text: &str) {
+    pub(crate) fn write(&self, path: impl AsRef<Path>, text: &str) -> PathBuf {
         let path = self.folder.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
     }
 
     /// Creates a FIFO in the working directory. Reading it blocks until it is written.

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use crate::known_agents::EmptyHome;
 
@@ -82,6 +83,18 @@ impl Editors {
     }
 }
 
+/// Gives a command the environment of another, and pipes.
+fn alike(mut command: Command, other: &Command) -> Command {
+    for (name, value) in other.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 const US: &str = env!("CARGO_BIN_EXE_switchboard");
 
 #[test]
@@ -129,7 +142,10 @@ fn the_bridge_is_put_before_an_agent_and_taken_away_byte_for_byte() {
             ZED,
             vec![
                 ("\"command\": \"npx\"", format!("\"command\": \"{US}\"")),
-                ("[\"-y\", \"@agent", "[\"bridge\", \"--\", \"npx\", \"-y\", \"@agent".to_owned()),
+                (
+                    "[\"-y\", \"@agent",
+                    "[\"bridge\", \"--record\", \"--\", \"npx\", \"-y\", \"@agent".to_owned(),
+                ),
             ],
         ),
         (
@@ -138,7 +154,9 @@ fn the_bridge_is_put_before_an_agent_and_taken_away_byte_for_byte() {
             ZED,
             vec![(
                 "\"path\": \"/opt/gemini\", \"args\": [\"--acp\"]",
-                format!("\"path\": \"{US}\", \"args\": [\"bridge\", \"--\", \"/opt/gemini\", \"--acp\"]"),
+                format!(
+                    "\"path\": \"{US}\", \"args\": [\"bridge\", \"--record\", \"--\", \"/opt/gemini\", \"--acp\"]"
+                ),
             )],
         ),
         (
@@ -147,7 +165,9 @@ fn the_bridge_is_put_before_an_agent_and_taken_away_byte_for_byte() {
             ZED,
             vec![(
                 "\"command\": \"plain-agent\"",
-                format!("\"command\": \"{US}\", \"args\": [\"bridge\", \"--\", \"plain-agent\"]"),
+                format!(
+                    "\"command\": \"{US}\", \"args\": [\"bridge\", \"--record\", \"--\", \"plain-agent\"]"
+                ),
             )],
         ),
         (
@@ -156,7 +176,10 @@ fn the_bridge_is_put_before_an_agent_and_taken_away_byte_for_byte() {
             JETBRAINS,
             vec![
                 ("\"/usr/bin/opencode\"", format!("\"{US}\"")),
-                ("[\"acp\"]", "[\"bridge\", \"--\", \"/usr/bin/opencode\", \"acp\"]".to_owned()),
+                (
+                    "[\"acp\"]",
+                    "[\"bridge\", \"--record\", \"--\", \"/usr/bin/opencode\", \"acp\"]".to_owned(),
+                ),
             ],
         ),
         (
@@ -165,7 +188,10 @@ fn the_bridge_is_put_before_an_agent_and_taken_away_byte_for_byte() {
             OBSIDIAN,
             vec![
                 ("\"command\": \"claude-agent-acp\"", format!("\"command\": \"{US}\"")),
-                ("\"args\": [],", "\"args\": [\"bridge\", \"--\", \"claude-agent-acp\"],".to_owned()),
+                (
+                    "\"args\": [],",
+                    "\"args\": [\"bridge\", \"--record\", \"--\", \"claude-agent-acp\"],".to_owned(),
+                ),
             ],
         ),
         (
@@ -174,7 +200,9 @@ fn the_bridge_is_put_before_an_agent_and_taken_away_byte_for_byte() {
             OBSIDIAN,
             vec![(
                 "\"command\": \"my-agent\", \"args\": [\"--acp\"]",
-                format!("\"command\": \"{US}\", \"args\": [\"bridge\", \"--\", \"my-agent\", \"--acp\"]"),
+                format!(
+                    "\"command\": \"{US}\", \"args\": [\"bridge\", \"--record\", \"--\", \"my-agent\", \"--acp\"]"
+                ),
             )],
         ),
     ] {
@@ -226,7 +254,7 @@ fn an_agent_that_the_editor_does_not_have_is_added() {
     }
     editors.setup(&["jetbrains", "qwen"]);
     let added = format!(
-        "\t\t}},\r\n\t\t\"qwen\": {{\r\n\t\t\t\"command\": \"{US}\",\r\n\t\t\t\"args\": [\"bridge\", \"qwen\"]\r\n\t\t}}\r\n\t}}\r\n}}"
+        "\t\t}},\r\n\t\t\"qwen\": {{\r\n\t\t\t\"command\": \"{US}\",\r\n\t\t\t\"args\": [\"bridge\", \"--record\", \"qwen\"]\r\n\t\t}}\r\n\t}}\r\n}}"
     );
     assert!(editors.read("jetbrains").ends_with(&added), "{}", editors.read("jetbrains"));
     // The editor's own entry stays.
@@ -235,7 +263,7 @@ fn an_agent_that_the_editor_does_not_have_is_added() {
     editors.setup(&["obsidian", "qwen"]);
     assert!(editors.read("obsidian").contains("\"displayName\": \"Qwen Code\""));
     // Two editors refer to Switchboard by this name. It stands for the agent, without recursion.
-    assert!(editors.setup(&[]).contains("  qwen         through Switchboard: qwen\n"));
+    assert!(editors.setup(&[]).contains("  qwen         through Switchboard: qwen (recorded)\n"));
     let run = editors.home.run(&["run", "qwen", "hi"]);
     assert_eq!((run.code, &*run.stdout), (0, "You said: hi\n"), "{}", run.stderr);
     let run = editors.home.run(&["bridge", "qwen"]);
@@ -292,6 +320,14 @@ fn a_file_that_cannot_be_changed_with_care_is_left_alone() {
     let run = editors.home.run(&["setup", "zed", "codex"]);
     assert!(run.code == 2 && run.stderr.contains("symbolic link to "), "{}", run.stderr);
     assert_eq!(std::fs::read_to_string(&target).unwrap(), ZED);
+    // With the user's consent the target is changed, and the link stays.
+    editors.setup(&["zed", "codex", "--yes"]);
+    assert!(file.is_symlink() && std::fs::read_to_string(&target).unwrap().contains("\"bridge\""));
+    editors.setup(&["zed", "codex", "--undo", "--yes"]);
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), ZED);
+    std::fs::remove_file(&target).unwrap();
+    let run = editors.home.run(&["setup", "zed", "codex", "--yes"]);
+    assert!(run.code == 2 && run.stderr.contains("symbolic link to "), "a link to nothing: {}", run.stderr);
     let run = editors.home.run(&["setup", "vi", "codex"]);
     assert!(run.code == 2 && run.stderr.contains("known are: zed, "), "{}", run.stderr);
 }
@@ -303,7 +339,9 @@ fn for_editors_that_are_configured_by_code_the_code_is_printed() {
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert_eq!(
         run.stdout,
-        format!("(setq agent-shell-openai-codex-acp-command\n      '(\"{US}\" \"bridge\" \"codex\"))\n")
+        format!(
+            "(setq agent-shell-openai-codex-acp-command\n      '(\"{US}\" \"bridge\" \"--record\" \"codex\"))\n"
+        )
     );
     assert!(run.stderr.contains("init.el"), "{}", run.stderr);
     std::fs::create_dir_all(home.place.home().join(".local/share/nvim/lazy/avante.nvim")).unwrap();
@@ -342,7 +380,7 @@ fn code_is_printed_only_for_agents_that_the_bridge_finds() {
     assert_eq!(home.run(&["agents", "add", "mine", "--", "mine"]).code, 0);
     let run = home.run(&["setup", "avante", "mine"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
-    assert!(run.stdout.contains("args = { \"bridge\", \"mine\" }"), "{}", run.stdout);
+    assert!(run.stdout.contains("args = { \"bridge\", \"--record\", \"mine\" }"), "{}", run.stdout);
     assert!(!run.stderr.contains("not installed"), "{}", run.stderr);
 }
 
@@ -358,4 +396,209 @@ fn agent_shell_of_melpa_stable_is_found() {
             && table.contains("agent-shell-0.79.2\n"),
         "{table}"
     );
+}
+
+#[test]
+fn options_of_an_entry_are_written_changed_and_undone() {
+    let editors = Editors::new();
+    let rules = editors.home.place.write("home/rules.toml", "default = \"ask\"\n");
+    let rules = rules.canonicalize().unwrap().display().to_string();
+    let arguments = |words: &str| {
+        format!(
+            "\"args\": [{words}\"--\", \"npx\", \"-y\", \"@agentclientprotocol/codex-acp@2.6.0\"], // pinned"
+        )
+    };
+    let said = editors.setup(&["zed", "codex", "--permissions", &rules]);
+    assert!(said.contains("sessions are recorded in "), "{said}");
+    let with_rules = arguments(&format!("\"bridge\", \"--record\", \"--permissions\", \"{rules}\", "));
+    assert!(editors.read("zed").contains(&with_rules), "{}", editors.read("zed"));
+    assert!(editors.setup(&["zed"]).contains(&format!("(recorded, rules {rules})")));
+    // Options that are not named stay as they are.
+    assert!(editors.setup(&["zed", "codex"]).contains("already"));
+    let said = editors.setup(&["zed", "codex", "--no-record"]);
+    assert!(
+        said.contains("the options of \"codex\" were changed") && said.contains("not recorded"),
+        "{said}"
+    );
+    let without = arguments(&format!("\"bridge\", \"--permissions\", \"{rules}\", "));
+    assert!(editors.read("zed").contains(&without), "{}", editors.read("zed"));
+    editors.setup(&["zed", "codex", "--undo"]);
+    assert_eq!(editors.read("zed"), ZED, "as it was before the first change");
+    for (arguments, problem) in [
+        (&["--permissions", "/no/such/rules.toml"][..], "rules.toml"),
+        (&["--record", "--no-record"], "cannot be used with"),
+        (&["--hub", "wss://home.example", "--record"], "cannot be used with"),
+        (&["--hub", "home.example"], "is not the address of a hub"),
+        (&["--token-file", "/t"], "--hub"),
+        (&["--hub", "wss://home.example", "--token-file", "/no/such/token"], "cannot find /no/such/token"),
+        (&["--write", "/tmp/x"], "is not configured by code"),
+    ] {
+        let run = editors.home.run(&[&["setup", "zed", "codex"], arguments].concat());
+        assert!(run.code == 2 && run.stderr.contains(problem), "{arguments:?}: {}", run.stderr);
+    }
+    editors.home.place.write("home/rules.toml", "[[rule]]\nnonsense = 1\n");
+    let run = editors.home.run(&["setup", "zed", "codex", "--permissions", &rules]);
+    assert!(
+        run.code == 1 && run.stderr.contains("nonsense"),
+        "the agent would not start with them: {}",
+        run.stderr
+    );
+    assert_eq!(editors.read("zed"), ZED);
+}
+
+#[test]
+fn an_agent_at_a_hub_is_added_beside_the_editors_own() {
+    let editors = Editors::new();
+    let token = editors.home.place.write("home/token", "secret-of-the-hub").canonicalize().unwrap();
+    let token = token.display().to_string();
+    let hub = ["--hub", "wss://home.example", "--token-file", &token];
+    let said = editors.setup(&[&["zed", "codex"][..], &hub].concat());
+    assert!(said.contains("\"codex\" was added"), "the editor's is \"Codex\": {said}");
+    let entry =
+        format!("\"args\": [\"connect\", \"wss://home.example/acp/codex\", \"--token-file\", \"{token}\"]");
+    let file = editors.read("zed");
+    assert!(file.contains(&entry) && file.contains("\"command\": \"npx\""), "{file}");
+    assert!(!file.contains("secret-of-the-hub"));
+    assert!(editors.setup(&["zed"]).contains("at a hub: wss://home.example/acp/codex\n"));
+    // Here the name still means the agent of this machine.
+    let agents = editors.home.run(&["agents", "--json"]).stdout;
+    assert!(!agents.contains("home.example"), "{agents}");
+    assert!(editors.setup(&[&["zed", "codex"][..], &hub].concat()).contains("already"));
+    editors.setup(&["zed", "codex", "--hub", "https://other.example/switch/"]);
+    assert!(editors.read("zed").contains("[\"connect\", \"https://other.example/switch/acp/codex\"]"));
+    editors.setup(&["zed", "codex", "--undo"]);
+    assert_eq!(editors.read("zed"), ZED);
+    // Code and scripts have it too.
+    let code = editors.setup(&[&["avante", "codex"][..], &hub].concat());
+    assert!(
+        code.contains("args = { \"connect\", \"wss://home.example/acp/codex\", \"--token-file\","),
+        "{code}"
+    );
+}
+
+#[test]
+fn the_extension_of_vs_code_and_its_relatives_is_configured() {
+    let editors = Editors::new();
+    editors.home.install_demo("qwen");
+    assert!(editors.setup(&["vscode"]).contains("not found"));
+    let home = editors.home.place.home();
+    for program in [".vscode", ".local/share/code-server"] {
+        std::fs::create_dir_all(home.join(program).join("extensions/formulahendry.acp-client-0.2.0"))
+            .unwrap();
+    }
+    let settings = "{\n    // mine\n    \"editor.fontSize\": 13,\n    \"acp.agents\": {\n        \"Qwen\": { \"command\": \"npx\", \"args\": [\"@qwen-code/qwen-code@latest\", \"--acp\"] },\n    },\n}\n";
+    editors.home.place.write("home/.config/Code/User/settings.json", settings);
+    let said = editors.setup(&["vscode", "qwen"]);
+    assert_eq!(said.matches("to undo it").count(), 2, "both have the extension: {said}");
+    let read = |file: &str| std::fs::read_to_string(home.join(file)).unwrap();
+    let changed = read(".config/Code/User/settings.json");
+    assert!(
+        changed.contains("\"bridge\", \"--record\", \"--\", \"npx\", \"@qwen-code/qwen-code@latest\""),
+        "{changed}"
+    );
+    let new = read(".local/share/code-server/User/settings.json");
+    assert!(new.starts_with("{\n  \"acp.agents\": {\n    \"qwen\": {"), "{new}");
+    editors.setup(&["vscode", "qwen", "--undo"]);
+    assert_eq!(read(".config/Code/User/settings.json"), settings);
+    assert!(!home.join(".local/share/code-server/User/settings.json").exists());
+}
+
+#[test]
+fn an_editor_never_depends_on_the_cache_of_a_package_runner() {
+    let editors = Editors::new();
+    let home = editors.home.place.home();
+    let cached = home.join(".npm/_npx/0123/node_modules/@switchboard-acp/linux-x64/bin/switchboard");
+    std::fs::create_dir_all(cached.parent().unwrap()).unwrap();
+    if std::fs::hard_link(US, &cached).is_err() {
+        std::fs::copy(US, &cached).unwrap();
+    }
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&cached);
+        command.args(arguments).current_dir(&home).env("PATH", editors.home.programs());
+        editors.home.place.run_command(alike(command, &editors.home.command(&[])))
+    };
+    let refused = run(&["setup", "zed", "codex"]);
+    assert!(refused.code == 2 && refused.stderr.contains("is in a cache"), "{}", refused.stderr);
+    let patch = run(&["setup", "zed", "codex", "--dry-run"]);
+    let copies = |text: &str| text.contains("switchboard/bin/switchboard\"");
+    assert!(patch.code == 0 && copies(&patch.stdout), "{}{}", patch.stdout, patch.stderr);
+    assert_eq!(editors.read("zed"), ZED);
+    let done = run(&["setup", "zed", "codex", "--yes"]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let file = editors.read("zed");
+    assert!(copies(&file) && !file.contains("_npx"), "{file}");
+    let copy = file.split('"').find(|word| word.ends_with("switchboard/bin/switchboard")).unwrap();
+    let version = Command::new(copy).arg("--version").output().unwrap();
+    assert!(version.status.success(), "{version:?}");
+    // A file that names the cache is a problem.
+    std::fs::write(editors.file("zed"), file.replace(copy, &cached.display().to_string())).unwrap();
+    let doctor = editors.home.run(&["doctor", "--no-agents"]);
+    assert!(doctor.stdout.contains("is in a cache that is emptied"), "{}", doctor.stdout);
+    std::fs::write(editors.file("zed"), file.replace(copy, "/gone/switchboard")).unwrap();
+    let doctor = editors.home.run(&["doctor", "--no-agents"]);
+    assert!(doctor.stdout.contains("/gone/switchboard, which starts \"Codex\""), "{}", doctor.stdout);
+    assert!(doctor.stdout.contains("fix: switchboard setup zed Codex"), "{}", doctor.stdout);
+}
+
+#[test]
+fn clients_that_look_on_the_path_find_a_script() {
+    let home = EmptyHome::new();
+    let run = home.run(&["setup", "path", "claude"]);
+    assert!(run.code == 2 && run.stderr.contains("is not on the PATH"), "{}", run.stderr);
+    home.install_demo("claude-agent-acp");
+    home.install("goose", "echo \"goose itself: $*\"");
+    for agent in ["claude", "goose"] {
+        let run = home.run(&["setup", "path", agent]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        assert!(run.stdout.contains("shims:$PATH\" jupyter lab"), "{}", run.stdout);
+    }
+    let folder = home.run(&["setup", "path", "claude", "--undo", "--dry-run"]).stdout;
+    let shims = std::path::Path::new(folder.split(' ').next().unwrap()).parent().unwrap().to_owned();
+    // As a client with the scripts first on its PATH. Set up once more there, the script does not lead to itself.
+    let path = std::env::join_paths([shims.clone(), home.programs()]).unwrap();
+    let mut again = home.command(&["setup", "jupyterlab", "claude", "--no-record"]);
+    again.env("PATH", &path);
+    assert_eq!(home.place.run_command(again).code, 0);
+    let script = std::fs::read_to_string(shims.join("claude-agent-acp")).unwrap();
+    assert!(script.contains(" bridge -- ") && !script.contains("/shims/"), "{script}");
+    let call = |program: &str, argument: &str, input: &str| {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &format!("printf '%s\\n' '{input}' | {program} {argument}")]);
+        let mut shell = alike(shell, &home.command(&[]));
+        shell.env("PATH", &path);
+        home.place.run_command(shell)
+    };
+    let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"clientCapabilities":{}}}"#;
+    let answer = call("claude-agent-acp", "", initialize);
+    assert!(answer.stdout.contains("\"protocolVersion\":1"), "{}{}", answer.stdout, answer.stderr);
+    assert_eq!(call("goose", "--version", "").stdout, "goose itself: --version\n");
+    let run = home.run(&["setup", "path", "claude", "--undo"]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(!shims.join("claude-agent-acp").exists() && shims.join("goose").exists());
+    // A script of the user's own is left alone.
+    std::fs::write(shims.join("claude-agent-acp"), "#!/bin/sh\n# mine\n").unwrap();
+    let run = home.run(&["setup", "path", "claude"]);
+    assert!(run.code == 2 && run.stderr.contains("was not written by Switchboard"), "{}", run.stderr);
+    assert_eq!(home.run(&["setup", "path", "nobody"]).code, 2);
+}
+
+#[test]
+fn code_is_written_between_marked_lines_and_taken_away() {
+    let home = EmptyHome::new();
+    let file = home.place.write("home/init.lua", "vim.o.number = true");
+    let name = file.display().to_string();
+    let run = |more: &[&str]| home.run(&[&["setup", "avante", "claude", "--write", &name], more].concat());
+    assert!(run(&["--dry-run"]).stdout.contains("+-- switchboard setup avante claude: begin"));
+    for arguments in [&[][..], &["--no-record"]] {
+        let run = run(arguments);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+    }
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(text.matches("require(\"avante\")").count(), 1, "{text}");
+    assert!(text.contains("args = { \"bridge\", \"claude\" }"), "the second call changed it: {text}");
+    assert_eq!(run(&["--undo"]).code, 0);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "vim.o.number = true\n");
+    assert_eq!(run(&["--undo"]).code, 2, "there is nothing left");
+    let several = home.run(&["setup", "neovim", "claude", "--write", &name]);
+    assert!(several.code == 2 && several.stderr.contains("name one: "), "{}", several.stderr);
 }

@@ -9,14 +9,16 @@ use switchboard_transport::Program;
 use super::Finding;
 use crate::agents::Registry;
 use crate::configuration::hub::HubSettings;
-use crate::configuration::{self, Configuration};
+use crate::configuration::{self, Configuration, read_json};
 use crate::policy_file::{self, SystemFiles};
+use crate::setup::{self, Editor, Kind};
 use crate::{store_file, units};
 
 pub(super) fn look(configuration: &Configuration, folder: &Path, min_free: u64) -> Vec<Finding> {
     let mut findings = programs();
     findings.extend(proxy());
     findings.extend(settings(configuration, folder));
+    findings.extend(editors());
     findings.extend(rules(folder));
     match store_file::place(None) {
         Ok(place) => {
@@ -87,6 +89,40 @@ fn settings(configuration: &Configuration, folder: &Path) -> Vec<Finding> {
     if findings.is_empty() {
         let count = configuration.agents.len();
         findings.push(Finding::fine(SUBJECT, format!("{count} agents are configured")));
+    }
+    findings
+}
+
+/// Checks that the program which editors start as Switchboard exists and is this one.
+fn editors() -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for editor in Editor::ALL.into_iter().filter(|editor| editor.found().is_some()) {
+        let files = editor.files().into_iter();
+        // A file that cannot be read is reported with the configuration, or not at all: it is the editor's own.
+        let read = files.filter_map(|(file, shape)| Some((read_json(&file).ok()??, file, shape)));
+        for (document, file, shape) in read {
+            let entries = shape.entries(&document).into_iter();
+            for entry in entries.filter(|entry| matches!(entry.kind, Kind::Ours(_))) {
+                let Some(program) = &entry.program else { continue };
+                let reason = match Program::new(program).locate() {
+                    Err(_) => "is not there",
+                    Ok(path) if setup::is_in_cache(&path) => {
+                        "is in a cache that is emptied from time to time"
+                    }
+                    Ok(_) => continue,
+                };
+                let (title, name) = (editor.title(), &entry.name);
+                let what =
+                    format!("{title}: {program}, which starts \"{name}\" in {}, {reason}", file.display());
+                let fix = format!("switchboard setup {} {name}", editor.name());
+                findings.push(Finding::problem("editors", what, fix));
+            }
+        }
+    }
+    if let Some(copy) = setup::copy_is_old() {
+        let what = format!("{} is not the same as this program", copy.display());
+        let finding = Finding::note("editors", what);
+        findings.push(finding.advice("to update it, run `switchboard setup EDITOR AGENT` again"));
     }
     findings
 }
