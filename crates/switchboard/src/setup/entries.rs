@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use switchboard_transport::Program;
 
 use super::command_line::{BridgeLine, BridgeOptions, CommandLine};
 use crate::agents;
@@ -205,7 +206,9 @@ pub(crate) fn rewrite(
     program: &str,
     line: &CommandLine,
 ) -> Result<(), String> {
-    if edited.get(&entry.at(entry.command_key)) != Some(json!(program)) {
+    let file = |name: &str| Program::new(name).locate().ok()?.canonicalize().ok();
+    // A name on the `PATH` that leads to this program is as good as its path.
+    if entry.program.as_deref().is_none_or(|now| now != program && file(now) != file(program)) {
         edited.set(&entry.at(entry.command_key), &json!(program))?;
     }
     let CommandLine::Bridge(line) = line else {

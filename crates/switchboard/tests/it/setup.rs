@@ -447,6 +447,28 @@ fn options_of_an_entry_are_written_changed_and_undone() {
 }
 
 #[test]
+fn an_entry_that_was_written_by_hand_keeps_the_name_of_the_program() {
+    let editors = Editors::new();
+    symlink(US, editors.home.programs().join("switchboard")).unwrap();
+    let entry = |arguments: &str| {
+        format!(
+            "{{\"agent_servers\": {{\"codex\": {{\"command\": \"switchboard\", \"args\": [{arguments}]}}}}}}"
+        )
+    };
+    std::fs::write(editors.file("zed"), entry("\"bridge\", \"codex\"")).unwrap();
+    assert!(editors.setup(&["zed", "codex"]).contains("already"));
+    editors.setup(&["zed", "codex", "--record"]);
+    assert_eq!(editors.read("zed"), entry("\"bridge\", \"--record\", \"codex\""));
+    std::fs::write(
+        editors.file("zed"),
+        entry("\"bridge\", \"codex\"").replace("\"switchboard\"", "\"/old/switchboard\""),
+    )
+    .unwrap();
+    editors.setup(&["zed", "codex"]);
+    assert!(!editors.read("zed").contains("/old/switchboard"), "a program that is gone is replaced");
+}
+
+#[test]
 fn an_agent_at_a_hub_is_added_beside_the_editors_own() {
     let editors = Editors::new();
     let token = editors.home.place.write("home/token", "secret-of-the-hub").canonicalize().unwrap();
