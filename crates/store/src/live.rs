@@ -47,6 +47,8 @@ pub(crate) struct Live {
     observed: Observed,
     pub(crate) progress: Option<Arc<Progress>>,
     closing: Option<Closing>,
+    /// Whether moved segments are kept, because the transactions that moved them are not synced yet.
+    keeps_segments: bool,
 }
 
 struct Closing {
@@ -101,6 +103,7 @@ impl Live {
             observed: Observed::default(),
             progress,
             closing: None,
+            keeps_segments: false,
         }
     }
 
@@ -131,6 +134,11 @@ impl Live {
                 drop(before.send(Ok(0)));
             }
         }
+    }
+
+    /// Keeps moved segments from now on. The writer removes them when the session is closed.
+    pub(crate) fn keep_segments(&mut self) {
+        self.keeps_segments = true;
     }
 
     pub(crate) fn is_closing(&self) -> bool {
@@ -362,7 +370,7 @@ impl Live {
         }
         // Only after the commit: a segment is the only copy of its records until then.
         let start = self.cursor.segment_start();
-        if start > self.cleared && start <= self.moved {
+        if start > self.cleared && start <= self.moved && !self.keeps_segments {
             self.cleared = start;
             // A segment that cannot be removed is skipped when the journal is read again.
             drop(self.folder.remove(&self.id, Some(self.moved)));

@@ -130,9 +130,9 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 
 /// Opens the writer's connection.
 ///
-/// `synchronous=FULL` makes SQLite sync at the end of each transaction. In WAL mode, `NORMAL` would keep the
-/// file consistent after a power failure but could lose the last transactions, whose journals are removed by
-/// then.
+/// `synchronous=FULL` makes SQLite sync at the end of each transaction. In WAL mode, `NORMAL` keeps the file
+/// consistent after a power failure but can lose the last transactions: the writer uses it where the journals stay
+/// until it has synced the log itself.
 pub(crate) fn open_writer(path: &Path, settings: &Settings) -> Result<Opened> {
     with_reserve(path, || open_writer_once(path, settings))
 }

@@ -7,6 +7,8 @@ use std::io::{BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::schema;
+
 /// Length in bytes of the log's header and of each frame's header.
 const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
@@ -58,6 +60,16 @@ impl Checksum {
 
 fn number(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(0, u32::from_be_bytes)
+}
+
+/// Syncs the log of a store to the disk, with all transactions that are committed.
+pub(crate) fn sync(store: &Path) -> std::io::Result<()> {
+    match File::open(schema::log(store)) {
+        Ok(log) => log.sync_data(),
+        // Its transactions are in the file, which SQLite has synced.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Returns the byte offset of the first damage in a log, if there is any.

@@ -27,6 +27,7 @@ use crate::removal;
 use crate::segment::Folder;
 use crate::signal::Signal;
 use crate::store::{Settings, StoreInner};
+use crate::wal;
 
 /// SQLite busy timeout of one attempt.
 pub(crate) const ATTEMPT: Duration = Duration::from_millis(100);
@@ -45,8 +46,10 @@ const SMALL: u64 = 1024 * 1024;
 /// Time for the remaining transfers when the store is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Maximum number of sessions recovered at a time in the background.
-const RECOVERIES: usize = 4;
+/// Maximum number of sessions recovered at a time in the background: they share one sync.
+const RECOVERIES: usize = 32;
+/// Maximum number of closing sessions that share one sync.
+const CLOSE_GROUP: usize = 256;
 
 /// Sessions that this process is recovering or has queued for recovery.
 pub(crate) type Recovering = Arc<Mutex<HashSet<Arc<str>>>>;
@@ -148,6 +151,8 @@ pub(crate) struct Writer {
     has_unindexed: bool,
     /// True if records had to stay in a journal for lack of time.
     left_records: bool,
+    /// Whether transactions are synced when they are committed.
+    is_synced: bool,
 }
 
 impl Writer {
@@ -171,6 +176,7 @@ impl Writer {
             recovering: Arc::clone(&shared.recovering),
             has_unindexed: true,
             left_records: false,
+            is_synced: true,
         }
     }
 
@@ -215,7 +221,13 @@ impl Writer {
                     // inserted by a later transfer.
                     let live = Live::new(&self.folder, &id, about, began, Some(progress));
                     self.live.insert(Arc::clone(&id), live);
-                    let begun = self.with_room(queue, |writer| writer.with_live(&id, Live::find_or_begin));
+                    let begun = self.with_room(queue, |writer| {
+                        // Not synced: the first segment of the journal has the same metadata.
+                        let was_synced = writer.set_synced(false);
+                        let begun = writer.with_live(&id, Live::find_or_begin);
+                        writer.set_synced(was_synced);
+                        begun
+                    });
                     if let Err(error) = &begun {
                         self.shortage.note(error);
                     }
@@ -365,59 +377,138 @@ impl Writer {
     /// attempt.
     pub(crate) fn pump(&mut self, queue: &Queue<Command>) -> bool {
         let replaced = if self.live.is_empty() { None } else { self.ticker.replaced() };
+        // Also inside a group, which calls this while it waits for another process: sessions outside of the group
+        // remove their segments after each transaction.
+        let was_synced = self.set_synced(true);
         let mut is_waiting = false;
-        let ids: Vec<_> = self.live.keys().cloned().collect();
+        let is_closing = |writer: &Self, id: &Arc<str>| writer.live.get(id).is_some_and(Live::is_closing);
+        let ids = self.live.keys().cloned();
+        let (closing, others): (Vec<_>, Vec<_>) = ids.partition(|id| is_closing(self, id));
+        for group in closing.chunks(CLOSE_GROUP) {
+            is_waiting |= self.pump_group(group, queue, replaced.as_ref());
+        }
+        for id in others {
+            is_waiting |= self.pump_session(&id, queue, replaced.as_ref(), None);
+        }
+        self.set_synced(was_synced);
+        is_waiting
+    }
+
+    /// Moves the journals of closing sessions. Of several, the transactions are synced once, after the last one: their
+    /// journals are removed and their recorders get a reply only then.
+    fn pump_group(
+        &mut self,
+        ids: &[Arc<str>],
+        queue: &Queue<Command>,
+        replaced: Option<&StoreError>,
+    ) -> bool {
+        if let [id] = ids {
+            return self.pump_session(id, queue, replaced, None);
+        }
+        let (mut is_waiting, mut closed) = (false, Vec::new());
+        self.set_synced(false);
         for id in ids {
-            // Move one transaction at a time. Between two of them, commands get their turn unless the session
-            // is closing.
-            while let Some(live) = self.live.get_mut(&id) {
-                let outcome = match &replaced {
-                    // Keep the journal: it has the records that the replaced file lacks.
-                    Some(error) => Outcome::Failed(error.clone()),
-                    None => live.advance(&mut self.connection, &self.path),
-                };
-                match outcome {
-                    Outcome::Moved => {
-                        self.has_unindexed = true;
-                        self.signal.raise();
-                        let is_closing = live.is_closing();
-                        // If this fails, the size limit reports the problem later.
-                        drop(self.make_room(queue));
-                        if !is_closing && (queue.is_urgent() || self.defers_transfer()) {
-                            is_waiting = true;
-                            break;
-                        }
-                    }
-                    Outcome::Rest => break,
-                    Outcome::Busy => {
-                        is_waiting = true;
-                        if live.is_overdue() || !queue.is_open() {
-                            self.leave_in_journal(&id);
-                        }
-                        break;
-                    }
-                    Outcome::Overdue => self.leave_in_journal(&id),
-                    Outcome::Closed(session) => {
-                        if let Some(live) = self.live.remove(&id) {
-                            self.closed(live, session);
-                        }
-                    }
-                    // This session waits while others are being deleted.
-                    Outcome::Failed(StoreError::Full { .. }) if self.is_making_room => {
-                        is_waiting = true;
-                        break;
-                    }
-                    // The transaction was rolled back, so it can be retried.
-                    Outcome::Failed(StoreError::Full { .. }) if self.make_room(queue).unwrap_or(false) => {}
-                    Outcome::Failed(error) => {
-                        self.shortage.note(&error);
-                        self.live.remove(&id).into_iter().for_each(|live| live.fail(&error));
-                    }
+            if let Some(live) = self.live.get_mut(id) {
+                live.keep_segments();
+            }
+            is_waiting |= self.pump_session(id, queue, replaced, Some(&mut closed));
+        }
+        self.set_synced(true);
+        let synced = wal::sync(&self.path);
+        for live in closed {
+            match &synced {
+                Ok(()) => self.finish(live),
+                Err(error) => {
+                    self.left_records = true;
+                    live.fail(&StoreError::Disk { reason: error.to_string() });
                 }
             }
-            self.signal.raise();
         }
+        self.checkpoint_if_last();
+        self.signal.raise();
         is_waiting
+    }
+
+    /// Moves the journal of one session. Returns true if it had to wait. A closed session is finished, or added to the
+    /// group whose transactions are synced later.
+    fn pump_session(
+        &mut self,
+        id: &Arc<str>,
+        queue: &Queue<Command>,
+        replaced: Option<&StoreError>,
+        mut group: Option<&mut Vec<Live>>,
+    ) -> bool {
+        let mut is_waiting = false;
+        // Move one transaction at a time. Between two of them, commands get their turn unless the session is
+        // closing.
+        while let Some(live) = self.live.get_mut(id) {
+            let outcome = match replaced {
+                // Keep the journal: it has the records that the replaced file lacks.
+                Some(error) => Outcome::Failed(error.clone()),
+                None => live.advance(&mut self.connection, &self.path),
+            };
+            match outcome {
+                Outcome::Moved => {
+                    self.has_unindexed = true;
+                    self.signal.raise();
+                    let is_closing = live.is_closing();
+                    // If this fails, the size limit reports the problem later.
+                    drop(self.make_room(queue));
+                    if !is_closing && (queue.is_urgent() || self.defers_transfer()) {
+                        is_waiting = true;
+                        break;
+                    }
+                }
+                Outcome::Rest => break,
+                Outcome::Busy => {
+                    is_waiting = true;
+                    if live.is_overdue() || !queue.is_open() {
+                        self.leave_in_journal(id);
+                    }
+                    break;
+                }
+                Outcome::Overdue => self.leave_in_journal(id),
+                Outcome::Closed(session) => {
+                    if let Some(live) = self.live.remove(id) {
+                        self.index_rest(&live, session);
+                        match &mut group {
+                            Some(group) => group.push(live),
+                            None => {
+                                self.finish(live);
+                                self.checkpoint_if_last();
+                            }
+                        }
+                    }
+                }
+                // This session waits while others are being deleted.
+                Outcome::Failed(StoreError::Full { .. }) if self.is_making_room => {
+                    is_waiting = true;
+                    break;
+                }
+                // The transaction was rolled back, so it can be retried.
+                Outcome::Failed(StoreError::Full { .. }) if self.make_room(queue).unwrap_or(false) => {}
+                Outcome::Failed(error) => {
+                    self.shortage.note(&error);
+                    self.live.remove(id).into_iter().for_each(|live| live.fail(&error));
+                }
+            }
+        }
+        self.signal.raise();
+        is_waiting
+    }
+
+    /// Chooses whether transactions are synced when they are committed, and returns the previous choice. One that is not
+    /// synced survives a crash of the process, but not a power failure.
+    fn set_synced(&mut self, is_synced: bool) -> bool {
+        if self.is_synced == is_synced {
+            return is_synced;
+        }
+        let mode = if is_synced { "FULL" } else { "NORMAL" };
+        // Fails only inside a transaction. There is none: each ends in the function that begins it.
+        match self.connection.pragma_update(None, "synchronous", mode) {
+            Ok(()) => std::mem::replace(&mut self.is_synced, is_synced),
+            Err(_) => self.is_synced,
+        }
     }
 
     /// Deletes the oldest sessions that are not being recorded while the file exceeds 90 % of its limit.
@@ -445,23 +536,29 @@ impl Writer {
         self.left_records = true;
     }
 
-    /// Finishes a session whose records are all in the database.
-    fn closed(&mut self, live: Live, session: i64) {
+    /// Indexes a small rest of a session before its close is acknowledged, so that a short session is searchable right
+    /// away.
+    fn index_rest(&mut self, live: &Live, session: i64) {
         self.has_unindexed = true;
-        // A segment that cannot be removed is found and skipped by the next process.
-        drop(self.folder.remove(live.id(), None));
-        // Index a small rest before acknowledging the close, so that a short session is searchable right
-        // away.
         let behind = indexing::behind(&self.connection, session).unwrap_or(0);
         if behind <= SMALL {
             while !live.is_overdue() && indexing::step(&mut self.connection, session).unwrap_or(false) {}
         }
-        // If several sessions close at once, the last one runs the checkpoint.
+    }
+
+    /// Finishes a session whose records are all in the database and synced.
+    fn finish(&self, live: Live) {
+        // A segment that cannot be removed is found and skipped by the next process.
+        drop(self.folder.remove(live.id(), None));
+        live.done();
+        self.signal.raise();
+    }
+
+    /// Runs the checkpoint when no other session is closing.
+    fn checkpoint_if_last(&self) {
         if !self.live.values().any(Live::is_closing) {
             self.checkpoint();
         }
-        live.done();
-        self.signal.raise();
     }
 
     /// Moves SQLite's log into the database file, except the part that readers still need.

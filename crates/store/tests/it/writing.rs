@@ -1,8 +1,8 @@
 //! Records are read back exactly as written.
 
-use switchboard_store::{About, Channel, Filter, Item, Moment, Record, StoreError};
+use switchboard_store::{About, Channel, Filter, Item, Moment, Record, Recorder, Search, StoreError};
 
-use crate::support::{chunk, records, scratch, update};
+use crate::support::{Scratch, chunk, records, scratch, update};
 
 #[test]
 fn records_come_back_as_they_were() {
@@ -189,4 +189,48 @@ fn a_deleted_session_leaves_nothing_behind() {
     let sizes = scratch.store.sizes().unwrap();
     assert_eq!((sizes.wire, sizes.journal, sizes.checkpoints), (0, 0, 0));
     scratch.store.shrink().unwrap();
+}
+
+/// Returns the segments in the journal of a session.
+fn journal(scratch: &Scratch, id: &str) -> Vec<String> {
+    let folder = scratch.folder.path().join("store.sqlite3-writers");
+    let names =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with(&format!("{id}."))).filter(|name| !name.ends_with("lock")).collect()
+}
+
+#[test]
+fn recordings_that_end_together_are_complete_while_another_goes_on() {
+    let scratch = scratch();
+    let mut open = scratch.begin();
+    let _ = open.append(chunk("m", "still open")).unwrap();
+    let mut recorders = Vec::new();
+    for number in 0..40 {
+        let mut recorder = scratch.begin();
+        recorder.put(chunk("m", &format!("together{number}"))).unwrap();
+        // One of them has several segments.
+        if number == 7 {
+            for _ in 0..12 {
+                recorder.put(update(&format!("{{\"padding\":\"{}\"}}", "x".repeat(1024 * 1024)))).unwrap();
+            }
+        }
+        recorders.push(recorder);
+    }
+    let ids: Vec<(String, u64)> =
+        recorders.iter().map(|recorder| (recorder.id().to_owned(), recorder.length())).collect();
+    Recorder::complete_all(recorders).unwrap();
+    let other = scratch.other();
+    for (number, (id, length)) in ids.iter().enumerate() {
+        assert_eq!(records(&other, id).len() as u64, *length);
+        let search = Search { query: format!("together{number}"), ..Search::default() };
+        let found = other.search(&search).unwrap();
+        assert_eq!(found.len(), 1, "{number}");
+        assert!(journal(&scratch, id).is_empty(), "the journal of {id} is moved");
+    }
+    let _ = open.append(chunk("m", "and more")).unwrap();
+    let id = open.id().to_owned();
+    assert!(!journal(&scratch, &id).is_empty(), "an open session keeps its own");
+    open.complete().unwrap();
+    assert_eq!(records(&other, &id).len(), 2);
+    Recorder::complete_all([]).unwrap();
 }

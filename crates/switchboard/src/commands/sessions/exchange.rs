@@ -116,14 +116,17 @@ pub(crate) fn read_in(
     let mut lines = Lines::of(input)?;
     let mut recorder: Option<(Recorder, Moment)> = None;
     let mut outcome = Outcome::Fine;
-    let mut count = 0;
+    let (mut ended, mut count) = (Vec::new(), 0);
     while let Some((number, text)) = lines.next_text(input)? {
         let begins = text.as_ref().ok().and_then(|line| began(line));
         // A file may contain several recordings, one after the other.
         if begins.is_some()
             && let Some((recorder, _)) = recorder.take()
         {
-            count += finish(store, recorder, &mut tell)?;
+            ended.push(recorder);
+            if ended.len() >= MAX_OPEN {
+                count += finish(store, &mut ended, &mut tell)?;
+            }
         }
         let (recorder, began) = match &mut recorder {
             Some(begun) => begun,
@@ -133,7 +136,7 @@ pub(crate) fn read_in(
             }
         };
         match text.and_then(|line| parse_line(line, *began).map_err(|error| error.to_string())) {
-            Ok(Some(record)) => drop(recorder.append(record).map_err(store_error)?),
+            Ok(Some(record)) => recorder.put(record).map_err(store_error)?,
             Ok(None) => {}
             Err(problem) => {
                 outcome = Outcome::Problems;
@@ -141,26 +144,36 @@ pub(crate) fn read_in(
             }
         }
     }
-    if let Some((recorder, _)) = recorder {
-        count += finish(store, recorder, &mut tell)?;
-    }
+    ended.extend(recorder.map(|(recorder, _)| recorder));
+    count += finish(store, &mut ended, &mut tell)?;
     if count == 0 {
         return Err(CommandError::failed(format!("{} has no recorded messages", input.name())));
     }
     Ok(outcome)
 }
 
-/// Ends an imported session and passes its id. Returns the number of sessions: one without messages does not
-/// count.
-fn finish(store: &Store, recorder: Recorder, tell: &mut impl FnMut(&str)) -> Result<usize, CommandError> {
-    let (id, length) = (recorder.id().to_owned(), recorder.length());
-    recorder.complete().map_err(store_error)?;
-    if length == 0 {
-        store.delete(&id).map_err(store_error)?;
-        return Ok(0);
+/// Maximum number of recordings that are open at a time. They are synced together.
+const MAX_OPEN: usize = 64;
+
+/// Ends imported sessions and passes their ids. Returns the number of sessions: one without messages does not count.
+fn finish(
+    store: &Store,
+    recorders: &mut Vec<Recorder>,
+    tell: &mut impl FnMut(&str),
+) -> Result<usize, CommandError> {
+    let sessions: Vec<(String, u64)> =
+        recorders.iter().map(|recorder| (recorder.id().to_owned(), recorder.length())).collect();
+    Recorder::complete_all(recorders.drain(..)).map_err(store_error)?;
+    let mut count = 0;
+    for (id, length) in sessions {
+        if length == 0 {
+            store.delete(&id).map_err(store_error)?;
+        } else {
+            tell(&id);
+            count += 1;
+        }
     }
-    tell(&id);
-    Ok(1)
+    Ok(count)
 }
 
 /// Returns the start time of a recording without one: the modification time of its file, else the current
