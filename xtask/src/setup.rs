@@ -13,6 +13,9 @@ const PROGRAMS: &[(&[&str], &str)] = &[
     (&["bash"], "bash"),
     (&["dash"], "dash"),
     (&["busybox"], "busybox"),
+    // Sandboxes of agents.
+    (&["bwrap"], "bubblewrap"),
+    (&["curl"], "curl"),
     // Debian installs it outside of the normal path.
     (&["nats-server", "/usr/sbin/nats-server"], "nats-server"),
     (&["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"], "chromium"),

@@ -8,8 +8,8 @@ use switchboard_acp::rpc::{Message, messages};
 use switchboard_acp::{Correlator, WireFormat};
 use switchboard_bridge::{BridgeOptions, Driver, Handled, Loss, Outputs, Port, Side, Version};
 use switchboard_transport::{
-    DEFAULT_MESSAGE_LIMIT, Frame, Grace, LineReader, Outbox, OutboxOptions, Program, SharedText, Spawned,
-    StandardErrorLine, Substitute, unique_salt,
+    ConfinementNotice, DEFAULT_MESSAGE_LIMIT, Frame, Grace, LineReader, Outbox, OutboxOptions, Program,
+    SharedText, Spawned, StandardErrorLine, Substitute, unique_salt,
 };
 use tokio::sync::mpsc;
 
@@ -47,6 +47,8 @@ pub(crate) enum AgentEvent {
     InvalidLine(String),
     /// The protocol version that the agent speaks.
     Version(Version),
+    /// A notice about its confinement.
+    Confinement(ConfinementNotice),
 }
 
 /// The session that a line belongs to.
@@ -70,7 +72,7 @@ pub(crate) struct AgentInput {
 pub(crate) fn start(
     id: AgentId,
     name: &str,
-    program: &Program,
+    program: Program,
     services: Services,
     events: mpsc::Sender<Event>,
     shutdown_grace: Arc<OnceLock<Grace>>,
@@ -78,7 +80,7 @@ pub(crate) fn start(
     // Unbounded, because the task queues everything itself and gives up on an agent above `MAX_QUEUED_BYTES`.
     #[allow(clippy::disallowed_methods)]
     let (sender, lines) = mpsc::unbounded_channel();
-    let (spawned, has_lease) = (program.spawn(), program.has_lease());
+    let has_lease = program.has_lease();
     let options = BridgeOptions {
         client_version: Some(Version::V2),
         agent_name: name.to_owned(),
@@ -89,6 +91,15 @@ pub(crate) fn start(
         ..BridgeOptions::default()
     };
     tokio::spawn(async move {
+        // A confinement looks at many files and waits for its proof, which must not hold up the hub.
+        let spawned = if program.is_confined() {
+            let spawning = tokio::task::spawn_blocking(move || program.spawn()).await;
+            spawning
+                .map_err(|error| error.to_string())
+                .and_then(|spawned| spawned.map_err(|error| error.to_string()))
+        } else {
+            program.spawn().map_err(|error| error.to_string())
+        };
         let ended = match spawned {
             Ok(spawned) => {
                 let process = AgentTask::new(
@@ -103,12 +114,23 @@ pub(crate) fn start(
                 }
                 ended
             }
-            Err(error) => AgentExit { reason: error.to_string(), ..AgentExit::default() },
+            Err(reason) => AgentExit { reason, ..AgentExit::default() },
         };
         // The receiver exists until every task has ended.
         let _ = events.send(Event::AgentExited { process: id, ended }).await;
     });
     sender
+}
+
+/// Waits for the next notice about the confinement of a process. Never returns without a confinement.
+async fn next_notice(notices: &mut Option<mpsc::Receiver<ConfinementNotice>>) -> Option<ConfinementNotice> {
+    match notices {
+        Some(notices) => match notices.recv().await {
+            Some(notice) => Some(notice),
+            None => std::future::pending().await,
+        },
+        None => std::future::pending().await,
+    }
 }
 
 /// Exit of an agent process.
@@ -172,6 +194,7 @@ impl AgentTask {
         let mut reader = LineReader::new(output, DEFAULT_MESSAGE_LIMIT);
         let mut errors = child.standard_error();
         let mut has_errors = true;
+        let mut notices = child.confinement_notices();
         let mut has_input = true;
         let did = loop {
             if !self.output.is_empty() {
@@ -224,6 +247,7 @@ impl AgentTask {
                     Some(line) => self.stderr_line(line),
                     None => has_errors = false,
                 },
+                Some(notice) = next_notice(&mut notices) => self.output.push(AgentEvent::Confinement(notice)),
                 () = until(due) => {
                     let outputs = self.driver.tick();
                     let _ = self.deliver(outputs, None);

@@ -168,6 +168,7 @@ impl Hub {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let mut core = Core::new(CoreOptions {
             agents: names.clone(),
+            confined: agents.iter().map(|(_, program)| program.is_confined()).collect(),
             folders,
             idle: millis(idle),
             handshake: millis(handshake_timeout),

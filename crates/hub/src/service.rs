@@ -349,6 +349,7 @@ impl Service {
                         AgentEvent::Loss(loss) => self.core.agent_loss(process, &loss),
                         AgentEvent::StandardError(text) => self.core.agent_stderr(process, &text),
                         AgentEvent::InvalidLine(text) => self.core.invalid_line(process, &text),
+                        AgentEvent::Confinement(notice) => self.core.confinement_notice(process, notice),
                         AgentEvent::Version(version) => self.core.version_negotiated(process, version),
                     }
                 }
@@ -508,14 +509,14 @@ impl Service {
                     (self.store.clone(), known.clone(), agent_session.to_owned());
                 tokio::task::spawn_blocking(move || log::save(&store, &known, &agent_session));
             }
-            Output::StartAgent { process, agent, services } => {
+            Output::StartAgent { process, agent, services, roots } => {
                 let (name, program) = self.agents.get(agent)?;
                 self.processes.insert(
                     process,
                     agent_task::start(
                         process,
                         name,
-                        program,
+                        program.clone().roots(roots.into_iter().map(Into::into).collect()),
                         services,
                         self.events.clone(),
                         Arc::clone(&self.shutdown_grace),

@@ -138,6 +138,33 @@ impl PathPattern {
         &self.needed
     }
 
+    /// Returns the paths that the pattern names without wildcards, except one `/**` at the end: none, or one for each
+    /// form of its anchor.
+    pub(crate) fn literal_paths(&self, roots: &[String], home: Option<&str>) -> Vec<String> {
+        let plain = |names: &[Name]| {
+            let names = names.strip_suffix(&[Name::Any]).unwrap_or(names);
+            let plain = names.iter().map(|name| match name {
+                Name::Plain(name) => Some(name.as_str()),
+                Name::Any | Name::Wild(_) => None,
+            });
+            plain.collect::<Option<Vec<_>>>().map(|names| names.join("/"))
+        };
+        let below = |folder: &str, rest: String| {
+            let folder = folder.trim_end_matches('/');
+            if rest.is_empty() && !folder.is_empty() { folder.to_owned() } else { format!("{folder}/{rest}") }
+        };
+        match self.anchor {
+            Anchor::Root => roots.iter().filter_map(|root| Some(below(root, plain(&self.names)?))).collect(),
+            Anchor::Home => {
+                home.into_iter().filter_map(|home| Some(below(home, plain(&self.names)?))).collect()
+            }
+            Anchor::Top => {
+                let forms = [Some(&self.names), self.resolved.as_ref()].into_iter().flatten();
+                forms.filter_map(|names| Some(below("", plain(names)?))).collect()
+            }
+        }
+    }
+
     /// Returns whether a path matches.
     pub(crate) fn matches(&self, path: &Names, anchors: &Anchors, ignores_case: bool) -> bool {
         self.fits(path, anchors, |name, found| match name {

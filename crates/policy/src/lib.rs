@@ -44,6 +44,7 @@ mod program;
 mod question_reader;
 mod relevance;
 mod rule;
+mod sandbox;
 mod shell;
 mod sketch;
 mod subject;
@@ -56,6 +57,11 @@ pub use policy::{Answer, Decision, Mode, Policy, Verdict};
 pub use program::Program;
 pub use question_reader::{Question, QuestionReader, Version1};
 pub use relevance::Relevance;
+pub use rule::PROTECTED_NAMES;
+pub use sandbox::{
+    HostPattern, PathEffect, PathRule, PathRules, SandboxMode, SandboxNetwork, SandboxSettings, is_host_name,
+    matches_variable,
+};
 pub use subject::{Operation, Scene, Source, Subject, SubjectPath};
 
 /// Runs the example of the package's README with the tests.

@@ -7,6 +7,7 @@ use switchboard_acp::v2::{PermissionOption, PermissionOptionKind as Kind};
 use crate::error::PolicyError;
 use crate::host::Host;
 use crate::rule::{File, Rule};
+use crate::sandbox::SandboxSettings;
 use crate::subject::{Scene, Subject};
 
 /// Outcome of an evaluation, in the order of strictness.
@@ -172,12 +173,13 @@ pub struct Policy {
     has_default: bool,
     has_mode: bool,
     login_shells: Option<bool>,
+    pub(crate) sandbox: SandboxSettings,
 }
 
 impl Policy {
     /// Parses a policy file and checks the examples in it. Fails with the line of the first error.
     pub fn parse(text: &str, host: &dyn Host) -> Result<Policy, PolicyError> {
-        let File { default, mode, login_shells, rules, examples } = File::parse(text, host)?;
+        let File { default, mode, login_shells, sandbox, rules, examples } = File::parse(text, host)?;
         let policy = Policy {
             // Fail closed: without a default, unmatched requests are asked about.
             default: default.unwrap_or(Verdict::Ask),
@@ -188,6 +190,7 @@ impl Policy {
             has_default: default.is_some(),
             has_mode: mode.is_some(),
             login_shells,
+            sandbox,
         };
         // Examples run against the complete rule, so that a rule that does not do what its author means is
         // never used.
@@ -213,6 +216,7 @@ impl Policy {
             has_default: true,
             has_mode: true,
             login_shells: None,
+            sandbox: SandboxSettings::default(),
         }
     }
 
@@ -262,7 +266,8 @@ impl Policy {
             _ => self.login_shells,
         };
         let approves_all = self.approves_all;
-        Policy { default, mode, rules, approves_all, hash, has_default, has_mode, login_shells }
+        let sandbox = self.sandbox.with_project(project.sandbox, is_trusted);
+        Policy { default, mode, rules, approves_all, hash, has_default, has_mode, login_shells, sandbox }
     }
 
     /// Returns whether the script of a login shell (`bash -lc '...'`), or of a shell named by its path, is

@@ -11,6 +11,7 @@ use crate::error::PolicyError;
 use crate::glob::PathPattern;
 use crate::host::Host;
 use crate::policy::{Mode, Verdict};
+use crate::sandbox::{HostPattern, SandboxMode, SandboxNetwork, SandboxSettings};
 use crate::subject::Operation;
 
 /// Maximum number of rules in a file.
@@ -79,11 +80,48 @@ pub(crate) struct File {
     pub(crate) default: Option<Verdict>,
     pub(crate) mode: Option<Mode>,
     pub(crate) login_shells: Option<bool>,
+    pub(crate) sandbox: SandboxSettings,
     pub(crate) rules: Vec<Rule>,
     pub(crate) examples: Vec<Example>,
 }
 
-const TOP: [&str; 4] = ["default", "login_shells", "mode", "rule"];
+const TOP: [&str; 5] = ["default", "login_shells", "mode", "rule", "sandbox"];
+const SANDBOX_KEYS: [&str; 13] = [
+    "mode",
+    "network",
+    "hosts",
+    "loopback",
+    "read",
+    "write",
+    "env",
+    "sockets",
+    "unprotect",
+    "nested",
+    "processes",
+    "memory",
+    "file_size",
+];
+/// Names in a project that other programs run or obey. A sandbox keeps them from being changed.
+pub const PROTECTED_NAMES: [&str; 18] = [
+    ".git/hooks",
+    ".git/config",
+    ".git/config.worktree",
+    ".git",
+    ".gitmodules",
+    ".husky",
+    ".pre-commit-config.yaml",
+    ".envrc",
+    ".vscode",
+    ".idea",
+    ".devcontainer",
+    ".mcp.json",
+    ".claude",
+    ".codex",
+    ".gemini",
+    ".cursor",
+    ".switchboard.json",
+    "switchboard-policy.toml",
+];
 const KEYS: [&str; 14] = [
     "id",
     "decision",
@@ -127,8 +165,14 @@ impl Reader<'_> {
     }
 
     fn file(&self, table: &DeTable<'_>) -> Result<File, PolicyError> {
-        let mut file =
-            File { default: None, mode: None, login_shells: None, rules: Vec::new(), examples: Vec::new() };
+        let mut file = File {
+            default: None,
+            mode: None,
+            login_shells: None,
+            sandbox: SandboxSettings::default(),
+            rules: Vec::new(),
+            examples: Vec::new(),
+        };
         // In file order, so that the first error is reported.
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
@@ -152,6 +196,7 @@ impl Reader<'_> {
                     None => return self.fault(value.span(), "login_shells must be true or false"),
                 },
                 "rule" => self.rules(value, &mut file)?,
+                "sandbox" => file.sandbox = self.sandbox(value)?,
                 other => {
                     return self.fault(key.span(), format!("unknown key {other:?}{}", nearest(other, &TOP)));
                 }
@@ -179,6 +224,88 @@ impl Reader<'_> {
             file.rules.push(rule);
         }
         Ok(())
+    }
+
+    fn sandbox(&self, value: &Value<'_>) -> Result<SandboxSettings, PolicyError> {
+        let Some(table) = value.get_ref().as_table() else {
+            return self.fault(value.span(), "[sandbox] must be a table");
+        };
+        let mut settings = SandboxSettings::default();
+        let mut entries: Vec<_> = table.iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        for (key, value) in entries {
+            let key_text = &**key.get_ref();
+            settings.note_list(key_text);
+            match key_text {
+                "mode" => settings.mode = Some(self.parsed(value, SandboxMode::parse)?),
+                "network" => settings.network = Some(self.parsed(value, SandboxNetwork::parse)?),
+                "hosts" => settings.hosts = self.items(value, HostPattern::parse)?,
+                "loopback" => settings.loopback = self.ports(value)?,
+                "read" => settings.read = self.items(value, plain_path)?,
+                "write" => settings.write = self.items(value, plain_path)?,
+                "env" => settings.env = self.items(value, variable)?,
+                "sockets" => settings.sockets = self.items(value, socket)?,
+                "unprotect" => settings.unprotect = self.items(value, protected_name)?,
+                "nested" => {
+                    settings.nested = match (value.get_ref().as_bool(), value.get_ref().as_str()) {
+                        (Some(nested), _) => Some(nested),
+                        (None, Some("auto")) => None,
+                        _ => return self.fault(value.span(), "nested is \"auto\", true or false"),
+                    };
+                }
+                "processes" => {
+                    settings.processes = match self.number(value).filter(|number| *number > 0) {
+                        Some(number) => Some(number),
+                        None => return self.fault(value.span(), "processes must be a number above 0"),
+                    };
+                }
+                "memory" => settings.memory = Some(self.parsed(value, size)?),
+                "file_size" => settings.file_size = Some(self.parsed(value, size)?),
+                other => {
+                    return self.fault(
+                        key.span(),
+                        format!("unknown key {other:?} in [sandbox]{}", nearest(other, &SANDBOX_KEYS)),
+                    );
+                }
+            }
+        }
+        Ok(settings)
+    }
+
+    fn parsed<T>(
+        &self,
+        value: &Value<'_>,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<T, PolicyError> {
+        parse(self.string(value)?).or_else(|message| self.fault(value.span(), message))
+    }
+
+    /// Returns the items of a list of strings, which may be empty.
+    fn items<T>(
+        &self,
+        value: &Value<'_>,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Vec<T>, PolicyError> {
+        let Some(list) = value.get_ref().as_array() else {
+            return self.fault(value.span(), "expected a list of strings");
+        };
+        list.iter().map(|item| self.parsed(item, &parse)).collect()
+    }
+
+    fn number(&self, value: &Value<'_>) -> Option<u64> {
+        let number = value.get_ref().as_integer()?;
+        u64::from_str_radix(&number.as_str().replace('_', ""), number.radix()).ok()
+    }
+
+    fn ports(&self, value: &Value<'_>) -> Result<Vec<u16>, PolicyError> {
+        let Some(list) = value.get_ref().as_array() else {
+            return self.fault(value.span(), "loopback must be a list of ports");
+        };
+        let port = |item: &Value<'_>| match self.number(item).and_then(|port| u16::try_from(port).ok()) {
+            Some(port) if port > 0 => Ok(port),
+            _ => self.fault(item.span(), "a port is a number from 1 to 65535"),
+        };
+        list.iter().map(port).collect()
     }
 
     fn rule(
@@ -462,6 +589,60 @@ fn operation(text: &str) -> Result<Operation, String> {
         format!(
             "the operation {text:?} can never match; known operations are add, modify, delete, move and copy"
         )
+    })
+}
+
+/// Reads a path without wildcards: absolute, or below the home directory.
+fn plain_path(text: &str) -> Result<String, String> {
+    let rest = text.strip_prefix("~/").or_else(|| text.strip_prefix('/'));
+    let is_plain = |rest: &str| rest.split('/').all(|name| name != "." && name != "..");
+    match rest {
+        Some(rest) if rest.contains(['*', '?']) => {
+            Err(format!("the path {text:?} cannot have wildcards; name the folder"))
+        }
+        Some(rest) if !rest.is_empty() && is_plain(rest) && !text.contains('\0') => Ok(text.to_owned()),
+        _ => Err(format!("the path {text:?} must be absolute or begin with ~/, without \".\" and \"..\"")),
+    }
+}
+
+fn socket(text: &str) -> Result<String, String> {
+    let is_variable =
+        text.strip_prefix('$').is_some_and(|name| variable(name).is_ok() && !name.contains('*'));
+    if is_variable { Ok(text.to_owned()) } else { plain_path(text) }
+}
+
+fn variable(text: &str) -> Result<String, String> {
+    let name = text.strip_suffix('*').unwrap_or(text);
+    if name.is_empty() && !text.is_empty() {
+        return Err("\"*\" would pass every variable, and with them every secret; name them".to_owned());
+    }
+    if name.contains('*') {
+        return Err(format!("{text:?}: `*` is only allowed at the end"));
+    }
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if is_name { Ok(text.to_owned()) } else { Err(format!("{text:?} is not the name of a variable")) }
+}
+
+fn protected_name(text: &str) -> Result<String, String> {
+    if PROTECTED_NAMES.contains(&text) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("{text:?} is not a protected name; these are: {}", PROTECTED_NAMES.join(", ")))
+}
+
+/// Reads a size such as "512MB" or "4GB", in bytes.
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic() || letter == ' ');
+    let unit: u64 = match text[digits.len()..].trim() {
+        "B" => 1,
+        "KB" | "kB" => 1 << 10,
+        "MB" => 1 << 20,
+        "GB" => 1 << 30,
+        _ => 0,
+    };
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    bytes.filter(|bytes| *bytes > 0).ok_or_else(|| {
+        format!("{text:?} is not a size; write a number with a unit, such as \"512MB\" or \"4GB\"")
     })
 }
 

@@ -59,6 +59,9 @@ pub const MOMENTARY: MetaKey<bool> = MetaKey::new("switchboard/momentary");
 /// Decision of a policy about a permission request, in the notice about it: an object with `policy` (the rule, or `null`),
 /// `decision` and further keys of [`Author`]. Written by the hub and `switchboard bridge`, read by clients.
 pub const POLICY_DECISION: MetaKey<Raw<'static>> = MetaKey::new("switchboard/permission");
+/// Sandbox of a session, in the notice about it: an object with `mode` and further keys, or with `denied` and the host that
+/// was refused. Written by the hub, `switchboard bridge` and `switchboard run`, read by clients.
+pub const SANDBOX: MetaKey<Raw<'static>> = MetaKey::new("switchboard/sandbox");
 /// Relation of a message to the agent's own lines. Written by the hub for clients that sent [`NATIVE_VERSION`]; the bridge
 /// passes the agent's own lines on to a client of the agent's version instead of translating their translation.
 pub const NATIVE: MetaKey<Native> = MetaKey::new("switchboard/native");

@@ -40,6 +40,30 @@ pub(crate) struct KnownAgent {
     pub(crate) seen: &'static str,
     /// Other observations.
     pub(crate) notes: &'static [&'static str],
+    /// Needs in a sandbox.
+    pub(crate) sandbox: SandboxNeeds,
+}
+
+/// Needs of a known agent in a sandbox. Paths are below the home directory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SandboxNeeds {
+    /// Paths that it writes: logins, histories, caches.
+    pub(crate) state: &'static [&'static str],
+    /// Paths that it reads and that must not be changed, because they decide what it runs.
+    pub(crate) settings: &'static [&'static str],
+    /// Hosts of its model and login.
+    pub(crate) hosts: &'static [&'static str],
+    /// Environment variables; `*` at the end matches any rest.
+    pub(crate) env: &'static [&'static str],
+    /// Variables that are set for it.
+    pub(crate) set: &'static [(&'static str, &'static str)],
+    /// Whether it makes sandboxes of its own.
+    pub(crate) nests: bool,
+}
+
+impl SandboxNeeds {
+    pub(crate) const NONE: SandboxNeeds =
+        SandboxNeeds { state: &[], settings: &[], hosts: &[], env: &[], set: &[], nests: false };
 }
 
 /// Program that runs a package from the network.

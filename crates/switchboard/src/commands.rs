@@ -21,6 +21,7 @@ pub(crate) mod policy;
 #[allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 mod readers;
 mod run;
+mod sandbox;
 mod schema;
 pub(crate) mod serve;
 mod sessions;
@@ -46,7 +47,8 @@ pub(crate) enum Command {
     Man(completions::ManArguments),
     Open(open::Arguments),
     Policy(policy::Arguments),
-    Run(run::Arguments),
+    Run(Box<run::Arguments>),
+    Sandbox(sandbox::Arguments),
     Schema(schema::Arguments),
     Serve(Box<serve::Arguments>),
     Sessions(sessions::Arguments),
@@ -59,7 +61,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Work with agents", &["open", "run", "bridge", "agents"]),
     ("Share sessions", &["serve", "connect", "tokens", "hub"]),
     ("Recorded sessions", &["sessions"]),
-    ("Permission rules", &["policy"]),
+    ("Permission rules", &["policy", "sandbox"]),
     ("Set-up", &["setup", "doctor", "completions", "man"]),
     ("Protocol tools", &["conform", "check", "convert", "fold", "diff", "schema", "demo-agent"]),
 ];
@@ -101,7 +103,8 @@ pub(crate) fn run(command: Command) -> Result<Outcome, CommandError> {
         Command::Man(arguments) => completions::write_manual(&arguments),
         Command::Open(arguments) => open::run(&arguments),
         Command::Policy(arguments) => policy::run(&arguments),
-        Command::Run(arguments) => run::run(arguments),
+        Command::Run(arguments) => run::run(*arguments),
+        Command::Sandbox(arguments) => sandbox::run(&arguments),
         Command::Schema(arguments) => schema::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Sessions(arguments) => sessions::run(&arguments),

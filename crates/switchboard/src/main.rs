@@ -17,6 +17,7 @@ mod policy_file;
 mod recording;
 mod remote_agent;
 mod rules;
+mod sandbox;
 mod setup;
 mod standard_error;
 mod stdio;
@@ -46,6 +47,10 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    // Before anything else: it must not inherit or open anything.
+    if let Some(arguments) = sandbox::init_arguments() {
+        return sandbox::init(&arguments);
+    }
     launcher::follow();
     if version::is_asked_as_json(std::env::args_os().skip(1)) {
         println!("{}", version::as_json());

@@ -17,6 +17,8 @@ pub(crate) enum Outcome {
     NotJudged,
     /// The agent asked for a permission that was denied: exit code 5.
     PermissionDenied,
+    /// The exit code of a program that was run.
+    Exited(u8),
     /// A stop signal or timeout: see [`Stop::exit_code`].
     Stopped(Stop),
 }
@@ -28,6 +30,7 @@ impl From<Outcome> for ExitCode {
             Outcome::Problems => ExitCode::from(1),
             Outcome::NotJudged => ExitCode::from(4),
             Outcome::PermissionDenied => ExitCode::from(5),
+            Outcome::Exited(code) => ExitCode::from(code),
             Outcome::Stopped(stop) => ExitCode::from(stop.exit_code()),
         }
     }
@@ -71,6 +74,11 @@ impl CommandError {
     /// Returns the error for a missing session: exit code 4.
     pub(crate) fn no_session(message: impl Into<String>) -> Self {
         CommandError { exit_code: 4, message: message.into(), hints: Vec::new() }
+    }
+
+    /// Returns the error for a sandbox that cannot be made: exit code 6.
+    pub(crate) fn not_confined(message: impl Into<String>) -> Self {
+        CommandError { exit_code: 6, message: message.into(), hints: Vec::new() }
     }
 
     /// Returns the error for a denied operation: exit code 5.

@@ -209,6 +209,11 @@ fn user_file() -> Option<PathBuf> {
     Some(configuration::configuration_folder()?.join("switchboard").join(NAME))
 }
 
+/// Returns the path of the user's policy file for messages.
+pub(crate) fn user_file_name() -> String {
+    user_file().map_or_else(|| NAME.to_owned(), |file| file.display().to_string())
+}
+
 /// The user's policy with additional rules.
 #[derive(Debug)]
 pub(crate) struct Extended {
@@ -224,6 +229,23 @@ pub(crate) struct Extended {
 impl Extended {
     /// Returns the user's current policy with additional rules at the end. The existing text is unchanged.
     pub(crate) fn with(more: &str, host: &dyn Host) -> Result<Self, Refused> {
+        Extended::changed(host, |text| {
+            let mut text = text.to_owned();
+            if !text.is_empty() {
+                text.push_str(if text.ends_with('\n') { "\n" } else { "\n\n" });
+            }
+            text.push_str(more);
+            text
+        })
+    }
+
+    /// Returns the user's current policy with one more host in the table `[sandbox]`.
+    pub(crate) fn with_host(host_pattern: &str, host: &dyn Host) -> Result<Self, Refused> {
+        Extended::changed(host, |text| with_host(text, host_pattern))
+    }
+
+    /// Returns the user's current policy after a change of its text.
+    fn changed(host: &dyn Host, change: impl Fn(&str) -> String) -> Result<Self, Refused> {
         let file = user_file().ok_or_else(|| {
             Refused::Unreadable("cannot locate the policy file: HOME is not set".to_owned())
         })?;
@@ -232,11 +254,7 @@ impl Extended {
         let target =
             if is_there { file.canonicalize().unwrap_or_else(|_| file.clone()) } else { file.clone() };
         let before = if is_there { Some(read(&file).and_then(|_| read(&target))?) } else { None };
-        let mut text = before.clone().unwrap_or_default();
-        if !text.is_empty() {
-            text.push_str(if text.ends_with('\n') { "\n" } else { "\n\n" });
-        }
-        text.push_str(more);
+        let text = change(before.as_deref().unwrap_or_default());
         if text.len() as u64 > MAX_FILE {
             return Err(Refused::Unreadable(format!("{} would become too large", file.display())));
         }
@@ -268,6 +286,45 @@ impl Extended {
         }
         new.persist(&target).map_err(|error| failed(&error.error))?;
         Ok(file)
+    }
+}
+
+/// Adds a host to the list in the table `[sandbox]` of a policy, and leaves the rest as it is.
+fn with_host(text: &str, pattern: &str) -> String {
+    let quoted = format!("{pattern:?}");
+    let mut offset = 0;
+    let mut in_table = None;
+    for line in text.split_inclusive('\n') {
+        let start = offset;
+        offset += line.len();
+        let is_table = line.trim().split('#').next().is_some_and(|line| line.trim() == "[sandbox]");
+        if is_table {
+            in_table = Some(offset);
+        } else if line.trim_start().starts_with('[') {
+            if in_table.is_some() {
+                break;
+            }
+        } else if in_table.is_some()
+            && let Some((key, value)) = line.split_once('=')
+            && key.trim() == "hosts"
+            && let Some(bracket) = value.find('[')
+        {
+            let at = start + key.len() + 1 + bracket + 1;
+            let is_empty = text[at..].trim_start().starts_with(']');
+            let separator = if is_empty { "" } else { ", " };
+            return format!("{}{quoted}{separator}{}", &text[..at], &text[at..]);
+        }
+    }
+    match in_table {
+        Some(at) => {
+            let line_end = if text[..at].ends_with('\n') { "" } else { "\n" };
+            format!("{}{line_end}hosts = [{quoted}]\n{}", &text[..at], &text[at..])
+        }
+        None => {
+            let blank = if text.is_empty() || text.ends_with("\n\n") { "" } else { "\n" };
+            let line_end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+            format!("{text}{line_end}{blank}[sandbox]\nhosts = [{quoted}]\n")
+        }
     }
 }
 
@@ -341,4 +398,33 @@ pub(crate) fn trust(path: &Path, policy: &Policy) -> Result<(), CommandError> {
     std::io::Write::write_all(&mut new, text.as_bytes()).map_err(failed)?;
     new.persist(&file).map_err(|error| failed(error.error))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use switchboard_policy::NoFiles;
+
+    use super::*;
+
+    #[test]
+    fn a_host_is_added_to_the_table_and_the_rest_stays() {
+        let rule = "[[rule]]\ndecision = \"deny\"\npath = [\"/x\"]\n";
+        for before in [
+            String::new(),
+            "default = \"ask\"".to_owned(),
+            format!("[sandbox]\nmode = \"strict\"\n\n{rule}"),
+            "[sandbox] # ours\nhosts = []\n".to_owned(),
+            format!("[sandbox]\nhosts = [\n  \"a.com\", # one\n]\n{rule}"),
+            format!("{rule}\n[sandbox]"),
+            "[sandbox]\nhosts=[\"a.com\"]\n".to_owned(),
+        ] {
+            let after = with_host(&before, "new.example.com");
+            let old = Policy::parse(&before, &NoFiles::default()).unwrap();
+            let new = Policy::parse(&after, &NoFiles::default())
+                .unwrap_or_else(|error| panic!("{error:?}: {after}"));
+            assert!(new.sandbox().hosts.iter().any(|host| host.matches("new.example.com", 443)), "{after}");
+            assert_eq!(new.sandbox().hosts.len(), old.sandbox().hosts.len() + 1, "{after}");
+            assert_eq!((new.len(), new.sandbox().mode), (old.len(), old.sandbox().mode), "{after}");
+        }
+    }
 }

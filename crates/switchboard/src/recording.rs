@@ -69,6 +69,11 @@ impl RecordArguments {
         }
     }
 
+    /// Returns the path of the store that was asked for.
+    pub(crate) fn store(&self) -> Option<&PathBuf> {
+        self.store.as_ref()
+    }
+
     /// Returns whether a file gets the messages, and not the store.
     pub(crate) fn is_file(&self) -> bool {
         matches!(&self.record, Some(Some(_)))
@@ -371,13 +376,11 @@ fn noise(from: Side, what: &str) -> Record {
 pub(crate) fn started<T>(
     recording: Option<&Recording>,
     started: Result<T, switchboard_transport::Error>,
-) -> Result<T, String> {
-    started.map_err(|error| {
-        let reason = error.to_string();
+) -> Result<T, switchboard_transport::Error> {
+    started.inspect_err(|error| {
         if let Some(recording) = recording {
-            recording.cut_off(&reason);
+            recording.cut_off(&error.to_string());
         }
-        reason
     })
 }
 

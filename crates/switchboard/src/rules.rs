@@ -102,6 +102,25 @@ impl Rules {
         })
     }
 
+    /// Returns the policy for the sandbox of a project. Fails if a file of it is invalid: without it, the sandbox would be
+    /// another one. Rules of the command line decide questions only; the sandbox is in the user's own file then.
+    pub(crate) fn for_sandbox(&self, root: Option<&Path>) -> Result<Policy, String> {
+        let user = match &self.source {
+            Source::File(policy) => Ok(policy.clone()),
+            Source::Said(_) | Source::User => policy_file::of_user(&self.files),
+        };
+        let policy = user.and_then(|user| match root {
+            Some(root) => policy_file::for_project(user, root, &self.files),
+            None => Ok(user),
+        });
+        policy.map_err(|refused| refused.to_string())
+    }
+
+    /// Returns the file system as rules see it.
+    pub(crate) fn files(&self) -> &SystemFiles {
+        &self.files
+    }
+
     /// Reports a problem of a file, once.
     fn complain(&mut self, problem: String) {
         if self.said.as_ref() != Some(&problem) {

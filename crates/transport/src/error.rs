@@ -77,6 +77,14 @@ pub enum Error {
         /// The folder.
         directory: PathBuf,
     },
+    /// The program was to be confined, which is not possible. Nothing was started.
+    #[error("the sandbox cannot be made: {reason}\n  nothing was started")]
+    NotConfined {
+        /// The program as given.
+        program: String,
+        /// Reason, perhaps with advice on further lines.
+        reason: String,
+    },
     /// The program exists, but the operating system could not start it.
     #[error("cannot start {program} ({}): {source}", path.display())]
     ProgramNotStarted {

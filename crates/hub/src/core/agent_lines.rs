@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use switchboard_acp::extensions::{AgentSessionRecord, HubRecord, MEMORY_LOST};
+use switchboard_acp::extensions::{AgentSessionRecord, HubRecord, MEMORY_LOST, META, SANDBOX};
 use switchboard_acp::rpc::{Message, Request, RequestId, Response, codes};
 use switchboard_acp::{Raw, Side, WireFormat};
 use switchboard_store::Channel;
-use switchboard_transport::SharedText;
+use switchboard_transport::{ConfinementNotice, SharedText};
 
 use super::agent_process::{Description, PendingAgentRequest};
 use super::lifecycle::Fork;
@@ -86,6 +86,40 @@ impl Core {
             let agent = self.name_of(process);
             self.report(format!("agent {agent}: {text}"));
         }
+    }
+
+    /// Shows a notice about the confinement of a process in its sessions. The first one says how it is confined.
+    pub(crate) fn confinement_notice(&mut self, process: AgentId, notice: ConfinementNotice) {
+        let Some(known) = self.processes.get_mut(&process) else { return };
+        let sessions: Vec<String> = known.sessions.keys().cloned().collect();
+        if known.confinement.is_none() {
+            known.record_handshake_line(Channel::Process, &notice.title);
+            known.confinement = Some(notice);
+            return;
+        }
+        for session in sessions {
+            self.confinement_notice_in(process, &session, &notice);
+        }
+    }
+
+    pub(super) fn confinement_notice_in(
+        &mut self,
+        process: AgentId,
+        agent_session: &str,
+        notice: &ConfinementNotice,
+    ) {
+        let ConfinementNotice { title, description, is_warning, data } = notice;
+        let mut update = json!({
+            "sessionUpdate": "notice",
+            "severity": if *is_warning { "warning" } else { "info" },
+            "title": title,
+            META: {SANDBOX.name(): data},
+        });
+        if let Some(description) = description {
+            update["description"] = json!(description);
+        }
+        let line = lines::update(agent_session, &update.to_string());
+        self.agent_line(process, &line);
     }
 
     fn name_of(&self, process: AgentId) -> String {
@@ -245,6 +279,11 @@ impl Core {
     /// Routes a request of an agent.
     fn agent_request(&mut self, process: AgentId, request: &Request<'_>, line: &str) {
         let params = request.params.as_ref();
+        let is_confined = self.processes.get(&process).is_some_and(|process| self.is_confined(process.agent));
+        if is_confined && (request.method.starts_with("fs/") || request.method.starts_with("terminal/")) {
+            let message = "the agent runs in a sandbox: it works with files and commands itself";
+            return self.refuse_agent(process, &request.id, codes::METHOD_NOT_FOUND, message);
+        }
         let is_question = matches!(&*request.method, PERMISSION | ELICITATION);
         let session = lines::text_of(params, "sessionId");
         let Some(session) = session else {

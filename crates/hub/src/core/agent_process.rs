@@ -9,7 +9,7 @@ use switchboard_acp::extensions::{HubRecord, PromptRecord};
 use switchboard_acp::rpc::{Message, RequestId, codes};
 use switchboard_acp::{Correlator, OpenRequest, Raw, Side, Wire, WireFormat};
 use switchboard_store::Channel;
-use switchboard_transport::{Oddities, SharedText};
+use switchboard_transport::{ConfinementNotice, Oddities, SharedText};
 
 use super::lines::{self, Outcome, Rewrite};
 use super::services::Services;
@@ -48,6 +48,10 @@ pub(super) struct AgentProcess {
     pub(super) agent: usize,
     /// The client capabilities that the agent was offered.
     pub(super) services: Services,
+    /// The folders of a confined process.
+    pub(super) roots: Vec<String>,
+    /// The notice about the confinement of the process, for each session.
+    pub(super) confinement: Option<ConfinementNotice>,
     /// The protocol version that the agent speaks.
     pub(super) version: u16,
     pub(super) is_ready: bool,
@@ -173,7 +177,7 @@ impl Core {
         connection: ConnectionId,
         message: &Arc<str>,
     ) -> Option<AgentId> {
-        self.when_ready(self.process_of(agent), agent, connection, message)
+        self.when_ready(self.process_of(agent), agent, connection, message, Vec::new())
     }
 
     /// Returns the process for a client that opens a session, which was offered the capabilities of this client.
@@ -182,9 +186,11 @@ impl Core {
         agent: usize,
         connection: ConnectionId,
         message: &Arc<str>,
+        roots: Vec<String>,
     ) -> Option<AgentId> {
-        let process = self.process_with(agent, self.services_at(connection));
-        self.when_ready(process, agent, connection, message)
+        let services = self.offered(agent, self.services_at(connection));
+        let process = self.process_with(agent, services, &roots);
+        self.when_ready(process, agent, connection, message, roots)
     }
 
     /// Returns a process if it is ready. Starts one if there is none. The message waits until the process is ready.
@@ -194,8 +200,9 @@ impl Core {
         agent: usize,
         connection: ConnectionId,
         message: &Arc<str>,
+        roots: Vec<String>,
     ) -> Option<AgentId> {
-        let process = process.unwrap_or_else(|| self.start_agent(agent, self.services_at(connection)));
+        let process = process.unwrap_or_else(|| self.start_agent(agent, self.services_at(connection), roots));
         let known = self.processes.get_mut(&process)?;
         if known.is_ready {
             return Some(process);
@@ -204,12 +211,16 @@ impl Core {
         None
     }
 
-    pub(super) fn start_agent(&mut self, agent: usize, services: Services) -> AgentId {
+    pub(super) fn start_agent(&mut self, agent: usize, services: Services, roots: Vec<String>) -> AgentId {
+        let services = self.offered(agent, services);
+        let roots = if self.is_confined(agent) { roots } else { Vec::new() };
         self.last_process += 1;
         let id = self.last_process;
         let mut process = AgentProcess {
             agent,
             services,
+            roots: roots.clone(),
+            confinement: None,
             version: 2,
             is_ready: false,
             is_ending: false,
@@ -240,7 +251,7 @@ impl Core {
         process.handshake_lines.push((Channel::ToAgent, line.as_str().into()));
         self.processes.insert(id, process);
         // The handshake is queued right after the start, so that it is the first line the agent gets.
-        self.output.push_back(Output::StartAgent { process: id, agent, services });
+        self.output.push_back(Output::StartAgent { process: id, agent, services, roots });
         self.output.push_back(Output::ToAgent { process: id, line, session: None });
         id
     }
@@ -730,6 +741,14 @@ impl AgentProcess {
     }
 
     /// Returns whether sessions can be opened in this process.
+    /// Returns whether no session is or was in this process, and none is being opened in it.
+    pub(super) fn is_without_sessions(&self) -> bool {
+        let opens = |request: &PendingAgentRequest| !matches!(request, PendingAgentRequest::Handshake);
+        self.sessions.is_empty()
+            && self.left_sessions.is_empty()
+            && !self.pending.iter().any(|(_, _, request)| opens(request))
+    }
+
     pub(super) fn takes_sessions(&self) -> bool {
         !self.is_ending && !self.is_unresponsive
     }

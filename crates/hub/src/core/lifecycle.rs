@@ -86,6 +86,13 @@ impl Core {
         self.create(process, folder, client, opening);
     }
 
+    /// Returns whether a session is in a process or about to be.
+    pub(super) fn is_used(&self, process: AgentId) -> bool {
+        let is_here = |session: &Session| [session.process, session.parked].contains(&Some(process));
+        self.sessions.values().any(is_here)
+            || self.creating.values().any(|creating| creating.process == process)
+    }
+
     fn create(
         &mut self,
         process: AgentId,
@@ -338,6 +345,9 @@ impl Core {
         known.sessions.insert(agent_session.to_owned(), Arc::clone(id));
         let early = std::mem::take(&mut known.early);
         known.early_bytes = 0;
+        if let Some(notice) = known.confinement.clone() {
+            self.confinement_notice_in(process, agent_session, &notice);
+        }
         for (session, line) in early {
             if session == agent_session {
                 self.agent_line(process, &line);
@@ -388,7 +398,11 @@ impl Core {
         session.is_resuming = true;
         self.summary_version += 1;
         let services = self.services_of(id);
-        let process = self.process_with(agent, services).unwrap_or_else(|| self.start_agent(agent, services));
+        let services = self.offered(agent, services);
+        let roots =
+            self.sessions.get(id).map(|session| vec![session.info.folder.clone()]).unwrap_or_default();
+        let process = self.process_with(agent, services, &roots);
+        let process = process.unwrap_or_else(|| self.start_agent(agent, services, roots));
         if let Some(session) = self.sessions.get_mut(id) {
             session.process = Some(process);
             session.lost = None;

@@ -80,7 +80,8 @@ impl Core {
         let (folder, params) = self.folders(params)?;
         let Some(agent) = self.connections.get(&connection).map(|client| client.agent) else { return Ok(()) };
         self.may_attach(connection, None)?;
-        if let Some(process) = self.ready_agent_for(agent, connection, line) {
+        let roots = self.roots(&folder, &params)?;
+        if let Some(process) = self.ready_agent_for(agent, connection, line, roots) {
             self.open_session(process, folder, &params, (connection, id.clone()));
         }
         Ok(())
@@ -105,7 +106,8 @@ impl Core {
             let message = format!("the hub already has this session, as {}", known.id());
             return Err((codes::INVALID_PARAMS, message, Some(json!({"sessionId": &**known.id()}))));
         }
-        if let Some(process) = self.ready_agent_for(agent, connection, line) {
+        let roots = self.roots(&folder, &resolved)?;
+        if let Some(process) = self.ready_agent_for(agent, connection, line, roots) {
             let client = (connection, id.clone());
             self.adopt_session(process, folder, name.into_owned(), &resolved, client);
         }
@@ -128,6 +130,12 @@ impl Core {
             self.send_request(process, None, method, params, None, purpose)?;
         }
         Ok(())
+    }
+
+    /// Returns all folders of a session.
+    fn roots(&self, folder: &str, params: &Raw<'_>) -> Result<Vec<String>, Refusal> {
+        let more = self.more_folders(Some(params))?;
+        Ok([folder.to_owned()].into_iter().chain(more).collect())
     }
 
     pub(super) fn may_begin(&self) -> Result<(), Refusal> {

@@ -180,7 +180,8 @@ pub(crate) enum Output {
     /// Save the metadata of a session, which has changed.
     Changed { session: SessionId },
     /// Start an agent process.
-    StartAgent { process: AgentId, agent: usize, services: services::Services },
+    /// Starts a process. A confined one may work in the folders.
+    StartAgent { process: AgentId, agent: usize, services: services::Services, roots: Vec<String> },
     /// Send a line to an agent process. `session` is the one that it belongs to.
     ToAgent { process: AgentId, line: String, session: Option<SessionId> },
     /// End an agent process.
@@ -213,6 +214,8 @@ pub type Folders = Box<dyn Fn(&str) -> Result<String, FolderRefusal> + Send>;
 pub(crate) struct CoreOptions {
     /// Names of the agents. The first is the default.
     pub(crate) agents: Vec<String>,
+    /// Agents that are confined, in the same order.
+    pub(crate) confined: Vec<bool>,
     pub(crate) folders: Folders,
     /// Time without work and clients after which an agent process is ended, in milliseconds.
     pub(crate) idle: u64,

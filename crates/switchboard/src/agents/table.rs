@@ -3,7 +3,7 @@
 //! Names and command lines are those of published clients. Versions and peculiarities were observed by
 //! running the agent, and are only stated if they were.
 
-use super::{KnownAgent, Package, Runner};
+use super::{KnownAgent, Package, Runner, SandboxNeeds};
 
 /// Defaults of an entry.
 const DEFAULTS: KnownAgent = KnownAgent {
@@ -18,6 +18,7 @@ const DEFAULTS: KnownAgent = KnownAgent {
     versions: &[],
     seen: "",
     notes: &[],
+    sandbox: SandboxNeeds::NONE,
 };
 
 const fn npx(name: &'static str, arguments: &'static [&'static str]) -> Option<Package> {
@@ -63,6 +64,20 @@ pub(super) const KNOWN: &[KnownAgent] = &[
             "the status of a tool call stays pending until it is completed",
             "diffs of version 1 are fragments of the file",
         ],
+        sandbox: SandboxNeeds {
+            state: &[".claude", ".claude.json"],
+            settings: &[
+                ".claude/settings.json",
+                ".claude/hooks",
+                ".claude/plugins",
+                ".claude/agents",
+                ".claude/commands",
+                ".claude/skills",
+            ],
+            hosts: &["*.anthropic.com", "claude.ai", "*.claude.ai", "*.claude.com"],
+            env: &["ANTHROPIC_*", "CLAUDE_CODE_OAUTH_TOKEN"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -97,6 +112,14 @@ pub(super) const KNOWN: &[KnownAgent] = &[
             "a permission that is refused ends the turn as cancelled",
             "does not exit when its input closes: it is ended",
         ],
+        sandbox: SandboxNeeds {
+            state: &[".codex"],
+            settings: &[".codex/config.toml", ".codex/rules", ".codex/hooks.json"],
+            hosts: &["api.openai.com", "auth.openai.com", "chatgpt.com", "*.chatgpt.com"],
+            env: &["OPENAI_API_KEY", "CODEX_*"],
+            nests: true,
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -190,6 +213,13 @@ pub(super) const KNOWN: &[KnownAgent] = &[
             "asks permission for tool calls that it never announced",
             "says that it can load sessions, and fails to",
         ],
+        sandbox: SandboxNeeds {
+            state: &[".gemini"],
+            settings: &[".gemini/settings.json"],
+            hosts: &["*.googleapis.com", "accounts.google.com"],
+            env: &["GEMINI_API_KEY", "GOOGLE_*"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -207,6 +237,12 @@ pub(super) const KNOWN: &[KnownAgent] = &[
             "sends errors without an id",
             "does not exit when its input closes: it is ended",
         ],
+        sandbox: SandboxNeeds {
+            state: &[".config/goose", ".local/share/goose", ".local/state/goose"],
+            settings: &[".config/goose"],
+            set: &[("GOOSE_DISABLE_KEYRING", "1")],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {
@@ -329,6 +365,12 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         versions: &[1],
         seen: "1.18",
         notes: &["writes files through the client although the client said that it does not do that"],
+        sandbox: SandboxNeeds {
+            state: &[".config/opencode", ".local/share/opencode", ".local/state/opencode"],
+            settings: &[".config/opencode"],
+            hosts: &["models.dev", "opencode.ai", "*.opencode.ai"],
+            ..SandboxNeeds::NONE
+        },
         ..DEFAULTS
     },
     KnownAgent {

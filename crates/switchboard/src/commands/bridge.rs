@@ -5,6 +5,7 @@ mod host;
 mod login;
 mod permissions;
 mod recorded;
+mod sandboxed;
 mod service;
 
 use std::ffi::OsString;
@@ -20,6 +21,7 @@ use self::history::History;
 use self::host::LocalHost;
 use self::permissions::Permissions;
 use self::recorded::BridgeRecording;
+use self::sandboxed::SandboxedAgent;
 use self::service::{Parts, Service};
 use super::convert::LossAction;
 use crate::configuration::chosen_program;
@@ -28,6 +30,7 @@ use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::{self, RecordArguments, agent_name};
 use crate::rules::{PermissionsArgument, Rules};
+use crate::sandbox::{self, SandboxArgument, SandboxContext};
 use crate::telemetry::TelemetryArguments;
 use crate::{standard_error, stdio};
 
@@ -80,6 +83,9 @@ pub(crate) struct Arguments {
     permissions: PermissionsArgument,
 
     #[command(flatten)]
+    sandbox: SandboxArgument,
+
+    #[command(flatten)]
     handshake: HandshakeArgument,
 
     /// Treatment of losses in the session itself
@@ -120,7 +126,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let program = chosen_program(Path::new("."), arguments.agent.as_deref(), &arguments.command)?;
     // Before the agent starts: it must not run without its rules.
     let has_rules = arguments.permissions.permissions.is_some();
-    let rules = if has_rules { Some(arguments.permissions.rules()?) } else { None };
+    let rules = arguments.permissions.rules()?;
+    let context = SandboxContext {
+        folder: std::env::current_dir().unwrap_or_default(),
+        store: arguments.record.store().cloned(),
+        ..SandboxContext::default()
+    };
+    let program = arguments.sandbox.confine(program, arguments.agent.as_deref(), &rules, &context)?;
+    if program.is_confined() && (arguments.serve_files || arguments.serve_terminals) {
+        return Err(CommandError::usage("--serve-files and --serve-terminals would lead out of the sandbox")
+            .hint("the agent works with files and commands itself, inside the sandbox"));
+    }
+    let rules = has_rules.then_some(rules);
     stdio::run_alone(serve(arguments, &program, rules))
 }
 
@@ -140,7 +157,8 @@ async fn serve(
         recording.as_ref().and_then(|recording| History::new(recording.clone(), arguments.agent.clone()));
     // Not before: until the agent runs there is nothing to shut down.
     let stops = Stops::listen(None)?;
-    let spawned = recording::started(recording.as_ref(), program.spawn()).map_err(CommandError::failed)?;
+    let spawned = recording::started(recording.as_ref(), program.spawn())
+        .map_err(|error| sandbox::start_error(&error, CommandError::failed))?;
     ending::takes_along(&spawned.child, recording.as_ref());
     tokio::spawn(pass_on_standard_error(spawned.child.clone()));
     let record = recording
@@ -171,6 +189,7 @@ async fn serve(
         terminal_events,
         stops,
         handshake_timeout: arguments.handshake.handshake_timeout,
+        sandbox: program.is_confined().then(|| SandboxedAgent::new(program.clone(), spawned.child.clone())),
     };
     Service::run(parts, spawned).await
 }

@@ -28,6 +28,7 @@ use crate::handshake::{self, HandshakeArgument};
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::agent_name;
 use crate::rules::{PermissionsArgument, Rules};
+use crate::sandbox::{SandboxArgument, SandboxContext};
 use crate::{ending, standard_error, stdio, store_file};
 
 /// Open a web client and inspector for an agent
@@ -63,6 +64,9 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     permissions: PermissionsArgument,
+
+    #[command(flatten)]
+    sandbox: SandboxArgument,
 
     #[command(flatten)]
     handshake: HandshakeArgument,
@@ -158,8 +162,6 @@ fn recording(store: &Store, name: &str) -> Result<String, CommandError> {
 
 async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, CommandError> {
     let WebOptions { store, agents, folder, recording, rules } = opening;
-    let agents =
-        agents.into_iter().map(|(name, program)| (name, program.working_directory(&folder))).collect();
     let cannot = |error: std::io::Error| CommandError::failed(format!("cannot serve: {error}"));
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
     let listener = TcpListener::bind(address).await.map_err(|error| {
@@ -170,6 +172,21 @@ async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, Co
         refused.hint("omit --port to use any free port")
     })?;
     let port = listener.local_addr().map_err(cannot)?.port();
+    let context =
+        SandboxContext { folder: folder.clone(), store: Some(store.path().to_owned()), ports: vec![port] };
+    let agents = agents
+        .into_iter()
+        .enumerate()
+        .filter_map(|(index, (name, program))| {
+            let program = program.working_directory(&folder);
+            match arguments.sandbox.confine(program, Some(&name), &rules, &context) {
+                Ok(program) => Some(Ok((name, program))),
+                Err(error) if index == 0 => Some(Err(error)),
+                // Others than the chosen one are only offered if they can be confined.
+                Err(_) => None,
+            }
+        })
+        .collect::<Result<_, _>>()?;
     let who = local_user();
     let hub = Hub::start(HubOptions {
         // Runs as long as this command.

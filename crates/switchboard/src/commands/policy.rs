@@ -11,7 +11,8 @@ pub(crate) use hub_rules::HubRules;
 
 use std::path::PathBuf;
 
-use switchboard_policy::Mode;
+use switchboard_acp::display::visible_line;
+use switchboard_policy::{Mode, SandboxMode};
 
 use crate::outcome::{CommandError, Outcome};
 use crate::policy_file::{self, SystemFiles};
@@ -38,7 +39,8 @@ enum PolicyCommand {
 
 /// Check a policy file and the examples in it
 ///
-/// Exit code 0 if it is valid, 1 if it is not, with the line; 2 if it cannot be read.
+/// If it switches on a sandbox, lists the rules that the sandbox enforces. Exit code 0 if it is valid, 1 if it
+/// is not, with the line; 2 if it cannot be read.
 #[derive(Debug, clap::Args)]
 struct CheckArguments {
     /// Policy file
@@ -76,6 +78,10 @@ fn check(arguments: &CheckArguments) -> Result<Outcome, CommandError> {
         count => format!("{count} rules"),
     };
     println!("{}: {rules}, default {}, mode {mode}", arguments.file.display(), policy.default_verdict());
+    let sandbox = policy.sandbox().mode.filter(|mode| *mode != SandboxMode::Off);
+    for (rule, effect) in sandbox.map(|mode| policy.sandbox_report(mode)).unwrap_or_default() {
+        println!("  {}: {effect}", visible_line(&rule));
+    }
     Ok(Outcome::Fine)
 }
 

@@ -26,6 +26,7 @@ use crate::handshake::HandshakeArgument;
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::RecordArguments;
 use crate::rules::{PermissionsArgument, Rules};
+use crate::sandbox::{SandboxArgument, SandboxContext};
 use crate::telemetry::TelemetryArguments;
 use crate::units::parse_time;
 
@@ -33,8 +34,8 @@ use crate::units::parse_time;
 ///
 /// Put the prompt before the `--` of a command line: `switchboard run "Fix the build" -- my-agent --acp`.
 /// Without a prompt, it is read from standard input or --file. The agent `demo` is built in. Exit codes: 0
-/// the agent finished, 1 it failed, 2 invalid usage, 3 timeout, 4 no session, 5 a permission was denied, 130
-/// interrupted, or 128 plus another signal's number.
+/// the agent finished, 1 it failed, 2 invalid usage, 3 timeout, 4 no session, 5 a permission was denied, 6 the
+/// sandbox could not be made, 130 interrupted, or 128 plus another signal's number.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Name of a configured or known agent (see `switchboard agents`); the prompt if a command line is given
@@ -76,6 +77,9 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     permissions: PermissionsArgument,
+
+    #[command(flatten)]
+    sandbox: SandboxArgument,
 
     /// Timeout: seconds, or with a unit as in 90s, 5m, 1h
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
@@ -137,6 +141,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, CommandError> {
         _ => arguments.permissions.rules()?,
     };
     let configured = arguments.first.as_deref().filter(|_| arguments.command.is_empty());
+    let context = SandboxContext {
+        folder: cwd.clone(),
+        store: arguments.record.store().cloned(),
+        ..SandboxContext::default()
+    };
+    let program = arguments.sandbox.confine(program, configured, &rules, &context)?;
     let about = About {
         agent: configured.map(str::to_owned),
         client: Some("switchboard run".to_owned()),
@@ -144,7 +154,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, CommandError> {
         title: None,
     };
     let task = conversation::Task {
-        program: program.working_directory(&cwd),
+        program: program.working_directory(&cwd).roots(vec![cwd.clone()]),
         cwd: cwd.display().to_string(),
         recording: arguments.record.begin(&about, arguments.telemetry.begin_below()?)?,
         sessions: vec![vec![vec![v2::ContentBlock::text(prompt)]]],

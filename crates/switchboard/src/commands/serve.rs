@@ -33,6 +33,7 @@ use crate::handshake::{self, HandshakeArgument};
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::remote_agent::{HEADERS, TOKEN};
 use crate::rules::{PermissionsArgument, Rules};
+use crate::sandbox::{SandboxArgument, SandboxContext};
 use crate::telemetry::{HubTelemetry, LAST_SENDING, TelemetryArguments};
 use crate::{ending, stdio, store_file};
 
@@ -95,6 +96,9 @@ pub(crate) struct Arguments {
 
     #[command(flatten)]
     permissions: PermissionsArgument,
+
+    #[command(flatten)]
+    sandbox: SandboxArgument,
 
     #[command(flatten)]
     telemetry: TelemetryArguments,
@@ -268,6 +272,17 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
             .hint("use any free port: --listen 127.0.0.1:0")
     })?;
     let address = listener.local_addr().map_err(failed)?;
+    let context = SandboxContext {
+        folder: folder.clone(),
+        store: Some(store.path().to_owned()),
+        ports: vec![address.port()],
+    };
+    let agents = agents
+        .into_iter()
+        .map(|(name, program)| {
+            Ok((name.clone(), arguments.sandbox.confine(program, Some(&name), &rules, &context)?))
+        })
+        .collect::<Result<Vec<_>, CommandError>>()?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut hang_up =

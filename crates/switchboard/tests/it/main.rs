@@ -38,6 +38,7 @@ mod replay;
 mod run;
 mod run_ends;
 mod run_subagents;
+mod sandbox;
 mod schema;
 mod serve;
 mod sessions;

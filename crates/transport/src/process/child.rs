@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::process::{ChildStderr, ChildStdout};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+use super::confinement::{Confined, ConfinementNotice};
 use super::group::Group;
 use super::standard_error::StandardError;
 use super::watchdog::Watchdog;
@@ -86,6 +87,7 @@ struct Handle {
     stop: watch::Sender<Option<Grace>>,
     grace: Grace,
     input: Mutex<Option<OutboxCloser>>,
+    notices: Mutex<Option<mpsc::Receiver<ConfinementNotice>>>,
 }
 
 /// Lifecycle of a process.
@@ -104,7 +106,9 @@ impl Child {
         standard_error: ChildStderr,
         grace: Grace,
         (watchdog, mut lease): (Option<Watchdog>, Option<ProcessLease>),
+        mut confined: Option<Box<dyn Confined>>,
     ) -> Option<Self> {
+        let notices = Mutex::new(confined.as_mut().and_then(|confined| confined.notices()));
         let process_id = process.id()?;
         let group = Group::of(process_id)?;
         if let Some(watchdog) = &watchdog {
@@ -117,19 +121,41 @@ impl Child {
         let (life_sender, life) = watch::channel(Life::default());
         let (stop, stop_receiver) = watch::channel(None);
         let kept = Arc::new(StandardError::new(standard_error).ok()?);
-        tokio::spawn(supervise(process, group, stop_receiver, life_sender, grace, (watchdog, lease)));
+        tokio::spawn(supervise(
+            process,
+            group,
+            stop_receiver,
+            life_sender,
+            grace,
+            (watchdog, lease),
+            confined,
+        ));
         let reader = Arc::clone(&kept);
         let ended = exited(life.clone());
         tokio::spawn(async move { reader.read(ended).await });
         let input = Mutex::new(None);
-        let handle =
-            Handle { program, relay_for, process_id, standard_error: kept, life, stop, grace, input };
+        let handle = Handle {
+            program,
+            relay_for,
+            process_id,
+            standard_error: kept,
+            life,
+            stop,
+            grace,
+            input,
+            notices,
+        };
         Some(Child { handle: Arc::new(handle) })
     }
 
     /// Returns the program as given.
     pub fn program(&self) -> &str {
         &self.handle.program
+    }
+
+    /// Takes the notices of its confinement; `None` if it is not confined or they were taken.
+    pub fn confinement_notices(&self) -> Option<mpsc::Receiver<ConfinementNotice>> {
+        self.handle.notices.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Returns the process id, which is also the id of the process group.
@@ -240,6 +266,7 @@ async fn supervise(
     life: watch::Sender<Life>,
     grace: Grace,
     (watchdog, mut lease): (Option<Watchdog>, Option<ProcessLease>),
+    confined: Option<Box<dyn Confined>>,
 ) {
     let extended = async {
         loop {
@@ -268,6 +295,8 @@ async fn supervise(
     if let Some(watchdog) = watchdog {
         watchdog.release().await;
     }
+    // Its private files are removed when nothing uses them any more.
+    drop(confined);
     life.send_modify(|life| life.over = true);
 }
 

@@ -1,6 +1,7 @@
 //! Child processes: starting, supervising, and ending them with all their descendants.
 
 mod child;
+mod confinement;
 mod group;
 mod input;
 mod output;
@@ -9,6 +10,7 @@ mod standard_error;
 mod watchdog;
 
 pub use child::{Child, Exit};
+pub use confinement::{Confined, Confinement, ConfinementNotice, ProgramStart};
 pub use input::ChildInput;
 pub use output::ChildOutput;
 pub use program::{Grace, ProcessLease, Program, Spawned};

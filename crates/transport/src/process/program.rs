@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::process::Command;
 use tokio::sync::watch;
 
+use super::confinement::{self, Confined, Confinement, ProgramStart};
 use super::watchdog::Watchdog;
 use super::{Child, ChildInput, ChildOutput};
 use crate::{Connection, ConnectionOptions, Error};
@@ -41,6 +42,8 @@ pub struct Program {
     watchdog: bool,
     lease: Option<ProcessLease>,
     relay_for: Option<String>,
+    confinement: Option<Arc<dyn Confinement>>,
+    roots: Vec<PathBuf>,
 }
 
 /// Time until which processes may run, granted by another party. Their watchdogs kill them when it expires,
@@ -121,6 +124,8 @@ impl Program {
             watchdog: true,
             lease: None,
             relay_for: None,
+            confinement: None,
+            roots: Vec::new(),
         }
     }
 
@@ -183,6 +188,30 @@ impl Program {
         self
     }
 
+    /// Lets the operating system confine the program. It does not start otherwise.
+    #[must_use]
+    pub fn confined(mut self, confinement: Arc<dyn Confinement>) -> Self {
+        self.confinement = Some(confinement);
+        self
+    }
+
+    /// Sets the folders in which a confined program may work, instead of none.
+    #[must_use]
+    pub fn roots(mut self, roots: Vec<PathBuf>) -> Self {
+        self.roots = roots;
+        self
+    }
+
+    /// Returns true if the program is confined.
+    pub fn is_confined(&self) -> bool {
+        self.confinement.is_some()
+    }
+
+    /// Returns true if the program is only a relay to a peer at an address.
+    pub fn is_relay(&self) -> bool {
+        self.relay_for.is_some()
+    }
+
     /// Returns true if the program has a lease.
     pub fn has_lease(&self) -> bool {
         self.lease.is_some()
@@ -202,6 +231,9 @@ impl Program {
             return Err(Error::WorkingDirectoryMissing { program: name, directory: directory.clone() });
         }
         let path = self.find()?;
+        if let Some(confinement) = &self.confinement {
+            return self.spawn_confined(name, path, confinement.as_ref());
+        }
         let mut command = Command::new(&path);
         command
             .arg0(&self.program)
@@ -228,18 +260,60 @@ impl Program {
             let reason = "/bin/sh, which would end it with its lease, cannot be started";
             return Err(not_started(Arc::new(std::io::Error::other(reason))));
         }
-        let mut process = command.spawn().map_err(|error| not_started(Arc::new(error)))?;
+        let process = command.spawn().map_err(|error| not_started(Arc::new(error)))?;
+        self.supervised(&name, &path, process, watchdog, None)
+    }
+
+    /// Starts the program under its confinement, or fails.
+    fn spawn_confined(
+        &self,
+        name: String,
+        path: PathBuf,
+        confinement: &dyn Confinement,
+    ) -> Result<Spawned, Error> {
+        let not_confined = |reason: String| Error::NotConfined { program: name.clone(), reason };
+        let confined = confinement
+            .confine(ProgramStart {
+                path: path.clone(),
+                arguments: self.arguments.clone(),
+                environment: self.environment.clone(),
+                working_directory: self.working_directory.clone(),
+                roots: self.roots.clone(),
+            })
+            .map_err(not_confined)?;
+        let watchdog = if self.watchdog { Watchdog::start(self.grace.terminate) } else { None };
+        if watchdog.is_none() && self.lease.is_some() {
+            return Err(not_confined(
+                "/bin/sh, which would end it with its lease, cannot be started".to_owned(),
+            ));
+        }
+        let (process, confined) = confinement::start(confined).map_err(not_confined)?;
+        self.supervised(&name, &path, process, watchdog, Some(confined))
+    }
+
+    /// Supervises a started process.
+    fn supervised(
+        &self,
+        name: &str,
+        path: &Path,
+        mut process: tokio::process::Child,
+        watchdog: Option<Watchdog>,
+        confined: Option<Box<dyn Confined>>,
+    ) -> Result<Spawned, Error> {
+        let not_started =
+            |source| Error::ProgramNotStarted { program: name.to_owned(), path: path.to_owned(), source };
         let missing = || not_started(Arc::new(std::io::Error::other("a pipe is missing")));
         let input = ChildInput::new(process.stdin.take().ok_or_else(missing)?);
         let input = input.map_err(|error| not_started(Arc::new(error)))?;
         let output = process.stdout.take().ok_or_else(missing)?;
         let standard_error = process.stderr.take().ok_or_else(missing)?;
         let child = Child::start(
-            (name.clone(), self.relay_for.clone()),
+            (name.to_owned(), self.relay_for.clone()),
             process,
             standard_error,
             self.grace,
             (watchdog, self.lease.clone()),
+            confined,
         )
         .ok_or_else(missing)?;
         let output = child.output(output);

@@ -79,6 +79,7 @@ fn name(hub: usize) -> Arc<str> {
 fn hub(number: usize) -> Hub {
     let core = Core::new(CoreOptions {
         agents: vec!["one".to_owned()],
+        confined: vec![false],
         folders: Box::new(|folder| Ok(folder.to_owned())),
         idle: 1_000_000,
         handshake: 1_000_000,

@@ -108,6 +108,7 @@ pub(super) fn identity(name: &str, role: Role) -> Identity {
 pub(super) fn world(send_window: usize) -> World {
     let core = Core::new(CoreOptions {
         agents: vec!["one".to_owned()],
+        confined: vec![false],
         folders: Box::new(|folder| {
             if folder.starts_with("/w") {
                 Ok(folder.to_owned())

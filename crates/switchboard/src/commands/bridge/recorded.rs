@@ -24,6 +24,11 @@ impl BridgeRecording {
         }
     }
 
+    /// Follows another process of the agent.
+    pub(super) fn follow(&mut self, child: &Child) {
+        self.watch = self.recording.watch(child);
+    }
+
     /// Records a line of one side. It is durable after the next commit.
     pub(super) fn line(&mut self, at: Side, from: Side, line: &str, versions: Option<(Version, Version)>) {
         self.settle(versions);

@@ -2,16 +2,18 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use switchboard_acp::Correlator;
 use switchboard_acp::display::visible_line;
-use switchboard_acp::rpc::Outline;
+use switchboard_acp::rpc::{Message, Outline, RpcError, codes, is_batch, messages};
+use switchboard_acp::{Wire, WireFormat};
 use switchboard_bridge::{Driver, Handled, Loss, Port, Severity, Side};
 use switchboard_store::Channel;
 use switchboard_transport::{
-    Child, DEFAULT_MESSAGE_LIMIT, Exit, Frame, LineReader, Oddities, Spawned, Substitute, TooLong,
-    invalid_line_answer,
+    Child, ChildOutput, DEFAULT_MESSAGE_LIMIT, Exit, Frame, LineReader, Oddities, Spawned, Substitute,
+    TooLong, invalid_line_answer,
 };
 use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
@@ -21,6 +23,7 @@ use super::history::{History, Redirect};
 use super::host::TerminalEvent;
 use super::permissions::{Instead, Permissions};
 use super::recorded::BridgeRecording;
+use super::sandboxed::{ForAgent, SandboxedAgent, StartedAgent};
 use crate::ending::{self, Phase, Stop, Stops};
 use crate::outbound_queue::{OutboundLine, OutboundQueue};
 use crate::outcome::{CommandError, Outcome};
@@ -57,6 +60,7 @@ pub(super) struct Parts {
     pub(super) terminal_events: mpsc::Receiver<TerminalEvent>,
     pub(super) stops: Stops,
     pub(super) handshake_timeout: Duration,
+    pub(super) sandbox: Option<SandboxedAgent>,
 }
 
 pub(super) struct Service {
@@ -74,6 +78,9 @@ pub(super) struct Service {
     too_late: Option<tokio::time::Instant>,
     of_client: Oddities,
     of_agent: Oddities,
+    sandbox: Option<SandboxedAgent>,
+    /// A request of the client that waits for the agent to start in these folders.
+    starting: Option<(Vec<PathBuf>, OutboundLine)>,
 }
 
 /// Reason for the end of the service.
@@ -99,6 +106,7 @@ impl Service {
             terminal_events,
             mut stops,
             handshake_timeout,
+            sandbox,
         } = parts;
         let Spawned { child, input, output } = spawned;
         let holds = record.is_some();
@@ -115,17 +123,20 @@ impl Service {
             too_late: None,
             of_client: Oddities::shown(),
             of_agent: Oddities::shown(),
+            sandbox,
+            starting: None,
         };
         let mut from_client = LineReader::new(stdio::input(), DEFAULT_MESSAGE_LIMIT);
         let from_agent = LineReader::new(output, DEFAULT_MESSAGE_LIMIT);
         let end = service.serve(&mut from_client, from_agent, terminal_events, &mut stops).await;
+        let child = service.sandbox.as_ref().map_or(child, |sandbox| sandbox.child().clone());
         service.end(end, &child, from_client, stops).await
     }
 
     async fn serve(
         &mut self,
         from_client: &mut LineReader<impl AsyncRead + Unpin>,
-        mut from_agent: LineReader<impl AsyncRead + Unpin>,
+        mut from_agent: LineReader<ChildOutput>,
         mut terminal_events: mpsc::Receiver<TerminalEvent>,
         stops: &mut Stops,
     ) -> End {
@@ -133,6 +144,18 @@ impl Service {
         // Deadline after which an agent that stopped reading counts as gone, unless it writes before.
         let mut deaf = None;
         loop {
+            if let Some((roots, line)) = self.starting.take() {
+                tokio::select! {
+                    started = self.start_in_sandbox(roots, &line) => {
+                        if let Some(reader) = started {
+                            from_agent = reader;
+                            self.pass(Side::Client, line);
+                        }
+                    }
+                    stop = stops.next() => return End::Told(stop),
+                }
+            }
+            self.show_sandbox();
             self.release();
             if self.to_client.is_closed() || (farewell.is_some() && self.unanswered.is_empty()) {
                 return End::Client;
@@ -181,6 +204,7 @@ impl Service {
                 }
                 () = stdio::sleep_until(too_late), if too_late.is_some() => return End::NoHandshake,
                 Some(event) = terminal_events.recv() => self.terminal_event(event),
+                () = next_notice(&mut self.sandbox) => {}
                 stop = stops.next() => return End::Told(stop),
                 () = stdio::sleep_until(deadline) => {
                     let outputs = self.driver.tick();
@@ -210,12 +234,13 @@ impl Service {
         if self.history.as_ref().is_some_and(History::is_at_work) {
             return false;
         }
-        let Service { driver, to_client, record, permissions, .. } = self;
+        let Service { driver, to_client, record, permissions, sandbox, .. } = self;
         let bridge = driver.bridge();
         let room = to_client.room();
         let passes = |line: &[u8]| {
             bridge.is_passthrough(Side::Agent, line)
                 && permissions.as_ref().is_none_or(|permissions| permissions.passes(line))
+                && (sandbox.is_none() || SandboxedAgent::passes(line))
         };
         let take = |lines: &str| {
             if let Some(recorded) = record {
@@ -251,9 +276,43 @@ impl Service {
         }
         if from == Side::Client {
             self.note_request(&line);
+            match self.sandbox.as_mut().map(|sandbox| sandbox.look_at_client(&line)) {
+                None | Some(ForAgent::Forward(None)) => {}
+                Some(ForAgent::Forward(Some(changed))) => {
+                    return self.pass(from, OutboundLine::Made(changed));
+                }
+                Some(ForAgent::Start(roots)) => {
+                    self.starting = Some((roots, OutboundLine::Made(line.to_string())));
+                    return;
+                }
+                Some(ForAgent::Refuse(answer)) => {
+                    self.record(Side::Client, Side::Agent, &answer);
+                    return self.send(Side::Client, OutboundLine::Made(answer));
+                }
+            }
             let marked = self.record.as_ref().and_then(|recorded| recorded.recording.mark_prompt(&line));
             if let Some(marked) = marked {
                 return self.pass(from, OutboundLine::Made(marked));
+            }
+        }
+        if from == Side::Agent && self.sandbox.is_some() {
+            // Each message of a batch is a line of its own, so that none escapes inspection.
+            let entries: Vec<String> =
+                messages(&line).iter().map(|entry| entry.replace(['\n', '\r'], " ")).collect();
+            if is_batch(&line) && entries.len() == 1 && !SandboxedAgent::passes(line.as_bytes()) {
+                // A batch that cannot be taken apart.
+                return self.complain(from, &line);
+            }
+            let refused: Vec<Option<String>> =
+                entries.iter().map(|entry| SandboxedAgent::refused(entry)).collect();
+            if refused.iter().any(Option::is_some) {
+                for (entry, refused) in entries.into_iter().zip(refused) {
+                    match refused {
+                        Some(answer) => self.push_to_agent(OutboundLine::Made(answer)),
+                        None => self.pass(from, OutboundLine::Made(entry)),
+                    }
+                }
+                return;
             }
         }
         let is_of_agent = from == Side::Agent && self.permissions.is_some();
@@ -407,6 +466,9 @@ impl Service {
         match to {
             Side::Client => {
                 self.note_answer(line.text());
+                if let Some(sandbox) = &mut self.sandbox {
+                    sandbox.note_for_client(line.text());
+                }
                 if !self.is_decided(line.text()) {
                     self.to_client.push(line);
                 }
@@ -420,7 +482,58 @@ impl Service {
         }
     }
 
+    /// Starts the agent again in the folders of a session. If that fails, the request that opens the session does.
+    async fn start_in_sandbox(
+        &mut self,
+        roots: Vec<PathBuf>,
+        request: &OutboundLine,
+    ) -> Option<LineReader<ChildOutput>> {
+        let sandbox = self.sandbox.as_mut()?;
+        let old = sandbox.child().clone();
+        let started = match timeout(self.handshake_timeout, sandbox.start(roots)).await {
+            Ok(started) => started,
+            Err(_) => {
+                Err(format!("the agent did not answer the handshake within {:?}", self.handshake_timeout))
+            }
+        };
+        match started {
+            Ok(StartedAgent { child, input, reader }) => {
+                let holds = self.record.is_some();
+                self.to_agent = OutboundQueue::to_agent(input).holding(holds);
+                if let Some(recorded) = &mut self.record {
+                    recorded.follow(&child);
+                }
+                ending::takes_along(&child, self.record.as_ref().map(|recorded| &recorded.recording));
+                tokio::spawn(super::pass_on_standard_error(child));
+                // It has only answered the handshake.
+                tokio::spawn(async move { old.shut_down().await });
+                Some(reader)
+            }
+            Err(reason) => {
+                if let Some(Outline::Request { id, .. }) = Outline::of(request.text()) {
+                    let error = RpcError::new(codes::INTERNAL_ERROR, reason);
+                    let answer = Message::response(id.into_owned(), Err(error)).encode(WireFormat::Any);
+                    self.record(Side::Client, Side::Agent, &answer);
+                    self.send(Side::Client, OutboundLine::Made(answer));
+                }
+                None
+            }
+        }
+    }
+
+    /// Shows the client notices about the sandbox.
+    fn show_sandbox(&mut self) {
+        let updates = self.sandbox.as_mut().map(SandboxedAgent::updates).unwrap_or_default();
+        for update in updates {
+            self.record(Side::Client, Side::Agent, &update);
+            self.to_client.push(OutboundLine::Made(update));
+        }
+    }
+
     fn push_to_agent(&mut self, line: OutboundLine) {
+        if let Some(sandbox) = &mut self.sandbox {
+            sandbox.note_for_agent(line.text());
+        }
         if let Some(permissions) = &mut self.permissions {
             permissions.hear_client(line.text(), self.driver.now());
         }
@@ -570,6 +683,14 @@ impl Port for Service {
             standard_error::say(format!("switchboard: losses are no longer written: {error}"));
             self.losses = None;
         }
+    }
+}
+
+/// Waits for the next notice about a sandbox. Never returns without one.
+async fn next_notice(sandbox: &mut Option<SandboxedAgent>) {
+    match sandbox {
+        Some(sandbox) => sandbox.next_notice().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{store_file, units};
 
 pub(super) fn look(configuration: &Configuration, folder: &Path, min_free: u64) -> Vec<Finding> {
     let mut findings = programs();
+    findings.extend(sandbox());
     findings.extend(proxy());
     findings.extend(settings(configuration, folder));
     findings.extend(editors());
@@ -55,6 +56,16 @@ fn programs() -> Vec<Finding> {
         });
     }
     findings
+}
+
+/// Reports which parts of a sandbox this machine can enforce. A missing part is a note: a sandbox is used on request.
+fn sandbox() -> Vec<Finding> {
+    let checks = switchboard_sandbox::machine().into_iter();
+    let findings = checks.map(|(name, result)| match result {
+        Ok(what) => Finding::fine(format!("sandbox: {name}"), what),
+        Err(reason) => Finding::note(format!("sandbox: {name}"), reason),
+    });
+    findings.collect()
 }
 
 fn settings(configuration: &Configuration, folder: &Path) -> Vec<Finding> {

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use switchboard_acp::{Recorded, RecordedLine};
-use switchboard_policy::{Decision, Policy, Question, QuestionReader, Verdict};
+use switchboard_policy::{
+    Decision, PathEffect, Policy, Question, QuestionReader, SandboxMode, SubjectPath, Verdict,
+};
 use switchboard_session::Moment;
 use switchboard_store::{Item, Store};
 
@@ -23,7 +25,7 @@ use crate::store_file::{self, message_number, store_error};
 /// Reads JSON lines: messages of either version or recorded lines ({"dir":"agent->client","msg":{...}});
 /// earlier updates form the tool call of a request. Writes one line for each session/request_permission:
 /// {"decision","rule","reason","subject":{"command","source","paths","kind"}}; on a terminal the same as
-/// text. Only the given policy file applies, and it is trusted. An invalid file is reported, every request is
+/// text. If the policy switches on a sandbox, "sandbox" has its effect on each path. Only the given policy file applies, and it is trusted. An invalid file is reported, every request is
 /// asked, and the exit code is 1.
 #[derive(Debug, clap::Args)]
 #[command(
@@ -66,6 +68,17 @@ struct Explained<'d> {
     rule: Option<&'d str>,
     reason: &'d str,
     subject: &'d RawValue,
+    /// Access to the paths of the request in the sandbox of the policy, if it has one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sandbox: Vec<SandboxAccess>,
+}
+
+/// The effect of the rules on a path in a sandbox.
+#[derive(Serialize)]
+struct SandboxAccess {
+    path: String,
+    access: &'static str,
+    rule: Option<String>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
@@ -201,6 +214,7 @@ impl<W: Write> Explainer<W> {
                 rule: decision.rule.as_deref(),
                 reason: &decision.reason,
                 subject: serde_json::from_str(subject.as_str())?,
+                sandbox: self.sandbox(question),
             };
             serde_json::to_writer(&mut self.output, &explained)?;
             return self.output.write_all(b"\n");
@@ -212,7 +226,34 @@ impl<W: Write> Explainer<W> {
         };
         writeln!(self.output, "{word} {}", shown(&question.subject.summary()))?;
         let by = decision.rule.as_deref().map_or_else(|| "no rule".to_owned(), |rule| format!("rule {rule}"));
-        writeln!(self.output, "      {}, message {number}: {}", shown(&by), shown(&decision.reason))
+        writeln!(self.output, "      {}, message {number}: {}", shown(&by), shown(&decision.reason))?;
+        for SandboxAccess { path, access, rule } in self.sandbox(question) {
+            let by = rule.map(|rule| format!(" by the rule {rule}")).unwrap_or_default();
+            writeln!(self.output, "      sandbox: {} is {access}{}", shown(&path), shown(&by))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the effect of the rules on the paths of a request, if the policy switches on a sandbox.
+    fn sandbox(&self, question: &Question) -> Vec<SandboxAccess> {
+        let mode = self.policy.sandbox().mode.filter(|mode| *mode != SandboxMode::Off);
+        let Some(mode) = mode else { return Vec::new() };
+        let subject = &question.subject;
+        let rules = self.policy.path_rules(None, mode, &[subject.root().to_owned()], &self.host);
+        let access = |path: &SubjectPath| {
+            let full = std::path::Path::new(subject.cwd()).join(&path.path);
+            let closed = rules.effect(&full.to_string_lossy());
+            SandboxAccess {
+                path: path.path.clone(),
+                access: match closed.map(|(_, effect)| effect) {
+                    Some(PathEffect::Hidden) => "hidden",
+                    Some(PathEffect::ReadOnly) => "read-only",
+                    None => "not closed",
+                },
+                rule: closed.map(|(rule, _)| rule.id.clone()),
+            }
+        };
+        subject.paths().iter().map(access).collect()
     }
 }
 

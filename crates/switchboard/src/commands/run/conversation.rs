@@ -13,7 +13,9 @@ use switchboard_acp::v2::unstable::{AuthState, ForkSessionRequest};
 use switchboard_acp::v2::{self, StopReason};
 use switchboard_acp::{AbsolutePath, DecodeError};
 use switchboard_peer::{AgentHandle, Client, ClientOptions, Error, Event, Feed, PromptEnd};
-use switchboard_transport::{Child, Connection, Exit, Oddities, Program};
+use switchboard_store::Channel;
+use switchboard_transport::{Child, ConfinementNotice, Connection, Exit, Oddities, Program};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use super::form::Form;
@@ -28,7 +30,7 @@ use crate::ending::{self, Phase, Stop, Stops};
 use crate::outcome::{CommandError, Outcome};
 use crate::recording::{self, Recording};
 use crate::rules::Rules;
-use crate::{handshake, invalid_lines, standard_error, stdio};
+use crate::{handshake, invalid_lines, sandbox, standard_error, stdio};
 
 /// One prompt.
 pub(crate) type Prompt = Vec<v2::ContentBlock<'static>>;
@@ -89,8 +91,8 @@ async fn run(task: Task) -> Result<Outcome, CommandError> {
         });
     }
     let started = task.program.connect(options.connection_options());
-    let (child, connection) =
-        recording::started(recording.as_ref(), started).map_err(CommandError::no_session)?;
+    let (child, connection) = recording::started(recording.as_ref(), started)
+        .map_err(|error| sandbox::start_error(&error, CommandError::no_session))?;
     let watch = recording.as_ref().map(|recording| recording.watch(&child));
     ending::takes_along(&child, recording.as_ref());
     let outcome = converse(task, stops, &child, connection, options).await;
@@ -128,6 +130,7 @@ async fn converse(
         }
     };
     let mut runner = Runner::new(client, stops, &mut task);
+    runner.confinement = child.confinement_notices();
     let halted = runner.work(task).await;
     let stopping = runner.stopping;
     let outcome = match (halted, stopping) {
@@ -163,6 +166,17 @@ async fn end(child: &Child, stops: &mut Stops, in_hurry: bool) {
     tokio::select! {
         _ = child.shut_down() => {}
         _ = stops.next() => drop(child.shut_down_within(ending::grace()).await),
+    }
+}
+
+/// Waits for the next notice about the sandbox. Never returns without a sandbox.
+async fn next_notice(notices: &mut Option<mpsc::Receiver<ConfinementNotice>>) -> Option<ConfinementNotice> {
+    match notices {
+        Some(notices) => match notices.recv().await {
+            Some(notice) => Some(notice),
+            None => std::future::pending().await,
+        },
+        None => std::future::pending().await,
     }
 }
 
@@ -202,6 +216,8 @@ pub(super) struct Runner {
     pub(super) usage_of: Option<String>,
     pub(super) denied: bool,
     invalid_lines: Oddities,
+    /// Notices about the sandbox.
+    confinement: Option<mpsc::Receiver<ConfinementNotice>>,
 }
 
 impl Runner {
@@ -237,6 +253,7 @@ impl Runner {
             usage_of: None,
             denied: false,
             invalid_lines: Oddities::shown(),
+            confinement: None,
         }
     }
 
@@ -255,6 +272,10 @@ impl Runner {
             (task.session, task.fork) = (None, None);
             self.session = Some(session.clone());
             self.view.note(&format!("session {session} of {}", self.agent.description().name()))?;
+            // The first notice says how the agent is confined. It is there since the start.
+            while let Some(notice) = self.confinement.as_mut().and_then(|notices| notices.try_recv().ok()) {
+                self.tell_confinement(&notice)?;
+            }
             let Runner { feed, view, .. } = self;
             feed.sessions().conversation(|all| view.begin(all, &Arc::from(&*session)))?;
             for (id, value) in &task.settings {
@@ -301,6 +322,20 @@ impl Runner {
             }
             Err(error) => Err(lost(&error).into()),
         }
+    }
+
+    /// Shows a notice about the sandbox, and records it in the session.
+    fn tell_confinement(&mut self, notice: &ConfinementNotice) -> io::Result<()> {
+        self.view.note(&notice.title)?;
+        if let Some(description) = notice.description.as_ref() {
+            self.view.note(description)?;
+        }
+        if let (Some(recording), Some(session)) = (&self.recording, &self.session) {
+            let params = serde_json::json!({"sessionId": session, "update": sandbox::notice_update(notice)});
+            let line = serde_json::json!({"jsonrpc": "2.0", "method": "session/update", "params": params});
+            recording.record(Channel::ToClient, &line.to_string());
+        }
+        Ok(())
     }
 
     /// Reports that the user is not logged in, if the agent says so.
@@ -438,12 +473,16 @@ impl Runner {
             }
             let asking = !self.questions.is_empty();
             let patience = self.patience;
+            let has_session = self.session.is_some();
             tokio::select! {
                 biased;
                 output = &mut future => return Ok(output),
                 stop = self.stops.next() => self.stop(stop).await?,
                 () = stdio::sleep_until(patience), if patience.is_some() => self.give_up()?,
                 line = next_line(&mut self.keyboard), if asking => self.answer(line).await?,
+                Some(notice) = next_notice(&mut self.confinement), if has_session => {
+                    self.tell_confinement(&notice)?;
+                }
                 event = self.feed.next() => match event {
                     Some(event) => self.take(event).await?,
                     None => return Ok(future.await),
