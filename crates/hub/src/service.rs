@@ -511,12 +511,17 @@ impl Service {
             }
             Output::StartAgent { process, agent, services, roots } => {
                 let (name, program) = self.agents.get(agent)?;
+                let mut program = program.clone();
+                // A confined process belongs to one session and starts in its folder: others are not there.
+                if let Some(first) = roots.first() {
+                    program = program.working_directory(first);
+                }
                 self.processes.insert(
                     process,
                     agent_task::start(
                         process,
                         name,
-                        program.clone().roots(roots.into_iter().map(Into::into).collect()),
+                        program.roots(roots.into_iter().map(Into::into).collect()),
                         services,
                         self.events.clone(),
                         Arc::clone(&self.shutdown_grace),

@@ -78,10 +78,7 @@ impl Sandbox {
     }
 
     /// Waits until the sandbox is proven.
-    pub fn wait_until_ready(
-        &mut self,
-        _: &mut dyn FnMut() -> Option<String>,
-    ) -> Result<(), SandboxError> {
+    pub fn wait_until_ready(&mut self, _: &mut dyn FnMut() -> Option<String>) -> Result<(), SandboxError> {
         match self.0 {}
     }
 }

@@ -276,6 +276,9 @@ impl Layout {
         }
         let bindings = self.bindings.iter().filter(|binding| path.starts_with(&binding.target));
         match bindings.max_by_key(|binding| depth(&binding.target)) {
+            Some(binding) if binding.part == Part::Private => {
+                ("not there", "a private folder of the sandbox is in its place".to_owned())
+            }
             Some(binding) if binding.is_writable => ("writable", binding.because.clone()),
             Some(binding) => ("read-only", binding.because.clone()),
             None => ("not there", "nothing opens it".to_owned()),

@@ -85,6 +85,8 @@ fn escapes(place: &Place, host_process: u32, port: u16, abstract_name: &str) -> 
     let store = place.home().join(".local/share/switchboard");
     let python = |code: &str| format!("python3 - <<'PY'\n{code}\nPY");
     vec![
+        // Cases with Python would find nothing without it.
+        ("run Python", python("print('PYTHON')")),
         // ----- the file system
         ("read the home directory", format!("cat {home}/.ssh/id_ed25519 && echo ESCAPED")),
         ("read through a link in the project", "cat link-to-home/id_ed25519 && echo ESCAPED".into()),
@@ -155,7 +157,7 @@ fn no_escape_succeeds() {
     let address = std::os::unix::net::SocketAddr::from_abstract(&name);
     let _abstract_socket = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
     let mut failures = Vec::new();
-    let mut tried = 0;
+    let (mut tried, mut pythons) = (0, 0);
     for mode in BOTH {
         let cases = escapes(&place, std::process::id(), port, &name);
         // All cases of a mode in one sandbox: each in a shell of its own, so that one cannot keep another from running.
@@ -173,12 +175,15 @@ fn no_escape_succeeds() {
             if let Some(number) = line.strip_prefix("CASE ") {
                 tried += usize::from(number != "end");
                 case = number.parse().unwrap_or(case);
+            } else if line == "PYTHON" {
+                pythons += 1;
             } else if line.contains("ESCAPED") || line.contains("secret-") {
                 failures.push(format!("{mode}: {}: {line}", cases[case].0));
             }
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert_eq!(pythons, 2, "python3 did not run");
     assert!(tried >= 2 * 50, "{tried} cases");
     // Nothing of it is outside.
     let read = |path: &str| std::fs::read_to_string(place.work().parent().unwrap().join(path)).unwrap();
@@ -278,15 +283,14 @@ fn everyday_work_succeeds() {
     };
     // Toolchains in a home directory are those of the user who runs the tests.
     let home = std::env::var("HOME").unwrap_or_default();
-    for name in [".cargo/bin", ".rustup", ".pyenv"] {
+    for name in [".cargo/bin", ".rustup"] {
         let (from, to) = (Path::new(&home).join(name), place.home().join(name));
         if from.exists() {
             std::fs::create_dir_all(to.parent().unwrap()).unwrap();
             std::os::unix::fs::symlink(from, to).unwrap();
         }
     }
-    let path =
-        std::env::var("PATH").unwrap().replace(&format!("{home}/"), &format!("{}/", place.home().display()));
+    let path = format!("{}/.cargo/bin:/usr/local/bin:/usr/bin:/bin", place.home().display());
     let mut failures = Vec::new();
     for (name, tool, text) in WORK {
         if !has(tool) {
@@ -810,7 +814,8 @@ fn each_session_of_a_hub_has_its_own_sandbox() {
         for name in ["one", "two"] {
             let opened =
                 client.ask("session/new", json!({"cwd": place.work().join(name), "mcpServers": []})).await;
-            let session = opened["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{opened}")).to_owned();
+            let session =
+                opened["result"]["sessionId"].as_str().unwrap_or_else(|| panic!("{opened}")).to_owned();
             client.prompt(&session, "cat file ../*/file; cat ../.env; echo $SWITCHBOARD_SANDBOX").await;
             said.push(Value::Array(client.until_idle().await).to_string());
         }
