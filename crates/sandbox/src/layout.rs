@@ -1,6 +1,6 @@
 //! The mounts of a sandbox, as a pure function of bindings and closed paths.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -319,21 +319,24 @@ fn placed(bindings: &[Binding], closed: Vec<ClosedPath>) -> Vec<(PathBuf, Closed
             }
         }
     }
-    let all: Vec<(PathBuf, ClosedPath)> = by_target.into_values().collect();
     let is_covered = |(_, inner): &(PathBuf, ClosedPath)| {
-        all.iter().any(|(_, outer)| {
-            inner.path != outer.path && inner.path.starts_with(&outer.path) && outer.effect >= inner.effect
-            // A binding between them shows the inner path again.
-            && shown_by(bindings, &inner.path).is_none_or(|binding| !binding.target.starts_with(&outer.path))
+        inner.path.ancestors().skip(1).any(|ancestor| {
+            by_target.get(ancestor).is_some_and(|(_, outer)| {
+                outer.effect >= inner.effect
+                    // A binding between them shows the inner path again.
+                    && shown_by(bindings, &inner.path)
+                        .is_none_or(|binding| !binding.target.starts_with(&outer.path))
+            })
         })
     };
-    all.iter().filter(|closed| !is_covered(closed)).cloned().collect()
+    by_target.values().filter(|closed| !is_covered(closed)).cloned().collect()
 }
 
 /// Returns the folders between a writable binding and a closed path, which are mounted onto themselves: a mount point cannot
 /// be renamed, and without this the agent could rename a parent and put another folder in its place.
 fn pins(bindings: &[Binding], closed: &[(PathBuf, ClosedPath)]) -> Vec<(PathBuf, PathBuf)> {
     let mut pins: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
+    let targets: BTreeSet<&Path> = closed.iter().map(|(_, closed)| closed.path.as_path()).collect();
     let mut pin_parents = |target: &Path| {
         let mut folder = target;
         while let Some(parent) = folder.parent() {
@@ -343,7 +346,7 @@ fn pins(bindings: &[Binding], closed: &[(PathBuf, ClosedPath)]) -> Vec<(PathBuf,
             if rest.as_os_str().is_empty() {
                 break;
             }
-            let is_read_only = closed.iter().any(|(_, closed)| folder.starts_with(&closed.path));
+            let is_read_only = folder.ancestors().any(|folder| targets.contains(folder));
             if binding.is_writable && !is_read_only {
                 pins.insert(folder.to_owned(), binding.source.join(rest));
             }

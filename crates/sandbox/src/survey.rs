@@ -1,6 +1,6 @@
 //! Facts about the file system: paths that rules and protected names close.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -202,12 +202,12 @@ impl<'s> Survey<'s> {
 
     /// Closes other hard links of closed files, which have the same content.
     fn close_hard_links(&mut self, areas: &[&PathBuf]) -> Result<(), String> {
-        let mut wanted: Vec<(u64, u64, ClosedPath)> = Vec::new();
+        let mut wanted: Linked = HashMap::new();
         for closed in self.closed.iter().filter(|closed| !closed.is_folder) {
             if let Ok(metadata) = fs::metadata(&closed.path)
                 && metadata.nlink() > 1
             {
-                wanted.push((metadata.dev(), metadata.ino(), closed.clone()));
+                insert_stricter(&mut wanted, &metadata, closed.clone());
             }
         }
         for closed in self.closed.clone().iter().filter(|closed| closed.is_folder) {
@@ -229,10 +229,8 @@ impl<'s> Survey<'s> {
                     }
                     continue;
                 }
-                let same = wanted
-                    .iter()
-                    .find(|(device, inode, _)| (*device, *inode) == (metadata.dev(), metadata.ino()));
-                if let Some((.., closed)) = same.filter(|_| !known.contains(&path)) {
+                let same = wanted.get(&(metadata.dev(), metadata.ino()));
+                if let Some(closed) = same.filter(|_| !known.contains(&path)) {
                     let because = format!("{}: another link to {}", closed.because, closed.path.display());
                     self.closed.push(ClosedPath::new(path, false, closed.effect, because));
                 }
@@ -242,12 +240,7 @@ impl<'s> Survey<'s> {
     }
 
     /// Collects the files below a closed folder that have other links.
-    fn linked_files(
-        &mut self,
-        top: &Path,
-        closed: &ClosedPath,
-        wanted: &mut Vec<(u64, u64, ClosedPath)>,
-    ) -> Result<(), String> {
+    fn linked_files(&mut self, top: &Path, closed: &ClosedPath, wanted: &mut Linked) -> Result<(), String> {
         let mut folders = vec![top.to_owned()];
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -257,11 +250,22 @@ impl<'s> Survey<'s> {
                     folders.push(entry.path());
                 } else if metadata.nlink() > 1 {
                     let linked = ClosedPath { path: entry.path(), is_folder: false, ..closed.clone() };
-                    wanted.push((metadata.dev(), metadata.ino(), linked));
+                    insert_stricter(wanted, &metadata, linked);
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// Closed files with several hard links, by device and inode.
+type Linked = HashMap<(u64, u64), ClosedPath>;
+
+/// Adds a closed file, unless a stricter rule closes another link to it.
+fn insert_stricter(wanted: &mut Linked, metadata: &fs::Metadata, closed: ClosedPath) {
+    let key = (metadata.dev(), metadata.ino());
+    if wanted.get(&key).is_none_or(|known| known.effect < closed.effect) {
+        wanted.insert(key, closed);
     }
 }
 
