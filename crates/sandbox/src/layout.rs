@@ -292,7 +292,7 @@ fn depth(path: &Path) -> usize {
 }
 
 /// Returns the deepest binding that shows a path of the sandbox.
-fn shown_by<'b>(bindings: &'b [Binding], target: &Path) -> Option<&'b Binding> {
+pub(crate) fn shown_by<'b>(bindings: &'b [Binding], target: &Path) -> Option<&'b Binding> {
     bindings
         .iter()
         .filter(|binding| target.starts_with(&binding.target))

@@ -20,7 +20,7 @@ use switchboard_policy::{HostPattern, PathEffect, SandboxMode, SandboxNetwork, S
 
 use crate::bubblewrap::{self, Bubblewrap};
 use crate::environment::{self, PROXY_PORT};
-use crate::layout::{Binding, ClosedPath, Layout, LayoutParts, Part};
+use crate::layout::{Binding, ClosedPath, Layout, LayoutParts, Part, shown_by};
 use crate::proxy::{AllowedHosts, OnDenied, PACKAGE_REGISTRIES, Proxy};
 use crate::specification::{
     CONTROL, INSIDE, PROGRAM, PROXY, Proof, ResourceLimits, SPECIFICATION, Specification, port_socket,
@@ -796,6 +796,15 @@ fn specification(
     })
 }
 
+/// Returns the folder in which the program starts: the working directory if the sandbox shows it, else the home. A private
+/// folder above it, such as `/tmp`, does not show it.
+fn start_folder<'f>(working_directory: Option<&'f Path>, home: &'f Path, layout: &Layout) -> &'f Path {
+    let is_shown = |folder: &&Path| {
+        shown_by(&layout.bindings, folder).is_some_and(|binding| binding.part != Part::Private)
+    };
+    working_directory.filter(is_shown).unwrap_or(home)
+}
+
 impl PreparedCommand {
     fn new(plan: &Plan, layout: &Layout) -> Self {
         let request = &plan.request;
@@ -821,11 +830,8 @@ impl PreparedCommand {
             options.push("--disable-userns".into());
         }
         options.extend(layout.arguments());
-        let folder = request
-            .working_directory
-            .as_deref()
-            .filter(|folder| layout.bindings.iter().any(|binding| folder.starts_with(&binding.target)));
-        options.extend([OsString::from("--chdir"), folder.unwrap_or(&plan.home).as_os_str().to_owned()]);
+        let folder = start_folder(request.working_directory.as_deref(), &plan.home, layout);
+        options.extend([OsString::from("--chdir"), folder.as_os_str().to_owned()]);
         let ours = Path::new(INSIDE).join(PROGRAM);
         let mut inner: Vec<OsString> = vec![ours.into(), "sandbox-init".into(), "--".into()];
         inner.push(request.program.as_os_str().to_owned());
@@ -881,4 +887,41 @@ pub fn machine() -> Vec<(&'static str, Result<String, String>)> {
         ("namespaces", namespaces.map_err(advised)),
         ("Landlock", scopes),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_starts_in_its_folder_only_if_that_is_shown() {
+        let layout = |roots: &[&str]| {
+            let roots = roots.iter().map(|root| Binding::new(root, true, "root").part(Part::Root));
+            let private = Binding::new("/run/tmp", true, "private").at("/tmp").part(Part::Private);
+            let bindings = roots.chain([private]).collect();
+            Layout::compute(LayoutParts { bindings, ..LayoutParts::default() }).unwrap()
+        };
+        let folder = |working: &'static str, roots: &[&str]| {
+            start_folder(Some(Path::new(working)), Path::new("/home/u"), &layout(roots)).to_owned()
+        };
+        assert_eq!(folder("/tmp/w", &["/tmp/w"]), Path::new("/tmp/w"));
+        assert_eq!(folder("/tmp/w/sub", &["/tmp/w"]), Path::new("/tmp/w/sub"));
+        assert_eq!(folder("/tmp/w", &[]), Path::new("/home/u"), "the private folder does not have it");
+        assert_eq!(folder("/srv", &[]), Path::new("/home/u"));
+    }
+
+    #[test]
+    fn mount_points_behind_links_are_made_straight() {
+        let folder = tempfile::tempdir().unwrap();
+        let (home, outside) = (folder.path().join("home"), folder.path().join("outside"));
+        fs::create_dir_all(&home).unwrap();
+        fs::create_dir_all(&outside).unwrap();
+        std::os::unix::fs::symlink(&outside, home.join(".cargo")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", home.join(".gitconfig")).unwrap();
+        straighten(&home, Path::new(".cargo/bin")).unwrap();
+        straighten(&home, Path::new(".gitconfig")).unwrap();
+        assert!(home.join(".cargo").is_dir() && !home.join(".cargo").is_symlink());
+        assert!(!home.join(".gitconfig").is_symlink());
+        assert!(outside.read_dir().unwrap().next().is_none());
+    }
 }

@@ -232,7 +232,7 @@ impl Program {
         }
         let path = self.find()?;
         if let Some(confinement) = &self.confinement {
-            return self.spawn_confined(name, path, confinement.as_ref());
+            return self.spawn_confined(&name, &path, confinement.as_ref());
         }
         let mut command = Command::new(&path);
         command
@@ -267,14 +267,14 @@ impl Program {
     /// Starts the program under its confinement, or fails.
     fn spawn_confined(
         &self,
-        name: String,
-        path: PathBuf,
+        name: &str,
+        path: &Path,
         confinement: &dyn Confinement,
     ) -> Result<Spawned, Error> {
-        let not_confined = |reason: String| Error::NotConfined { program: name.clone(), reason };
+        let not_confined = |reason: String| Error::NotConfined { program: name.to_owned(), reason };
         let confined = confinement
             .confine(ProgramStart {
-                path: path.clone(),
+                path: path.to_owned(),
                 arguments: self.arguments.clone(),
                 environment: self.environment.clone(),
                 working_directory: self.working_directory.clone(),
@@ -288,7 +288,7 @@ impl Program {
             ));
         }
         let (process, confined) = confinement::start(confined).map_err(not_confined)?;
-        self.supervised(&name, &path, process, watchdog, Some(confined))
+        self.supervised(name, path, process, watchdog, Some(confined))
     }
 
     /// Supervises a started process.
