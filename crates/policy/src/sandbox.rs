@@ -218,7 +218,7 @@ pub struct SandboxSettings {
     pub sockets: Vec<String>,
     /// Protected names that may be written.
     pub unprotect: Vec<String>,
-    /// Whether the agent may create namespaces; `None` if that depends on the agent.
+    /// True if the agent may create namespaces; `None` if that depends on the agent.
     pub nested: Option<bool>,
     /// Maximum number of processes.
     pub processes: Option<u64>,

@@ -19,7 +19,7 @@ pub enum Mount {
         source: PathBuf,
         /// Path in the sandbox.
         target: PathBuf,
-        /// Whether it can be written.
+        /// True if it can be written.
         is_writable: bool,
     },
     /// A symbolic link.
@@ -75,7 +75,7 @@ pub struct Binding {
     pub source: PathBuf,
     /// Path in the sandbox.
     pub target: PathBuf,
-    /// Whether it can be written.
+    /// True if it can be written.
     pub is_writable: bool,
     /// The line or rule that opens it, for people.
     pub because: String,
@@ -126,7 +126,7 @@ impl Binding {
 pub struct ClosedPath {
     /// Path on the machine, without links.
     pub path: PathBuf,
-    /// Whether it is a folder.
+    /// True for a folder.
     pub is_folder: bool,
     /// The effect.
     pub effect: PathEffect,
@@ -154,7 +154,7 @@ pub struct Layout {
     pub mounts: Vec<Mount>,
     /// Closed paths as they are in the sandbox.
     pub closed: Vec<ClosedPath>,
-    /// What is bound, in order.
+    /// The bindings in their order.
     pub bindings: Vec<Binding>,
 }
 

@@ -89,7 +89,7 @@ pub struct AgentNeeds {
     pub env: Vec<String>,
     /// Environment variables that are set for it.
     pub set: Vec<(String, String)>,
-    /// Whether it makes sandboxes of its own.
+    /// True if it makes sandboxes of its own.
     pub nests: bool,
 }
 

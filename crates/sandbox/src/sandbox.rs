@@ -499,9 +499,10 @@ struct PreparedCommand {
 #[derive(Debug)]
 struct Readiness {
     control: UnixListener,
-    control_path: PathBuf,
-    _loopback: Option<TcpListener>,
-    _abstract_socket: UnixListener,
+    /// Folder of the socket.
+    inside: PathBuf,
+    loopback: Option<TcpListener>,
+    abstract_socket: UnixListener,
 }
 
 /// A folder that is removed when it is dropped.
@@ -547,8 +548,32 @@ fn private_folder(path: &Path) -> Result<(), SandboxError> {
 fn listen(folder: &Path, name: &str) -> Result<UnixListener, SandboxError> {
     let failed = |error: std::io::Error| cannot(format!("cannot listen in {}: {error}", folder.display()));
     let opened = File::open(folder).map_err(failed)?;
-    let short = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd())).join(name);
-    UnixListener::bind(short).map_err(failed)
+    UnixListener::bind(short_path(&opened, name)).map_err(failed)
+}
+
+/// Returns a short path of a name in an open folder.
+fn short_path(folder: &File, name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name)
+}
+
+/// Connects to the control socket without a report, which ends the wait for one.
+fn wake(inside: &Path) -> std::io::Result<UnixStream> {
+    let folder = File::open(inside)?;
+    UnixStream::connect(short_path(&folder, CONTROL))
+}
+
+/// Removes what sandboxes of processes have left that were killed.
+fn clean_up(base: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix("run-")?.split_once('-'));
+        let is_gone = process.is_some_and(|(process, _)| {
+            process.parse::<u32>().is_ok_and(|process| !Path::new(&format!("/proc/{process}")).exists())
+        });
+        if is_gone {
+            drop(RunFolder(entry.path()));
+        }
+    }
 }
 
 /// Makes the folders on the way to a mount inside the private home real folders. An agent may have put links there in an
@@ -581,6 +606,7 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 impl Sandbox {
     fn create(plan: Plan, on_denied: Option<OnDenied>) -> Result<Self, SandboxError> {
         let base = plan.request.places.data.join(roots_hash(&plan.request.roots));
+        clean_up(&base);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let run = base.join(format!("run-{}-{number}", std::process::id()));
         // Of an earlier process with the same id, which was killed.
@@ -649,7 +675,7 @@ impl Sandbox {
         ended: &mut dyn FnMut() -> Option<String>,
     ) -> Result<(), SandboxError> {
         let Some(readiness) = self.readiness.take() else { return Ok(()) };
-        let Readiness { control, control_path, _loopback, _abstract_socket } = readiness;
+        let Readiness { control, inside, loopback: _loopback, abstract_socket: _abstract_socket } = readiness;
         let (sender, receiver) = mpsc::sync_channel(1);
         let reader = std::thread::spawn(move || {
             let mut said = String::new();
@@ -677,7 +703,7 @@ impl Sandbox {
         };
         if said.is_err() {
             // Ends the wait of the thread.
-            drop(UnixStream::connect(&control_path));
+            drop(wake(&inside));
         }
         let _ = reader.join();
         let reason = match &said {
@@ -730,8 +756,7 @@ impl Readiness {
             format!("switchboard-proof-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let address = SocketAddr::from_abstract_name(&name).map_err(failed)?;
         let abstract_socket = UnixListener::bind_addr(&address).map_err(failed)?;
-        let control_path = inside.join(CONTROL);
-        Ok(Readiness { control, control_path, _loopback: loopback, _abstract_socket: abstract_socket })
+        Ok(Readiness { control, inside: inside.to_owned(), loopback, abstract_socket })
     }
 }
 
@@ -774,9 +799,9 @@ fn specification(
         let of_effect = layout.closed.iter().filter(move |closed| closed.effect == effect);
         of_effect.map(|closed| closed.path.clone()).collect::<Vec<_>>()
     };
-    let port = readiness._loopback.as_ref().map(TcpListener::local_addr).transpose();
+    let port = readiness.loopback.as_ref().map(TcpListener::local_addr).transpose();
     let port = port.map_err(|error| cannot(error.to_string()))?.map(|address| address.port());
-    let name = readiness._abstract_socket.local_addr().ok();
+    let name = readiness.abstract_socket.local_addr().ok();
     let name = name.as_ref().and_then(|address| address.as_abstract_name());
     let abstract_socket = name.map(|name| String::from_utf8_lossy(name).into_owned());
     let mut outside = vec![outside.to_owned()];
@@ -908,6 +933,20 @@ mod tests {
         assert_eq!(folder("/tmp/w/sub", &["/tmp/w"]), Path::new("/tmp/w/sub"));
         assert_eq!(folder("/tmp/w", &[]), Path::new("/home/u"), "the private folder does not have it");
         assert_eq!(folder("/srv", &[]), Path::new("/home/u"));
+    }
+
+    #[test]
+    fn folders_of_killed_processes_are_removed() {
+        let base = tempfile::tempdir().unwrap();
+        // No process has an id above the kernel's maximum.
+        let (gone, ours) =
+            (base.path().join("run-4294967295-0"), base.path().join(format!("run-{}-0", std::process::id())));
+        for folder in [&gone, &ours, &base.path().join("home")] {
+            fs::create_dir_all(folder.join("tmp")).unwrap();
+        }
+        fs::set_permissions(gone.join("tmp"), fs::Permissions::from_mode(0o000)).unwrap();
+        clean_up(base.path());
+        assert!(!gone.exists() && ours.exists() && base.path().join("home").exists());
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(crate) struct Specification {
     pub(crate) limits: ResourceLimits,
     /// Ports inside, and the sockets to which they lead.
     pub(crate) relays: Vec<(u16, PathBuf)>,
-    /// Whether Landlock scopes are applied. The kernel has them, or they are not needed.
+    /// True if Landlock scopes are applied: the kernel has them.
     pub(crate) scopes: bool,
     pub(crate) proof: Proof,
 }

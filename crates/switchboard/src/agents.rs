@@ -57,7 +57,7 @@ pub(crate) struct SandboxNeeds {
     pub(crate) env: &'static [&'static str],
     /// Variables that are set for it.
     pub(crate) set: &'static [(&'static str, &'static str)],
-    /// Whether it makes sandboxes of its own.
+    /// True if it makes sandboxes of its own.
     pub(crate) nests: bool,
 }
 

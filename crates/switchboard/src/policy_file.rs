@@ -209,6 +209,19 @@ fn user_file() -> Option<PathBuf> {
     Some(configuration::configuration_folder()?.join("switchboard").join(NAME))
 }
 
+/// Returns whether the user's policy or that of a project, one of which cannot be used, may have the table `[sandbox]`.
+pub(crate) fn may_have_sandbox(root: &Path) -> bool {
+    let mentions = |text: Vec<u8>| memchr::memmem::find(&text, b"sandbox").is_some();
+    [user_file(), Some(root.join(NAME))].into_iter().flatten().any(|file| match file.metadata() {
+        // Special files are never read, because they could block.
+        Ok(metadata) if !metadata.is_file() => false,
+        Ok(metadata) if metadata.len() > MAX_FILE => true,
+        // A file that cannot be read may have anything.
+        Ok(_) => std::fs::read(&file).map_or(true, mentions),
+        Err(error) => !configuration::is_missing(&error),
+    })
+}
+
 /// Returns the path of the user's policy file for messages.
 pub(crate) fn user_file_name() -> String {
     user_file().map_or_else(|| NAME.to_owned(), |file| file.display().to_string())

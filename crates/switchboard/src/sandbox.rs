@@ -76,7 +76,7 @@ impl SandboxArgument {
             None => match by_rules {
                 Ok(mode) => Ok(mode),
                 // Without a word about a sandbox, questions are asked as before. The problem is reported then.
-                Err(_) if !is_mentioned(rules, folder) => Ok(SandboxMode::Off),
+                Err(_) if !policy_file::may_have_sandbox(folder) => Ok(SandboxMode::Off),
                 Err(error) => Err(error.hint("correct the rules, or choose with --sandbox=off")),
             },
             Some(SandboxMode::Off) => {
@@ -114,14 +114,6 @@ impl SandboxArgument {
         };
         Ok(program.confined(Arc::new(confinement)))
     }
-}
-
-/// Returns whether a rules file that cannot be read may have the table `[sandbox]`.
-fn is_mentioned(rules: &Rules, folder: &Path) -> bool {
-    // The user's own file decides; a project's file alone cannot keep the user from working.
-    rules.for_sandbox(None).map_or(true, |policy| policy.sandbox().mode.is_some())
-        || std::fs::read(folder.join(policy_file::NAME))
-            .is_ok_and(|text| memchr::memmem::find(&text, b"sandbox").is_some())
 }
 
 /// Returns the needs of an agent by its name: those of the known agent, else none.

@@ -74,7 +74,13 @@ pub(super) const KNOWN: &[KnownAgent] = &[
                 ".claude/commands",
                 ".claude/skills",
             ],
-            hosts: &["*.anthropic.com", "claude.ai", "*.claude.ai", "*.claude.com"],
+            hosts: &[
+                "api.anthropic.com",
+                "console.anthropic.com",
+                "platform.claude.com",
+                "claude.ai",
+                "claude.com",
+            ],
             env: &["ANTHROPIC_*", "CLAUDE_CODE_OAUTH_TOKEN"],
             ..SandboxNeeds::NONE
         },
@@ -115,7 +121,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         sandbox: SandboxNeeds {
             state: &[".codex"],
             settings: &[".codex/config.toml", ".codex/rules", ".codex/hooks.json"],
-            hosts: &["api.openai.com", "auth.openai.com", "chatgpt.com", "*.chatgpt.com"],
+            hosts: &["api.openai.com", "auth.openai.com", "chatgpt.com"],
             env: &["OPENAI_API_KEY", "CODEX_*"],
             nests: true,
             ..SandboxNeeds::NONE
@@ -216,7 +222,13 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         sandbox: SandboxNeeds {
             state: &[".gemini"],
             settings: &[".gemini/settings.json"],
-            hosts: &["*.googleapis.com", "accounts.google.com"],
+            hosts: &[
+                "generativelanguage.googleapis.com",
+                "cloudcode-pa.googleapis.com",
+                "oauth2.googleapis.com",
+                "www.googleapis.com",
+                "accounts.google.com",
+            ],
             env: &["GEMINI_API_KEY", "GOOGLE_*"],
             ..SandboxNeeds::NONE
         },
@@ -368,7 +380,7 @@ pub(super) const KNOWN: &[KnownAgent] = &[
         sandbox: SandboxNeeds {
             state: &[".config/opencode", ".local/share/opencode", ".local/state/opencode"],
             settings: &[".config/opencode"],
-            hosts: &["models.dev", "opencode.ai", "*.opencode.ai"],
+            hosts: &["models.dev", "opencode.ai"],
             ..SandboxNeeds::NONE
         },
         ..DEFAULTS

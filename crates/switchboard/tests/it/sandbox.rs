@@ -489,6 +489,12 @@ fn rules_that_cannot_be_held_start_nothing() {
         assert_eq!(output.status.code(), Some(code), "{options:?}: {err}");
         assert!(!mark.exists(), "{options:?}");
     }
+    // A project's file that cannot be used starts nothing if it may be about the sandbox.
+    place.write("work/switchboard-policy.toml", "[sandbox]\nmode = 3\n");
+    let output = run(&[]);
+    assert_eq!(output.status.code(), Some(6), "{:?}", texts(&output));
+    assert!(!mark.exists());
+    std::fs::remove_file(place.work().join("switchboard-policy.toml")).unwrap();
     let remote = place.command(&["run", "--sandbox", "ws://127.0.0.1:9/acp", "hi"]).output().unwrap();
     assert_eq!(remote.status.code(), Some(6), "{:?}", texts(&remote));
 }

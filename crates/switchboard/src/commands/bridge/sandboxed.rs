@@ -37,7 +37,7 @@ pub(super) struct SandboxedAgent {
     opening: Option<RequestId<'static>>,
     /// The client's id of the last opened session.
     session: Option<String>,
-    /// Whether the client takes notices; otherwise they become messages.
+    /// True if the client takes notices; otherwise they become messages.
     takes_notices: bool,
 }
 
