@@ -295,10 +295,7 @@ impl Shared {
             }
         });
         let reply = |code: u8| [5, code, 0, 1, 0, 0, 0, 0, 0, 0];
-        let target = match target.await {
-            Ok(Some(Ok(target))) => target,
-            _ => return stream.write_all(&reply(7)).await,
-        };
+        let Ok(Some(Ok(target))) = target.await else { return stream.write_all(&reply(7)).await };
         match self.connect(&target).await {
             Err(refusal) => stream.write_all(&reply(refusal.socks)).await,
             Ok(host) => {

@@ -243,7 +243,7 @@ impl Plan {
 
     /// Creates the folders, sockets and the proxy. They are removed when the result is dropped.
     pub fn create(self, on_denied: Option<OnDenied>) -> Result<Sandbox, SandboxError> {
-        Sandbox::create(self, on_denied)
+        Sandbox::create(&self, on_denied)
     }
 }
 
@@ -604,7 +604,7 @@ fn straighten(home: &Path, rest: &Path) -> Result<(), SandboxError> {
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Sandbox {
-    fn create(plan: Plan, on_denied: Option<OnDenied>) -> Result<Self, SandboxError> {
+    fn create(plan: &Plan, on_denied: Option<OnDenied>) -> Result<Self, SandboxError> {
         let base = plan.request.places.data.join(roots_hash(&plan.request.roots));
         clean_up(&base);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -635,11 +635,11 @@ impl Sandbox {
         // Mount point of our program.
         File::create(inside.join(PROGRAM)).map_err(failed)?;
         let readiness = Readiness::new(&inside, plan.network)?;
-        let proxy = start_proxy(&plan, &inside, on_denied)?;
-        let specification = specification(&plan, &layout, &outside, &readiness)?;
+        let proxy = start_proxy(plan, &inside, on_denied)?;
+        let specification = specification(plan, &layout, &outside, &readiness)?;
         let text = serde_json::to_string(&specification).map_err(|error| cannot(error.to_string()))?;
         fs::write(inside.join(SPECIFICATION), text).map_err(failed)?;
-        let command = PreparedCommand::new(&plan, &layout);
+        let command = PreparedCommand::new(plan, &layout);
         let summary = plan.summary();
         Ok(Sandbox { summary, run, command, readiness: Some(readiness), _proxy: proxy })
     }
