@@ -38,7 +38,7 @@ pub enum SessionEventKind {
     Resolved {
         /// Id of the question.
         question: u64,
-        /// Name of the token that answered it; `None` if nobody did.
+        /// Name of the token that answered it; `None` if no client did.
         by: Option<String>,
     },
     /// A turn ended by itself.

@@ -6,7 +6,7 @@
 //!   webhook, a command or the desktop.
 //! - [`Outcomes`] has the number of notifications that were sent, suppressed and given up.
 //!
-//! There is one notification per question. It is sent only if the question waits for a while and nobody looks at its
+//! There is one notification per question. It is sent only if the question waits for a while and no page shows its
 //! session, is updated when the question changes, and is withdrawn when the question is resolved.
 //!
 //! ```

@@ -1,7 +1,7 @@
 //! Decides which notification is sent to which target and when. No I/O and no clock: the time is an argument, counted
 //! from any start by a monotonic clock, so a changed wall clock neither delays nor repeats anything.
 //!
-//! A question passes through these places of a target: `waiting` until its delay has passed and nobody looks at its
+//! A question passes through these places of a target: `waiting` until its delay has passed and no viewer looks at its
 //! session, then `queue`, from which one item at a time is in flight, and `open` until it is resolved.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -16,7 +16,7 @@ use crate::target::{EventKind, Target};
 
 /// Time for which a tab counts as looked at after its last sign of life.
 pub(crate) const LOOKING: Duration = Duration::from_secs(30);
-/// Maximum time for which a question is held because somebody looks at its session.
+/// Maximum time for which a question is held because a viewer looks at its session.
 const MAX_HOLD: Duration = Duration::from_secs(120);
 /// Maximum number of single notifications of one target within [`JOIN_WINDOW`]. Further ones are joined.
 const MAX_SINGLE: usize = 5;
@@ -80,7 +80,7 @@ pub(crate) enum Delivery {
 pub struct Outcomes {
     /// Delivered notifications.
     pub sent: u64,
-    /// Notifications that were not sent because somebody looked at the session, or because the target is unavailable.
+    /// Notifications that were not sent because a viewer looked at the session, or because the target is unavailable.
     pub suppressed: u64,
     /// Notifications that were given up.
     pub failed: u64,
@@ -97,7 +97,7 @@ struct Waiting {
     notice: Arc<Notice>,
     asked_at: Duration,
     due: Duration,
-    /// Whether it is held because somebody looks at the session.
+    /// True if it is held because a viewer looks at the session.
     is_held: bool,
 }
 
@@ -206,7 +206,7 @@ impl Planner {
         }
     }
 
-    /// Returns the time until which somebody looks at a session, if anybody does.
+    /// Returns the time until which a viewer looks at a session, if there is one.
     fn looked_at_until(viewers: &HashMap<u64, (String, Duration)>, session: &str) -> Option<Duration> {
         let signs = viewers.values().filter(|(at, _)| at == session).map(|(_, sign)| *sign + LOOKING);
         signs.max()
@@ -417,7 +417,7 @@ impl TargetPlan {
         true
     }
 
-    /// Makes the held questions of a session due, because nobody looks at it any more.
+    /// Makes the held questions of a session due, because no viewer looks at it any more.
     fn release(&mut self, session: &str, now: Duration) {
         for (key, waiting) in &mut self.waiting {
             if waiting.is_held && key.session == session {

@@ -130,7 +130,7 @@ pub enum Endpoint {
     Ntfy {
         /// URL of the server, without the topic.
         server: Address,
-        /// The topic. Everybody who knows it can read it, unless the server protects it.
+        /// The topic. Its name is enough to read it, unless the server protects it.
         topic: Secret,
         /// Access token.
         token: Option<Secret>,

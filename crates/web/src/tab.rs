@@ -176,7 +176,7 @@ impl Tab {
         }
     }
 
-    /// Reports the session that the user looks at. Without it, or without focus, nobody counts as looking.
+    /// Reports the session that the user looks at. Without it, or without focus, the user does not count as looking.
     fn report_looking(&self) {
         if let Some(notifications) = &self.user.app.notifications {
             let room = self.view.room.as_ref().filter(|_| self.is_looking);
