@@ -18,6 +18,7 @@ mod metrics;
 mod policy;
 mod replay_buffer;
 mod service;
+mod session_event;
 
 pub use crate::core::{
     Counts, FolderRefusal, Folders, HubInfo, Identity, NO_HANDSHAKE, QueuedPrompt, SessionActivity,
@@ -27,6 +28,7 @@ pub use crate::log::{HAS_JETSTREAM, JetStream, JetStreamOptions, LogError, Share
 pub use access::{LoginRateLimit, bearer_token, constant_time_eq};
 pub use listener::Listener;
 pub use policy::{PermissionRequest, Policy, PolicyDecision};
+pub use session_event::{AnswerResult, PendingQuestionEvent, QuestionOption, SessionEvent, SessionEventKind};
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -180,6 +182,9 @@ impl Hub {
             version: env!("CARGO_PKG_VERSION"),
             name: log.name(),
         });
+        if listener.as_ref().is_some_and(|listener| listener.wants_events()) {
+            core.enable_events();
+        }
         for known in log::stored_sessions(&store)? {
             core.add_session(known);
         }
@@ -203,6 +208,7 @@ impl Hub {
             begun: Instant::now(),
             send_window: SEND_WINDOW,
             access: None,
+            next_expiry: None,
             local: local_names,
             changed: changes,
             summary_version: 0,
@@ -271,6 +277,28 @@ impl Hub {
         // A hub that has ended has no pending questions.
         let _ = self.events.send(Event::ReevaluatePolicy { answer }).await;
         apply_decision.await.unwrap_or_default()
+    }
+
+    /// Answers a question that was shown outside the hub's clients, such as in a notification, with an option that
+    /// holds once. The answer is refused if the question has changed since. `by` is recorded as the client.
+    pub async fn answer_shown(
+        &self,
+        session: &str,
+        shown: &PendingQuestionEvent,
+        option: &str,
+        by: &str,
+    ) -> AnswerResult {
+        let (answer, answered) = oneshot::channel();
+        let event = Event::AnswerShown {
+            session: session.to_owned(),
+            shown: Box::new(shown.clone()),
+            option: option.to_owned(),
+            by: by.to_owned(),
+            answer,
+        };
+        // A hub that has ended has no pending questions.
+        let _ = self.events.send(event).await;
+        answered.await.unwrap_or(AnswerResult::NotPending)
     }
 
     /// Returns the numbers of sessions, processes and clients; `None` if the hub has ended.

@@ -27,6 +27,7 @@ use crate::core::{
 use crate::listener::Listener;
 use crate::log::{self, ClusterEvent, CreatedLog, NewSession, SessionLog, blocking};
 use crate::metrics::Metrics;
+use crate::session_event::{AnswerResult, PendingQuestionEvent};
 
 /// Maximum number of events that are handled before their outputs are performed.
 const TURN: usize = 256;
@@ -128,6 +129,13 @@ pub(crate) enum Event {
     ReevaluatePolicy {
         answer: oneshot::Sender<Vec<(SessionId, RequestId<'static>)>>,
     },
+    AnswerShown {
+        session: String,
+        shown: Box<PendingQuestionEvent>,
+        option: String,
+        by: String,
+        answer: oneshot::Sender<AnswerResult>,
+    },
     ListSessions {
         identity: Identity,
         answer: oneshot::Sender<Option<(Identity, Vec<SessionSummary>)>>,
@@ -163,7 +171,8 @@ impl Events {
 /// Returns the current rights of a token.
 fn of_token(tokens: &[Token], identity: Identity) -> Option<Identity> {
     let token = tokens.iter().find(|token| *token.name == *identity.name && token.made.0 == identity.made)?;
-    Some(Identity { role: token.role, all: token.all, ..identity })
+    // A client that was let in with fewer rights than its token has keeps them.
+    Some(Identity { role: token.role.min(identity.role), all: token.all, ..identity })
 }
 
 /// The task of a client connection, and its identity.
@@ -187,6 +196,8 @@ pub(crate) struct Service {
     pub(crate) send_window: usize,
     /// Version of the access table that was last read.
     pub(crate) access: Option<u64>,
+    /// Time at which the next token expires.
+    pub(crate) next_expiry: Option<Moment>,
     /// Names that are not tokens of the store.
     pub(crate) local: Vec<Arc<str>>,
     /// Counts changes of sessions and of their visibility.
@@ -394,6 +405,9 @@ impl Service {
                 // The caller may be gone.
                 let _ = answer.send(self.core.counts());
             }
+            Event::AnswerShown { session, shown, option, by, answer } => {
+                let _ = answer.send(self.core.answer_shown(&session, &shown, &option, &by));
+            }
             Event::ListSessions { identity, answer } => {
                 let known = self.identity_now(identity);
                 let seen = known.map(|identity| {
@@ -546,6 +560,11 @@ impl Service {
                     self.ending_processes += 1;
                 }
             }
+            Output::Event(event) => {
+                if let Some(listener) = &mut self.listener {
+                    listener.session_event(*event);
+                }
+            }
             Output::Report(what) => (self.report)(&what),
             other => return Some(other),
         }
@@ -565,7 +584,8 @@ impl Service {
     /// Applies changes of tokens, shares and deleted sessions that other processes have made.
     fn reload_access(&mut self) {
         let Ok(state) = self.store.access_changed() else { return };
-        if self.access == Some(state) {
+        let has_expired = self.next_expiry.is_some_and(|expiry| expiry.0 <= Moment::now().0);
+        if self.access == Some(state) && !has_expired {
             return;
         }
         // On a read error nothing is applied, and the next tick tries again: revoked rights must not survive.
@@ -581,6 +601,8 @@ impl Service {
         }
         let Ok(hosted) = self.store.all_hosted() else { return };
         let hosted: HashSet<String> = hosted.into_iter().map(|hosted| hosted.id).collect();
+        self.next_expiry =
+            tokens.iter().filter_map(|token| token.limits.as_ref()).map(|limits| limits.expires).min();
         self.access = Some(state);
         self.core.keep_sessions(|id| hosted.contains(id));
         self.core.set_shares(shared);

@@ -9,6 +9,7 @@ use switchboard_acp::Moment;
 
 use crate::error::{Result, StoreError};
 use crate::hosted::Hosted;
+use crate::kept;
 use crate::store::Store;
 use crate::writer::Command;
 
@@ -97,6 +98,25 @@ impl std::fmt::Display for Role {
     }
 }
 
+/// Limits of a token for a page of another server. Such a token may be part of an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenLimits {
+    /// Origin of the page, such as `http://localhost:2718`.
+    pub origin: String,
+    /// Name of the agent.
+    pub agent: String,
+    /// Time after which the token is invalid.
+    pub expires: Moment,
+}
+
+/// Table of the limits. Created on first use: stores of earlier versions lack it.
+const LIMITS_TABLE: &str = "CREATE TABLE IF NOT EXISTS token_limits (
+    token TEXT PRIMARY KEY, origin TEXT NOT NULL, agent TEXT NOT NULL, expires INTEGER NOT NULL
+) WITHOUT ROWID";
+/// Suffix of the role of a limited token. Earlier versions of the program, which would ignore the limits, do not know
+/// such a role, and a token with an unknown role grants nothing.
+const LIMITED: &str = " limited";
+
 /// A token's metadata. The store does not have its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
@@ -108,6 +128,8 @@ pub struct Token {
     pub all: bool,
     /// Creation time. Unique in the store, even among tokens that reuse a name.
     pub made: Moment,
+    /// Limits, if it is a token for a page of another server.
+    pub limits: Option<TokenLimits>,
 }
 
 /// A token with the sessions that it can access.
@@ -142,6 +164,11 @@ pub(crate) enum Change {
         hosted: Hosted,
         starter: Option<(String, Moment)>,
     },
+    /// Keeps a small value, or deletes it.
+    Keep {
+        name: String,
+        value: Option<String>,
+    },
 }
 
 /// Result of a change.
@@ -162,7 +189,7 @@ impl Change {
         let has_token = |name: &str| has("SELECT 1 FROM tokens WHERE name = ?1", name);
         let done = match self {
             Change::AddToken { token, hash } => {
-                let Token { name, role, all, made } = token;
+                let Token { name, role, all, made, limits } = token;
                 if has_token(name)? {
                     return Ok(Changed::NameTaken);
                 }
@@ -174,8 +201,15 @@ impl Change {
                 let made = made.0.max(changes.saturating_add(1));
                 transaction.execute(
                     "INSERT INTO tokens (name, hash, role, sees_all, made) VALUES (?1, ?2, ?3, ?4, ?5)",
-                    params![name, hash.as_slice(), role.name(), all, made],
+                    params![name, hash.as_slice(), stored_role(*role, limits.is_some()), all, made],
                 )?;
+                if let Some(TokenLimits { origin, agent, expires }) = limits {
+                    transaction.execute(LIMITS_TABLE, [])?;
+                    transaction.execute(
+                        "INSERT OR REPLACE INTO token_limits VALUES (?1, ?2, ?3, ?4)",
+                        params![name, origin, agent, expires.0],
+                    )?;
+                }
                 transaction.execute("UPDATE access SET changes = ?1", [made])?;
                 return Ok(Changed::Done);
             }
@@ -202,6 +236,10 @@ impl Change {
                 }
                 transaction
                     .execute("DELETE FROM shares WHERE session = ?1 AND token = ?2", [session, name])?
+            }
+            Change::Keep { name, value } => {
+                kept::keep(transaction, name, value.as_deref())?;
+                return Ok(Changed::Done);
             }
             Change::Host { hosted, starter } => {
                 if !hosted.save(transaction)? {
@@ -247,10 +285,32 @@ fn is_name(name: &str) -> bool {
         && name.starts_with(char::is_alphanumeric)
 }
 
-fn token(row: &Row<'_>) -> rusqlite::Result<Option<Token>> {
+/// Returns the text of a role in the table.
+fn stored_role(role: Role, is_limited: bool) -> String {
+    format!("{}{}", role.name(), if is_limited { LIMITED } else { "" })
+}
+
+fn token(row: &Row<'_>) -> rusqlite::Result<Option<(Token, bool)>> {
+    let role = row.get_ref(1)?.as_str()?;
+    let is_limited = role.ends_with(LIMITED);
     // An unknown role of a later version grants nothing.
-    let Some(role) = Role::parse(row.get_ref(1)?.as_str()?) else { return Ok(None) };
-    Ok(Some(Token { name: row.get(0)?, role, all: row.get(2)?, made: Moment(row.get(3)?) }))
+    let Some(role) = Role::parse(role.strip_suffix(LIMITED).unwrap_or(role)) else { return Ok(None) };
+    let token = Token { name: row.get(0)?, role, all: row.get(2)?, made: Moment(row.get(3)?), limits: None };
+    Ok(Some((token, is_limited)))
+}
+
+/// Adds the limits to a token. A limited token whose limits are missing or whose time is over grants nothing.
+fn with_limits(connection: &Connection, found: (Token, bool)) -> rusqlite::Result<Option<Token>> {
+    let (mut token, is_limited) = found;
+    if !is_limited {
+        return Ok(Some(token));
+    }
+    let query = "SELECT origin, agent, expires FROM token_limits WHERE token = ?1";
+    let limits = connection.prepare_cached(query)?.query_row([&token.name], |row| {
+        Ok(TokenLimits { origin: row.get(0)?, agent: row.get(1)?, expires: Moment(row.get(2)?) })
+    });
+    token.limits = limits.optional()?.filter(|limits| limits.expires.0 > Moment::now().0);
+    Ok(token.limits.is_some().then_some(token))
 }
 
 const TOKEN: &str = "SELECT name, role, sees_all, made FROM tokens";
@@ -265,6 +325,17 @@ fn names(connection: &Connection, query: &str, key: &str) -> rusqlite::Result<Ve
 impl Store {
     /// Creates a token and returns its text, which cannot be retrieved later.
     pub fn add_token(&self, name: &str, role: Role, all: bool) -> Result<String> {
+        self.add_limited_token(name, role, all, None)
+    }
+
+    /// Creates a token with limits, for a page of another server. See [`Store::add_token`].
+    pub fn add_limited_token(
+        &self,
+        name: &str,
+        role: Role,
+        all: bool,
+        limits: Option<TokenLimits>,
+    ) -> Result<String> {
         if !is_name(name) {
             return Err(StoreError::TokenName { name: name.to_owned() });
         }
@@ -274,7 +345,7 @@ impl Store {
         })?;
         let text = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random));
         let hash = *blake3::hash(text.as_bytes()).as_bytes();
-        let token = Token { name: name.to_owned(), role, all, made: Moment::now() };
+        let token = Token { name: name.to_owned(), role, all, made: Moment::now(), limits };
         self.change(Change::AddToken { token, hash }, name)?;
         Ok(text)
     }
@@ -284,7 +355,8 @@ impl Store {
         self.read_access(|connection| {
             let mut statement = connection.prepare_cached(&format!("{TOKEN} ORDER BY name"))?;
             let tokens = statement.query_map([], token)?.collect::<rusqlite::Result<Vec<_>>>()?;
-            Ok(tokens.into_iter().flatten().collect())
+            let tokens = tokens.into_iter().flatten().map(|found| with_limits(connection, found));
+            Ok(tokens.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().flatten().collect())
         })
     }
 
@@ -300,7 +372,10 @@ impl Store {
                 .prepare_cached(&format!("{TOKEN} WHERE hash = ?1"))?
                 .query_row([hash.as_bytes().as_slice()], token)
                 .optional()?;
-            Ok(found.flatten())
+            match found.flatten() {
+                Some(found) => with_limits(connection, found),
+                None => Ok(None),
+            }
         })
     }
 
@@ -340,12 +415,13 @@ impl Store {
         self.read_access(|connection| {
             // One transaction: between two reads a token could be replaced by another one with the same name.
             let transaction = connection.unchecked_transaction()?;
-            let tokens: Vec<Option<Token>> = {
+            let tokens: Vec<Option<(Token, bool)>> = {
                 let mut statement = transaction.prepare_cached(&format!("{TOKEN} ORDER BY name"))?;
                 statement.query_map([], token)?.collect::<rusqlite::Result<_>>()?
             };
             let mut all = Vec::new();
-            for token in tokens.into_iter().flatten() {
+            for found in tokens.into_iter().flatten() {
+                let Some(token) = with_limits(&transaction, found)? else { continue };
                 let sessions = names(
                     &transaction,
                     "SELECT session FROM shares WHERE token = ?1 ORDER BY session",
@@ -373,7 +449,7 @@ impl Store {
         let session = match &change {
             Change::Share { session, .. } | Change::Unshare { session, .. } => session.clone(),
             Change::Host { hosted, .. } => hosted.id.clone(),
-            Change::AddToken { .. } | Change::RevokeToken { .. } => String::new(),
+            Change::AddToken { .. } | Change::RevokeToken { .. } | Change::Keep { .. } => String::new(),
         };
         let name = name.to_owned();
         match self.ask(|reply| Command::Access { change, reply })? {

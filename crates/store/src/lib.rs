@@ -37,6 +37,7 @@ mod free_space;
 mod hosted;
 mod hub_note;
 mod indexing;
+mod kept;
 mod live;
 mod lock;
 mod observe;
@@ -60,7 +61,7 @@ mod wal;
 mod window;
 mod writer;
 
-pub use access::{Role, Token, TokenAccess};
+pub use access::{Role, Token, TokenAccess, TokenLimits};
 pub use catalog::Sizes;
 pub use error::{Result, StoreError};
 pub use exchange::{LineError, began, parse_line, to_first_line, to_line};

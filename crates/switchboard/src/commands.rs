@@ -13,6 +13,8 @@ mod doctor;
 mod fold;
 mod hub;
 mod log_place;
+mod more_links;
+mod notifications;
 mod open;
 pub(crate) mod policy;
 #[cfg(test)]

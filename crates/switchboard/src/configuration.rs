@@ -3,6 +3,7 @@
 pub(crate) mod edited_file;
 pub(crate) mod edited_json;
 pub(crate) mod hub;
+pub(crate) mod notify;
 pub(crate) mod roots;
 
 use std::collections::BTreeMap;

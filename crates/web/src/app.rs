@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use switchboard_hub::{Hub, Identity};
@@ -12,7 +13,7 @@ use super::live::Failure;
 use super::live_recording::LiveRecording;
 use super::render::RenderCache;
 use super::user_state::UserState;
-use crate::{Access, PageOptions, RuleFile};
+use crate::{Access, Notifications, PageOptions, RuleFile};
 
 /// Maximum number of open tabs of one user.
 pub(crate) const MAX_TABS: usize = 64;
@@ -30,6 +31,10 @@ pub(crate) struct App {
     pub(crate) rules: Option<Box<dyn RuleFile>>,
     /// Advice for an agent that did not complete the handshake in time.
     pub(crate) handshake_hint: String,
+    /// Notifications of the hub.
+    pub(crate) notifications: Option<Arc<dyn Notifications>>,
+    /// Number of tabs so far.
+    pub(crate) last_tab: AtomicU64,
     rooms: Mutex<HashMap<String, Weak<LiveRecording>>>,
     users: Mutex<Vec<Weak<UserState>>>,
 }
@@ -40,7 +45,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl App {
     pub(crate) fn new(options: PageOptions, guard: Guard) -> Self {
-        let PageOptions { store, hub, folder, port: _, access, rules, handshake_hint } = options;
+        let PageOptions { store, hub, folder, port: _, access, rules, handshake_hint, notifications } =
+            options;
         App {
             store,
             hub,
@@ -50,6 +56,8 @@ impl App {
             guard,
             rules,
             handshake_hint,
+            notifications,
+            last_tab: AtomicU64::new(0),
             rooms: Mutex::default(),
             users: Mutex::default(),
         }

@@ -18,6 +18,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use switchboard_hub::Identity;
 
+use super::short_codes::ShortCodes;
+
 /// Lifetime of a link.
 const LINK_LIFETIME: Duration = Duration::from_secs(60);
 
@@ -59,6 +61,7 @@ pub(crate) struct Guard {
 struct Credentials {
     codes: Vec<Code>,
     keys: Vec<Key>,
+    short: ShortCodes,
 }
 
 /// A one-time code in a link.
@@ -115,6 +118,10 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
+/// The same words for every reason, so that a guess learns nothing.
+const WRONG_SHORT_CODE: &str =
+    "This code is not valid. Each one works once and for two minutes, and five wrong codes end all of them.";
+
 const CROSS_ORIGIN: &str = "Cross-origin requests are rejected.\n";
 
 impl Guard {
@@ -136,6 +143,7 @@ impl Guard {
         let mut credentials = self.credentials();
         credentials.codes.retain(|code| is_other(&code.who));
         credentials.keys.retain(|key| is_other(&key.who));
+        credentials.short.forget(is_other);
     }
 
     fn credentials(&self) -> MutexGuard<'_, Credentials> {
@@ -153,6 +161,13 @@ impl Guard {
         evict_oldest(codes, MAX_CODES, |code| code.who == who);
         codes.push(Code { text: code, who, since: Instant::now(), is_used: false });
         Ok(link)
+    }
+
+    /// Creates a code to type into another device, which signs in one browser.
+    pub(crate) fn short_code(&self, who: Identity) -> Result<String, getrandom::Error> {
+        let code = self.credentials().short.create(who, Instant::now())?;
+        let (first, second) = code.split_at(code.len() / 2);
+        Ok(format!("{first}-{second}"))
     }
 
     /// Redeems a code for a new key.
@@ -270,6 +285,13 @@ impl Guard {
     /// Returns the response to a request that offers a code.
     pub(crate) fn sign_in_by_code(&self, headers: &HeaderMap) -> Response {
         let offered = headers.get(CODE_HEADER).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if let Some(code) = ShortCodes::parse(offered) {
+            let who = self.credentials().short.redeem(&code, Instant::now(), constant_time_eq);
+            return match who {
+                Some(who) => self.sign_in(who, headers),
+                None => (StatusCode::FORBIDDEN, WRONG_SHORT_CODE).into_response(),
+            };
+        }
         match self.redeem(offered, Instant::now()) {
             Ok(key) => self.key_response(&key, headers),
             Err(invalid) => (StatusCode::FORBIDDEN, invalid.reason()).into_response(),
@@ -352,6 +374,24 @@ mod tests {
         assert_eq!(enter(&second, 62), Err(InvalidCode::Expired));
         // An expired code stays invalid, even if the clock moves back.
         assert_eq!(enter(&second, 1), Err(InvalidCode::Used));
+    }
+
+    #[test]
+    fn a_typed_code_signs_one_browser_in() {
+        let guard = Guard::new(1);
+        let code = guard.short_code(crate::local_user()).unwrap();
+        assert_eq!((code.len(), code.find('-')), (9, Some(4)));
+        let enter = |code: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(CODE_HEADER, code.parse().unwrap());
+            guard.sign_in_by_code(&headers).status()
+        };
+        assert_eq!(enter("2222-2222"), StatusCode::FORBIDDEN);
+        assert_eq!(enter(&code.to_lowercase().replace('-', " ")), StatusCode::OK);
+        assert_eq!(enter(&code), StatusCode::FORBIDDEN);
+        let code = guard.short_code(crate::local_user()).unwrap();
+        guard.forget(&crate::local_user());
+        assert_eq!(enter(&code), StatusCode::FORBIDDEN);
     }
 
     #[test]

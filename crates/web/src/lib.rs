@@ -57,6 +57,7 @@ mod names;
 mod pages;
 mod panels;
 mod preview;
+mod qr;
 mod questions;
 mod rates;
 #[cfg(test)]
@@ -68,6 +69,7 @@ mod request;
 mod roles;
 mod rows;
 mod rule;
+mod short_codes;
 mod subagents;
 mod tab;
 mod user_state;
@@ -85,6 +87,8 @@ use switchboard_hub::{Hub, Identity};
 use switchboard_policy::{Host, Policy};
 use switchboard_store::{Role, Store};
 use switchboard_transport::server::Refusal;
+
+pub use qr::{is_reachable, qr_for_terminal};
 
 use app::App;
 use guard::Guard;
@@ -125,6 +129,15 @@ pub trait RuleFile: Send + Sync {
     fn append(&self, text: &str) -> Result<PathBuf, String>;
 }
 
+/// Notifications of people who do not look at the page.
+pub trait Notifications: Send + Sync {
+    /// Notes that a tab shows a session and is visible and focused, or that it is not. Tabs repeat it.
+    fn look(&self, tab: u64, session: Option<&str>);
+
+    /// Returns the outcomes of each target, one line per target.
+    fn outcomes(&self) -> Vec<String>;
+}
+
 /// Options of a [`Page`].
 pub struct PageOptions {
     /// The store of the hub.
@@ -141,13 +154,15 @@ pub struct PageOptions {
     pub rules: Option<Box<dyn RuleFile>>,
     /// Advice for an agent that did not complete the handshake in time; empty unless set.
     pub handshake_hint: String,
+    /// Notifications of the hub, if it has any targets.
+    pub notifications: Option<Arc<dyn Notifications>>,
 }
 
 impl PageOptions {
     /// Creates options for a page on loopback for the local user.
     pub fn new(store: Store, hub: Hub, folder: PathBuf, port: u16) -> Self {
         let (access, handshake_hint) = (Access::LocalUser, String::new());
-        PageOptions { store, hub, folder, port, access, rules: None, handshake_hint }
+        PageOptions { store, hub, folder, port, access, rules: None, handshake_hint, notifications: None }
     }
 }
 
@@ -205,6 +220,11 @@ pub struct Links {
 }
 
 impl Links {
+    /// Creates a code of eight characters to type into another device. It works once and for two minutes.
+    pub fn short_code(&self) -> std::io::Result<String> {
+        self.guard.short_code(self.who.clone()).map_err(std::io::Error::other)
+    }
+
     /// Creates a link. Fails if the system has no random numbers.
     pub fn fresh(&self) -> std::io::Result<String> {
         self.guard.link(&self.path, self.who.clone()).map_err(std::io::Error::other)

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::app::App;
 use super::live::{Failure, Live};
+use super::qr;
 use super::render;
 use super::subagents::{self, SessionSource};
 use super::user_state::UserState;
@@ -336,6 +337,31 @@ pub(crate) fn folders(user: &UserState) -> Markup {
     let folders: BTreeSet<&str> =
         sessions.iter().take(MAX_SESSIONS).map(|session| &*session.folder).chain([&*own]).collect();
     html! { @for folder in folders { option value=(folder) {} } }
+}
+
+/// Renders the QR code of a link, or the reason why there is none.
+pub(crate) fn pairing(link: &str) -> Markup {
+    match qr::svg(link).filter(|_| qr::is_reachable(link)) {
+        Some(picture) => html! { p { (picture) } },
+        None => html! {
+            p class="meta" {
+                "Only browsers of this machine reach this address. For a phone, start the hub with "
+                code { "--public-url" } " or " code { "--behind-proxy" } "."
+            }
+        },
+    }
+}
+
+/// Renders the outcomes of the hub's notifications.
+pub(crate) fn notifications(outcomes: &[String]) -> Markup {
+    html! {
+        @if outcomes.is_empty() {
+            p class="meta" { "This hub has no targets for notifications: see " code { "hub.notify" } " in config.json." }
+        }
+        ul class="choices" {
+            @for line in outcomes { li { (render::visible_line(line)) } }
+        }
+    }
 }
 
 /// Renders the remembered choices, each with a button that removes it.

@@ -26,7 +26,7 @@ const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Assets of the page: path, content type and content.
-const ASSETS: [(&str, &str, &str); 20] = [
+const ASSETS: [(&str, &str, &str); 21] = [
     ("/assets/page.css", STYLE, include_str!("assets/page.css")),
     ("/assets/entries.css", STYLE, include_str!("assets/entries.css")),
     ("/assets/export.css", STYLE, include_str!("assets/export.css")),
@@ -42,6 +42,7 @@ const ASSETS: [(&str, &str, &str); 20] = [
     ("/assets/kept.js", SCRIPT, include_str!("assets/kept.js")),
     ("/assets/theme.js", SCRIPT, include_str!("assets/theme.js")),
     ("/assets/patch.js", SCRIPT, include_str!("assets/patch.js")),
+    ("/assets/presence.js", SCRIPT, include_str!("assets/presence.js")),
     ("/assets/press.js", SCRIPT, include_str!("assets/press.js")),
     ("/assets/questions.js", SCRIPT, include_str!("assets/questions.js")),
     ("/assets/waiting.js", SCRIPT, include_str!("assets/waiting.js")),
@@ -164,6 +165,12 @@ fn door(is_hub: bool) -> Markup {
                     "Who runs this hub makes one with " code { "switchboard tokens add NAME --role view|answer|use|admin" } "."
                 }
             }
+            form id="code-form" {
+                label for="code" { "Code" }
+                input id="code" type="text" autocomplete="one-time-code" autocapitalize="characters" spellcheck="false"
+                    maxlength="12" required;
+                button type="submit" { "Come in" }
+            }
             p { "Each link of Switchboard works once, and for a minute. For a new one:" }
             ul {
                 @if !is_hub {
@@ -223,6 +230,7 @@ fn sidebar() -> Markup {
                 div id="other-sessions" {}
             }
             button type="button" id="notify" data-action="notify" hidden { "Notify me of questions" }
+            button type="button" data-action="notifications" { "Notifications" }
             button type="button" data-action="choices" { "Choices for always" }
             button type="button" data-action="link" { "Open in another browser" }
             label class="theme" {

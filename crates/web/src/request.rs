@@ -22,6 +22,14 @@ pub(crate) enum Request {
         recording: Option<String>,
         session: Option<String>,
     },
+    /// Reports whether the tab is visible and focused. A tab that is repeats it.
+    Looking {
+        looking: bool,
+    },
+    /// Creates a code to type into another device.
+    ShortCode,
+    /// Requests the outcomes of the hub's notifications.
+    Notifications,
     /// Sets the range of visible entries.
     Window {
         from: usize,

@@ -26,6 +26,9 @@ pub(crate) fn needed(request: &Request) -> Role {
         | Request::File { .. }
         | Request::Family
         | Request::Link
+        | Request::Looking { .. }
+        | Request::Notifications
+        | Request::ShortCode
         | Request::Copy { .. }
         | Request::Changes
         | Request::Pictures

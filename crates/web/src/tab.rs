@@ -4,6 +4,7 @@
 //! skips frames but never state, and does not delay anything else.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -59,8 +60,11 @@ pub(crate) async fn serve(
     let user_changes = user.changes();
     let mut ping = interval(limits.ping);
     ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let number = user.app.last_tab.fetch_add(1, Ordering::Relaxed);
     let tab = Tab {
         socket,
+        number,
+        is_looking: false,
         user_changes,
         attaches,
         attached,
@@ -83,6 +87,10 @@ pub(crate) async fn serve(
 
 struct Tab {
     user: Arc<UserState>,
+    /// Number of the tab, unique in this launch.
+    number: u64,
+    /// Whether the tab said that it is visible and focused.
+    is_looking: bool,
     socket: WebSocket,
     view: View,
     user_changes: watch::Receiver<u64>,
@@ -113,6 +121,13 @@ struct Answer {
 
 /// Id of a session, and the result of attaching to it.
 type Attached = (String, Result<Arc<Live>, Failure>);
+
+impl Drop for Tab {
+    fn drop(&mut self) {
+        self.is_looking = false;
+        self.report_looking();
+    }
+}
 
 /// The tab has disconnected.
 struct Gone;
@@ -161,11 +176,20 @@ impl Tab {
         }
     }
 
+    /// Reports the session that the user looks at. Without it, or without focus, the user does not count as looking.
+    fn report_looking(&self) {
+        if let Some(notifications) = &self.user.app.notifications {
+            let room = self.view.room.as_ref().filter(|_| self.is_looking);
+            notifications.look(self.number, room.map(|room| room.id.as_str()));
+        }
+    }
+
     /// Deselects a session that the user may no longer see.
     fn leave_hidden_session(&mut self) {
         let is_hidden = |room: &Arc<LiveRecording>| !self.user.may_see(&room.id);
         if self.view.room.as_ref().is_some_and(is_hidden) {
             self.view.look(None, String::new());
+            self.report_looking();
         }
     }
 
@@ -278,7 +302,20 @@ impl Tab {
                 self.is_shown = true;
                 return Ok(());
             }
-            Request::Look { recording, session } => self.look(recording, session),
+            Request::Look { recording, session } => {
+                let outcome = self.look(recording, session);
+                self.report_looking();
+                outcome
+            }
+            Request::Looking { looking } => {
+                self.is_looking = looking;
+                self.report_looking();
+                return Ok(());
+            }
+            Request::Notifications => {
+                let lines = self.user.app.notifications.as_ref().map(|known| known.outcomes());
+                Ok(json!(lists::notifications(&lines.unwrap_or_default()).into_string()))
+            }
             Request::Window { from, to } => {
                 self.view.set_window(from, to);
                 Ok(Value::Null)
@@ -327,8 +364,15 @@ impl Tab {
                 }
             }
             Request::Link => match self.user.app.guard.link("/", self.user.who()) {
-                Ok(link) => Ok(json!(link)),
+                Ok(link) => {
+                    let picture = lists::pairing(&link).into_string();
+                    Ok(json!({"link": link, "picture": picture}))
+                }
                 Err(error) => Err(format!("no link can be made: {error}")),
+            },
+            Request::ShortCode => match self.user.app.guard.short_code(self.user.who()) {
+                Ok(code) => Ok(json!(code)),
+                Err(error) => Err(format!("no code can be made: {error}")),
             },
             Request::FindOutput { query, .. } if query.is_empty() || query.len() > MAX_SEARCH => {
                 Err("the text to search for is empty or too long".to_owned())

@@ -379,6 +379,12 @@ impl Core {
 
     /// Records that the work in a session was interrupted, so that every client learns of it.
     pub(super) fn interrupt(&mut self, id: &SessionId, reason: &str, data: Option<&serde_json::Value>) {
+        self.interruption = Some(reason.to_owned());
+        self.record_interruption(id, reason, data);
+        self.interruption = None;
+    }
+
+    fn record_interruption(&mut self, id: &SessionId, reason: &str, data: Option<&serde_json::Value>) {
         // Questions first: clients must not answer an agent that is not there.
         self.abandon_questions(id, reason);
         let Some(session) = self.sessions.get(id) else { return };

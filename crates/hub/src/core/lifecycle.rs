@@ -483,6 +483,12 @@ impl Core {
         for (connection, message) in waiting {
             self.refuse_waiting(connection, &message, error);
         }
+        if !prompts.is_empty()
+            && let Outcome::Error(text) = error
+        {
+            let message = Raw::parse(text.as_str()).ok().and_then(|error| error.text("message"));
+            self.emit_start_failure(id, &message.unwrap_or_default());
+        }
         for prompt in prompts {
             self.decline(prompt.connection, &prompt.id, error.clone());
         }
@@ -542,6 +548,7 @@ impl Core {
             &HubRecord::Prompt(PromptRecord { operation: operation.map(Into::into), ..record }),
         );
         let _ = self.append(id, Channel::ToAgent, line.as_str());
+        self.turn_began(id);
         self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
     }
 }

@@ -29,6 +29,7 @@ pub(crate) mod replay;
 mod requests;
 pub(crate) mod services;
 mod session;
+mod session_events;
 pub(crate) mod session_state;
 #[cfg(test)]
 // Tests pass `json!` values to small helpers; references would only add noise.
@@ -53,6 +54,7 @@ use switchboard_store::{Channel, Role};
 use switchboard_transport::SharedText;
 
 use crate::policy::Policy;
+use crate::session_event::SessionEvent;
 pub use agent_process::NO_HANDSHAKE;
 use agent_process::{AgentProcess, Description};
 pub(crate) use capabilities::RESUMABLE;
@@ -194,6 +196,8 @@ pub(crate) enum Output {
     Forward { hub: Arc<str>, ticket: u64, message: Arc<str> },
     /// Reply to a request that another hub has forwarded.
     ForwardReply { key: String, session: SessionId, text: String },
+    /// Pass an event of a session to the observer.
+    Event(Box<SessionEvent>),
     /// Report something to the operator.
     Report(String),
 }
@@ -266,6 +270,12 @@ pub(crate) struct Core {
     /// Sessions that may have been working when the hub crashed, and those of them whose logs are being read.
     to_recover: VecDeque<SessionId>,
     recovering: HashSet<SessionId>,
+    /// Whether [`Output::Event`] is enabled.
+    has_events: bool,
+    /// Name of the client whose answer is being recorded.
+    answered_by: Option<String>,
+    /// Reason why the agent of the session that is being interrupted is gone.
+    interruption: Option<String>,
 }
 
 /// Activity of a session.
@@ -375,6 +385,9 @@ impl Core {
             cluster: ownership::Cluster::default(),
             to_recover: VecDeque::new(),
             recovering: HashSet::new(),
+            has_events: false,
+            answered_by: None,
+            interruption: None,
         }
     }
 
@@ -510,6 +523,11 @@ impl Core {
             session.info.title = state.title().map(str::to_owned);
         }
         let origin = state.origin.clone();
+        // An update of a tool call may change the question about it.
+        let changed_call = match message {
+            Some(message) if !state.questions.is_empty() => session_events::changed_call(message),
+            _ => None,
+        };
         session.push_tail(sequence, kind, origin, &text, line);
         self.summary_version += u64::from(is_different || sequence == 0);
         if is_owned {
@@ -539,7 +557,10 @@ impl Core {
             (session_state::RecordKind::Cancelled(offset), _) => self.cancel_asked(id, offset, None),
             (session_state::RecordKind::Internal, _) => {}
         }
+        let new = (kind == session_state::RecordKind::Question).then_some(sequence);
+        self.emit_questions(id, new, changed_call.as_deref());
         if came_to_rest {
+            self.emit_turn_end(id);
             self.turn_ended(id);
         }
         Some(sequence)

@@ -303,7 +303,9 @@ impl Core {
         let record = about(offset, &question).by(by.clone()).outcome(result.clone());
         self.append_hub_record(id, &HubRecord::Answered(record));
         let line = lines::answer(&question.id, outcome);
+        self.answered_by = by.token.as_deref().or(by.client.as_deref()).map(str::to_owned);
         let _ = self.append(id, Channel::ToAgent, line.as_str());
+        self.answered_by = None;
         if let Some(process) = process {
             self.output.push_back(Output::ToAgent { process, line, session: Some(Arc::clone(id)) });
         }

@@ -11,6 +11,7 @@ use switchboard_session::prompt_title;
 
 use super::native::Origin;
 use super::notices::AnnouncedPrompt;
+use super::session_events::EventState;
 use super::session_state::{RecordKind, SessionState};
 use super::{
     AgentId, ConnectionId, Identity, QueuedPrompt, SessionActivity, SessionId, SessionInfo, SessionSummary,
@@ -72,6 +73,8 @@ pub(super) struct Session {
     pub(super) followed_length: u64,
     /// A prompt that another hub has announced in a record. Its text is in the next one.
     pub(super) announced: Option<AnnouncedPrompt>,
+    /// Data for events of the session.
+    pub(super) events: EventState,
 }
 
 /// A record in the tail.
@@ -135,6 +138,7 @@ impl Session {
             prompts: VecDeque::new(),
             is_owned: true,
             announced: None,
+            events: EventState::default(),
             is_acquiring: false,
             acquire_started_at: 0,
             last_heard_at: 0,

@@ -546,6 +546,28 @@ impl SessionState {
         Some(self.session()?.stop_reason()?.as_str())
     }
 
+    /// Returns the title that the agent gave the session. Unlike [`SessionState::title`], it is never a prompt.
+    pub(crate) fn agent_title(&self) -> Option<&str> {
+        self.session()?.title()
+    }
+
+    /// Returns the message of the error that ended the last turn.
+    pub(crate) fn error_message(&self) -> Option<String> {
+        match self.session()?.state()? {
+            v2::StateUpdate::Idle(idle) => Some(idle.error.as_ref()?.message.to_string()),
+            _ => None,
+        }
+    }
+
+    /// Returns the message of the error with which the agent has responded to the last prompt.
+    pub(crate) fn refused_prompt(&self) -> Option<String> {
+        let turn = self.conversation.turns(self.agent_session.as_deref()).next_back()?;
+        match &turn.end()?.outcome {
+            TurnOutcome::Refused(error) => Some(error.message.to_string()),
+            _ => None,
+        }
+    }
+
     /// Returns the update with the current state of the session.
     pub(crate) fn state_update(&self) -> Cow<'static, str> {
         match self.session().and_then(|session| session.state()) {

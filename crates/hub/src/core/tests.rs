@@ -12,6 +12,7 @@ mod native;
 mod prompting;
 mod replay;
 mod roles;
+mod session_events;
 mod unresponsive;
 mod world;
 

@@ -48,6 +48,7 @@ impl PendingWrites {
             | Output::StartAgent { .. }
             | Output::EndAgent { .. }
             | Output::Forward { .. }
+            | Output::Event(_)
             | Output::Report(_) => {}
         }
     }
@@ -87,6 +88,8 @@ fn required_session(output: &Output) -> Option<&SessionId> {
         Output::Append { session, .. } | Output::ForwardReply { session, .. } => Some(session),
         Output::Send { line, .. } => line.stream.as_ref(),
         Output::ToAgent { session, .. } => session.as_ref(),
+        // Nobody is notified of something that is not in the log.
+        Output::Event(event) => Some(&event.session),
         _ => None,
     }
 }

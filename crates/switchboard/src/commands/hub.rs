@@ -1,19 +1,21 @@
 //! `switchboard hub`: operations on a running hub.
 
+mod notify;
 mod rebuild;
 mod share;
 pub(super) mod status;
 
 use crate::outcome::{CommandError, Outcome};
 
-/// Share sessions of a hub and show its status
+/// Share sessions of a hub, show its status and test its notifications
 ///
 /// `switchboard serve` runs the hub; `switchboard tokens` manages access to it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     switchboard hub share 20261115-041843-0a1b2c phone   # the token \"phone\" sees that session\n  \
     switchboard hub unshare 20261115-041843-0a1b2c phone\n  \
-    switchboard hub status --token-file ~/.switchboard-token")]
+    switchboard hub status --token-file ~/.switchboard-token\n  \
+    switchboard hub notify --test                        # sends one notification to each target")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: HubCommand,
@@ -24,6 +26,7 @@ enum HubCommand {
     Share(share::Arguments),
     Unshare(share::UnshareArguments),
     Status(status::Arguments),
+    Notify(notify::Arguments),
     #[command(hide = !switchboard_hub::HAS_JETSTREAM)]
     Rebuild(rebuild::Arguments),
 }
@@ -33,6 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
         HubCommand::Share(arguments) => share::share(arguments),
         HubCommand::Unshare(arguments) => share::unshare(arguments),
         HubCommand::Status(arguments) => status::run(arguments),
+        HubCommand::Notify(arguments) => notify::run(arguments),
         HubCommand::Rebuild(arguments) => rebuild::run(arguments),
     }
 }

@@ -1,7 +1,5 @@
 //! `switchboard open`.
 
-mod more_links;
-
 use std::ffi::OsStr;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -16,12 +14,15 @@ use switchboard_transport::server::{self, ListenerLimits};
 use switchboard_web::{Page, PageOptions, local_user};
 use tokio::net::TcpListener;
 
+use super::more_links;
+use super::notifications::{self, Observer, PageNotifications};
 use super::policy::HubRules;
 use super::run::working_directory;
 use super::sessions::exchange::read_in;
 use crate::agents::{self, KnownAgent};
 use crate::arguments::InputArgument;
 use crate::configuration::hub::HubSettings;
+use crate::configuration::notify::NotifySettings;
 use crate::configuration::{Configuration, chosen_program};
 use crate::ending::Stops;
 use crate::handshake::{self, HandshakeArgument};
@@ -30,6 +31,9 @@ use crate::recording::agent_name;
 use crate::rules::{PermissionsArgument, Rules};
 use crate::sandbox::{SandboxArgument, SandboxContext};
 use crate::{ending, standard_error, stdio, store_file};
+
+/// Time to withdraw notifications at the end.
+const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Open a web client and inspector for an agent
 ///
@@ -101,7 +105,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let mut agents = vec![(agent_name, program)];
     let installed = agents::known().iter().filter(|agent| agent.installed().is_some());
     agents.extend(others(&Configuration::read(&folder), &agents[0].0, installed));
-    let opening = WebOptions { store, agents, folder, recording, rules };
+    let (notify, problems) = NotifySettings::read();
+    for problem in problems {
+        eprintln!("switchboard: {problem}");
+    }
+    let opening = WebOptions { store, agents, folder, recording, rules, notify };
     stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(arguments, opening))
 }
 
@@ -127,6 +135,7 @@ struct WebOptions {
     /// The recording to show first.
     recording: Option<String>,
     rules: Rules,
+    notify: NotifySettings,
 }
 
 /// Returns the agents besides the chosen one: the configured ones, and the installed known ones. A new
@@ -161,7 +170,9 @@ fn recording(store: &Store, name: &str) -> Result<String, CommandError> {
 }
 
 async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, CommandError> {
-    let WebOptions { store, agents, folder, recording, rules } = opening;
+    let WebOptions { store, agents, folder, recording, rules, notify } = opening;
+    let without_secrets =
+        |program: Program| notify.secret_variables.iter().fold(program, Program::env_remove);
     let cannot = |error: std::io::Error| CommandError::failed(format!("cannot serve: {error}"));
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, arguments.port));
     let listener = TcpListener::bind(address).await.map_err(|error| {
@@ -178,7 +189,7 @@ async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, Co
         .into_iter()
         .enumerate()
         .filter_map(|(index, (name, program))| {
-            let program = program.working_directory(&folder);
+            let program = without_secrets(program).working_directory(&folder);
             match arguments.sandbox.confine(program, Some(&name), &rules, &context) {
                 Ok(program) => Some(Ok((name, program))),
                 Err(error) if index == 0 => Some(Err(error)),
@@ -188,6 +199,7 @@ async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, Co
         })
         .collect::<Result<_, _>>()?;
     let who = local_user();
+    let notifier = notifications::start(&notify, &store, &format!("http://127.0.0.1:{port}"));
     let hub = Hub::start(HubOptions {
         // Runs as long as this command.
         idle: Duration::MAX,
@@ -196,6 +208,7 @@ async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, Co
         report: Arc::new(|what| standard_error::say(format!("switchboard: {what}"))),
         local_names: vec![Arc::clone(&who.name)],
         policy: Some(Box::new(HubRules::new(rules.clone()))),
+        listener: Observer { telemetry: None, notifier: notifier.clone() }.boxed(),
         ..HubOptions::new(store.clone(), agents, Box::new(|folder| usable_folder(Path::new(folder))))
     })
     .map_err(store_file::store_error)?;
@@ -203,6 +216,7 @@ async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, Co
     let page = Page::new(PageOptions {
         rules: Some(Box::new(rules)),
         handshake_hint: handshake::HINT.to_owned(),
+        notifications: notifier.clone().map(|notifier| Arc::new(PageNotifications(notifier)) as _),
         ..PageOptions::new(store, hub.clone(), folder, port)
     });
     let links = page.links(path, who.clone());
@@ -210,7 +224,11 @@ async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, Co
     let viewer = page.viewer(who).await;
     let mut stops = Stops::listen(None)?;
     println!("{}", links.fresh().map_err(cannot)?);
-    let more = if more_links::on_enter(links.clone()) { "Enter prints another, " } else { "" };
+    let more = if more_links::on_enter(links.clone(), |made| println!("{made}"), false) {
+        "Enter prints another, "
+    } else {
+        ""
+    };
     eprintln!(
         "This link lets one browser in, once and within a minute. {more}Ctrl-C ends Switchboard and the agent."
     );
@@ -226,12 +244,18 @@ async fn serve(arguments: &Arguments, opening: WebOptions) -> Result<Outcome, Co
         // Choices for "always" stay valid as long as this command runs.
         std::future::pending::<()>().await;
     });
-    let router = page.router();
+    let mut router = page.router();
+    if let Some(notifier) = &notifier {
+        router = router.merge(notifications::answer_route(&hub, notifier));
+    }
     let end = tokio::select! {
         never = server::serve(&listener, &router, None, ListenerLimits::default()) => match never {},
         end = stops.next() => end,
     };
     hub.end("Switchboard was ended", ending::grace()).await;
+    if let Some(notifier) = notifier {
+        notifier.end(WITHDRAW_TIMEOUT).await;
+    }
     Ok(Outcome::Stopped(end))
 }
 

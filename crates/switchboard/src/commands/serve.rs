@@ -1,7 +1,9 @@
 //! `switchboard serve`.
 
+mod cross_origin;
 mod gate;
 mod logging;
+mod tickets;
 
 use std::io::{IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -14,19 +16,24 @@ use axum::extract::{ConnectInfo, Request};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use switchboard_hub::{FolderRefusal, Folders, HAS_JETSTREAM, Hub, HubInfo, HubOptions, Listener};
+use switchboard_hub::{FolderRefusal, Folders, HAS_JETSTREAM, Hub, HubInfo, HubOptions};
+use switchboard_notify::Notifier;
 use switchboard_transport::server::{self, ListenerLimits, ServerLimits, Service, Tls};
 use switchboard_transport::{Grace, Program, Remote};
 use switchboard_web::{Access, Page, PageOptions};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
+pub(crate) use self::cross_origin::parse_origin;
 use self::gate::Gate;
 pub(crate) use self::gate::LAUNCH;
 use self::logging::{LogFormat, Logger};
 use super::log_place::{CREDENTIALS, LogArguments, LogPlace};
+use super::more_links;
+use super::notifications::{self, Observer, PageNotifications};
 use super::policy::HubRules;
 use crate::configuration::hub::HubSettings;
+use crate::configuration::notify::NotifySettings;
 use crate::configuration::roots::Refused;
 use crate::configuration::{Configuration, chosen_program};
 use crate::handshake::{self, HandshakeArgument};
@@ -43,6 +50,8 @@ pub(crate) const PORT: u16 = 4173;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(4500);
 /// Grace period of agents for each step.
 const GRACE: Grace = Grace { input_closed: Duration::from_secs(1), terminate: Duration::from_secs(1) };
+/// Time to withdraw notifications at the end. The next start withdraws the rest.
+const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time for clients to be notified of the shutdown.
 const NOTIFY_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -90,9 +99,22 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
+    /// Let pages of this origin connect, with a ticket or a token for it, such as http://localhost:2718
+    #[arg(long = "origin", value_name = "URL", value_parser = cross_origin::parse_origin)]
+    listed: Vec<String>,
+
     /// Public name of a TLS proxy in front of this hub
     #[arg(long, value_name = "NAME", conflicts_with = "tls_cert")]
     behind_proxy: Option<String>,
+
+    /// Address under which other devices reach this hub, for links, QR codes and notifications; default: the
+    /// name in --behind-proxy, else the address that it listens on
+    #[arg(long, value_name = "URL", value_parser = cross_origin::parse_origin)]
+    public_url: Option<String>,
+
+    /// Print links without a QR code
+    #[arg(long)]
+    no_qr: bool,
 
     #[command(flatten)]
     permissions: PermissionsArgument,
@@ -128,7 +150,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let folder = std::env::current_dir()
         .map_err(|error| CommandError::failed(format!("cannot determine the current folder: {error}")))?;
     let rules = arguments.permissions.rules()?;
-    let agents = agents(arguments, &folder)?;
+    let (notify, problems) = NotifySettings::read();
+    for problem in problems {
+        eprintln!("switchboard: {problem}");
+    }
+    let agents = agents(arguments, &folder, &notify)?;
     let address = address(arguments)?;
     let tls = match (&arguments.tls_cert, &arguments.tls_key) {
         (Some(certificates), Some(key)) => {
@@ -149,8 +175,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     }
     let settings = HubSettings::read(&folder)?;
     let telemetry = arguments.telemetry.begin()?.map(HubTelemetry::new);
-    let serving =
-        Serving { folder, address, tls, store, log, agents, logger, settings, telemetry, open_files, rules };
+    let serving = Serving {
+        folder,
+        address,
+        tls,
+        store,
+        log,
+        agents,
+        logger,
+        settings,
+        notify,
+        telemetry,
+        open_files,
+        rules,
+    };
     stdio::run_on(&mut tokio::runtime::Builder::new_multi_thread(), serve(arguments, serving))
 }
 
@@ -193,6 +231,7 @@ struct Serving {
     agents: Vec<(String, Program)>,
     logger: Logger,
     settings: HubSettings,
+    notify: NotifySettings,
     telemetry: Option<HubTelemetry>,
     rules: Rules,
     /// The limits of open files before and after raising.
@@ -205,14 +244,18 @@ fn tls_error(error: &server::TlsError) -> CommandError {
 }
 
 /// Returns the agents by name.
-fn agents(arguments: &Arguments, folder: &Path) -> Result<Vec<(String, Program)>, CommandError> {
+fn agents(
+    arguments: &Arguments,
+    folder: &Path,
+    notify: &NotifySettings,
+) -> Result<Vec<(String, Program)>, CommandError> {
     if !arguments.command.is_empty() {
         if !arguments.agents.is_empty() {
             return Err(CommandError::usage("either names of agents or a command line, not both"));
         }
         let is_remote = arguments.command.first().is_some_and(|program| Remote::is_address(program));
         let program = chosen_program(folder, None, &arguments.command)?;
-        return Ok(vec![("default".to_owned(), without_secrets(program, is_remote))]);
+        return Ok(vec![("default".to_owned(), without_secrets(program, is_remote, notify))]);
     }
     let configuration = Configuration::read(folder);
     let mut names = arguments.agents.clone();
@@ -231,13 +274,14 @@ fn agents(arguments: &Arguments, folder: &Path) -> Result<Vec<(String, Program)>
         }
         let is_remote = configuration.find(&name).is_some_and(|agent| Remote::is_address(&agent.command));
         let program = configuration.chosen_program(&name)?;
-        agents.push((name, without_secrets(program, is_remote)));
+        agents.push((name, without_secrets(program, is_remote, notify)));
     }
     Ok(agents)
 }
 
 /// Removes hub secrets from an agent's environment. A remote agent was given its own.
-fn without_secrets(program: Program, is_remote: bool) -> Program {
+fn without_secrets(program: Program, is_remote: bool, notify: &NotifySettings) -> Program {
+    let program = notify.secret_variables.iter().fold(program, Program::env_remove);
     let secrets = [TOKEN, HEADERS, CREDENTIALS];
     if is_remote { program } else { secrets.into_iter().fold(program, Program::env_remove) }
 }
@@ -263,8 +307,20 @@ fn address(arguments: &Arguments) -> Result<SocketAddr, CommandError> {
 }
 
 async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, CommandError> {
-    let Serving { folder, address, tls, store, log, agents, logger, settings, telemetry, open_files, rules } =
-        serving;
+    let Serving {
+        folder,
+        address,
+        tls,
+        store,
+        log,
+        agents,
+        logger,
+        settings,
+        notify,
+        telemetry,
+        open_files,
+        rules,
+    } = serving;
     let log = log.open(&store, |progress| logger.say(progress)).await?;
     let failed = |error: std::io::Error| CommandError::failed(format!("cannot serve: {error}"));
     let listener = TcpListener::bind(address).await.map_err(|error| {
@@ -294,8 +350,11 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         }
     };
     let has_tokens = store.tokens().map(|tokens| !tokens.is_empty()).unwrap_or_default();
-    let origins = origins(address, tls.is_some(), arguments.behind_proxy.as_deref());
-    let gate = Gate::new(store.clone(), origins.clone(), tls.is_some(), logger.clone())
+    let mut origins = origins(address, tls.is_some(), arguments.behind_proxy.as_deref());
+    origins.extend(arguments.public_url.clone());
+    let has_public = arguments.behind_proxy.is_some() || arguments.public_url.is_some();
+    let listed = arguments.listed.iter().chain(&settings.origins).cloned().collect();
+    let gate = Gate::new(store.clone(), origins.clone(), listed, tls.is_some(), logger.clone())
         .map_err(|error| CommandError::failed(format!("cannot create a token: {error}")))?;
     if let Some(file) = &arguments.token_file {
         write_token(file, gate.launch_token())?;
@@ -309,10 +368,13 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         Some(Err(Refused { roots, .. })) => roots.first().map_or(folder, PathBuf::from),
         _ => folder,
     };
-    let info = HubInfo {
-        address: links_first(origins.clone(), arguments.behind_proxy.is_some()).swap_remove(0),
-        roots: roots.names(),
-    };
+    let public = links_first(origins.clone(), has_public).swap_remove(0);
+    let info = HubInfo { address: public.clone(), roots: roots.names() };
+    let notifier = notifications::start(&notify, &store, &info.address);
+    if notifier.is_some() {
+        logger.say(&notifications::announced(&notify));
+    }
+    let observer = Observer { telemetry: telemetry.clone(), notifier: notifier.clone() };
     let folders: Folders = Box::new(move |folder| {
         roots.resolve(folder).map_err(|Refused { reason, roots }| FolderRefusal { reason, roots })
     });
@@ -326,7 +388,7 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         reports_standard_error: true,
         local_names: vec![gate.launch_name()],
         policy: Some(Box::new(HubRules::new(rules.clone()))),
-        listener: telemetry.clone().map(|telemetry| Box::new(telemetry) as Box<dyn Listener>),
+        listener: observer.boxed(),
         info,
         agent_options: settings.agent_options,
         ..HubOptions::new(store.clone(), agents, folders)
@@ -334,8 +396,9 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     .map_err(store_file::store_error)?;
     let gate = Arc::new(gate.over(hub.clone()));
     let (acp, connections) = server::router(Arc::clone(&gate), limits(settings.connections));
+    let acp = cross_origin::with_cors(acp.merge(cross_origin::ticket_route(&gate, &public)), &gate);
     let asked = Arc::clone(&gate);
-    let origins = links_first(origins, arguments.behind_proxy.is_some());
+    let origins = links_first(origins, has_public);
     let page = Page::new(PageOptions {
         access: Access::Tokens {
             origins,
@@ -344,17 +407,23 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
         },
         rules: Some(Box::new(rules)),
         handshake_hint: handshake::HINT.to_owned(),
+        notifications: notifier.clone().map(|notifier| Arc::new(PageNotifications(notifier)) as _),
         ..PageOptions::new(store, hub.clone(), folder, address.port())
     });
     let links = page.links("/", gate.launch_identity());
-    let router = acp.merge(operators(&gate, &hub)).merge(page.router());
+    let mut router = acp.merge(operators(&gate, &hub, notifier.as_ref())).merge(page.router());
+    if let Some(notifier) = &notifier {
+        router = router.merge(notifications::answer_route(&hub, notifier));
+    }
     let scheme = if tls.is_some() { "https" } else { "http" };
     writeln!(std::io::stdout(), "listening on {scheme}://{address}").map_err(write_error)?;
     std::io::stdout().flush().map_err(write_error)?;
     if std::io::stderr().is_terminal() {
-        let link = links.fresh().map_err(failed)?;
+        let link = more_links::with_qr(&links.fresh().map_err(failed)?, !arguments.no_qr);
+        let more = more_links::on_enter(links, |made| eprintln!("{made}"), !arguments.no_qr);
+        let more = if more { " Enter prints another, c and Enter a code to type." } else { "" };
         eprintln!(
-            "{link}\nThis link lets one browser in, once and within a minute. Other clients need a token."
+            "{link}\nThis link lets one browser in, once and within a minute.{more} Other clients need a token."
         );
     }
     tokio::select! {
@@ -367,6 +436,9 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     let end = async {
         hub.end("the hub was ended", GRACE).await;
         connections.shut_down(NOTIFY_TIMEOUT).await;
+        if let Some(notifier) = notifier {
+            notifier.end(WITHDRAW_TIMEOUT).await;
+        }
     };
     if tokio::time::timeout(SHUTDOWN_TIMEOUT, end).await.is_err() {
         logger.say("the shutdown timed out; the next start repairs the logs");
@@ -401,9 +473,9 @@ fn origins(address: SocketAddr, is_encrypted: bool, proxy: Option<&str>) -> Vec<
     origins
 }
 
-/// Returns the origins in the order for links: the proxy's first, which everyone can reach.
-fn links_first(mut origins: Vec<String>, has_proxy: bool) -> Vec<String> {
-    if has_proxy {
+/// Returns the origins in the order for links: the public one first, which is the last one, if there is any.
+fn links_first(mut origins: Vec<String>, has_public: bool) -> Vec<String> {
+    if has_public {
         origins.rotate_right(1);
     }
     origins
@@ -423,8 +495,8 @@ fn write_token(file: &Path, token: &str) -> Result<(), CommandError> {
 }
 
 /// Returns the routes for operators.
-fn operators(gate: &Arc<Gate>, hub: &Hub) -> Router {
-    let (gate, hub) = (Arc::clone(gate), hub.clone());
+fn operators(gate: &Arc<Gate>, hub: &Hub, notifier: Option<&Notifier>) -> Router {
+    let (gate, hub, notifier) = (Arc::clone(gate), hub.clone(), notifier.cloned());
     Router::new().route("/health", get(async || "ok\n")).route(
         "/metrics",
         get(move |request: Request| async move {
@@ -434,14 +506,15 @@ fn operators(gate: &Arc<Gate>, hub: &Hub) -> Router {
             if let Err(refusal) = gate.identify(&head, from) {
                 return refusal.into_response();
             }
-            metrics(&hub).await
+            metrics(&hub, notifier.as_ref()).await
         }),
     )
 }
 
-async fn metrics(hub: &Hub) -> Response {
+async fn metrics(hub: &Hub, notifier: Option<&Notifier>) -> Response {
     match hub.metrics().await {
-        Some(text) => {
+        Some(mut text) => {
+            text.extend(notifier.map(notifications::metrics));
             ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
         }
         None => StatusCode::SERVICE_UNAVAILABLE.into_response(),

@@ -2,11 +2,12 @@
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::json;
-use switchboard_store::{Moment, Role, Store, StoreError, Token};
+use switchboard_store::{Moment, Role, Store, StoreError, Token, TokenLimits};
 
-use crate::commands::serve::LAUNCH;
+use crate::commands::serve::{LAUNCH, parse_origin};
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::store_file::{self, store_error};
 use crate::terminal::style::Style;
@@ -22,6 +23,7 @@ use crate::units::ago;
 #[command(after_help = "Examples:\n  \
     switchboard tokens add phone --role answer --all   # prints the token, this once\n  \
     switchboard tokens add ci --role use > ci.token\n  \
+    switchboard tokens add marimo --origin http://localhost:2718 --agent claude --expires 12h\n  \
     switchboard tokens list\n  \
     switchboard tokens revoke phone                    # its connections are closed at once")]
 pub(crate) struct Arguments {
@@ -50,12 +52,25 @@ struct AddArguments {
 
     /// Role: view sessions; also answer agents' questions; also start sessions and control those it started
     /// or that are shared with it; everything
-    #[arg(long, value_name = "view|answer|use|admin", value_parser = parse_role)]
-    role: Role,
+    #[arg(long, value_name = "view|answer|use|admin", value_parser = parse_role, required_unless_present = "origin")]
+    role: Option<Role>,
 
     /// Access to all sessions, not only to shared ones (admin always has it)
     #[arg(long)]
     all: bool,
+
+    /// Make a token for pages of this origin, such as http://localhost:2718. It works only for WebSockets of
+    /// these pages, and may be part of an address: ?token=TOKEN. Its role is `use` unless --role says less
+    #[arg(long, value_name = "URL", value_parser = parse_origin, requires_all = ["agent", "expires"])]
+    origin: Option<String>,
+
+    /// Name of the only agent that the token is for
+    #[arg(long, value_name = "NAME", requires = "origin")]
+    agent: Option<String>,
+
+    /// Time after which the token is invalid, such as 12h
+    #[arg(long, value_name = "TIME", value_parser = crate::units::duration, requires = "origin")]
+    expires: Option<Duration>,
 }
 
 /// List the tokens, without their values
@@ -91,13 +106,26 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
 }
 
 fn add(place: PathBuf, arguments: &AddArguments) -> Result<Outcome, CommandError> {
-    let AddArguments { name, role, all } = arguments;
+    let AddArguments { name, role, all, origin, agent, expires } = arguments;
     if name == LAUNCH {
         let problem = format!("{name:?} is reserved for the launch token of a hub");
         return Err(CommandError::usage(problem).hint("choose another name"));
     }
+    let limits = match (origin, agent, expires) {
+        (Some(origin), Some(agent), Some(expires)) => Some(TokenLimits {
+            origin: origin.clone(),
+            agent: agent.clone(),
+            expires: Moment(Moment::now().0.saturating_add(Moment::from(*expires).0)),
+        }),
+        _ => None,
+    };
+    let role = role.unwrap_or(Role::Use);
+    if limits.is_some() && role > Role::Use {
+        let problem = "a token with --origin is in addresses, so its role is at most use";
+        return Err(CommandError::usage(problem).hint("leave --role out, or use view or answer"));
+    }
     let store = store_file::open(place)?;
-    let token = store.add_token(name, *role, *all).map_err(|error| match error {
+    let token = store.add_limited_token(name, role, *all, limits).map_err(|error| match error {
         StoreError::TokenTaken { .. } => CommandError::usage(error.to_string())
             .hint(format!("choose another name, or revoke it first: switchboard tokens revoke {name}")),
         other => store_error(other),
@@ -142,8 +170,14 @@ fn list(place: &Path, arguments: &ListArguments) -> Result<Outcome, CommandError
 }
 
 fn to_json(token: &Token, shared: &[String]) -> String {
-    let Token { name, role, all, made } = token;
-    json!({"name": name, "role": role.name(), "all": all, "made": made.0, "shared": shared}).to_string()
+    let Token { name, role, all, made, limits } = token;
+    let mut object = json!({"name": name, "role": role.name(), "all": all, "made": made.0, "shared": shared});
+    if let Some(TokenLimits { origin, agent, expires }) = limits {
+        object["origin"] = origin.as_str().into();
+        object["agent"] = agent.as_str().into();
+        object["expires"] = expires.0.into();
+    }
+    object.to_string()
 }
 
 /// Returns which sessions a token sees, in words.

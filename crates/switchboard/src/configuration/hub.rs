@@ -6,8 +6,10 @@ use std::time::Duration;
 use serde_json::Value;
 use switchboard_store::Role;
 
+use super::notify::NotifySettings;
 use super::own_configuration;
 use super::roots::Roots;
+use crate::commands::serve::parse_origin;
 use crate::outcome::CommandError;
 use crate::units;
 
@@ -27,6 +29,8 @@ pub(crate) struct HubSettings {
     pub(crate) cancel_timeout: Duration,
     /// Maximum number of connections, if not the default.
     pub(crate) connections: Option<usize>,
+    /// Origins of other servers whose pages may connect with a credential.
+    pub(crate) origins: Vec<String>,
     /// The minimum role whose clients may pass MCP servers and options to agents; `None`: no client may.
     pub(crate) agent_options: Option<Role>,
 }
@@ -49,7 +53,10 @@ impl HubSettings {
     pub(crate) fn problems(usual: &Path) -> Vec<String> {
         let configuration = own_configuration().ok().flatten().unwrap_or_default();
         match HubSettings::parse(&configuration, usual) {
-            Ok((settings, problems)) => problems.into_iter().chain(settings.roots.problems()).collect(),
+            Ok((settings, problems)) => {
+                let (_, of_targets) = NotifySettings::read();
+                problems.into_iter().chain(settings.roots.problems()).chain(of_targets).collect()
+            }
             Err(problem) => vec![format!("the setting roots {problem}")],
         }
     }
@@ -69,6 +76,7 @@ impl HubSettings {
             idle: IDLE,
             cancel_timeout: CANCEL_TIMEOUT,
             connections: None,
+            origins: Vec::new(),
             agent_options: Some(Role::Admin),
         };
         let mut problems = Vec::new();
@@ -88,6 +96,15 @@ impl HubSettings {
 
     fn take(&mut self, key: &str, value: &Value) -> Result<(), String> {
         match key {
+            // Read by `NotifySettings`, which also reports its mistakes.
+            "notify" => {}
+            // All or none: an origin that is written wrong could be another one.
+            "origins" => {
+                let list =
+                    value.as_array().ok_or_else(|| format!("expected a list of origins, found {value}"))?;
+                let origins = list.iter().map(|origin| parse_origin(origin.as_str().unwrap_or_default()));
+                self.origins = origins.collect::<Result<_, _>>()?;
+            }
             "idle" => self.idle = duration(value)?,
             "cancel_timeout" => self.cancel_timeout = duration(value)?,
             "connections" => {
@@ -111,7 +128,7 @@ impl HubSettings {
 }
 
 /// Parses a duration with its unit.
-fn duration(value: &Value) -> Result<Duration, String> {
+pub(super) fn duration(value: &Value) -> Result<Duration, String> {
     let time = value.as_str().and_then(|text| units::duration(text).ok());
     time.ok_or_else(|| format!("expected a time such as \"30m\" or \"12h\", found {value}"))
 }

@@ -28,6 +28,7 @@ mod interop;
 mod invalid_lines;
 mod known_agents;
 mod new_user;
+mod notify;
 mod permissions;
 mod policy;
 mod program;

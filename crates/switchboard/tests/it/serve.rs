@@ -1,6 +1,7 @@
 //! `switchboard serve`: sessions that outlive their clients.
 
 mod behind;
+mod browser_clients;
 mod chaos;
 mod cluster;
 mod damage;

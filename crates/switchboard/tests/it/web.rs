@@ -19,6 +19,7 @@ mod messages;
 mod offers;
 pub(crate) mod opened;
 mod permissions;
+mod presence;
 mod reading;
 mod readme;
 mod rules;

@@ -47,6 +47,9 @@ pub use http::StatusCode;
 /// Head of a request, for [`Service::identify`].
 pub use http::request::Parts as HttpHead;
 
+/// Prefix of a WebSocket subprotocol that carries a token, for browsers, which cannot set headers.
+pub const BEARER_PROTOCOL: &str = "bearer.";
+
 /// WebSocket close codes.
 pub mod close_codes {
     /// Normal closure.
@@ -55,7 +58,9 @@ pub mod close_codes {
     pub const GOING_AWAY: u16 = 1001;
     /// The first message was not `initialize`, or a frame violates the protocol.
     pub const PROTOCOL_ERROR: u16 = 1002;
-    /// A text frame is not valid UTF-8.
+    /// A binary frame contains something else than messages.
+    pub const UNSUPPORTED_DATA: u16 = 1003;
+    /// A text frame is not valid UTF-8, or a binary frame ends within a message.
     pub const INVALID_TEXT: u16 = 1007;
     /// A limit was exceeded.
     pub const POLICY_VIOLATION: u16 = 1008;

@@ -115,9 +115,10 @@ fn wrong_version() -> Response {
 }
 
 /// Returns the first offered subprotocol. Clients that offer subprotocols expect one of them; the messages
-/// are the same in all.
+/// are the same in all. A subprotocol that carries a token is never chosen, because it would be sent back.
 fn first_protocol(offered: &HeaderValue) -> Option<HeaderValue> {
-    HeaderValue::from_str(offered.to_str().ok()?.split(',').next()?.trim()).ok()
+    let mut offered = offered.to_str().ok()?.split(',').map(str::trim);
+    HeaderValue::from_str(offered.find(|protocol| !protocol.starts_with(super::BEARER_PROTOCOL))?).ok()
 }
 
 /// Takes an earlier connection over from its current socket, if it has one.
@@ -293,16 +294,54 @@ async fn receive(
                 // While the message waited for the program, no pong could be read.
                 heard += came.elapsed();
             }
+            Message::Binary(bytes) => {
+                let came = Instant::now();
+                let messages = match messages_in(&bytes) {
+                    Ok(messages) => messages,
+                    Err((code, reason)) => return SocketEnd::Refused(code, reason.to_owned()),
+                };
+                for text in messages {
+                    if let Err(end) = take(reader, opening, text).await {
+                        return end;
+                    }
+                }
+                heard += came.elapsed();
+            }
             Message::Pong(_) => heard = Instant::now(),
             Message::Close(frame) => {
                 // Without a code, or with a normal one, the client does not intend to reconnect.
                 let code = frame.map_or(close_codes::NORMAL, |frame| frame.code.into());
                 return if code == close_codes::NORMAL { SocketEnd::Left } else { SocketEnd::Broken };
             }
-            // The library answers pings. The protocol defines no meaning for binary messages.
-            Message::Ping(_) | Message::Binary(_) | Message::Frame(_) => {}
+            // The library answers pings.
+            Message::Ping(_) | Message::Frame(_) => {}
         }
     }
+}
+
+/// Returns the messages in a binary frame, which some clients send instead of text: one JSON value, or one per line.
+/// Fails with a close code.
+fn messages_in(bytes: &[u8]) -> Result<Vec<&str>, (u16, &'static str)> {
+    let unsupported = (close_codes::UNSUPPORTED_DATA, "a binary frame must contain JSON-RPC messages");
+    let text = std::str::from_utf8(bytes).map_err(|_| unsupported)?.trim();
+    if is_json(text).is_ok() {
+        return Ok(vec![text]);
+    }
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let messages: Vec<&str> = lines
+        .map(|line| match is_json(line) {
+            Ok(()) => Ok(line),
+            Err(error) if error.is_eof() => {
+                Err((close_codes::INVALID_TEXT, "a binary frame ends within a message"))
+            }
+            Err(_) => Err(unsupported),
+        })
+        .collect::<Result<_, _>>()?;
+    if messages.is_empty() { Err(unsupported) } else { Ok(messages) }
+}
+
+fn is_json(text: &str) -> Result<(), serde_json::Error> {
+    serde_json::from_str::<serde::de::IgnoredAny>(text).map(drop)
 }
 
 /// Delivers a message to the program.

@@ -67,6 +67,10 @@ export function actionsOf(page) {
     unarchive: async ({ session }) => {
       if ((await attempt({ type: "archive", session, away: false })) !== undefined) listSessions();
     },
+    notifications: async () => {
+      const html = await attempt({ type: "notifications" });
+      if (html !== undefined) dialog(`<h2 id="dialog-title">Notifications</h2>${html}`);
+    },
     choices: async () => {
       const html = await attempt({ type: "choices" });
       if (html !== undefined) dialog(`<h2 id="dialog-title">Choices for always</h2>${html}`);
@@ -100,12 +104,17 @@ export function actionsOf(page) {
       if (words !== undefined) toast(words);
     },
     link: async () => {
-      const link = await attempt({ type: "link" });
-      if (link === undefined) return;
+      const made = await attempt({ type: "link" });
+      if (made === undefined) return;
       dialog(`<h2 id="dialog-title">Open in another browser</h2>
-        <p>This link lets one browser of this machine in, once and within a minute.</p>
-        <p><code id="new-link"></code></p><p><button type="button" data-action="copy-link">Copy</button></p>`);
-      at("new-link").textContent = link;
+        <p>This link lets one browser in, once and within a minute.</p>${made.picture}
+        <p><code id="new-link"></code></p><p><button type="button" data-action="copy-link">Copy</button>
+        <button type="button" data-action="short-code">Show a code to type</button></p><p id="short-code" role="status"></p>`);
+      at("new-link").textContent = made.link;
+    },
+    "short-code": async () => {
+      const code = await attempt({ type: "short-code" });
+      if (code !== undefined) at("short-code").textContent = `Open the address of this page there, and type ${code} within two minutes.`;
     },
     "copy-link": () => copy(at("new-link").textContent),
     family: async () => {

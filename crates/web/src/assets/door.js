@@ -82,6 +82,19 @@ document.getElementById("token-form")?.addEventListener("submit", async (event) 
   location.reload();
 });
 
+// Signs in by a code that another browser or the terminal shows.
+document.getElementById("code-form").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const code = at("code").value.trim();
+  at("code").value = "";
+  const headers = { "x-switchboard-code": code.replace(/[^0-9a-z]/gi, "") };
+  const answer = await fetch("/in/enter", { method: "POST", headers }).catch(() => null);
+  const text = answer ? await answer.text() : "Switchboard does not answer.";
+  if (!answer?.ok) return lock(text);
+  keep(text);
+  location.reload();
+});
+
 export function lock(reason) {
   at("door-reason").textContent = reason;
   at("door").hidden = false;

@@ -6,6 +6,7 @@ import { actionsOf } from "./actions.js";
 import { comeIn } from "./door.js";
 import { Waiting } from "./waiting.js";
 import { Inspector } from "./inspector.js";
+import { Presence } from "./presence.js";
 import { Press } from "./press.js";
 import { Questions } from "./questions.js";
 import { Server } from "./server.js";
@@ -31,9 +32,12 @@ const server = new Server({
     send({ type: "look", recording: where.recording, session: where.session });
     for (const [session, open] of folds) send({ type: "fold", session, open });
     if (inspector.isOpen) inspector.ask();
+    presence.report();
   },
   frame: (frame) => press.afterwards(() => takeFrame(frame)),
 });
+
+const presence = new Presence((looking) => send({ type: "looking", looking }));
 
 function send(message) {
   server.send(message);

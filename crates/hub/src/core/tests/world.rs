@@ -18,6 +18,8 @@ use super::super::{
     SessionInfo, SessionState, ToClient,
 };
 
+use crate::session_event::SessionEvent;
+
 /// State of a client.
 #[derive(Default)]
 pub(super) struct Client {
@@ -59,6 +61,8 @@ pub(super) struct Got {
 
 pub(super) struct World {
     pub(super) core: Core,
+    /// Events of sessions, in order.
+    pub(super) events: Vec<SessionEvent>,
     pub(super) log: BTreeMap<SessionId, Vec<(Channel, Arc<str>)>>,
     pub(super) clients: BTreeMap<ConnectionId, Client>,
     pub(super) next_connection: ConnectionId,
@@ -106,7 +110,7 @@ pub(super) fn identity(name: &str, role: Role) -> Identity {
 }
 
 pub(super) fn world(send_window: usize) -> World {
-    let core = Core::new(CoreOptions {
+    let mut core = Core::new(CoreOptions {
         agents: vec!["one".to_owned()],
         confined: vec![false],
         folders: Box::new(|folder| {
@@ -127,8 +131,10 @@ pub(super) fn world(send_window: usize) -> World {
         version: "0",
         name: None,
     });
+    core.enable_events();
     World {
         core,
+        events: Vec::new(),
         log: BTreeMap::new(),
         clients: BTreeMap::new(),
         next_connection: 0,
@@ -217,6 +223,7 @@ impl World {
                 Output::Remove { session } => {
                     self.log.remove(&session);
                 }
+                Output::Event(event) => self.events.push(*event),
                 Output::CloseLog { .. } | Output::Changed { .. } | Output::Report(_) => {}
                 Output::Acquire { .. }
                 | Output::Release { .. }

@@ -6,7 +6,7 @@ use switchboard_transport::{Remote, RemoteError};
 
 use super::Finding;
 use crate::commands::connect::with_token;
-use crate::commands::hub::status::metrics_of;
+use crate::commands::hub::status::{failing_targets, metrics_of};
 use crate::commands::serve::PORT;
 use crate::remote_agent::TOKEN;
 
@@ -32,8 +32,15 @@ pub(super) async fn look(named: Option<&str>) -> Vec<Finding> {
         Ok(answer) => answer,
         Err(_) => Err(remote.no_answer(TIMEOUT)),
     };
+    let mut findings = Vec::new();
+    if let Ok(text) = &answer {
+        findings.extend(failing_targets(text).into_iter().map(|target| {
+            let advice = "correct `hub.notify` in config.json, and try `switchboard hub notify --test`";
+            Finding::problem("notifications", target, advice)
+        }));
+    }
     let is_missing = |reason: &str| !reason.contains("no answer within");
-    vec![match answer {
+    let finding = match answer {
         Ok(text) if text.contains("switchboard_") => {
             let token = if has_token { format!("; the token in {TOKEN} is valid") } else { String::new() };
             Finding::fine(SUBJECT, format!("one runs at {url}{token}"))
@@ -64,5 +71,7 @@ pub(super) async fn look(named: Option<&str>) -> Vec<Finding> {
             format!("another program than a hub listens at {url}"),
             "end it, or use another port: switchboard serve --listen 127.0.0.1:PORT",
         ),
-    }]
+    };
+    findings.insert(0, finding);
+    findings
 }

@@ -3,11 +3,14 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use switchboard_acp::Moment;
 use switchboard_acp::display::elapsed;
+use switchboard_notify::Outcomes;
 use switchboard_transport::{Remote, RemoteError};
 
 use crate::commands::connect::{failed, with_token};
 use crate::commands::fold::text::shown;
+use crate::commands::notifications::in_words;
 use crate::commands::serve::PORT;
 use crate::outcome::{CommandError, Outcome, write_error};
 use crate::stdio;
@@ -86,6 +89,17 @@ pub(in crate::commands) fn metrics_of(url: &str) -> String {
 #[derive(Debug, Default, PartialEq)]
 struct Metrics(BTreeMap<String, Vec<(Labels, f64)>>);
 
+/// Returns the targets of notifications whose last attempt failed, with the outcomes in words.
+pub(in crate::commands) fn failing_targets(metrics: &str) -> Vec<String> {
+    let targets = Metrics::parse(metrics).notifications().into_iter();
+    let is_failing = |outcomes: &Outcomes| {
+        let failure = outcomes.last_failure.as_ref().map(|(_, at)| *at);
+        failure.is_some_and(|failure| outcomes.last_success.is_none_or(|success| success < failure))
+    };
+    let failing = targets.filter(|(_, outcomes)| is_failing(outcomes));
+    failing.map(|(name, outcomes)| format!("{name}: {}", in_words(&outcomes, Moment::now()))).collect()
+}
+
 /// The labels of a value.
 type Labels = BTreeMap<String, String>;
 
@@ -112,6 +126,42 @@ impl Metrics {
     fn by<'a>(&'a self, name: &str, label: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
         let samples = self.0.get(name).into_iter().flatten();
         samples.filter_map(move |(labels, value)| Some((labels.get(label)?.as_str(), *value)))
+    }
+
+    /// Returns the outcomes of notifications by target.
+    fn notifications(&self) -> BTreeMap<String, Outcomes> {
+        let mut targets: BTreeMap<String, Outcomes> = BTreeMap::new();
+        for (labels, value) in self.0.get("notifications_total").into_iter().flatten() {
+            let (Some(target), Some(outcome)) = (labels.get("target"), labels.get("outcome")) else {
+                continue;
+            };
+            let outcomes = targets.entry(target.clone()).or_default();
+            // The values are counts.
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let count = *value as u64;
+            match outcome.as_str() {
+                "sent" => outcomes.sent = count,
+                "suppressed" => outcomes.suppressed = count,
+                "failed" => outcomes.failed = count,
+                "dropped" => outcomes.dropped = count,
+                _ => {}
+            }
+        }
+        for (labels, seconds) in self.0.get("notification_time_seconds").into_iter().flatten() {
+            let outcomes = labels.get("target").and_then(|target| targets.get_mut(target));
+            let (Some(outcomes), Some(outcome)) = (outcomes, labels.get("outcome")) else { continue };
+            #[allow(clippy::cast_possible_truncation)]
+            let time = (seconds * 1000.0) as i64;
+            match outcome.as_str() {
+                "sent" => outcomes.last_success = Some(time),
+                "failed" => {
+                    let reason = labels.get("reason").cloned().unwrap_or_default();
+                    outcomes.last_failure = Some((reason, time));
+                }
+                _ => {}
+            }
+        }
+        targets
     }
 
     /// Formats one line per topic.
@@ -166,6 +216,9 @@ impl Metrics {
                 format!("{} appends{}", whole(count), average.unwrap_or_default())
             }),
         );
+        for (target, outcomes) in self.notifications() {
+            line("notify", Some(format!("{target}: {}", in_words(&outcomes, Moment::now()))));
+        }
         lines
     }
 }
@@ -256,6 +309,24 @@ mod tests {
         assert_eq!(metrics.0.len(), 4, "{metrics:?}");
         assert!(!metrics.in_words().contains('\u{1b}'));
         assert_eq!(Metrics::parse("<html>{\"a\": 1}</html>\n\"{ 1").0.len(), 0);
+    }
+
+    #[test]
+    fn outcomes_of_notifications_are_shown_and_failing_targets_found() {
+        let text = "switchboard_notifications_total{target=\"ntfy\",outcome=\"sent\"} 12\n\
+            switchboard_notifications_total{target=\"ntfy\",outcome=\"suppressed\"} 1\n\
+            switchboard_notifications_total{target=\"hook\",outcome=\"sent\"} 3\n\
+            switchboard_notification_time_seconds{target=\"ntfy\",outcome=\"failed\",reason=\"403\"} 5\n\
+            switchboard_notification_time_seconds{target=\"hook\",outcome=\"failed\",reason=\"503\"} 5\n\
+            switchboard_notification_time_seconds{target=\"hook\",outcome=\"sent\",reason=\"\"} 6\n\
+            switchboard_notification_time_seconds{target=\"unknown\",outcome=\"failed\"} 6\n";
+        let words = Metrics::parse(text).in_words();
+        assert_eq!(
+            words,
+            "notify      hook: 3 sent, last failed 503 1970-01-01\n\
+             notify      ntfy: 12 sent, 1 suppressed, last failed 403 1970-01-01\n"
+        );
+        assert_eq!(failing_targets(text), ["ntfy: 12 sent, 1 suppressed, last failed 403 1970-01-01"]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_tungstenite::MaybeTlsStream;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
@@ -31,8 +32,6 @@ async fn messages_go_both_ways_and_the_connection_has_a_name() {
     assert_eq!(*opened.connection.id, socket.id);
     assert_eq!(socket.id.len(), 32);
     assert_eq!(message(&mut opened.connection).await["id"], 1);
-    // Binary messages are ignored.
-    bounded(socket.stream.send(Message::binary(b"{}".to_vec()))).await.unwrap();
     socket.send(r#"{"jsonrpc":"2.0","id":2,"method":"session/list"}"#).await;
     assert_eq!(message(&mut opened.connection).await["id"], 2);
     for number in 0..100 {
@@ -45,6 +44,67 @@ async fn messages_go_both_ways_and_the_connection_has_a_name() {
     let long = "ü".repeat(1 << 20);
     opened.connection.outgoing.send(OutgoingLine::new(serde_json::json!({"x": long}).to_string()));
     assert_eq!(socket.next().await["x"], long);
+}
+
+#[tokio::test]
+async fn binary_frames_with_messages_are_read_as_text() {
+    let mut server = TestServer::start(ServerLimits::default()).await;
+    let mut socket = server.socket("/acp/known", &OWNER).await.unwrap();
+    let binary = |text: &str| Message::binary(text.as_bytes().to_vec());
+    // As browser clients send them, with a line end.
+    bounded(socket.stream.send(binary(&format!("{}\n", initialize(1))))).await.unwrap();
+    let mut opened = server.opened().await;
+    assert_eq!(message(&mut opened.connection).await["id"], 1);
+    let call = |id: u64| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"session/list"}}"#);
+    let several = format!("{}\r\n\n {}\n", call(2), call(3));
+    bounded(socket.stream.send(binary(&several))).await.unwrap();
+    // A message may have line breaks in it.
+    bounded(socket.stream.send(binary("{\"jsonrpc\":\"2.0\",\n\"id\":4,\"method\":\"x\"}"))).await.unwrap();
+    for id in 2..=4 {
+        assert_eq!(message(&mut opened.connection).await["id"], id);
+    }
+    opened.connection.outgoing.send(OutgoingLine::new(r#"{"x":1}"#.to_owned()));
+    assert_eq!(socket.next().await["x"], 1, "answers are text");
+}
+
+#[tokio::test]
+async fn binary_frames_without_messages_close_the_connection() {
+    let whole = r#"{"jsonrpc":"2.0","id":2,"method":"x"}"#;
+    for (sent, code) in [
+        (b"\xff\xfe".to_vec(), 1003),
+        (b"PNG".to_vec(), 1003),
+        (Vec::new(), 1003),
+        (b" \n ".to_vec(), 1003),
+        (format!("{whole}\nnonsense").into_bytes(), 1003),
+        (whole.as_bytes()[..20].to_vec(), 1007),
+        (format!("{whole}\n{}", &whole[..9]).into_bytes(), 1007),
+    ] {
+        let mut server = TestServer::start(ServerLimits::default()).await;
+        let (mut socket, _connection) = server.open_socket("owner").await;
+        bounded(socket.stream.send(Message::binary(sent.clone()))).await.unwrap();
+        assert_eq!(socket.closed().await.0, code, "{:?}", String::from_utf8_lossy(&sent));
+    }
+}
+
+#[tokio::test]
+async fn a_subprotocol_with_a_token_is_never_chosen() {
+    let server = TestServer::start(ServerLimits::default()).await;
+    for (offered, chosen) in [
+        ("acp, bearer.SECRET", Some("acp")),
+        ("bearer.SECRET, acp", Some("acp")),
+        ("bearer.SECRET, other", Some("other")),
+        ("bearer.SECRET", None),
+    ] {
+        let mut request = format!("ws://{}/acp/known", server.address).into_client_request().unwrap();
+        request.headers_mut().insert("authorization", "Bearer owner".parse().unwrap());
+        request.headers_mut().insert("sec-websocket-protocol", offered.parse().unwrap());
+        let answer = match bounded(tokio_tungstenite::connect_async(request)).await {
+            Ok((_, response)) => response.headers().get("sec-websocket-protocol").cloned(),
+            // The client insists on one.
+            Err(_) => None,
+        };
+        assert_eq!(answer.as_ref().map(|answer| answer.to_str().unwrap()), chosen, "{offered}");
+    }
 }
 
 #[tokio::test]
