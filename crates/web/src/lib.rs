@@ -67,6 +67,7 @@ mod render;
 mod request;
 mod roles;
 mod rows;
+mod runs;
 mod rule;
 mod subagents;
 mod tab;

@@ -52,6 +52,11 @@ impl LiveRecording {
         Arc::new(LiveRecording::new("", store, MessageLog::new(2), About::default()))
     }
 
+    /// Returns the folder of the recording's sessions, or an empty string.
+    pub(crate) fn folder(&self) -> &str {
+        self.about.project.as_deref().unwrap_or_default()
+    }
+
     /// Returns a snapshot of a session.
     pub(crate) fn session(&self, id: &str) -> Option<Snapshot> {
         self.look(|conversation| subagents::session(conversation, id).map(Session::snapshot))

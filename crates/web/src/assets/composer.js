@@ -1,6 +1,7 @@
 // The prompt: text, commands and files with completion, attachments, drafts and the last prompts.
 
 import { drafts, history } from "./kept.js";
+import { iconOf } from "./show.js";
 
 export class Composer {
   constructor(submit, fail, findFiles) {
@@ -18,11 +19,11 @@ export class Composer {
     this.picker = document.getElementById("files");
     this.files = [];
     this.chosen = -1;
-    const full = this.prompt.placeholder;
-    const narrow = matchMedia("(max-width: 700px)");
-    const place = () => (this.prompt.placeholder = narrow.matches ? this.prompt.dataset.short : full);
-    narrow.addEventListener("change", place);
-    place();
+    this.full = this.prompt.placeholder;
+    this.narrow = matchMedia("(max-width: 700px)");
+    this.narrow.addEventListener("change", () => this.place());
+    this.place();
+    this.weigh();
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.go();
@@ -47,8 +48,27 @@ export class Composer {
     this.steers = word === "steer";
     this.waits = word === "later";
     this.form.hidden = word === "";
-    document.getElementById("send").textContent = this.steers ? "Steer" : "Send";
-    document.getElementById("send").title = this.steers ? "The turn that is at work takes it into account" : "";
+    const send = document.getElementById("send");
+    send.querySelector(".sr").textContent = this.steers ? "Steer" : "Send";
+    send.title = this.steers ? "Send to the running turn (Enter)" : "Send (Enter)";
+  }
+
+  // Shows in the placeholder if a message is for later.
+  set isBusy(isBusy) {
+    this.busy = isBusy;
+    this.place();
+  }
+
+  place() {
+    const { short, busy } = this.prompt.dataset;
+    this.prompt.placeholder = this.busy ? busy : this.narrow.matches ? short : this.full;
+  }
+
+  // An empty message cannot be sent. While the agent works, Stop is in the place of Send until something is written.
+  weigh() {
+    const isEmpty = this.prompt.value.trim() === "" && this.files.length === 0;
+    document.getElementById("send").disabled = isEmpty;
+    this.form.classList.toggle("has-text", !isEmpty);
   }
 
   set takes(kinds) {
@@ -106,7 +126,8 @@ export class Composer {
 
   grow() {
     this.prompt.style.height = "auto";
-    this.prompt.style.height = `${Math.min(this.prompt.scrollHeight + 2, window.innerHeight * 0.4)}px`;
+    this.prompt.style.height = `${Math.min(this.prompt.scrollHeight, window.innerHeight * 0.4)}px`;
+    this.weigh();
   }
 
   typed() {
@@ -174,6 +195,7 @@ export class Composer {
       this.mentioned.add(path);
     } else this.prompt.value = `/${command} `;
     drafts.set(this.recording, this.prompt.value);
+    this.weigh();
     this.close();
     this.prompt.focus();
   }
@@ -271,7 +293,7 @@ export class Composer {
         const item = document.createElement("li");
         const remove = document.createElement("button");
         remove.type = "button";
-        remove.textContent = "✕";
+        remove.append(iconOf("close"));
         remove.setAttribute("aria-label", `Remove ${file.name}`);
         remove.addEventListener("click", () => {
           this.files.splice(place, 1);
@@ -281,5 +303,6 @@ export class Composer {
         return item;
       }),
     );
+    this.weigh();
   }
 }
