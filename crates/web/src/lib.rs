@@ -42,6 +42,8 @@ mod asked;
 mod changes;
 mod charts;
 mod checkpoints;
+#[cfg(debug_assertions)]
+mod design;
 mod entry_times;
 mod excerpt;
 mod export;

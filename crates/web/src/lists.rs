@@ -59,17 +59,15 @@ pub(crate) async fn sessions(
                     |info: &&v2::SessionInfo<'_>| archived || user.session(&info.session_id).is_none();
                 @let earlier: Vec<_> = sessions.iter().filter(is_listed).collect();
                 @let can_archive = live.offers(|can| can.archive.is_some());
-                @if !earlier.is_empty() || can_archive {
-                    h3 { "The agent remembers" }
-                    @if can_archive {
-                        label class="meta" {
-                            input type="checkbox" id="archived" checked[archived]; " archived ones"
-                        }
-                    }
+                @if !earlier.is_empty() || archived {
+                    h3 { @if archived { "Archived" } @else { "The agent remembers" } }
                     ul class="sessions" {
-                        @for info in earlier { (agent_session(user, info, &live.name, archived)) }
+                        @for info in &earlier { (agent_session(user, info, &live.name, archived)) }
                     }
-                    @if sessions.is_empty() { p class="meta" { "None." } }
+                    @if earlier.is_empty() { p class="meta" { "None." } }
+                }
+                @if can_archive {
+                    label class="meta" { input type="checkbox" id="archived" checked[archived]; " Archived sessions" }
                 }
             }
             Some((_, Err(reason))) => p class="meta" {
@@ -380,7 +378,9 @@ fn hub_session(user: &UserState, session: &SessionSummary, looked_at: Option<&st
                     @if *questions > 1 { " " span class="badge" { (questions) } }
                 }
             }
-            button type="button" class="pin" data-action="pin" data-pin=(id) aria-pressed="false" aria-label="Pin" title="Pin" {
+            button type="button" class="pin" data-action="pin" data-pin=(id) aria-pressed="false"
+                title={ "Pin " (switchboard_acp::display::visible_line(name(session))) }
+                aria-label={ "Pin " (switchboard_acp::display::visible_line(name(session))) } {
                 (render::icon("pin"))
             }
         }

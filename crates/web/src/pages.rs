@@ -76,6 +76,11 @@ pub(crate) fn router(app: Arc<App>, identify: Option<Identify>) -> Router {
     for (path, kind, text) in ASSETS {
         router = router.route(path, get(move || async move { ([(header::CONTENT_TYPE, kind)], text) }));
     }
+    #[cfg(debug_assertions)]
+    {
+        let style = || async { ([(header::CONTENT_TYPE, STYLE)], include_str!("assets/design.css")) };
+        router = router.route("/design", get(design)).route("/assets/design.css", get(style));
+    }
     router
         .fallback(|| async { (StatusCode::NOT_FOUND, "There is nothing here.\n") })
         .layer(from_fn_with_state(guard, guard::check))
@@ -117,11 +122,21 @@ async fn page(State(app): State<Arc<App>>) -> Html<String> {
     Html(shell(app.is_shared).into_string())
 }
 
+/// Renders all components, for the eye and for tests.
+#[cfg(debug_assertions)]
+async fn design() -> Html<String> {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" { (head("Design", &["/assets/design.css"], &[])) (super::design::body()) }
+    };
+    Html(page.into_string())
+}
+
 fn shell(is_hub: bool) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
-            (head("Switchboard"))
+            (head("Switchboard", &[], &["/assets/theme.js", "/assets/page.js"]))
             body data-hub[is_hub] {
                 (render::sprite())
                 (door(is_hub))
@@ -152,7 +167,7 @@ fn shell(is_hub: bool) -> Markup {
     }
 }
 
-fn head(title: &str) -> Markup {
+fn head(title: &str, more_styles: &[&str], scripts: &[&str]) -> Markup {
     html! {
         head {
             meta charset="utf-8";
@@ -168,8 +183,8 @@ fn head(title: &str) -> Markup {
             link rel="stylesheet" href="/assets/page.css";
             link rel="stylesheet" href="/assets/entries.css";
             link rel="stylesheet" href="/assets/export.css";
-            script type="module" src="/assets/theme.js" {}
-            @if title == "Switchboard" { script type="module" src="/assets/page.js" {} }
+            @for style in more_styles { link rel="stylesheet" href=(style); }
+            @for script in scripts { script type="module" src=(script) {} }
         }
     }
 }

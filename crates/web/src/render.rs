@@ -46,6 +46,8 @@ pub(crate) use code::{language_of, line as code_line};
 pub(crate) use diff::part as diff;
 pub(crate) use elicitation::elicitation;
 pub(crate) use json::block as json_block;
+#[cfg(debug_assertions)]
+pub(crate) use icons::names as icon_names;
 pub(crate) use icons::{icon, sprite};
 pub(crate) use message::{TurnEnd, earlier, failed_turn, turn_end};
 pub(crate) use panel::{commands, config_options, notice_part, notices, plan_line, plans, state, usage};

@@ -20,9 +20,7 @@ export class Composer {
     this.files = [];
     this.chosen = -1;
     this.full = this.prompt.placeholder;
-    this.narrow = matchMedia("(max-width: 700px)");
-    this.narrow.addEventListener("change", () => this.place());
-    this.place();
+    new ResizeObserver(() => this.place()).observe(this.form);
     this.weigh();
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -61,7 +59,8 @@ export class Composer {
 
   place() {
     const { short, busy } = this.prompt.dataset;
-    this.prompt.placeholder = this.busy ? busy : this.narrow.matches ? short : this.full;
+    const isNarrow = this.prompt.clientWidth < 480;
+    this.prompt.placeholder = this.busy ? busy : isNarrow ? short : this.full;
   }
 
   // An empty message cannot be sent. While the agent works, Stop is in the place of Send until something is written.

@@ -123,8 +123,8 @@ fn as_text(key: &str, text: &str) -> Markup {
 fn summary(diff: &Diff, patch: &ParsedPatch<'_>) -> Markup {
     let files = diff.changes.len();
     html! {
-        p.diff-sum {
-            @if files == 1 { "1 file" } @else { (files) " files" }
+        p.diff-sum.is-one[files == 1 && patch.files.len() == 1] {
+            span { @if files == 1 { "1 file" } @else { (files) " files" } }
             @if !patch.files.is_empty() {
                 " " (total(patch))
                 label.sbs { input type="checkbox"; " side by side" }

@@ -21,7 +21,7 @@ const ICONS: [(&str, &str); 28] = [
     ("copy", "M5.5 5.5h8v8h-8z M10.5 5.5v-3h-8v8h3"),
     ("plus", "M8 3v10 M3 8h10"),
     ("menu", "M2.5 4.5h11 M2.5 8h11 M2.5 11.5h11"),
-    ("more", "M3.5 8h.01 M8 8h.01 M12.5 8h.01"),
+    ("more", "M3 8a.6.6 0 1 0 1.2 0 .6.6 0 1 0-1.2 0 M7.4 8a.6.6 0 1 0 1.2 0 .6.6 0 1 0-1.2 0 M11.8 8a.6.6 0 1 0 1.2 0 .6.6 0 1 0-1.2 0"),
     ("changes", "M5 2.5v6 M2 5.5h6 M2 12.5h6 M11 4h3 M11 8h3 M11 12h3"),
     ("close", "M4 4l8 8 M12 4l-8 8"),
     ("send", "M8 13V3 M4 7l4-4 4 4"),
@@ -62,7 +62,7 @@ pub(crate) fn icon(name: &str) -> Markup {
 }
 
 /// Returns the names of all icons.
-#[cfg(any(test, debug_assertions))]
+#[cfg(debug_assertions)]
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     ICONS.iter().map(|(name, _)| *name)
 }

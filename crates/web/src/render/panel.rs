@@ -32,10 +32,15 @@ pub(crate) fn state(snapshot: &Snapshot) -> Markup {
         Activity::Unknown => ("st st-run", "?", snapshot.state().map_or("unknown", |state| state.tag())),
     };
     let background = snapshot.background().unwrap_or_default();
+    // An ordinary end needs no word on the screen.
+    let is_done = snapshot.activity() == Activity::Idle;
+    let is_plain = matches!(snapshot.stop_reason(), None | Some(v2::StopReason::EndTurn));
     html! {
-        span class=(class) role="status" { span aria-hidden="true" { (mark) " " } (visible_line(words)) }
+        span class=(class) role="status" {
+            span.sr[is_done] { span aria-hidden="true" { (mark) " " } (visible_line(words)) }
+        }
         @if let Some(reason) = snapshot.stop_reason() {
-            " " span.dim { "(" (stop_reason(reason)) ")" }
+            " " span.dim.sr[is_plain] { (stop_reason(reason)) }
         }
         @if !background.is_empty() {
             " " span.dim { (background.len()) " in the background" }
@@ -311,7 +316,7 @@ pub(crate) fn notices<'n>(notices: impl DoubleEndedIterator<Item = &'n v2::Notic
 /// Renders a notice below the entry that it follows. `number` is unique in the entry.
 pub(crate) fn notice_part(number: usize, notice: &v2::Notice<'_>) -> Part {
     let key = format!("notice-{number}");
-    let html = html! { div.p data-part=(key) { (self::notice(notice)) } };
+    let html = html! { div.p.notice-part data-part=(key) { (self::notice(notice)) } };
     Part::new(key, html)
 }
 

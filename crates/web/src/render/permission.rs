@@ -78,6 +78,9 @@ fn settled(permission: &Permission) -> Markup {
                 span class=(class) {
                     span aria-hidden="true" { (mark) }
                     @match permission.chosen() {
+                        Some(option) if says(&option.name, &option.kind) => {
+                            (visible_line(&option.name)) span.sr { " (" (meaning(&option.kind)) ")" }
+                        },
                         Some(option) => { (meaning(&option.kind)) ": " (visible_line(&option.name)) },
                         None => { "not an offered option: " (visible_line(answer)) },
                     }
@@ -157,9 +160,9 @@ fn call_subject(
     cache: &RenderCache,
 ) -> Vec<Part> {
     let mut parts = Vec::new();
-    // The headline often has the title of the call.
+    // The headline often has the title of the call, and the content says more.
     let title = tool_call::title(call);
-    if !permission.title().contains(title) {
+    if call.content().is_empty() && !permission.title().contains(title) {
         let title = with_relative_paths(title, place.folder);
         parts.push(Part::new("subject", html! { p.p.subject data-part="subject" { (visible_line(&title)) } }));
     }
@@ -191,9 +194,7 @@ fn command_subject(
     let html = html! {
         div.p.subject data-part="subject" {
             pre.cmd { code { (visible(&subject.command)) } }
-            @if *subject.cwd != *place.folder {
-                p { "in " span.path { (visible_line(&subject.cwd)) } }
-            }
+            p { "in " span.path { (visible_line(&subject.cwd)) } }
             @if let Some(title) = call.filter(is_new) {
                 p.dim { "for " (visible_line(&with_relative_paths(title, place.folder))) }
             }
@@ -220,8 +221,21 @@ fn meaning(kind: &v2::PermissionOptionKind) -> Markup {
 
 /// Returns `true` if the name of an option has the words of its meaning, so that they need not be repeated.
 fn says(name: &str, kind: &v2::PermissionOptionKind) -> bool {
-    let words = meaning(kind).into_string();
-    name.to_lowercase().contains(&words)
+    use v2::PermissionOptionKind as Kind;
+    let name = name.trim().to_lowercase();
+    let allows = name.starts_with("allow");
+    let rejects = name.starts_with("reject") || name.starts_with("deny");
+    let is_for_always = name.contains("always");
+    // Any other word could turn the meaning around, so a longer name is explained.
+    let is_short = name.split_whitespace().count() <= 2;
+    is_short
+        && match kind {
+            Kind::AllowOnce => allows && !is_for_always,
+            Kind::AllowAlways => allows && is_for_always,
+            Kind::RejectOnce => rejects && !is_for_always,
+            Kind::RejectAlways => rejects && is_for_always,
+            Kind::Unknown(_) | Kind::More(_) => false,
+        }
 }
 
 fn options(permission: &Permission) -> Markup {

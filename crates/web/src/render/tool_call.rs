@@ -87,7 +87,9 @@ pub(super) fn body(
     cache: &RenderCache,
 ) -> Vec<Part> {
     let mut parts = Vec::new();
-    if !call.locations().is_empty() {
+    // A change of the only file shows its path.
+    let is_change = call.locations().len() == 1 && changes(call).next().is_some();
+    if !call.locations().is_empty() && !is_change {
         parts.push(Part::new("places", locations(call, place.folder)));
     }
     parts.extend(page_parts(snapshot, &last_pages(call.content()), place, cache));

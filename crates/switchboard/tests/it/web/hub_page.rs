@@ -258,6 +258,7 @@ fn on_a_phone_everything_can_be_done() {
     // The drawer has the agents and the folders; a session begins from there.
     assert_eq!(page.count("#sessions"), 0, "the drawer is closed at first");
     page.click("#show-sessions");
+    page.click("#new-box > summary");
     page.wait_for("#agent-choice");
     page.screenshot("phone-drawer");
     page.click("#new-session button");

@@ -133,7 +133,6 @@ fn nothing_that_was_written_vanishes() {
     page.wait_until("document.activeElement.id === 'prompt'");
 
     // Light and dark as the user wants, also after a reload.
-    page.click("#show-sessions");
     for (theme, scheme) in [("dark", "dark"), ("light", "light"), ("", "light dark")] {
         page.eval(&format!("(it => {{ it.value = '{theme}'; it.dispatchEvent(new Event('change')); }})(document.querySelector('#theme'))"));
         page.reload();
