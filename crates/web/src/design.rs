@@ -9,8 +9,25 @@ use super::render::{self, Place, RenderCache, icon, icon_names};
 
 /// Tokens of colours, as class names of swatches.
 const COLOURS: [&str; 19] = [
-    "bg", "surface", "tint", "tint-2", "line", "ink", "ink-2", "ink-3", "accent", "accent-ink", "accent-tint",
-    "good", "good-tint", "bad", "bad-tint", "warn", "warn-tint", "terminal", "terminal-ink",
+    "bg",
+    "surface",
+    "tint",
+    "tint-2",
+    "line",
+    "ink",
+    "ink-2",
+    "ink-3",
+    "accent",
+    "accent-ink",
+    "accent-tint",
+    "good",
+    "good-tint",
+    "bad",
+    "bad-tint",
+    "warn",
+    "warn-tint",
+    "terminal",
+    "terminal-ink",
 ];
 
 const PATCH: &str = "diff --git a/src/retry.rs b/src/retry.rs\n--- a/src/retry.rs\n+++ b/src/retry.rs\n@@ -41,4 +41,5 @@\n pub async fn retry<C: Clock>(clock: &C, policy: Policy) {\n-    let started = Instant::now();\n+    let started = clock.now();\n+    let mut delays = Vec::new(); // seconds\n     for attempt in 1..=policy.attempts {\n         run(attempt, \"now\").await;\n";
@@ -93,21 +110,47 @@ fn sample() -> Snapshot {
     let output = "\u{1b}[32mtest retry ... ok\u{1b}[0m\n\u{1b}[31mtest other ... FAILED\u{1b}[0m\n";
     let output = switchboard_acp::Base64::from_bytes(output.as_bytes()).as_str().to_owned();
     folded(&[
-        message("user_message", "u", "The test `retry_gives_up` fails about once in twenty runs. Find out why and fix it."),
+        message(
+            "user_message",
+            "u",
+            "The test `retry_gives_up` fails about once in twenty runs. Find out why and fix it.",
+        ),
         message("agent_thought", "t", "The clock is the problem."),
-        call("c1", json!({"title": "Read src/retry.rs", "kind": "read", "status": "completed", "locations": [{"path": "/w/src/retry.rs", "line": 3}], "rawInput": {"path": "src/retry.rs"}})),
-        message("agent_message", "m", "The test asserts on **wall-clock** time, so `elapsed < 350` does not hold.\n\n1. inject a clock\n2. assert on the *recorded* delays\n\n| attempt | delay |\n|---|--:|\n| 1 | 100 |\n\n```rust\nfn main() { println!(\"hello\"); } // a comment\n```\n\n> A quotation with a [link](https://example.org).\n\n### A heading"),
-        call("c2", json!({"title": "Edit src/retry.rs", "kind": "edit", "status": "completed", "content": diff})),
-        call("c3", json!({"title": "Search for clocks", "kind": "search", "status": "in_progress", "capabilities": {"cancel": {}}})),
-        call("c4", json!({"title": "cargo test", "kind": "execute", "status": "failed", "content": [{"type": "terminal", "terminalId": "x"}]})),
-        update(json!({"sessionUpdate": "terminal_update", "terminalId": "x", "command": "cargo test", "cwd": "/w", "output": {"data": output}, "exitStatus": {"exitCode": 101}})),
+        call(
+            "c1",
+            json!({"title": "Read src/retry.rs", "kind": "read", "status": "completed", "locations": [{"path": "/w/src/retry.rs", "line": 3}], "rawInput": {"path": "src/retry.rs"}}),
+        ),
+        message(
+            "agent_message",
+            "m",
+            "The test asserts on **wall-clock** time, so `elapsed < 350` does not hold.\n\n1. inject a clock\n2. assert on the *recorded* delays\n\n| attempt | delay |\n|---|--:|\n| 1 | 100 |\n\n```rust\nfn main() { println!(\"hello\"); } // a comment\n```\n\n> A quotation with a [link](https://example.org).\n\n### A heading",
+        ),
+        call(
+            "c2",
+            json!({"title": "Edit src/retry.rs", "kind": "edit", "status": "completed", "content": diff}),
+        ),
+        call(
+            "c3",
+            json!({"title": "Search for clocks", "kind": "search", "status": "in_progress", "capabilities": {"cancel": {}}}),
+        ),
+        call(
+            "c4",
+            json!({"title": "cargo test", "kind": "execute", "status": "failed", "content": [{"type": "terminal", "terminalId": "x"}]}),
+        ),
+        update(
+            json!({"sessionUpdate": "terminal_update", "terminalId": "x", "command": "cargo test", "cwd": "/w", "output": {"data": output}, "exitStatus": {"exitCode": 101}}),
+        ),
         update(json!({"sessionUpdate": "plan_update", "plan": {"type": "items", "planId": "p", "entries": [
             {"content": "Find the cause", "priority": "high", "status": "completed"},
             {"content": "Make the test deterministic", "priority": "medium", "status": "in_progress"},
             {"content": "Run it a thousand times", "priority": "low", "status": "pending"},
         ]}})),
-        update(json!({"sessionUpdate": "usage_update", "used": 53_000, "size": 200_000, "cost": {"amount": 0.021_08, "currency": "USD"}})),
-        update(json!({"sessionUpdate": "notice", "severity": "warning", "title": "The context is nearly full"})),
+        update(
+            json!({"sessionUpdate": "usage_update", "used": 53_000, "size": 200_000, "cost": {"amount": 0.021_08, "currency": "USD"}}),
+        ),
+        update(
+            json!({"sessionUpdate": "notice", "severity": "warning", "title": "The context is nearly full"}),
+        ),
         json!({"jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": {
             "sessionId": "s", "title": "Run this command?",
             "subject": {"type": "command", "command": "cargo test retry -- --test-threads=1", "cwd": "/w"},
@@ -133,7 +176,13 @@ fn transcript() -> Markup {
     let (snapshot, cache) = (sample(), RenderCache::default());
     let mut counts = render::RunCounts::default();
     snapshot.entries().filter_map(switchboard_session::Entry::as_tool_call).for_each(|call| counts.add(call));
-    let end = render::TurnEnd { at: 0, took: 34_000, cost: Some("$0.02".to_owned()), tokens: Some(4321), is_cancelled: false };
+    let end = render::TurnEnd {
+        at: 0,
+        took: 34_000,
+        cost: Some("$0.02".to_owned()),
+        tokens: Some(4321),
+        is_cancelled: false,
+    };
     html! {
         @for (position, entry) in snapshot.entries().enumerate() {
             @let frame = render::frame(entry, |_| None);

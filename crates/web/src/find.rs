@@ -32,11 +32,13 @@ pub(crate) fn in_session(snapshot: &Snapshot, query: &str) -> FoundEntries {
         Entry::Terminal(terminal) => {
             let output: Vec<u8> = terminal.output().pieces().flatten().copied().collect();
             let is_command = |command: &str| command.to_ascii_lowercase().contains(&wanted);
-            plain(&output).to_ascii_lowercase().contains(&wanted) || terminal.command().is_some_and(is_command)
+            plain(&output).to_ascii_lowercase().contains(&wanted)
+                || terminal.command().is_some_and(is_command)
         }
         entry => export::copied(snapshot, entry).to_ascii_lowercase().contains(&wanted),
     };
-    let mut found = snapshot.entries().enumerate().filter(|(_, entry)| has_it(entry)).map(|(position, _)| position);
+    let mut found =
+        snapshot.entries().enumerate().filter(|(_, entry)| has_it(entry)).map(|(position, _)| position);
     let positions = found.by_ref().take(MOST_ENTRIES).collect();
     FoundEntries { positions, is_cut: found.next().is_some() }
 }

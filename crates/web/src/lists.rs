@@ -314,7 +314,8 @@ pub(crate) fn starts(user: &UserState) -> Markup {
 /// Returns a folder with `~` instead of the user's home.
 pub(crate) fn at_home(folder: &str) -> String {
     let home = std::env::home_dir().and_then(|home| home.to_str().map(str::to_owned));
-    let inside = home.filter(|home| home.len() > 1).and_then(|home| folder.strip_prefix(&*home).map(str::to_owned));
+    let inside =
+        home.filter(|home| home.len() > 1).and_then(|home| folder.strip_prefix(&*home).map(str::to_owned));
     match inside {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("~{rest}"),
         _ => folder.to_owned(),

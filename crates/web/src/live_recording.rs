@@ -420,7 +420,8 @@ mod tests {
         let snapshot = room.sessions_at(records.len()).session(Some("s")).unwrap().snapshot();
         let permission = snapshot.permissions().next().unwrap();
         let cache = crate::render::RenderCache::default();
-        let parts = crate::render::permission(&snapshot, permission, &crate::render::Place::default(), &cache);
+        let parts =
+            crate::render::permission(&snapshot, permission, &crate::render::Place::default(), &cache);
         let shown: String = parts.iter().map(|part| &*part.html).collect();
         assert!(shown.contains("by &lt;b&gt;anna (phone 2)"), "{shown}");
         let detail = crate::wire::message(&room, 1).unwrap().into_string();

@@ -11,11 +11,11 @@ use switchboard_session::{Conversation, ConversationError, Decoded, EntryKind, F
 use switchboard_store::{Channel, Record, apply_hub_note};
 
 use super::checkpoints::Checkpoints;
-use super::subagents;
 use super::entry_times::{CostAt, EntryTimes, Times};
 use super::names::Names;
 use super::rates::Rates;
 use super::reading::in_words;
+use super::subagents;
 
 /// Number of bytes of the latest messages kept in memory, because the store may not return them yet.
 const RECENT: usize = 4 * 1024 * 1024;

@@ -128,7 +128,8 @@ fn notices(subject: &Subject<'_>, snapshot: &Snapshot) -> Markup {
         _ => Vec::new(),
     };
     let unknown = all.len().saturating_sub(places.len());
-    let has_place = |number: usize| number >= unknown && places.get(number - unknown).is_some_and(|length| *length > 0);
+    let has_place =
+        |number: usize| number >= unknown && places.get(number - unknown).is_some_and(|length| *length > 0);
     let loose: Vec<_> = all.iter().enumerate().filter(|(number, _)| !has_place(*number)).collect();
     render::notices(loose.into_iter().map(|(_, notice)| notice))
 }

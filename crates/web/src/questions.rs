@@ -6,6 +6,8 @@ use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_peer::ElicitationQuestion;
 use switchboard_session::{Elicitation, EntryKind, Moment, Permission, Session, Snapshot};
 
+use switchboard_store::Role;
+
 use super::asked::Asked;
 use super::live::Live;
 use super::panels::Subject;
@@ -31,6 +33,11 @@ pub(crate) fn all(subject: &Subject<'_>, below: &Below) -> Markup {
         @if waiting > 1 {
             div class="question-count" {
                 strong { (waiting) " questions wait for you" }
+                @if live.is_some() && subject.user.may(Role::Answer) {
+                    button type="button" data-action="reject-all" {
+                        @if cards.len() < below.questions { "Reject these " (cards.len()) } @else { "Reject all" }
+                    }
+                }
                 @if cards.len() < below.questions {
                     span class="meta" { (first + 1) " to " (end) " are here" }
                     button type="button" data-action="questions" data-skip=(first.saturating_sub(MOST_QUESTIONS))

@@ -45,16 +45,16 @@ pub(crate) use cache::RenderCache;
 pub(crate) use code::{language_of, line as code_line};
 pub(crate) use diff::part as diff;
 pub(crate) use elicitation::elicitation;
-pub(crate) use json::block as json_block;
 #[cfg(debug_assertions)]
 pub(crate) use icons::names as icon_names;
 pub(crate) use icons::{icon, sprite};
+pub(crate) use json::block as json_block;
 pub(crate) use message::{TurnEnd, earlier, failed_turn, turn_end};
 pub(crate) use panel::{commands, config_options, notice_part, notices, plan_line, plans, state, usage};
 pub(crate) use permission::{always, left_out, no_rule, permission, question_details, rule_offer};
 pub(crate) use subagent::{Nest, Place, Work, line, more, nest, whose, work};
-pub(crate) use tool_call::{RunCounts, is_routine, run_line};
 pub(crate) use text::{money, relative, visible, visible_line};
+pub(crate) use tool_call::{RunCounts, is_routine, run_line};
 
 /// A piece of an entry that is replaced as a whole in the page. An entry's parts have stable keys in a stable order.
 #[derive(Debug, Clone, PartialEq, Eq)]

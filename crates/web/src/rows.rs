@@ -422,7 +422,10 @@ fn notices<'s>(scene: Scene<'_>, session: &'s SessionNode) -> NoticesBelow<'s> {
     let places = scene.source.room.log().notices(&session.id);
     for (number, (notice, length)) in all.iter().rev().zip(places.iter().rev()).enumerate() {
         if let Some(position) = length.checked_sub(1) {
-            below.entry(position.min(session.snapshot.len().saturating_sub(1))).or_default().push((number, notice));
+            below
+                .entry(position.min(session.snapshot.len().saturating_sub(1)))
+                .or_default()
+                .push((number, notice));
         }
     }
     below
@@ -536,7 +539,12 @@ impl Settled<'_> {
     }
 
     /// Renders the parts of the question, with keys that are unique in the entry.
-    pub(crate) fn parts(&self, snapshot: &Snapshot, place: &Place<'_>, app: &App) -> impl Iterator<Item = Part> {
+    pub(crate) fn parts(
+        &self,
+        snapshot: &Snapshot,
+        place: &Place<'_>,
+        app: &App,
+    ) -> impl Iterator<Item = Part> {
         let (id, parts) = match self {
             Settled::Permission(permission) => {
                 (permission.id(), render::permission(snapshot, permission, place, &app.cache))

@@ -66,14 +66,18 @@ fn ended_turns(conversation: &Conversation, id: &str, snapshot: &Snapshot) -> Ha
                 TurnOutcome::Idle(idle) => Some(idle),
                 _ => None,
             };
-            turns.insert(next - 1, EndedTurn {
-                start: turn.position(),
-                at: end.at.0,
-                took: end.at.0.saturating_sub(turn.asked_at().0).max(0),
-                tokens: idle.and_then(|idle| Some(idle.usage.as_ref()?.total_tokens)),
-                is_cancelled: idle.is_some_and(|idle| idle.stop_reason == Some(v2::StopReason::Cancelled)),
-                failure,
-            });
+            turns.insert(
+                next - 1,
+                EndedTurn {
+                    start: turn.position(),
+                    at: end.at.0,
+                    took: end.at.0.saturating_sub(turn.asked_at().0).max(0),
+                    tokens: idle.and_then(|idle| Some(idle.usage.as_ref()?.total_tokens)),
+                    is_cancelled: idle
+                        .is_some_and(|idle| idle.stop_reason == Some(v2::StopReason::Cancelled)),
+                    failure,
+                },
+            );
         }
         next = next.min(turn.position());
     }

@@ -477,7 +477,8 @@ impl Tab {
         let snapshot = self.view.snapshot(&self.view.session).ok_or("there is no session")?;
         let folder = self.folder();
         let base = self.view.room.as_ref().map_or("", |room| room.folder());
-        let changes = block_in_place(|| changes::all(&snapshot, folder.as_deref(), base, &self.user.app.cache));
+        let changes =
+            block_in_place(|| changes::all(&snapshot, folder.as_deref(), base, &self.user.app.cache));
         Ok(json!(changes.into_string()))
     }
 

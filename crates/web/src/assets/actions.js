@@ -218,6 +218,14 @@ export function actionsOf(page) {
       toolCall
         ? attempt({ type: "cancel-tool-call", session: sessionOf(button), id: toolCall })
         : attempt({ type: "cancel-terminal", session: sessionOf(button), id: terminal }),
+    "reject-all": () => page.questions.rejectAll(),
+    "edit-prompt": async (_, button) => {
+      const position = Number(button.closest("[data-position]").dataset.position);
+      const text = await attempt({ type: "copy", session: sessionOf(button), position });
+      if (text === undefined) return;
+      page.composer.suggest(text);
+      toast("Change it and send it again. It is a new prompt: the agent remembers the first one.");
+    },
     questions: ({ skip }) => send({ type: "questions", skip: Number(skip) }),
     "find-output": ({ terminal }, button) => {
       const session = sessionOf(button);

@@ -568,7 +568,7 @@ function submit(said) {
 const inspector = new Inspector({ send, ask, attempt, transcript, setHash, copy, elementOf, look, lookAt });
 const find = new Find(attempt, transcript);
 const palette = new Palette(commands);
-Object.assign(page, { composer, find, inspector, sidebar, transcript, waitingFor });
+Object.assign(page, { composer, find, inspector, questions, sidebar, transcript, waitingFor });
 const actions = actionsOf(page);
 if (await comeIn()) {
   server.connect();

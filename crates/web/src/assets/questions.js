@@ -172,6 +172,16 @@ export class Questions {
     }
   }
 
+  // Rejects or declines every shown question that the user had time to read.
+  async rejectAll() {
+    for (const question of [...this.box.children]) {
+      const reject = question.querySelector(".opt-reject:not(.opt-always)[data-option]:not(:disabled)");
+      const decline = question.querySelector("[data-answer=decline]:not(:disabled)");
+      if (reject) await this.choose(question, reject.dataset.option);
+      else if (decline) await this.give(decline.closest("form"), "decline");
+    }
+  }
+
   async give(form, action) {
     const content = {};
     if (action === "accept") {

@@ -5,9 +5,9 @@ use switchboard_acp::display::elapsed;
 use switchboard_acp::v2;
 use switchboard_session::{Compaction, Content, Entry, EntryKind, Message, Moment, Snapshot};
 
+use super::icons::icon;
 use super::pages::{Pages, Run, last_pages, page_before};
 use super::text::{prose, size};
-use super::icons::icon;
 use super::{Part, Place, RenderCache, content, markdown, panel};
 
 pub(super) type Blocks = Content<v2::ContentBlock<'static>>;
@@ -32,6 +32,16 @@ pub(super) fn message(message: &Message, cache: &RenderCache) -> Vec<Part> {
             let words = words(message.content().text_len());
             fold(html! { (icon("think")) span.who { "Thought, " (words) } })
         }
+        EntryKind::UserMessage => html! {
+            header.p.head data-part="head" {
+                span.tools {
+                    button type="button" data-action="edit-prompt" title="Edit and send again" aria-label="Edit and send again" {
+                        (icon("edit"))
+                    }
+                    (tool_buttons())
+                }
+            }
+        },
         _ => html! { header.p.head data-part="head" { (tools()) } },
     };
     let mut parts = vec![Part::new("head", head)];
@@ -68,11 +78,13 @@ fn words(bytes: usize) -> String {
 
 /// Renders the buttons of an entry.
 pub(super) fn tools() -> Markup {
+    html! { span.tools { (tool_buttons()) } }
+}
+
+fn tool_buttons() -> Markup {
     html! {
-        span.tools {
-            button type="button" data-action="copy-entry" title="Copy" aria-label="Copy" { (icon("copy")) }
-            button type="button" data-action="link-entry" title="Copy a link" aria-label="Copy a link" { (icon("link")) }
-        }
+        button type="button" data-action="copy-entry" title="Copy" aria-label="Copy" { (icon("copy")) }
+        button type="button" data-action="link-entry" title="Copy a link" aria-label="Copy a link" { (icon("link")) }
     }
 }
 

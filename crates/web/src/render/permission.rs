@@ -164,7 +164,8 @@ fn call_subject(
     let title = tool_call::title(call);
     if call.content().is_empty() && !permission.title().contains(title) {
         let title = with_relative_paths(title, place.folder);
-        parts.push(Part::new("subject", html! { p.p.subject data-part="subject" { (visible_line(&title)) } }));
+        parts
+            .push(Part::new("subject", html! { p.p.subject data-part="subject" { (visible_line(&title)) } }));
     }
     parts.extend(tool_call::body(snapshot, call, place, cache));
     if let Some(input) = call.raw_input() {

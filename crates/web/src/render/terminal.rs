@@ -115,7 +115,9 @@ fn heading(terminal: &Terminal, folder: &str) -> Markup {
 fn ending(terminal: &Terminal, progress: Progress) -> Markup {
     let Some(status) = terminal.exit_status() else {
         return match progress {
-            Progress::Asked => html! { p.st.st-wait { span aria-hidden="true" { "! " } "waiting for permission" } },
+            Progress::Asked => {
+                html! { p.st.st-wait { span aria-hidden="true" { "! " } "waiting for permission" } }
+            }
             Progress::Refused => html! { p.st.st-off { span aria-hidden="true" { "∅ " } "not allowed" } },
             Progress::Running => html! { p.st.st-run { span aria-hidden="true" { "◐ " } "running" } },
         };

@@ -162,7 +162,8 @@ pub(super) fn size(bytes: usize) -> String {
 pub(crate) fn relative<'p>(path: &'p str, folder: &str) -> &'p str {
     let folder = folder.trim_end_matches('/');
     let inside = path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/'));
-    let is_plain = |rest: &&str| !rest.is_empty() && !rest.starts_with('/') && !rest.split('/').any(|it| it == "..");
+    let is_plain =
+        |rest: &&str| !rest.is_empty() && !rest.starts_with('/') && !rest.split('/').any(|it| it == "..");
     match inside.filter(is_plain) {
         Some(inside) if !folder.is_empty() => inside,
         _ => path,

@@ -296,7 +296,8 @@ mod tests {
 
     #[test]
     fn a_run_of_calls_is_told_in_words() {
-        let told = |read, searched, ran, fetched, others| RunCounts { read, searched, ran, fetched, others }.words();
+        let told =
+            |read, searched, ran, fetched, others| RunCounts { read, searched, ran, fetched, others }.words();
         assert_eq!(told(8, 0, 3, 0, 0), "Read 8 files, ran 3 commands");
         assert_eq!(told(6, 2, 0, 0, 0), "Read 6 files, searched twice");
         assert_eq!(told(0, 1, 1, 1, 1), "Searched once, ran 1 command, fetched 1 page, used 1 other tool");

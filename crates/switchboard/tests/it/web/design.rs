@@ -28,7 +28,18 @@ fn components_keep_to_the_design_system() {
     let visitor = Browser::shared().visitor();
     let page = visitor.open(&format!("http://{}/design", opened.host()));
     page.wait_for("h1 :: Design");
-    for component in [".e-user", ".e-agent", ".e-thought", ".e-tool .call-line", ".df ins .hk", ".run", ".term", ".question .opt", ".plan", ".notice"] {
+    for component in [
+        ".e-user",
+        ".e-agent",
+        ".e-thought",
+        ".e-tool .call-line",
+        ".df ins .hk",
+        ".run",
+        ".term",
+        ".question .opt",
+        ".plan",
+        ".notice",
+    ] {
         page.wait_for(component);
     }
     let sizes = "['xs', 's', 'm', 'l'].map(name => { \
@@ -43,13 +54,22 @@ fn components_keep_to_the_design_system() {
             assert_eq!(page.eval(&others("fontSize", sizes)), json!([]), "sizes, {state}");
             assert_eq!(page.eval(&others("fontWeight", "['400', '600']")), json!([]), "weights, {state}");
             let radii = "[...new Set([...document.querySelectorAll('main *')].map(it => getComputedStyle(it).borderRadius))]";
-            let radii = page.eval(&format!("{radii}.filter(it => !['0px', '6px', '12px', '50%'].includes(it))"));
+            let radii =
+                page.eval(&format!("{radii}.filter(it => !['0px', '6px', '12px', '50%'].includes(it))"));
             assert_eq!(radii, json!([]), "radii, {state}");
             let borders = "[...document.querySelectorAll('main *')].filter(it => it.checkVisibility() && !it.matches('input') \
                 && getComputedStyle(it).borderTopStyle === 'solid' && parseFloat(getComputedStyle(it).borderTopWidth) > 0)";
-            assert_eq!(page.eval(&format!("{borders}.map(it => it.cloneNode().outerHTML)")), json!([]), "borders, {state}");
+            assert_eq!(
+                page.eval(&format!("{borders}.map(it => it.cloneNode().outerHTML)")),
+                json!([]),
+                "borders, {state}"
+            );
             assert_eq!(page.eval(LEAST_CONTRAST), json!([]), "contrast, {state}");
-            assert_eq!(page.eval("document.documentElement.scrollWidth <= innerWidth"), true, "{state} is too wide");
+            assert_eq!(
+                page.eval("document.documentElement.scrollWidth <= innerWidth"),
+                true,
+                "{state} is too wide"
+            );
             page.screenshot(&format!("design-{name}-{width}"));
         }
     }

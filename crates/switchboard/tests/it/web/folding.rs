@@ -8,9 +8,12 @@ use super::trust::go;
 use crate::agent_program::Place;
 
 fn finished(id: usize, kind: &str) -> Value {
-    let content = json!([{ "type": "content", "content": { "type": "text", "text": format!("result {id}") } }]);
-    update(json!({ "sessionUpdate": "tool_call_update", "toolCallId": format!("c{id}"), "title": format!("Look at number {id}"),
-        "kind": kind, "status": "completed", "content": content }))
+    let content =
+        json!([{ "type": "content", "content": { "type": "text", "text": format!("result {id}") } }]);
+    update(
+        json!({ "sessionUpdate": "tool_call_update", "toolCallId": format!("c{id}"), "title": format!("Look at number {id}"),
+        "kind": kind, "status": "completed", "content": content }),
+    )
 }
 
 fn idle() -> Value {
@@ -88,5 +91,19 @@ fn the_palette_finds_sessions_and_actions() {
     page.wait_for("#dialog :: Find in the session");
     page.press("Escape");
     page.wait_until("document.activeElement.id === 'prompt'");
+    talk.all_is_well();
+}
+
+#[test]
+fn all_questions_are_rejected_at_once_and_a_prompt_is_edited() {
+    let talk = Talk::with_demo();
+    let page = &talk.page;
+    talk.say("subagents");
+    page.wait_until("find('[data-question] .opt-reject:not(.opt-always, :disabled)').length === 2");
+    page.click("[data-action=reject-all] :: Reject all");
+    page.wait_gone("[data-question]");
+    done(page);
+    page.click("article.e-user [data-action=edit-prompt]");
+    page.wait_until("document.activeElement.id === 'prompt' && document.activeElement.value === 'subagents'");
     talk.all_is_well();
 }

@@ -24,9 +24,12 @@ fn broken(html: &str) -> String {
 
 #[test]
 fn the_user_is_shown_as_typed() {
-    assert_snapshot!(shown(&[message("user_message", "u", "Do *this*:\n  <b>now</b>")]), @r#"
+    assert_snapshot!(shown(&[message("user_message", "u", "Do *this*:\n  <b>now</b>")]), @r##"
     <header class="p head" data-part="head">
     <span class="tools">
+    <button type="button" data-action="edit-prompt" title="Edit and send again" aria-label="Edit and send again">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-edit"></use></svg></button>
     <button type="button" data-action="copy-entry" title="Copy" aria-label="Copy">
     <svg class="icon" aria-hidden="true">
     <use href="#i-copy"></use></svg></button>
@@ -35,13 +38,13 @@ fn the_user_is_shown_as_typed() {
     <use href="#i-link"></use></svg></button></span></header>
     <div class="p said" data-part="b0">Do *this*:
       &lt;b&gt;now&lt;/b&gt;</div>
-    "#);
+    "##);
 }
 
 #[test]
 fn the_agent_is_shown_as_markdown() {
     let text = "Two **words**.\n\n1. `a<b`\n2. [x](https://example.org)\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n\n```c++ title\nx < y\n```";
-    assert_snapshot!(shown(&[message("agent_message", "m", text)]), @r#"
+    assert_snapshot!(shown(&[message("agent_message", "m", text)]), @r##"
     <header class="p head" data-part="head">
     <span class="tools">
     <button type="button" data-action="copy-entry" title="Copy" aria-label="Copy">
@@ -72,12 +75,12 @@ fn the_agent_is_shown_as_markdown() {
     <pre data-lang="c++">
     <code>x &lt; y
     </code></pre></div>
-    "#);
+    "##);
 }
 
 #[test]
 fn thoughts_are_folded() {
-    assert_snapshot!(shown(&[message("agent_thought", "t", "Hm.")]), @r#"
+    assert_snapshot!(shown(&[message("agent_thought", "t", "Hm.")]), @r##"
     <header class="p head" data-part="head">
     <details class="fold" data-keep="fold">
     <summary>
@@ -86,13 +89,13 @@ fn thoughts_are_folded() {
     <span class="who">Thought, 1 word</span></summary></details></header>
     <div class="p md" data-part="b0-0">
     <p>Hm.</p></div>
-    "#);
+    "##);
 }
 
 #[test]
 fn a_cleared_message_says_so() {
     let clear = update(json!({"sessionUpdate": "agent_message", "messageId": "m", "content": null}));
-    assert_snapshot!(shown(&[message("agent_message", "m", "a secret"), clear]), @r#"
+    assert_snapshot!(shown(&[message("agent_message", "m", "a secret"), clear]), @r##"
     <header class="p head" data-part="head">
     <span class="tools">
     <button type="button" data-action="copy-entry" title="Copy" aria-label="Copy">
@@ -102,7 +105,7 @@ fn a_cleared_message_says_so() {
     <svg class="icon" aria-hidden="true">
     <use href="#i-link"></use></svg></button></span></header>
     <p class="p note" data-part="empty">Empty: its content was removed, or none has come.</p>
-    "#);
+    "##);
 }
 
 #[test]
@@ -112,7 +115,7 @@ fn a_tool_call_is_a_line_with_folded_content() {
         "locations": [{"path": "/w/a.rs", "line": 3}], "rawInput": {"n": 1.0},
         "content": [{"type": "content", "content": {"type": "text", "text": "found"}}],
     });
-    assert_snapshot!(shown(&[tool_call("c", call)]), @r#"
+    assert_snapshot!(shown(&[tool_call("c", call)]), @r##"
     <header class="p head" data-part="head">
     <details class="fold" data-keep="fold" open>
     <summary class="call-line">
@@ -147,7 +150,7 @@ fn a_tool_call_is_a_line_with_folded_content() {
     <code>{
       "n": 1.0
     }</code></pre></details></div>
-    "#);
+    "##);
 }
 
 #[test]
@@ -159,7 +162,7 @@ fn a_diff_is_one_markup_for_both_views() {
     ]);
     let content =
         json!([{"type": "diff", "changes": changes, "patch": {"format": "git_patch", "text": patch}}]);
-    assert_snapshot!(shown(&[tool_call("c", json!({"title": "Edit", "kind": "edit", "content": content}))]), @r#"
+    assert_snapshot!(shown(&[tool_call("c", json!({"title": "Edit", "kind": "edit", "content": content}))]), @r##"
     <header class="p head" data-part="head">
     <details class="fold" data-keep="fold" open>
     <summary class="call-line">
@@ -223,13 +226,13 @@ fn a_diff_is_one_markup_for_both_views() {
     <span class="path" title="/w/c">
     <span class="dir">/w/</span>c</span>
     <span class="tag">binary</span></div></div>
-    "#);
+    "##);
 }
 
 #[test]
 fn a_patch_that_cannot_be_read_is_shown_as_text() {
     let content = json!([{"type": "diff", "changes": [{"operation": "delete", "path": "/w/a"}], "patch": {"format": "git_patch", "text": "@@ nonsense"}}]);
-    assert_snapshot!(shown(&[tool_call("c", json!({"title": "Edit", "content": content}))]), @r#"
+    assert_snapshot!(shown(&[tool_call("c", json!({"title": "Edit", "content": content}))]), @r##"
     <header class="p head" data-part="head">
     <details class="fold" data-keep="fold" open>
     <summary class="call-line">
@@ -263,7 +266,7 @@ fn a_patch_that_cannot_be_read_is_shown_as_text() {
     <summary>The patch as text, 11 B</summary>
     <pre>
     <code>@@ nonsense</code></pre></details></div>
-    "#);
+    "##);
 }
 
 #[test]
@@ -273,7 +276,7 @@ fn a_terminal_is_a_screen_with_colours() {
         "sessionUpdate": "terminal_update", "terminalId": "t", "command": "make\u{a0}all", "cwd": "/w",
         "output": {"data": switchboard_acp::Base64::from_bytes(output.as_bytes()).as_str()}, "exitStatus": {"exitCode": 2},
     });
-    assert_snapshot!(shown(&[update(terminal)]), @r#"
+    assert_snapshot!(shown(&[update(terminal)]), @r##"
     <section class="p term" data-part="screen" aria-label="Terminal">
     <div class="term-head">
     <pre class="cmd">
@@ -286,7 +289,7 @@ fn a_terminal_is_a_screen_with_colours() {
     <span class="f17 k208">y</span> &lt;b&gt;</code></pre>
     <p class="st st-bad">
     <span aria-hidden="true">✗ </span>exited with 2</p></section>
-    "#);
+    "##);
 }
 
 #[test]
@@ -297,7 +300,7 @@ fn a_permission_shows_the_exact_command_and_the_meaning_of_each_answer() {
         "options": [{"optionId": "y", "name": "Yes", "kind": "allow_always"}, {"optionId": "n", "name": "No", "kind": "reject_once"}],
     });
     let mut session = session(&[permission("p".into(), fields)]);
-    assert_snapshot!(lines(&session), @r#"
+    assert_snapshot!(lines(&session), @r##"
     <header class="p head" data-part="head">
     <svg class="icon" aria-hidden="true">
     <use href="#i-question"></use></svg>
@@ -314,10 +317,10 @@ fn a_permission_shows_the_exact_command_and_the_meaning_of_each_answer() {
     <button class="opt opt-reject" type="button" data-option="n">
     <span class="opt-name">No</span> <span class="opt-means">reject once</span>
     <kbd aria-hidden="true">2</kbd></button></div>
-    "#);
+    "##);
     let id = switchboard_acp::rpc::RequestId::Text("p".into());
     session.answer_permission(&id, "n", "user", Moment(5)).unwrap();
-    assert_snapshot!(lines(&session), @r#"
+    assert_snapshot!(lines(&session), @r##"
     <div class="p asked" data-part="asked">
     <details data-keep="asked">
     <summary>
@@ -337,7 +340,7 @@ fn a_permission_shows_the_exact_command_and_the_meaning_of_each_answer() {
     <li>Yes <span class="dim">allow always</span></li>
     <li>
     <strong>No (chosen)</strong> <span class="dim">reject once</span></li></ul></details></div>
-    "#);
+    "##);
 }
 
 #[test]
@@ -380,7 +383,7 @@ fn a_question_is_a_form() {
             "c": {"type": "array", "items": {"type": "string", "enum": ["x", "y"]}, "default": ["y"]},
         }},
     }});
-    assert_snapshot!(shown(&[question]), @r#"
+    assert_snapshot!(shown(&[question]), @r##"
     <header class="p head" data-part="head">
     <svg class="icon" aria-hidden="true">
     <use href="#i-question"></use></svg>
@@ -405,13 +408,13 @@ fn a_question_is_a_form() {
     <button class="opt opt-allow" type="submit" data-answer="accept">Send</button>
     <button class="opt opt-reject" type="button" data-answer="decline">Decline</button>
     <button class="opt" type="button" data-answer="cancel">Dismiss</button></div></form>
-    "#);
+    "##);
 }
 
 #[test]
 fn unknown_content_is_shown_as_json() {
     let content = json!([{"type": "_chart", "points": [1]}]);
-    assert_snapshot!(shown(&[tool_call("c", json!({"title": "t", "kind": "_k", "status": "_s", "content": content}))]), @r#"
+    assert_snapshot!(shown(&[tool_call("c", json!({"title": "t", "kind": "_k", "status": "_s", "content": content}))]), @r##"
     <header class="p head" data-part="head">
     <details class="fold" data-keep="fold" open>
     <summary class="call-line">
@@ -440,13 +443,13 @@ fn unknown_content_is_shown_as_json() {
         1
       ]
     }</code></pre></div></div>
-    "#);
+    "##);
 }
 
 #[test]
 fn the_panels_are_short() {
     let session = super::sample::sample();
-    assert_snapshot!(panels(&session).map(|panel| broken(&panel.0)).join("\n\n"), @r#"
+    assert_snapshot!(panels(&session).map(|panel| broken(&panel.0)).join("\n\n"), @r##"
     <span class="st st-wait" role="status">
     <span class="">
     <span aria-hidden="true">! </span>waits for you</span></span>
@@ -490,7 +493,7 @@ fn the_panels_are_short() {
     <div class="notice notice-warn">
     <strong>Warning: The disk is nearly full</strong>
     <p>2 GB are left.</p></div>
-    "#);
+    "##);
 }
 
 #[test]
