@@ -194,7 +194,7 @@ fn door(is_hub: bool) -> Markup {
     html! {
         noscript { p { "This page needs JavaScript." } }
         main id="door" hidden {
-            h1 { img src="/assets/icon.svg" alt=""; "Switchboard" }
+            h1 { span class="logo" {} "Switchboard" }
             p { "This browser is not signed in. " span id="door-reason" role="alert" {} }
             @if is_hub {
                 form id="token-form" {
@@ -230,12 +230,12 @@ fn sidebar() -> Markup {
         nav id="sessions" aria-label="Sessions" {
             h2 class="sr" { "Sessions" }
             header class="brand" {
-                img src="/assets/icon.svg" alt=""; "Switchboard"
+                span class="logo" {} "Switchboard"
                 button type="button" class="icon-button" data-action="new" title="New session (Alt+N)" aria-label="New session" {
                     (icon("plus"))
                 }
             }
-            form id="search" role="search" {
+            form id="search" role="search" aria-label="All sessions" {
                 (icon("search"))
                 label class="sr" for="query" { "Search in all sessions" }
                 input id="query" type="search" placeholder="Search" autocomplete="off";
@@ -282,7 +282,9 @@ fn bar() -> Markup {
     html! {
         header class="bar" {
             button type="button" id="show-sessions" class="icon-button" aria-controls="sessions" aria-expanded="false"
-                title="Sessions (Alt+S)" aria-label="Sessions" { (icon("menu")) span id="badge" class="badge" hidden {} }
+                title="Sessions (Alt+S)" {
+                    (icon("menu")) span class="sr" { "Sessions " } span id="badge" class="badge" hidden {}
+                }
             div class="what" {
                 h1 id="title" { "Switchboard" }
                 p class="meta" { span id="agent" {} " " span id="state" {} }
@@ -307,7 +309,7 @@ fn talk() -> Markup {
     html! {
         main id="talk" {
             (bar())
-            form id="find" role="search" hidden {
+            form id="find" role="search" aria-label="This session" hidden {
                 input id="find-query" type="search" placeholder="Find in the session" aria-label="Find in the session"
                     autocomplete="off" maxlength="500";
                 output id="find-count" for="find-query" {}

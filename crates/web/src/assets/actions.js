@@ -69,7 +69,7 @@ export function actionsOf(page) {
       if (row) page.pendingEntry = Number(row);
       if (isNarrow()) toggleSessions(false);
       if (isNarrow()) at("scroller").focus({ preventScroll: true });
-      else page.wantsPrompt = recording;
+      else if (!row) page.wantsPrompt = recording;
     },
     resume: async ({ session, folder, agent }) => {
       const opened = await attempt({ type: "resume", session, folder, agent });

@@ -20,7 +20,20 @@ export class Composer {
     this.files = [];
     this.chosen = -1;
     this.full = this.prompt.placeholder;
-    new ResizeObserver(() => this.place()).observe(this.form);
+    new ResizeObserver(() => {
+      this.place();
+      this.grow();
+    }).observe(this.form);
+    // On a phone the composer is one line until it is touched. It shrinks only some time after it lost the focus, so
+    // that a button above it does not move away under the finger.
+    this.form.addEventListener("focusin", () => {
+      clearTimeout(this.resting);
+      this.form.classList.add("is-active");
+    });
+    this.form.addEventListener("focusout", () => {
+      clearTimeout(this.resting);
+      this.resting = setTimeout(() => this.form.classList.remove("is-active"), 400);
+    });
     this.weigh();
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();

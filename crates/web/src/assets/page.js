@@ -298,6 +298,8 @@ async function listSessions() {
   const archived = document.getElementById("archived")?.checked ?? false;
   const html = await attempt({ type: "sessions", query, archived });
   if (html === undefined || at("query").value !== query) return;
+  // The answer to an earlier request is out of date.
+  if (!isSearch && archived !== (document.getElementById("archived")?.checked ?? false)) return;
   const hadFocus = document.activeElement?.id === "archived";
   at(isSearch ? "found" : "other-sessions").innerHTML = html;
   at("found").hidden = !isSearch;
@@ -420,10 +422,10 @@ document.addEventListener("keydown", (event) => {
     event.preventDefault();
     return;
   }
-  const isWriting = event.target.closest("input, textarea, select");
+  const isWriting = event.target.closest?.("input, textarea, select");
   if (event.key === "?" && !isWriting && !event.ctrlKey && !event.metaKey) return actions.keys();
   const digit = /^Digit([1-9])$/.exec(event.code);
-  const isPlainDigit = digit && !isWriting && !event.altKey && !event.ctrlKey && !event.metaKey && event.target.closest("[data-question]");
+  const isPlainDigit = digit && !isWriting && !event.altKey && !event.ctrlKey && !event.metaKey && event.target.closest?.("[data-question]");
   if (!isPlainDigit && (!event.altKey || event.ctrlKey || event.metaKey)) return;
   if (digit) {
     const here = document.activeElement.closest("[data-question]");

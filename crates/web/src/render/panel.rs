@@ -37,7 +37,8 @@ pub(crate) fn state(snapshot: &Snapshot) -> Markup {
     let is_plain = matches!(snapshot.stop_reason(), None | Some(v2::StopReason::EndTurn));
     html! {
         span class=(class) role="status" {
-            span.sr[is_done] { span aria-hidden="true" { (mark) " " } (visible_line(words)) }
+            @if is_done { span.sr { (visible_line(words)) } }
+            @else { span aria-hidden="true" { (mark) " " } (visible_line(words)) }
         }
         @if let Some(reason) = snapshot.stop_reason() {
             " " span.dim.sr[is_plain] { (stop_reason(reason)) }

@@ -160,9 +160,9 @@ fn call_subject(
     cache: &RenderCache,
 ) -> Vec<Part> {
     let mut parts = Vec::new();
-    // The headline often has the title of the call, and the content says more.
+    // The headline often has the title of the call.
     let title = tool_call::title(call);
-    if call.content().is_empty() && !permission.title().contains(title) {
+    if !permission.title().contains(title) {
         let title = with_relative_paths(title, place.folder);
         parts
             .push(Part::new("subject", html! { p.p.subject data-part="subject" { (visible_line(&title)) } }));

@@ -6,7 +6,7 @@ use switchboard_browser::{Browser, Page, Visitor};
 
 use super::looks::nothing_is_clipped;
 use super::opened::Opened;
-use super::talk::{done, say};
+use super::talk::{done, say, unfold};
 use crate::agent_program::{Place, listening_to_signals};
 
 /// A hub with the demo agent, and the token of its launch. What comes first is dropped first.
@@ -83,6 +83,8 @@ fn a_question_answered_by_one_is_gone_for_the_others_who_see_the_name() {
     // A link to the session is of use to whoever has a token.
     let second = hub.enter(&other, &format!("/r/{session}"), &bert);
     second.wait_until("document.body.classList.contains('is-live')");
+    unfold(&first);
+    unfold(&second);
     assert_eq!(second.count("#composer"), 0, "who may answer may not prompt");
     assert_eq!(second.count("header [data-action=new]"), 0);
 

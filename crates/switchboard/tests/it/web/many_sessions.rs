@@ -68,7 +68,8 @@ fn every_session_has_a_row_and_can_be_searched_and_deleted() {
 
     // A hit names its session, and leads to the entry.
     page.type_into("#query", "xylophone");
-    page.wait_for("#found li :: in “a rare word: xylophone”");
+    page.wait_for("#found li .name :: a rare word: xylophone");
+    page.wait_for("#found li mark :: xylophone");
     page.click("#found li button");
     page.wait_until("document.activeElement.closest('article')?.innerText.includes('xylophone')");
     assert_eq!(page.count("#inspector"), 0);

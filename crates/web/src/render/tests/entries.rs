@@ -451,8 +451,7 @@ fn the_panels_are_short() {
     let session = super::sample::sample();
     assert_snapshot!(panels(&session).map(|panel| broken(&panel.0)).join("\n\n"), @r##"
     <span class="st st-wait" role="status">
-    <span class="">
-    <span aria-hidden="true">! </span>waits for you</span></span>
+    <span aria-hidden="true">! </span>waits for you</span>
 
     <section class="plan" aria-label="Plan">
     <p class="plan-count">1 of 3 done</p>
