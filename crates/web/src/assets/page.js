@@ -291,15 +291,19 @@ function showSessions(html) {
   if (held) list.querySelector(`[data-recording="${CSS.escape(held)}"]`)?.focus();
 }
 
+let showsArchived = false;
+let listings = 0; // requests for the lists
+
 // The results of a search replace the lists.
 async function listSessions() {
   const query = at("query").value;
   const isSearch = query.trim() !== "";
-  const archived = document.getElementById("archived")?.checked ?? false;
+  const archived = showsArchived;
+  const listing = ++listings;
   const html = await attempt({ type: "sessions", query, archived });
   if (html === undefined || at("query").value !== query) return;
   // The answer to an earlier request is out of date.
-  if (!isSearch && archived !== (document.getElementById("archived")?.checked ?? false)) return;
+  if (listing !== listings) return;
   const hadFocus = document.activeElement?.id === "archived";
   at(isSearch ? "found" : "other-sessions").innerHTML = html;
   at("found").hidden = !isSearch;
@@ -388,7 +392,10 @@ document.addEventListener("submit", (event) => {
 });
 
 document.addEventListener("change", (event) => {
-  if (event.target.id === "archived") listSessions();
+  if (event.target.id === "archived") {
+    showsArchived = event.target.checked;
+    listSessions();
+  }
   const control = event.target.closest("[data-config]");
   if (!control) return;
   const value = control.type === "checkbox" ? control.checked : control.value;

@@ -92,7 +92,7 @@ fn a_question_answered_by_one_is_gone_for_the_others_who_see_the_name() {
     for page in [&first, &second] {
         page.wait_for("[data-question] h3 :: config.json?");
         page.wait_until("document.title.startsWith('(1) ')");
-        page.wait_for("#badge :: 1");
+        page.wait_until("document.querySelector('#badge').textContent === '1'");
     }
     // Rules are for who owns the hub.
     first.wait_for("[data-question] [data-part=rule]");
