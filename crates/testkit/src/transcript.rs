@@ -276,6 +276,7 @@ pub fn kind_of_class(class: &str) -> &'static str {
 /// Returns the content of the frame of a tab that sees all of a session.
 pub fn of_frame(frame: &Value) -> Transcript {
     let (mut entries, mut questions) = (Vec::new(), Vec::new());
+    let mut notices = String::new();
     for entry in list(frame, "entries") {
         let kind = kind_of_class(string(entry, "class"));
         let parts: Vec<(&str, &str)> = list(entry, "parts")
@@ -284,6 +285,10 @@ pub fn of_frame(frame: &Value) -> Transcript {
             .collect();
         let (asked, own): (Vec<_>, Vec<_>) =
             parts.into_iter().partition(|(key, _)| key.starts_with("asked-"));
+        // Notices are below the entry that they follow, and the end of a turn below its last one.
+        let (beside, own): (Vec<_>, Vec<_>) =
+            own.into_iter().partition(|(key, _)| key.starts_with("notice-"));
+        notices.extend(beside.iter().map(|(_, html)| *html));
         questions.extend(asked.iter().filter_map(|(key, html)| question_of_html(key, html)));
         let html: String = own.iter().map(|(_, html)| *html).collect();
         let state = match kind {
@@ -303,7 +308,7 @@ pub fn of_frame(frame: &Value) -> Transcript {
         _ => ' ',
     };
     let steps: String = plans.split("<li class=\"").skip(1).map(mark).collect();
-    let beside = format!("{} {}", string(panels, "notices"), string(panels, "unknown"));
+    let beside = format!("{notices} {} {}", string(panels, "notices"), string(panels, "unknown"));
     let plans = shown("plans", &steps, &text_of_html(plans));
     Transcript::new(entries, questions, plans, words(&text_of_html(&beside)))
 }

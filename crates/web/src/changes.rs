@@ -32,15 +32,16 @@ struct CallChange {
     patch: Option<Vec<u8>>,
 }
 
-/// Renders the changes of every file. `folder` is the session's folder, if its files may be read.
-pub(crate) fn all(snapshot: &Snapshot, folder: Option<&Path>, cache: &RenderCache) -> Markup {
+/// Renders the changes of every file. `folder` is the session's folder, if its files may be read; paths are relative
+/// to `base`.
+pub(crate) fn all(snapshot: &Snapshot, folder: Option<&Path>, base: &str, cache: &RenderCache) -> Markup {
     let files = collect(snapshot);
     html! {
         @if files.is_empty() { p class="meta" { "No file has been changed in this session." } }
         @else { p class="meta" { (files.len()) @if files.len() == 1 { " file" } @else { " files" } } }
         div class="e changes" {
             @for (number, (path, steps)) in files.iter().take(MOST_FILES).enumerate() {
-                (file(number, path, steps, folder, cache))
+                (file(number, path, steps, folder, base, cache))
             }
         }
         @if files.len() > MOST_FILES { p class="note" { (files.len() - MOST_FILES) " more files are not listed." } }
@@ -52,10 +53,11 @@ pub(crate) fn of_file(
     snapshot: &Snapshot,
     path: &str,
     folder: Option<&Path>,
+    base: &str,
     cache: &RenderCache,
 ) -> Option<Markup> {
     let steps = collect(snapshot).remove(path)?;
-    Some(html! { div class="e changes" { (file(0, path, &steps, folder, cache)) } })
+    Some(html! { div class="e changes" { (file(0, path, &steps, folder, base, cache)) } })
 }
 
 fn collect(snapshot: &Snapshot) -> BTreeMap<String, Vec<CallChange>> {
@@ -87,6 +89,7 @@ fn file(
     path: &str,
     steps: &[CallChange],
     folder: Option<&Path>,
+    base: &str,
     cache: &RenderCache,
 ) -> Markup {
     let whole = folder.and_then(|folder| combined_diff(Path::new(path), steps, folder).ok());
@@ -97,7 +100,7 @@ fn file(
     html! {
         details open[number < UNFOLDED] {
             summary {
-                span class="path" { (render::visible_line(path)) } " "
+                span class="path" title=(switchboard_acp::display::visible_line(path)) { (render::visible_line(render::relative(path, base))) } " "
                 span class="meta" {
                     @if steps.len() == 1 { "changed once" } @else { "changed " (steps.len()) " times" }
                     @if whole.is_none() && steps.len() > 1 { ", one after the other" }
@@ -111,7 +114,7 @@ fn file(
                 }
             }
             @for (place, diff) in diffs.iter().enumerate() {
-                @let part = render::diff(&format!("c{number}-{place}"), diff, cache);
+                @let part = render::diff(&format!("c{number}-{place}"), diff, base, cache);
                 (PreEscaped(&*part.html))
             }
         }
@@ -186,15 +189,15 @@ mod tests {
         edited(&mut session, 2, &path, "1\ntwo\n", "1\n2<b>\n");
         std::fs::write(&path, "1\n2<b>\n").unwrap();
         let cache = RenderCache::default();
-        let shown = all(&session.snapshot(), Some(&root), &cache).into_string();
+        let shown = all(&session.snapshot(), Some(&root), "", &cache).into_string();
         assert!(shown.contains("changed 2 times") && !shown.contains("one after the other"), "{shown}");
         assert_eq!(shown.matches("class=\"p diff\"").count(), 1, "{shown}");
         assert!(!shown.contains("<b>") && shown.contains("#e1"), "{shown}");
         std::fs::write(&path, "somebody else\n").unwrap();
-        let shown = all(&session.snapshot(), Some(&root), &cache).into_string();
+        let shown = all(&session.snapshot(), Some(&root), "", &cache).into_string();
         assert!(shown.contains("one after the other"), "{shown}");
         assert_eq!(shown.matches("class=\"p diff\"").count(), 2, "{shown}");
-        let shown = all(&Session::new(WireFormat::Any).snapshot(), None, &cache).into_string();
+        let shown = all(&Session::new(WireFormat::Any).snapshot(), None, "", &cache).into_string();
         assert!(shown.contains("No file has been changed"), "{shown}");
     }
 }

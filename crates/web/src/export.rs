@@ -21,6 +21,7 @@ const MOST_ENTRIES: usize = 50_000;
 
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; media-src data:";
 const STYLE: &str = concat!(
+    include_str!("assets/tokens.css"),
     include_str!("assets/page.css"),
     include_str!("assets/entries.css"),
     include_str!("assets/export.css")
@@ -51,7 +52,7 @@ impl Export<'_> {
                     title { (switchboard_acp::display::visible_line(&title)) }
                     style { (PreEscaped(STYLE)) }
                 }
-                body class="export" { main { (body) } }
+                body class="export" { (render::sprite()) main { (body) } }
             }
         };
         Ok(page.into_string())
@@ -122,6 +123,7 @@ impl Export<'_> {
             let place = render::Place {
                 recording: &self.room.id,
                 session: &session.id,
+                folder: self.room.folder(),
                 parent: session.parent.as_deref(),
                 is_shown_here: &|child| {
                     depth < DEEPEST
@@ -132,9 +134,10 @@ impl Export<'_> {
             };
             let mut parts = render::whole_entry(snapshot, entry, &place, &self.app.cache);
             for question in settled.remove(&position).unwrap_or_default() {
-                parts.extend(question.parts(snapshot, self.app));
+                parts.extend(question.parts(snapshot, &place, self.app));
             }
-            parts.extend(session.failure(position).map(|it| render::failed_turn(&it.reason, None)));
+            let failure = session.ended_turn(position).and_then(|turn| turn.failure.as_ref());
+            parts.extend(failure.map(|it| render::failed_turn(&it.reason, None)));
             let frame = render::frame(entry, |id| {
                 source.look(|conversation| subagents::name_of_child(conversation, &session.id, id))
             });

@@ -32,7 +32,7 @@ pub(crate) fn show(
     let mut bytes = Vec::new();
     let size = file.metadata().map_err(|error| error.to_string())?.len();
     file.take(MAX_FILE).read_to_end(&mut bytes).map_err(|error| format!("cannot read it: {error}"))?;
-    Ok(listing(path, &bytes, size, line))
+    Ok(listing(path, &live.folder.display().to_string(), &bytes, size, line))
 }
 
 /// Returns `true` if a tool call names a path.
@@ -61,8 +61,8 @@ pub(crate) fn inside(path: &Path, folder: &Path) -> Result<(File, PathBuf), Fail
     Ok((file, real))
 }
 
-fn listing(path: &str, bytes: &[u8], size: u64, line: Option<u32>) -> Markup {
-    let heading = html! { h2 id="dialog-title" { (render::visible_line(path)) } };
+fn listing(path: &str, folder: &str, bytes: &[u8], size: u64, line: Option<u32>) -> Markup {
+    let heading = html! { h2 id="dialog-title" { (render::visible_line(render::relative(path, folder))) } };
     let Ok(text) =
         std::str::from_utf8(bytes).or_else(|error| std::str::from_utf8(&bytes[..error.valid_up_to()]))
     else {
@@ -71,6 +71,7 @@ fn listing(path: &str, bytes: &[u8], size: u64, line: Option<u32>) -> Markup {
     if bytes.contains(&0) {
         return html! { (heading) p class="meta" { "A binary file of " (size) " bytes." } };
     }
+    let language = render::language_of(path);
     let meant = line.map_or(1, |line| line.max(1) as usize);
     let first = meant.saturating_sub(AROUND).max(1);
     let lines = text.lines().enumerate().map(|(place, text)| (place + 1, text));
@@ -80,7 +81,7 @@ fn listing(path: &str, bytes: &[u8], size: u64, line: Option<u32>) -> Markup {
         ol class="file" start=(first) {
             @for (number, text) in lines.skip(first - 1).take(2 * AROUND) {
                 li value=(number) aria-current=[(line.is_some() && number == meant).then_some("true")] {
-                    code { (render::visible_line(text)) }
+                    code { (render::code_line(language, text)) }
                 }
             }
         }
@@ -110,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_line_that_is_meant_is_marked_and_markup_is_text() {
-        let shown = listing("/w/a.html", b"one\n<b>two</b>\n", 15, Some(2)).into_string();
+        let shown = listing("/w/a.html", "/w", b"one\n<b>two</b>\n", 15, Some(2)).into_string();
         assert!(
             shown.contains("&lt;b&gt;two") && shown.contains(r#"<li value="2" aria-current="true">"#),
             "{shown}"

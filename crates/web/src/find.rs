@@ -1,14 +1,47 @@
-//! Search in the complete output of a terminal, including the part that the page does not show.
+//! Search in a session and in the output of a terminal, including the parts that the page does not show.
 
 use maud::{Markup, html};
-use switchboard_session::Terminal;
+use serde::Serialize;
+use switchboard_session::{Entry, Snapshot, Terminal};
 
-use super::render;
+use super::{export, render};
 
 /// Maximum number of lines that are shown, from the first match on.
 const MOST_HITS: usize = 200;
 /// Number of bytes that are shown before and after a match.
 const AROUND: usize = 160;
+
+/// Maximum number of entries that a search in a session returns.
+const MOST_ENTRIES: usize = 10_000;
+
+/// Entries of a session that contain a text.
+#[derive(Debug, Serialize)]
+pub(crate) struct FoundEntries {
+    /// Positions in order.
+    positions: Vec<usize>,
+    /// Whether there are more.
+    is_cut: bool,
+}
+
+/// Searches messages, tool calls and terminals. ASCII letters match case-insensitively.
+pub(crate) fn in_session(snapshot: &Snapshot, query: &str) -> FoundEntries {
+    let wanted = query.to_ascii_lowercase();
+    let has_it = |entry: &Entry| match entry {
+        // Its call has the output.
+        Entry::Terminal(terminal) if render::has_tool_call(snapshot, terminal.id()) => false,
+        Entry::Terminal(terminal) => {
+            let output: Vec<u8> = terminal.output().pieces().flatten().copied().collect();
+            let is_command = |command: &str| command.to_ascii_lowercase().contains(&wanted);
+            plain(&output).to_ascii_lowercase().contains(&wanted)
+                || terminal.command().is_some_and(is_command)
+        }
+        entry => export::copied(snapshot, entry).to_ascii_lowercase().contains(&wanted),
+    };
+    let mut found =
+        snapshot.entries().enumerate().filter(|(_, entry)| has_it(entry)).map(|(position, _)| position);
+    let positions = found.by_ref().take(MOST_ENTRIES).collect();
+    FoundEntries { positions, is_cut: found.next().is_some() }
+}
 
 /// Renders the lines that contain a text. ASCII letters match case-insensitively.
 pub(crate) fn in_output(terminal: &Terminal, query: &str) -> Markup {

@@ -106,7 +106,7 @@ impl InvalidCode {
 
 /// Content security policy: only resources of this origin, no inline scripts or styles, no frames, no form targets.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
-    media-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    media-src data:; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const HEADERS: [(HeaderName, &str); 7] = [
     (header::CONTENT_SECURITY_POLICY, POLICY),
@@ -302,7 +302,10 @@ impl Guard {
 /// Returns `true` for the page and its assets, which are the same for all users and contain no session data.
 fn is_public(path: &str, method: &Method) -> bool {
     (method == Method::GET || method == Method::HEAD)
-        && (path == "/" || path.starts_with("/r/") || path.starts_with("/assets/"))
+        && (path == "/"
+            || path.starts_with("/r/")
+            || path.starts_with("/assets/")
+            || (cfg!(debug_assertions) && path == "/design"))
 }
 
 /// Rejects unauthorized requests, and adds the security headers to every response.

@@ -42,6 +42,8 @@ mod asked;
 mod changes;
 mod charts;
 mod checkpoints;
+#[cfg(debug_assertions)]
+mod design;
 mod entry_times;
 mod excerpt;
 mod export;
@@ -69,6 +71,7 @@ mod request;
 mod roles;
 mod rows;
 mod rule;
+mod runs;
 mod short_codes;
 mod subagents;
 mod tab;

@@ -60,17 +60,15 @@ pub(crate) async fn sessions(
                     |info: &&v2::SessionInfo<'_>| archived || user.session(&info.session_id).is_none();
                 @let earlier: Vec<_> = sessions.iter().filter(is_listed).collect();
                 @let can_archive = live.offers(|can| can.archive.is_some());
-                @if !earlier.is_empty() || can_archive {
-                    h3 { "The agent remembers" }
-                    @if can_archive {
-                        label class="meta" {
-                            input type="checkbox" id="archived" checked[archived]; " archived ones"
-                        }
-                    }
+                @if !earlier.is_empty() || archived {
+                    h3 { @if archived { "Archived" } @else { "The agent remembers" } }
                     ul class="sessions" {
-                        @for info in earlier { (agent_session(user, info, &live.name, archived)) }
+                        @for info in &earlier { (agent_session(user, info, &live.name, archived)) }
                     }
-                    @if sessions.is_empty() { p class="meta" { "None." } }
+                    @if earlier.is_empty() { p class="meta" { "None." } }
+                }
+                @if can_archive {
+                    label class="meta" { input type="checkbox" id="archived" checked[archived]; " Archived sessions" }
                 }
             }
             Some((_, Err(reason))) => p class="meta" {
@@ -79,7 +77,7 @@ pub(crate) async fn sessions(
         }
         @if skip == 0 && (!others.is_empty() || user.sessions().is_empty()) { h3 { "Recorded" } }
         @if recorded.is_empty() {
-            p class="meta" { "Nothing yet. What you do here is kept in " code { (app.store.path().display().to_string()) } "." }
+            p class="meta" { "Nothing yet. Sessions are kept in " code { (at_home(&app.store.path().display().to_string())) } "." }
         }
         @for group in page.chunk_by(|a, b| a.about.project == b.about.project) {
             @if let Some(folder) = group.first().and_then(|first| first.about.project.as_deref()) {
@@ -102,8 +100,9 @@ fn agent_session(user: &UserState, info: &v2::SessionInfo<'_>, agent: &str, arch
         li {
             button type="button" data-action="resume" data-session=(info.session_id) data-folder=(info.cwd.as_str())
                 data-agent=(agent) {
+                span class="dot" {}
                 span class="name" { (render::visible_line(title)) }
-                span class="meta" { (render::visible_line(info.cwd.as_str())) }
+                span class="meta" { (render::visible_line(&at_home(info.cwd.as_str()))) }
             }
             @if archived {
                 button type="button" class="small" data-action="unarchive" data-session=(info.session_id) {
@@ -166,12 +165,12 @@ fn recorded_session(app: &App, summary: &Summary, session: Option<&str>, words: 
     html! {
         li {
             button type="button" data-action="look" data-recording=(summary.id) data-session=[session] {
+                span class="dot" {}
                 span class="name" { (render::visible_line(title)) }
+                time data-at=(summary.began.0) {}
                 span class="meta" {
-                    @if is_written { span class="st st-run" { "being recorded" } " · " }
-                    @else if !summary.closed { span class="st st-off" { "broke off" } " · " }
                     (render::visible_line(summary.about.agent.as_deref().unwrap_or("unknown agent")))
-                    " · " (summary.began)
+                    @if is_written { " · being recorded" } @else if !summary.closed { " · broke off" }
                 }
             }
         }
@@ -240,8 +239,10 @@ fn search(user: &UserState, query: &str) -> Result<Markup, Failure> {
             @for hit in &hits {
                 li {
                     button type="button" data-action="look" data-recording=(hit.session) data-row=(hit.first) {
-                        span class="name" { (render::visible_line(&hit.excerpt)) }
-                        span class="meta" { "in “" (render::visible_line(&title(&hit.session))) "” · " (hit.kind.as_str()) " · " (hit.time) }
+                        span class="dot" {}
+                        span class="name" { (render::visible_line(&title(&hit.session))) }
+                        time data-at=(hit.time.0) {}
+                        span class="context" { (marked(&hit.excerpt, query)) }
                     }
                 }
             }
@@ -249,24 +250,76 @@ fn search(user: &UserState, query: &str) -> Result<Markup, Failure> {
     })
 }
 
-/// Renders the sessions of the hub by folder, the most recently changed first. Sessions with questions are always
-/// listed.
-pub(crate) fn of_hub(user: &UserState, looked_at: Option<&str>) -> Markup {
-    let sessions = user.sessions();
-    let listed = listed(&sessions, looked_at);
-    let mut folders: Vec<(&str, Vec<&SessionSummary>)> = Vec::new();
-    for session in listed {
-        match folders.iter_mut().find(|(folder, _)| *folder == session.folder) {
-            Some((_, sessions)) => sessions.push(session),
-            None => folders.push((&session.folder, vec![session])),
+/// Renders an excerpt with the words of a query marked. ASCII letters match case-insensitively.
+fn marked(excerpt: &str, query: &str) -> Markup {
+    let text = excerpt.to_ascii_lowercase();
+    let words = query.split_whitespace().map(|word| word.trim_matches(['"', '*']).to_ascii_lowercase());
+    let mut found: Vec<(usize, usize)> = Vec::new();
+    for word in words.filter(|word| !word.is_empty()).take(MOST_WORDS) {
+        found.extend(text.match_indices(&*word).map(|(start, word)| (start, start + word.len())));
+    }
+    found.sort_unstable();
+    let (mut at, mut pieces) = (0, Vec::new());
+    for (start, end) in found {
+        if start >= at {
+            pieces.push((&excerpt[at..start], &excerpt[start..end]));
+            at = end;
         }
     }
     html! {
+        @for (before, word) in pieces { (render::visible_line(before)) mark { (render::visible_line(word)) } }
+        (render::visible_line(&excerpt[at..]))
+    }
+}
+
+/// Maximum number of words of a query that are marked.
+const MOST_WORDS: usize = 16;
+
+/// Renders the sessions of the hub, the most recently changed first; the page groups them by day. Sessions with
+/// questions are always listed.
+pub(crate) fn of_hub(user: &UserState, looked_at: Option<&str>) -> Markup {
+    let sessions = user.sessions();
+    html! {
         @if sessions.is_empty() { p class="meta" { "No sessions yet." } }
-        @for (folder, sessions) in &folders {
-            h3 title=(folder) { (render::visible_line(name_of(folder))) }
-            ul class="sessions" { @for session in sessions { (hub_session(user, session, looked_at)) } }
+        ul class="sessions by-day" {
+            @for session in listed(&sessions, looked_at) { (hub_session(user, session, looked_at)) }
         }
+    }
+}
+
+/// Renders the latest sessions, for the start screen.
+pub(crate) fn recent(user: &UserState, most: usize) -> Markup {
+    let sessions = user.sessions();
+    let recent: Vec<_> = sessions.iter().filter(|session| session.title.is_some()).take(most).collect();
+    html! {
+        @if !recent.is_empty() {
+            h3 { "Recent sessions" }
+            ul class="sessions" { @for session in recent { (hub_session(user, session, None)) } }
+        }
+    }
+}
+
+/// Renders a button for each agent that starts a session with it.
+pub(crate) fn starts(user: &UserState) -> Markup {
+    html! {
+        div class="starts" {
+            @for agent in user.agents() {
+                button type="button" data-action="start-with" data-agent=(agent) {
+                    (render::icon("agent")) span class="name" { (render::visible_line(agent)) }
+                }
+            }
+        }
+    }
+}
+
+/// Returns a folder with `~` instead of the user's home.
+pub(crate) fn at_home(folder: &str) -> String {
+    let home = std::env::home_dir().and_then(|home| home.to_str().map(str::to_owned));
+    let inside =
+        home.filter(|home| home.len() > 1).and_then(|home| folder.strip_prefix(&*home).map(str::to_owned));
+    match inside {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("~{rest}"),
+        _ => folder.to_owned(),
     }
 }
 
@@ -303,23 +356,34 @@ fn name_of(folder: &str) -> &str {
 fn hub_session(user: &UserState, session: &SessionSummary, looked_at: Option<&str>) -> Markup {
     let SessionSummary { id, agent, owner, state, questions, .. } = session;
     let is_here = (Some(&**id) == looked_at).then_some("true");
-    let (class, words) = match state {
-        SessionActivity::Waiting if user.may(Role::Answer) => ("st st-wait", "waits for you"),
-        SessionActivity::Waiting => ("st st-wait", "waits for an answer"),
-        SessionActivity::Working => ("st st-run", "working"),
-        SessionActivity::Idle => ("st st-good", "done"),
-        SessionActivity::Dormant => ("st st-off", "at rest"),
+    // An ordinary state needs no word on the screen.
+    let (is_said, words) = match state {
+        _ if session.lost.is_some() => (true, "failed"),
+        SessionActivity::Waiting if user.may(Role::Answer) => (true, "waits for you"),
+        SessionActivity::Waiting => (true, "waits for an answer"),
+        SessionActivity::Working => (true, "working"),
+        SessionActivity::Idle => (false, "done"),
+        SessionActivity::Dormant => (false, "at rest"),
     };
+    let shown_state = if session.lost.is_some() { "lost" } else { state.as_str() };
     html! {
-        li data-state=(state.as_str()) {
+        li data-state=(shown_state) {
             button type="button" data-action="look" data-recording=(id) aria-current=[is_here] {
+                span class="dot" {}
                 span class="name" { (render::visible_line(name(session))) }
+                time data-at=(session.changed) {}
                 span class="meta" {
-                    span class=(class) { (words) }
-                    @if *questions > 0 { " " span class="badge" { (questions) } }
-                    " · " (render::visible_line(agent))
+                    (render::visible_line(agent))
+                    " · " (render::visible_line(name_of(&session.folder)))
                     @if user.is_shared() { " · " (render::visible_line(owner)) }
+                    span class=[(!is_said).then_some("sr")] { " · " (words) }
+                    @if *questions > 1 { " " span class="badge" { (questions) } }
                 }
+            }
+            button type="button" class="pin" data-action="pin" data-pin=(id) aria-pressed="false"
+                title={ "Pin " (switchboard_acp::display::visible_line(name(session))) }
+                aria-label={ "Pin " (switchboard_acp::display::visible_line(name(session))) } {
+                (render::icon("pin"))
             }
         }
     }

@@ -52,6 +52,11 @@ impl LiveRecording {
         Arc::new(LiveRecording::new("", store, MessageLog::new(2), About::default()))
     }
 
+    /// Returns the folder of the recording's sessions, or an empty string.
+    pub(crate) fn folder(&self) -> &str {
+        self.about.project.as_deref().unwrap_or_default()
+    }
+
     /// Returns a snapshot of a session.
     pub(crate) fn session(&self, id: &str) -> Option<Snapshot> {
         self.look(|conversation| subagents::session(conversation, id).map(Session::snapshot))
@@ -415,7 +420,8 @@ mod tests {
         let snapshot = room.sessions_at(records.len()).session(Some("s")).unwrap().snapshot();
         let permission = snapshot.permissions().next().unwrap();
         let cache = crate::render::RenderCache::default();
-        let parts = crate::render::permission(&snapshot, permission, &cache);
+        let parts =
+            crate::render::permission(&snapshot, permission, &crate::render::Place::default(), &cache);
         let shown: String = parts.iter().map(|part| &*part.html).collect();
         assert!(shown.contains("by &lt;b&gt;anna (phone 2)"), "{shown}");
         let detail = crate::wire::message(&room, 1).unwrap().into_string();

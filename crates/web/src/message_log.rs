@@ -11,10 +11,11 @@ use switchboard_session::{Conversation, ConversationError, Decoded, EntryKind, F
 use switchboard_store::{Channel, Record, apply_hub_note};
 
 use super::checkpoints::Checkpoints;
-use super::entry_times::{EntryTimes, Times};
+use super::entry_times::{CostAt, EntryTimes, Times};
 use super::names::Names;
 use super::rates::Rates;
 use super::reading::in_words;
+use super::subagents;
 
 /// Number of bytes of the latest messages kept in memory, because the store may not return them yet.
 const RECENT: usize = 4 * 1024 * 1024;
@@ -95,13 +96,12 @@ impl Fold {
         }
     }
 
-    /// Returns the id of the session at an index.
-    fn id(&mut self, place: usize) -> &str {
+    /// Adds the ids of new sessions up to an index.
+    fn learn_id(&mut self, place: usize) {
         if self.ids.len() <= place {
             let new = self.conversation.sessions().skip(self.ids.len());
             self.ids.extend(new.map(|(id, _)| Box::from(id.unwrap_or_default())));
         }
-        self.ids.get(place).map_or("", |id| id)
     }
 }
 
@@ -185,6 +185,16 @@ impl MessageLog {
     /// Returns `true` if the sessions are folded from a translation of the recorded version 1.
     pub(crate) fn is_translated(&self) -> bool {
         self.fold.translation.is_some()
+    }
+
+    /// Returns the cost that a session had with at most a number of entries.
+    pub(crate) fn cost(&self, session: &str, length: usize) -> Option<&CostAt> {
+        self.times.cost(session, length)
+    }
+
+    /// Returns the length of a session's transcript at each of its latest notices.
+    pub(crate) fn notices(&self, session: &str) -> Vec<usize> {
+        self.times.notices(session)
     }
 
     /// Returns the times of the first and last change of an entry.
@@ -463,7 +473,10 @@ impl MessageLog {
                 }
                 self.note_left_out(row, number, &left_out);
                 if let Some(step) = step {
-                    self.times.note(self.fold.id(step.session), &step.changes, row.time);
+                    self.fold.learn_id(step.session);
+                    let id = self.fold.ids.get(step.session).map_or("", |id| id);
+                    let session = || subagents::session(&self.fold.conversation, id);
+                    self.times.note(id, &step.changes, session, row.time);
                 }
             }
             Err(reason) => self.fail(row, number, reason.to_string()),

@@ -17,6 +17,7 @@ use tokio::task::block_in_place;
 use super::Identify;
 use super::app::App;
 use super::guard::{self, ENTER, KNOWN, PROTOCOL, SOCKET, SignedIn, TOKEN};
+use super::render::{self, icon};
 use super::tab::{self, Limits};
 
 /// Maximum size of a message from a tab in bytes, such as a prompt with files.
@@ -26,7 +27,8 @@ const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Assets of the page: path, content type and content.
-const ASSETS: [(&str, &str, &str); 21] = [
+const ASSETS: [(&str, &str, &str); 26] = [
+    ("/assets/tokens.css", STYLE, include_str!("assets/tokens.css")),
     ("/assets/page.css", STYLE, include_str!("assets/page.css")),
     ("/assets/entries.css", STYLE, include_str!("assets/entries.css")),
     ("/assets/export.css", STYLE, include_str!("assets/export.css")),
@@ -46,6 +48,14 @@ const ASSETS: [(&str, &str, &str); 21] = [
     ("/assets/press.js", SCRIPT, include_str!("assets/press.js")),
     ("/assets/questions.js", SCRIPT, include_str!("assets/questions.js")),
     ("/assets/waiting.js", SCRIPT, include_str!("assets/waiting.js")),
+    ("/assets/sidebar.js", SCRIPT, include_str!("assets/sidebar.js")),
+    ("/assets/find.js", SCRIPT, include_str!("assets/find.js")),
+    ("/assets/palette.js", SCRIPT, include_str!("assets/palette.js")),
+    (
+        "/assets/switchboard.webmanifest",
+        "application/manifest+json",
+        include_str!("assets/switchboard.webmanifest"),
+    ),
     ("/assets/icon-waiting.svg", "image/svg+xml", include_str!("assets/icon-waiting.svg")),
     ("/assets/icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];
@@ -66,6 +76,11 @@ pub(crate) fn router(app: Arc<App>, identify: Option<Identify>) -> Router {
     }
     for (path, kind, text) in ASSETS {
         router = router.route(path, get(move || async move { ([(header::CONTENT_TYPE, kind)], text) }));
+    }
+    #[cfg(debug_assertions)]
+    {
+        let style = || async { ([(header::CONTENT_TYPE, STYLE)], include_str!("assets/design.css")) };
+        router = router.route("/design", get(design)).route("/assets/design.css", get(style));
     }
     router
         .fallback(|| async { (StatusCode::NOT_FOUND, "There is nothing here.\n") })
@@ -108,26 +123,25 @@ async fn page(State(app): State<Arc<App>>) -> Html<String> {
     Html(shell(app.is_shared).into_string())
 }
 
+/// Renders all components, for the eye and for tests.
+#[cfg(debug_assertions)]
+async fn design() -> Html<String> {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" { (head("Design", &["/assets/design.css"], &[])) (super::design::body()) }
+    };
+    Html(page.into_string())
+}
+
 fn shell(is_hub: bool) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { "Switchboard" }
-                link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
-                link rel="stylesheet" href="/assets/page.css";
-                link rel="stylesheet" href="/assets/entries.css";
-                link rel="stylesheet" href="/assets/export.css";
-                script type="module" src="/assets/theme.js" {}
-                script type="module" src="/assets/page.js" {}
-            }
+            (head("Switchboard", &[], &["/assets/theme.js", "/assets/page.js"]))
             body data-hub[is_hub] {
+                (render::sprite())
                 (door(is_hub))
                 a class="skip" href="#prompt" { "Skip to the prompt" }
-                (bar())
                 div id="columns" {
                     (sidebar())
                     div id="drawer-back" hidden {}
@@ -136,9 +150,15 @@ fn shell(is_hub: bool) -> Markup {
                 }
                 dialog id="dialog" aria-labelledby="dialog-title" {
                     form method="dialog" {
-                        button class="close" aria-label="Close" { "✕" }
+                        button class="close" aria-label="Close" { (icon("close")) }
                     }
                     div id="dialog-body" {}
+                }
+                dialog id="palette" aria-label="Commands" {
+                    input id="palette-query" type="text" autocomplete="off" spellcheck="false" role="combobox"
+                        aria-label="Search sessions, actions and agents" placeholder="Sessions, actions, agents"
+                        aria-expanded="true" aria-controls="palette-list" aria-autocomplete="list";
+                    ul id="palette-list" role="listbox" aria-label="Commands" {}
                 }
                 div id="print" class="export" {}
                 div id="toasts" role="status" aria-live="polite" {}
@@ -148,37 +168,118 @@ fn shell(is_hub: bool) -> Markup {
     }
 }
 
+fn head(title: &str, more_styles: &[&str], scripts: &[&str]) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1, viewport-fit=cover";
+            meta name="color-scheme" content="light dark";
+            meta name="theme-color" content="#fbfbfa" media="(prefers-color-scheme: light)";
+            meta name="theme-color" content="#161615" media="(prefers-color-scheme: dark)";
+            title { (title) }
+            link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
+            link rel="apple-touch-icon" href="/assets/icon.svg";
+            link rel="manifest" href="/assets/switchboard.webmanifest";
+            link rel="stylesheet" href="/assets/tokens.css";
+            link rel="stylesheet" href="/assets/page.css";
+            link rel="stylesheet" href="/assets/entries.css";
+            link rel="stylesheet" href="/assets/export.css";
+            @for style in more_styles { link rel="stylesheet" href=(style); }
+            @for script in scripts { script type="module" src=(script) {} }
+        }
+    }
+}
+
 /// Renders the sign-in screen of a browser without a key.
 fn door(is_hub: bool) -> Markup {
     html! {
         noscript { p { "This page needs JavaScript." } }
         main id="door" hidden {
-            h1 { "This browser is not signed in" }
-            p id="door-reason" role="alert" {}
+            h1 { span class="logo" {} "Switchboard" }
+            p { "This browser is not signed in. " span id="door-reason" role="alert" {} }
             @if is_hub {
                 form id="token-form" {
-                    label for="token" { "Token" }
-                    input id="token" type="password" autocomplete="current-password" spellcheck="false" required;
-                    button type="submit" { "Come in" }
-                }
-                p class="meta" {
-                    "Who runs this hub makes one with " code { "switchboard tokens add NAME --role view|answer|use|admin" } "."
+                    label class="sr" for="token" { "Token" }
+                    input id="token" type="password" placeholder="Token" autocomplete="current-password" spellcheck="false" required;
+                    button type="submit" class="go" { "Sign in" }
                 }
             }
-            form id="code-form" {
-                label for="code" { "Code" }
-                input id="code" type="text" autocomplete="one-time-code" autocapitalize="characters" spellcheck="false"
-                    maxlength="12" required;
-                button type="submit" { "Come in" }
-            }
-            p { "Each link of Switchboard works once, and for a minute. For a new one:" }
-            ul {
-                @if !is_hub {
-                    li { "press Enter in the terminal where " code { "switchboard open" } " runs, or" }
+            details open[!is_hub] {
+                summary { "Other ways to sign in" }
+                form id="code-form" {
+                    label class="sr" for="code" { "Code" }
+                    input id="code" type="text" placeholder="Code" autocomplete="one-time-code" autocapitalize="characters"
+                        spellcheck="false" maxlength="12" required;
+                    button type="submit" { "Sign in" }
                 }
-                li {
-                    "in a browser that is let in, take " strong { "Sessions" } " and then "
-                    strong { "Open in another browser" } "."
+                ul {
+                    @if is_hub {
+                        li {
+                            "An administrator of the hub creates a token with "
+                            code { "switchboard tokens add NAME --role view|answer|use|admin" } "."
+                        }
+                    } @else {
+                        li { "Press Enter in the terminal where " code { "switchboard open" } " runs, and open the new link." }
+                    }
+                    li {
+                        "In a browser that is signed in, choose " strong { "Settings" } " and then "
+                        strong { "Open in another browser" } "."
+                    }
+                    li { "Each link works once, and for a minute." }
+                }
+            }
+        }
+    }
+}
+
+fn sidebar() -> Markup {
+    html! {
+        nav id="sessions" aria-label="Sessions" {
+            h2 class="sr" { "Sessions" }
+            header class="brand" {
+                span class="logo" {} "Switchboard"
+                button type="button" class="icon-button" data-action="new" title="New session (Alt+N)" aria-label="New session" {
+                    (icon("plus"))
+                }
+            }
+            form id="search" role="search" aria-label="All sessions" {
+                (icon("search"))
+                label class="sr" for="query" { "Search in all sessions" }
+                input id="query" type="search" placeholder="Search" autocomplete="off";
+                kbd aria-hidden="true" { "Ctrl K" }
+            }
+            details id="new-box" {
+                summary { (icon("plus")) "New session in…" }
+                form id="new-session" {
+                    label for="agent-choice" { "Agent" }
+                    select id="agent-choice" {}
+                    datalist id="known-folders" {}
+                    label for="folder" { "Folder" }
+                    input id="folder" type="text" autocomplete="off" spellcheck="false" list="known-folders";
+                    button type="submit" class="go" { "New session" }
+                }
+            }
+            div id="session-list" tabindex="-1" {
+                div id="found" hidden {}
+                div id="hub-sessions" {}
+                div id="other-sessions" {}
+            }
+            details id="settings" class="menu" {
+                summary { (icon("settings")) "Settings" }
+                div {
+                    button type="button" id="notify" data-action="notify" hidden { "Notify me of questions" }
+                    button type="button" data-action="notifications" { "Notifications" }
+                    button type="button" data-action="choices" { "Choices for always" }
+                    button type="button" data-action="link" { "Open in another browser" }
+                    button type="button" data-action="keys" { "Keyboard shortcuts" }
+                    label {
+                        "Colours "
+                        select id="theme" {
+                            option value="" { "as the system" }
+                            option value="light" { "light" }
+                            option value="dark" { "dark" }
+                        }
+                    }
                 }
             }
         }
@@ -188,58 +289,25 @@ fn door(is_hub: bool) -> Markup {
 fn bar() -> Markup {
     html! {
         header class="bar" {
-            button type="button" id="show-sessions" aria-controls="sessions" aria-expanded="false"
+            button type="button" id="show-sessions" class="icon-button" aria-controls="sessions" aria-expanded="false"
                 title="Sessions (Alt+S)" {
-                    "☰" span class="label" { " Sessions" } " " span id="badge" class="badge" hidden {}
+                    (icon("menu")) span class="sr" { "Sessions " } span id="badge" class="badge" hidden {}
                 }
             div class="what" {
                 h1 id="title" { "Switchboard" }
                 p class="meta" { span id="agent" {} " " span id="state" {} }
             }
-            details id="menu" hidden {
-                summary title="What else can be done with the session" aria-label="More" { "⋯" }
-                div id="offers" {}
-            }
             span id="link-state" role="status" {}
-            button type="button" data-action="new" title="New session (Alt+N)" { "+" span class="label" { " New" } }
-            button type="button" id="show-inspector" aria-controls="inspector" aria-expanded="false"
-                title="Inspector (Alt+I)" { "⇄" span class="label" { " Inspector" } }
-        }
-    }
-}
-
-fn sidebar() -> Markup {
-    html! {
-        nav id="sessions" aria-label="Sessions" hidden {
-            h2 class="sr" { "Sessions" }
-            form id="search" role="search" {
-                label class="sr" for="query" { "Search in all sessions" }
-                input id="query" type="search" placeholder="Search all sessions" autocomplete="off";
+            button type="button" id="show-find" class="icon-button" data-action="find" aria-controls="find"
+                aria-expanded="false" title="Find in the session (Ctrl+F)" aria-label="Find in the session" { (icon("search")) }
+            button type="button" class="icon-button" data-action="changes" title="Changed files" aria-label="Changed files" {
+                (icon("changes"))
             }
-            form id="new-session" {
-                label for="agent-choice" { "Agent" }
-                select id="agent-choice" {}
-                datalist id="known-folders" {}
-                label for="folder" { "Folder" }
-                input id="folder" type="text" autocomplete="off" spellcheck="false" list="known-folders";
-                button type="submit" { "New session" }
-            }
-            div id="session-list" {
-                div id="found" hidden {}
-                div id="hub-sessions" {}
-                div id="other-sessions" {}
-            }
-            button type="button" id="notify" data-action="notify" hidden { "Notify me of questions" }
-            button type="button" data-action="notifications" { "Notifications" }
-            button type="button" data-action="choices" { "Choices for always" }
-            button type="button" data-action="link" { "Open in another browser" }
-            label class="theme" {
-                "Colours "
-                select id="theme" {
-                    option value="" { "as the system" }
-                    option value="light" { "light" }
-                    option value="dark" { "dark" }
-                }
+            button type="button" id="show-inspector" class="icon-button" aria-controls="inspector" aria-expanded="false"
+                title="Inspector (Alt+I)" aria-label="Inspector" { (icon("switch")) }
+            details id="menu" class="menu" hidden {
+                summary title="More" aria-label="More" { (icon("more")) }
+                div id="offers" {}
             }
         }
     }
@@ -248,12 +316,21 @@ fn sidebar() -> Markup {
 fn talk() -> Markup {
     html! {
         main id="talk" {
+            (bar())
+            form id="find" role="search" aria-label="This session" hidden {
+                input id="find-query" type="search" placeholder="Find in the session" aria-label="Find in the session"
+                    autocomplete="off" maxlength="500";
+                output id="find-count" for="find-query" {}
+                button type="button" class="icon-button" data-action="find-step" data-step="-1" aria-label="Previous match" { (icon("up")) }
+                button type="button" class="icon-button" data-action="find-step" data-step="1" aria-label="Next match" { (icon("down")) }
+                button type="button" class="icon-button" data-action="find" aria-label="Close the search" { (icon("close")) }
+            }
             div id="then" hidden {
                 span id="then-words" {}
                 button type="button" data-action="now" { "Back to now" }
             }
             nav id="path" aria-label="Where this sub-agent belongs" hidden {}
-            div id="scroller" tabindex="0" aria-label="Transcript" {
+            div id="scroller" tabindex="0" aria-label="Transcript" role="region" {
                 div id="hint" hidden {}
                 h2 class="sr" { "Transcript" }
                 div id="before" {}
@@ -265,29 +342,39 @@ fn talk() -> Markup {
                 div id="held" role="status" {}
             }
             div id="foot" {
-                button type="button" id="to-end" hidden { "↓ Latest" }
+                button type="button" id="to-end" hidden { (icon("down")) "Latest" }
                 div id="trouble" role="alert" {}
                 div id="refusal" role="alert" hidden {}
                 div id="question-count" {}
                 div id="questions" role="group" aria-label="Questions of the agent" {}
-                details id="plan-box" hidden { summary { "Plan" } div id="plans" {} }
-                form id="composer" {
-                    ul id="completions" role="listbox" aria-label="Commands and files" hidden {}
-                    ul id="commands" hidden {}
-                    label class="sr" for="prompt" { "Prompt" }
-                    textarea id="prompt" rows="2" placeholder="Tell the agent what to do. / for commands, @ for files, Enter to send, Shift+Enter for a new line"
-                        data-short="Tell the agent what to do"
-                        aria-autocomplete="list" aria-controls="completions" {}
-                    ul id="attachments" aria-label="Attached files" {}
-                    div class="tools" {
-                        label id="attach" class="button" hidden { "Attach" input id="files" type="file" multiple; }
-                        div id="config" {}
-                        div id="usage" {}
-                        span class="grow" {}
-                        button type="button" id="cancel" data-action="cancel-turn" disabled title="Stop the work (Escape)" { "Stop" }
-                        button type="submit" id="send" { "Send" }
-                    }
+                details id="plan-box" hidden { summary id="plan-now" { "Plan" } div id="plans" {} }
+                (composer())
+            }
+        }
+    }
+}
+
+fn composer() -> Markup {
+    html! {
+        form id="composer" {
+            ul id="completions" role="listbox" aria-label="Commands and files" hidden {}
+            ul id="commands" hidden {}
+            label class="sr" for="prompt" { "Prompt" }
+            textarea id="prompt" rows="1" placeholder="Tell the agent what to do, / for commands, @ for files"
+                data-short="Tell the agent what to do" data-busy="Reply, or queue the next task"
+                aria-autocomplete="list" aria-controls="completions" {}
+            ul id="attachments" aria-label="Attached files" {}
+            div class="tools" {
+                label id="attach" class="button" title="Attach files" hidden {
+                    (icon("attach")) span class="sr" { "Attach" } input id="files" type="file" multiple;
                 }
+                div id="config" {}
+                span class="grow" {}
+                div id="usage" {}
+                button type="button" id="cancel" data-action="cancel-turn" disabled title="Stop (Escape)" {
+                    (icon("stop")) span class="sr" { "Stop" }
+                }
+                button type="submit" id="send" title="Send (Enter)" { (icon("send")) span class="sr" { "Send" } }
             }
         }
     }

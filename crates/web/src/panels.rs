@@ -108,14 +108,30 @@ pub(crate) fn all(subject: &Subject<'_>) -> Vec<(&'static str, String)> {
         panels.extend([
             ("state", state(subject, snapshot, &below, waiting).into_string()),
             ("plans", render::plans(snapshot, &app.cache).into_string()),
+            ("plan-now", render::plan_line(snapshot).into_string()),
             ("usage", render::usage(snapshot).into_string()),
             ("config", render::config_options(snapshot).into_string()),
             ("commands", render::commands(snapshot).into_string()),
-            ("notices", render::notices(snapshot).into_string()),
+            ("notices", notices(subject, snapshot).into_string()),
             ("unknown", unknown(snapshot).into_string()),
         ]);
     }
     panels
+}
+
+/// Renders the notices that no entry shows: those before the first entry, and all of an earlier state.
+fn notices(subject: &Subject<'_>, snapshot: &Snapshot) -> Markup {
+    let all = snapshot.notices();
+    let is_whole = subject.is_now && subject.room().is_some_and(|room| room.preview().is_none());
+    let places = match subject.room() {
+        Some(room) if is_whole && !all.is_empty() => room.log().notices(subject.session),
+        _ => Vec::new(),
+    };
+    let unknown = all.len().saturating_sub(places.len());
+    let has_place =
+        |number: usize| number >= unknown && places.get(number - unknown).is_some_and(|length| *length > 0);
+    let loose: Vec<_> = all.iter().enumerate().filter(|(number, _)| !has_place(*number)).collect();
+    render::notices(loose.into_iter().map(|(_, notice)| notice))
 }
 
 /// Returns the path from the root to a session.
@@ -129,9 +145,15 @@ fn agent(subject: &Subject<'_>) -> Markup {
     if let Some(live) = subject.live {
         let description = live.agent.description();
         let version = description.info.as_ref().map_or("", |info| &info.version);
+        let about = format!("{version} · ACP {}", live.version());
         return html! {
-            strong { (render::visible_line(description.name())) } " "
-            span class="meta" { (render::visible_line(version)) " · ACP " (live.version()) }
+            strong title=(switchboard_acp::display::visible_line(&about)) { (render::visible_line(description.name())) }
+            @if let Some(room) = subject.room().filter(|room| !room.folder().is_empty()) {
+                span class="meta" title=(switchboard_acp::display::visible_line(room.folder())) {
+                    " · " (render::visible_line(&lists::at_home(room.folder())))
+                }
+            }
+            span class="sr" { " " (render::visible_line(&about)) }
         };
     }
     let usual = match subject.user.agents() {
@@ -253,8 +275,14 @@ const EXAMPLES: [&str; 3] = [
     "Review what has changed since the last commit.",
     "Find a test that fails, and repair what it shows.",
 ];
-/// Suggested prompts for the demo agent.
-const DEMO_EXAMPLES: [&str; 3] = ["edit", "permission", "subagents"];
+/// Suggested prompts for the demo agent, with a description of each.
+const DEMO_EXAMPLES: [(&str, &str); 3] = [
+    ("Show how changes of files look.", "edit"),
+    ("Ask me for permission before a change.", "permission"),
+    ("Let two sub-agents do the work.", "subagents"),
+];
+/// Number of sessions on the start screen.
+const MOST_RECENT: usize = 5;
 
 /// Renders the placeholder of an empty transcript.
 fn hint(subject: &Subject<'_>) -> Markup {
@@ -262,7 +290,10 @@ fn hint(subject: &Subject<'_>) -> Markup {
         return html! {};
     }
     if subject.room().is_none() {
-        return starting(subject.user);
+        return match subject.user.first_session() {
+            FirstSession::Empty | FirstSession::Opened(_) => start_screen(subject.user),
+            _ => starting(subject.user),
+        };
     }
     if subject.shown.is_some_and(|shown| shown.parent.is_some()) {
         return html! { "Nothing has come of this sub-agent yet." };
@@ -287,19 +318,36 @@ fn first_screen(subject: &Subject<'_>) -> Markup {
     let Some(live) = subject.live else { return html! {} };
     let description = live.agent.description();
     let version = description.info.as_ref().map_or("", |info| &info.version);
-    let examples = if live.name == "demo" { DEMO_EXAMPLES } else { EXAMPLES };
+    let examples = if live.name == "demo" { DEMO_EXAMPLES } else { EXAMPLES.map(|words| (words, words)) };
+    let has_others = subject.user.agents().len() > 1;
     html! {
         h2 { (render::visible_line(description.name())) " " span class="meta" { (render::visible_line(version)) } }
-        p { "works in " code { (render::visible_line(&live.folder.display().to_string())) } }
+        p class="meta" {
+            "Works in " code { (render::visible_line(&lists::at_home(&live.folder.display().to_string()))) }
+            ". Switchboard records the session, asks you before the agent does what needs your permission, and shows every message in the inspector."
+        }
         @if subject.user.may(Role::Use) {
-            p class="meta" { "Tell the agent below what to do, or try:" }
-            p class="examples" {
-                @for example in examples {
-                    button type="button" data-action="example" data-text=(example) { (example) }
+            h3 { "Tell the agent below what to do, or try:" }
+            div class="examples" {
+                @for (words, text) in examples {
+                    button type="button" data-action="example" data-text=(text) { (words) }
                 }
             }
+            @if has_others { h3 { "Or start another agent" } (lists::starts(subject.user)) }
+            (lists::recent(subject.user, MOST_RECENT))
         }
-        p class="meta" { "Switchboard " (env!("CARGO_PKG_VERSION")) " · ACP " (live.version()) }
+    }
+}
+
+/// Renders the screen without a session: an introduction, the agents, and the latest sessions.
+fn start_screen(user: &UserState) -> Markup {
+    html! {
+        h2 { "Switchboard" }
+        p class="meta" {
+            "One page for every coding agent that speaks ACP: talk to it, answer its questions, and see what it does."
+        }
+        @if user.may(Role::Use) && !user.agents().is_empty() { h3 { "Start a session with" } (lists::starts(user)) }
+        (lists::recent(user, MOST_RECENT))
     }
 }
 
@@ -314,13 +362,13 @@ fn starting(user: &UserState) -> Markup {
             }
             (render::visible_line(&agent)) "…"
         }
-        p { "in " code { (render::visible_line(&user.app.folder.display().to_string())) } " " span class="meta" data-since=(since) {} }
+        p class="meta" { "In " code { (render::visible_line(&lists::at_home(&user.app.folder.display().to_string()))) } " " span data-since=(since) {} }
         p class="meta" {
             @match stage {
-                Stage::Program => "Its program runs and has not said who it is yet. ",
-                Stage::Session => "It is there. ",
+                Stage::Program => "Its program runs and has not answered the handshake yet. ",
+                Stage::Session => "It has answered. ",
             }
-            "What you write meanwhile is kept, and goes out when the session is there."
+            "A message that you write now is sent as soon as the session is open."
         }
     }
 }

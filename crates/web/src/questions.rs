@@ -6,6 +6,8 @@ use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_peer::ElicitationQuestion;
 use switchboard_session::{Elicitation, EntryKind, Moment, Permission, Session, Snapshot};
 
+use switchboard_store::Role;
+
 use super::asked::Asked;
 use super::live::Live;
 use super::panels::Subject;
@@ -31,6 +33,11 @@ pub(crate) fn all(subject: &Subject<'_>, below: &Below) -> Markup {
         @if waiting > 1 {
             div class="question-count" {
                 strong { (waiting) " questions wait for you" }
+                @if live.is_some() && subject.user.may(Role::Answer) {
+                    button type="button" data-action="reject-all" {
+                        @if cards.len() < below.questions { "Reject these " (cards.len()) } @else { "Reject all" }
+                    }
+                }
                 @if cards.len() < below.questions {
                     span class="meta" { (first + 1) " to " (end) " are here" }
                     button type="button" data-action="questions" data-skip=(first.saturating_sub(MOST_QUESTIONS))
@@ -73,8 +80,13 @@ fn card(subject: &Subject<'_>, live: Option<&Live>, pending: &Pending<'_>) -> Ma
             let asked = asked(live, id, snapshot, permission);
             let always = render::always(permission, Remembered::refuses(&asked));
             let rule = live.and_then(|live| rule::offer(subject.user, live, id, snapshot, permission));
-            let parts = render::permission(snapshot, permission, &subject.user.app.cache);
-            let parts = head.chain(parts).chain(always).chain(rule);
+            let folder = subject.room().map_or("", |room| room.folder());
+            let place = render::Place { folder, ..render::Place::default() };
+            let parts = render::permission(snapshot, permission, &place, &subject.user.app.cache);
+            // What explains the question is behind one button.
+            let (folded, parts): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.key == "more");
+            let details = folded.into_iter().chain(always).chain(rule).collect();
+            let parts = head.chain(parts).chain(render::question_details(details));
             // The position of a long tool call is needed to request its earlier pages.
             let call = permission.tool_call_id().and_then(|id| snapshot.position(EntryKind::ToolCall, id));
             question(live, permission.id(), &asked, parts, call.map(|position| (&**id, position)))

@@ -80,6 +80,9 @@ fn frames(user: &UserState, room: &Arc<LiveRecording>, ids: &[(Option<String>, V
         let mut view = View::new();
         view.look(Some(Arc::clone(room)), id.clone().unwrap_or_default());
         view.set_window(0, 200);
+        // Calls in a run are compared like all others.
+        let session = id.clone().unwrap_or_default();
+        (0..200).for_each(|position| view.fold_run(&session, position, true));
         serde_json::to_value(view.frame(user)).unwrap()
     };
     ids.iter().map(frame).collect()

@@ -42,14 +42,19 @@ use switchboard_acp::v2;
 use switchboard_session::{Entry, EntryKind, Item, Snapshot, ToolCall};
 
 pub(crate) use cache::RenderCache;
+pub(crate) use code::{language_of, line as code_line};
 pub(crate) use diff::part as diff;
 pub(crate) use elicitation::elicitation;
+#[cfg(debug_assertions)]
+pub(crate) use icons::names as icon_names;
+pub(crate) use icons::{icon, sprite};
 pub(crate) use json::block as json_block;
-pub(crate) use message::{earlier, failed_turn};
-pub(crate) use panel::{commands, config_options, notices, plans, state, usage};
-pub(crate) use permission::{always, left_out, no_rule, permission, rule_offer};
+pub(crate) use message::{TurnEnd, earlier, failed_turn, turn_end};
+pub(crate) use panel::{commands, config_options, notice_part, notices, plan_line, plans, state, usage};
+pub(crate) use permission::{always, left_out, no_rule, permission, question_details, rule_offer};
 pub(crate) use subagent::{Nest, Place, Work, line, more, nest, whose, work};
-pub(crate) use text::{visible, visible_line};
+pub(crate) use text::{money, relative, visible, visible_line};
+pub(crate) use tool_call::{RunCounts, is_routine, run_line};
 
 /// A piece of an entry that is replaced as a whole in the page. An entry's parts have stable keys in a stable order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,7 +133,9 @@ pub(crate) fn entry(
         Entry::ToolCall(call) => tool_call::tool_call(snapshot, call, waits, place, cache),
         // The tool call of a terminal shows it.
         Entry::Terminal(terminal) if has_tool_call(snapshot, terminal.id()) => Vec::new(),
-        Entry::Terminal(terminal) => vec![terminal::part("screen", snapshot, terminal, cache)],
+        Entry::Terminal(terminal) => {
+            vec![terminal::part("screen", snapshot, terminal, place.folder, cache)]
+        }
         Entry::Compaction(compaction) => message::compaction(compaction, cache),
         // A sub-agent is shown at its tool call, or here with its transcript.
         Entry::Subagent(subagent) if (place.is_shown_here)(subagent.session_id()) => Vec::new(),
@@ -152,7 +159,7 @@ pub(crate) fn whole_entry(
 
 /// Returns `true` if a tool call near a terminal shows it. Only nearby calls and their first items are searched,
 /// because their number is unbounded.
-fn has_tool_call(snapshot: &Snapshot, terminal: &str) -> bool {
+pub(crate) fn has_tool_call(snapshot: &Snapshot, terminal: &str) -> bool {
     const NEAR: usize = 32;
     const MOST_ITEMS: usize = 256;
     let Some(position) = snapshot.position(EntryKind::Terminal, terminal) else { return false };

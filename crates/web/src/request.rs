@@ -44,6 +44,13 @@ pub(crate) enum Request {
         session: String,
         open: bool,
     },
+    /// Unfolds the line of several finished tool calls, or folds them again.
+    FoldRun {
+        session: String,
+        /// Position of the first call, or of any to unfold.
+        position: usize,
+        open: bool,
+    },
     /// Requests the page of a long message before the shown ones.
     Earlier {
         session: String,
@@ -207,6 +214,10 @@ pub(crate) enum Request {
     FindOutput {
         session: String,
         terminal: String,
+        query: String,
+    },
+    /// Searches all entries of the selected session.
+    FindIn {
         query: String,
     },
     /// Shows a file that a tool call names or has changed, with its changes.

@@ -17,6 +17,8 @@ pub(crate) fn needed(request: &Request) -> Role {
         | Request::Window { .. }
         | Request::At { rows: None }
         | Request::Fold { .. }
+        | Request::FoldRun { .. }
+        | Request::FindIn { .. }
         | Request::Earlier { .. }
         | Request::Wire { window: None, .. }
         | Request::Sessions { .. }

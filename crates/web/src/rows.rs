@@ -17,8 +17,9 @@ use switchboard_session::{
 
 use super::app::App;
 use super::entry_times::Times;
-use super::render::{self, Part, Place, Waits, Work};
-use super::subagents::{SessionNode, SessionSource, name_of_child};
+use super::render::{self, Part, Place, TurnEnd, Waits, Work};
+use super::runs::{self, Run};
+use super::subagents::{EndedTurn, SessionNode, SessionSource, name_of_child};
 use super::view::hash;
 
 /// Number of entries at the end of a sub-agent that are shown inside its entry. Its own view has all.
@@ -85,16 +86,31 @@ impl Serialize for CommonText {
 /// State of an entry on the page.
 #[derive(Default)]
 struct KnownEntry {
-    stamp: Stamp,
+    stamp: Option<Stamp>,
     parts: KnownParts,
     /// Sub-agents inside the entry, with their fold states and ranges.
     nests: Vec<(Arc<str>, bool, usize, usize)>,
 }
 
-/// Version of an entry's appearance: the revisions of the entry and of its terminals or sub-agents, that of its
-/// questions, the wait state, the number of sub-agents in it, whether a sub-agent is shown elsewhere, and the time of
-/// the failure of the turn that it ends.
-type Stamp = (u64, u64, bool, usize, bool, Option<i64>);
+/// Version of an entry's appearance.
+#[derive(PartialEq)]
+struct Stamp {
+    /// Latest revision of the entry and of its terminals or sub-agents.
+    revision: u64,
+    /// Latest revision of its questions.
+    answered: u64,
+    waits: bool,
+    /// Number of sub-agents in it.
+    children: usize,
+    /// Whether a sub-agent is shown elsewhere.
+    is_elsewhere: bool,
+    /// The turn that it ends.
+    end: Option<TurnEnd>,
+    /// The run that it belongs to: its range, and whether it is unfolded.
+    run: Option<(Range<usize>, bool)>,
+    /// Number of notices below it.
+    notices: usize,
+}
 
 /// Keys and hashes of parts.
 type KnownParts = Vec<(String, u64)>;
@@ -136,6 +152,8 @@ pub(crate) struct Rows {
     sessions: HashMap<Arc<str>, KnownSession>,
     /// Fold states chosen by the user; `true` is unfolded.
     folds: HashMap<Arc<str>, bool>,
+    /// Runs that the user has unfolded, by session and any position.
+    runs: HashSet<(Arc<str>, usize)>,
     frame: u64,
 }
 
@@ -158,6 +176,24 @@ impl Rows {
             self.folds.clear();
         }
         self.folds.insert(session.into(), open);
+    }
+
+    /// Unfolds the run with a position, or folds that with the first position.
+    pub(crate) fn fold_run(&mut self, session: &str, position: usize, open: bool) {
+        if self.runs.len() >= MAX_FOLDS {
+            self.runs.clear();
+        }
+        if open {
+            self.runs.insert((session.into(), position));
+        } else {
+            let run = position..position.saturating_add(runs::LONGEST);
+            self.runs.retain(|(known, position)| **known != *session || !run.contains(position));
+        }
+    }
+
+    fn is_unfolded(&self, session: &Arc<str>, run: &Run) -> bool {
+        !self.runs.is_empty()
+            && run.range.clone().any(|position| self.runs.contains(&(Arc::clone(session), position)))
     }
 
     /// Returns the changes in a window of a session.
@@ -194,6 +230,10 @@ impl Rows {
                 _ => None,
             })
             .collect();
+        // Inside its parent, a sub-agent shows only its end, which may begin within a run.
+        let scan = if depth == 0 { 0 } else { window.start };
+        let runs = runs::in_window(session, &window, scan, &waiting);
+        let notices = notices(scene, session);
         let mut seen = self.sessions.remove(&session.id).unwrap_or_default();
         seen.frame = self.frame;
         seen.entries.retain(|position, _| window.contains(position));
@@ -209,26 +249,46 @@ impl Rows {
             };
             let is_new = !seen.entries.contains_key(&position);
             let known = seen.entries.entry(position).or_default();
-            let failure = session.failure(position);
-            let stamp = stamp(session, entry, &settled, (waits, failure.map(|it| it.at)));
-            let parts = (is_new || known.stamp != stamp).then(|| {
+            let turn = session.ended_turn(position);
+            let run = runs::at(&runs, position);
+            let is_open = run.is_some_and(|run| self.is_unfolded(&session.id, run));
+            let below = notices.get(&position).map_or(&[][..], Vec::as_slice);
+            let stamp = Stamp {
+                end: turn.map(|turn| turn_end(scene, session, position, turn)),
+                run: run.map(|run| (run.range.clone(), is_open)),
+                notices: below.len(),
+                ..stamp(session, entry, &settled, waits)
+            };
+            let is_hidden = run.is_some() && !is_open;
+            let parts = (is_new || known.stamp.as_ref() != Some(&stamp)).then(|| {
                 let waits = waits.then_some(if scene.is_live { Waits::ForYou } else { Waits::ForAnswer });
+                let line = run.filter(|run| run.range.start == position);
+                let line = line.map(|run| run.line(scene, session, is_open));
+                if is_hidden {
+                    return changed(&mut known.parts, line.into_iter().collect());
+                }
                 let place = Place {
                     recording: &scene.source.room.id,
                     session: &session.id,
+                    folder: scene.source.room.folder(),
                     parent: session.parent.as_deref(),
                     is_shown_here: &|child| session.is_in_a_call(child) || is_inside(session, entry, child),
                     name: &|id| scene.source.look(|conversation| conversation.name(id)),
                 };
-                let mut parts = render::entry(snapshot, entry, waits, &place, &scene.app.cache);
+                let mut parts: Vec<Part> = line.into_iter().collect();
+                parts.extend(render::entry(snapshot, entry, waits, &place, &scene.app.cache));
                 for question in &settled {
-                    parts.extend(question.parts(snapshot, scene.app));
+                    parts.extend(question.parts(snapshot, &place, scene.app));
                 }
                 parts.extend(render::more(session.inside(entry).len().saturating_sub(MOST_CHILDREN)));
+                parts.extend(below.iter().map(|(number, notice)| render::notice_part(*number, notice)));
+                let failure = turn.and_then(|turn| turn.failure.as_ref());
                 parts.extend(failure.map(|it| render::failed_turn(&it.reason, it.said)));
+                // An entry without content, such as a terminal that its call shows, stays without an end.
+                parts.extend(stamp.end.as_ref().filter(|_| !parts.is_empty()).map(render::turn_end));
                 changed(&mut known.parts, parts)
             });
-            known.stamp = stamp;
+            known.stamp = Some(stamp);
             let children = session.inside(entry);
             let nests = self.nests(scene, session, (position, entry), children, is_new, (depth, budget));
             let shapes =
@@ -249,7 +309,7 @@ impl Rows {
             };
             frames.push(EntryFrame {
                 position,
-                class: frame.class,
+                class: if run.is_some() && is_open { IN_RUN } else { frame.class },
                 label: frame.label,
                 first: times.first,
                 last: times.last,
@@ -333,12 +393,45 @@ fn is_inside(session: &SessionNode, entry: &Entry, child: &str) -> bool {
     session.inside(entry).iter().any(|it| **it == *child)
 }
 
-fn stamp(
-    session: &SessionNode,
-    entry: &Entry,
-    settled: &[Settled<'_>],
-    (waits, failed): (bool, Option<i64>),
-) -> Stamp {
+/// Classes of a tool call in an unfolded run.
+const IN_RUN: &str = "e e-tool in-run";
+
+/// Returns the facts about a turn for the line at its end.
+fn turn_end(scene: Scene<'_>, session: &SessionNode, position: usize, turn: &EndedTurn) -> TurnEnd {
+    let cost = scene.is_whole.then(|| {
+        let log = scene.source.room.log();
+        let after = log.cost(&session.id, position + 1)?;
+        let before = log.cost(&session.id, turn.start).filter(|before| before.currency == after.currency);
+        let cost = after.amount - before.map_or(0.0, |before| before.amount);
+        (cost > 0.0).then(|| render::money(cost, &after.currency))
+    });
+    let EndedTurn { at, took, tokens, is_cancelled, .. } = *turn;
+    TurnEnd { at, took, cost: cost.flatten(), tokens, is_cancelled }
+}
+
+/// Notices with their numbers, by the position of the entry that they follow.
+type NoticesBelow<'s> = HashMap<usize, Vec<(usize, &'s v2::Notice<'static>)>>;
+
+/// Returns the notices of a session by the entry that they follow. In an earlier state their places are not known.
+fn notices<'s>(scene: Scene<'_>, session: &'s SessionNode) -> NoticesBelow<'s> {
+    let mut below = NoticesBelow::new();
+    let all = session.snapshot.notices();
+    if all.is_empty() || !scene.is_whole || scene.source.past.is_some() {
+        return below;
+    }
+    let places = scene.source.room.log().notices(&session.id);
+    for (number, (notice, length)) in all.iter().rev().zip(places.iter().rev()).enumerate() {
+        if let Some(position) = length.checked_sub(1) {
+            below
+                .entry(position.min(session.snapshot.len().saturating_sub(1)))
+                .or_default()
+                .push((number, notice));
+        }
+    }
+    below
+}
+
+fn stamp(session: &SessionNode, entry: &Entry, settled: &[Settled<'_>], waits: bool) -> Stamp {
     let snapshot = &session.snapshot;
     let shown = match entry {
         Entry::ToolCall(call) => {
@@ -354,7 +447,16 @@ fn stamp(
     let answered = settled.iter().map(Settled::revision).max();
     let revision = entry.revision().max(shown.unwrap_or(0));
     let is_elsewhere = entry.as_subagent().is_some_and(|it| session.is_in_a_call(it.session_id()));
-    (revision, answered.unwrap_or(0), waits, session.inside(entry).len(), is_elsewhere, failed)
+    Stamp {
+        revision,
+        answered: answered.unwrap_or(0),
+        waits,
+        children: session.inside(entry).len(),
+        is_elsewhere,
+        end: None,
+        run: None,
+        notices: 0,
+    }
 }
 
 fn is_running(entry: &Entry) -> bool {
@@ -437,10 +539,15 @@ impl Settled<'_> {
     }
 
     /// Renders the parts of the question, with keys that are unique in the entry.
-    pub(crate) fn parts(&self, snapshot: &Snapshot, app: &App) -> impl Iterator<Item = Part> {
+    pub(crate) fn parts(
+        &self,
+        snapshot: &Snapshot,
+        place: &Place<'_>,
+        app: &App,
+    ) -> impl Iterator<Item = Part> {
         let (id, parts) = match self {
             Settled::Permission(permission) => {
-                (permission.id(), render::permission(snapshot, permission, &app.cache))
+                (permission.id(), render::permission(snapshot, permission, place, &app.cache))
             }
             Settled::Elicitation(elicitation) => (elicitation.id(), render::elicitation(elicitation)),
         };

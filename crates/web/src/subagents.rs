@@ -51,19 +51,37 @@ pub(crate) fn first_words(snapshot: &Snapshot) -> Option<String> {
 /// Maximum length of a name, in characters.
 const LONGEST_NAME: usize = 80;
 
-/// Returns the failed turns of a session, by the position of their last entry. A turn without entries is left out.
-fn failures(conversation: &Conversation, id: &str, snapshot: &Snapshot) -> HashMap<usize, FailedTurn> {
-    let mut failures = HashMap::new();
-    let mut end = snapshot.len();
+/// Returns the turns of a session that have ended, by the position of their last entry. A turn without entries is left
+/// out.
+fn ended_turns(conversation: &Conversation, id: &str, snapshot: &Snapshot) -> HashMap<usize, EndedTurn> {
+    let mut turns = HashMap::new();
+    let mut next = snapshot.len();
     for turn in conversation.turns((!id.is_empty()).then_some(id)).rev() {
-        if let (Some((reason, at)), true) = (failure(turn), turn.position() < end) {
-            let mut said = (turn.position()..end).take(NEAR);
-            let said = said.find(|place| snapshot.entry(*place).is_some_and(is_said));
-            failures.insert(end - 1, FailedTurn { reason, said, at });
+        if let (Some(end), true) = (turn.end(), turn.position() < next) {
+            let failure = failure(turn).map(|reason| {
+                let mut said = (turn.position()..next).take(NEAR);
+                FailedTurn { reason, said: said.find(|place| snapshot.entry(*place).is_some_and(is_said)) }
+            });
+            let idle = match &end.outcome {
+                TurnOutcome::Idle(idle) => Some(idle),
+                _ => None,
+            };
+            turns.insert(
+                next - 1,
+                EndedTurn {
+                    start: turn.position(),
+                    at: end.at.0,
+                    took: end.at.0.saturating_sub(turn.asked_at().0).max(0),
+                    tokens: idle.and_then(|idle| Some(idle.usage.as_ref()?.total_tokens)),
+                    is_cancelled: idle
+                        .is_some_and(|idle| idle.stop_reason == Some(v2::StopReason::Cancelled)),
+                    failure,
+                },
+            );
         }
-        end = end.min(turn.position());
+        next = next.min(turn.position());
     }
-    failures
+    turns
 }
 
 /// Number of entries at the start of a turn among which the prompt is searched.
@@ -73,8 +91,8 @@ fn is_said(entry: &Entry) -> bool {
     entry.kind() == EntryKind::UserMessage
 }
 
-/// Returns the reason and the time of a turn's failure. A cancelled turn is not a failure.
-fn failure(turn: &Turn) -> Option<(String, i64)> {
+/// Returns the reason of a turn's failure. A cancelled turn is not a failure.
+fn failure(turn: &Turn) -> Option<String> {
     use v2::StopReason as Reason;
     let end = turn.end()?;
     let words = match &end.outcome {
@@ -97,7 +115,7 @@ fn failure(turn: &Turn) -> Option<(String, i64)> {
         TurnOutcome::ConnectionEnd => "The agent ended before it was done.".to_owned(),
         _ => return None,
     };
-    Some((words, end.at.0))
+    Some(words)
 }
 
 /// Returns the session with an id. The empty id stands for messages without a session id.
@@ -122,8 +140,22 @@ pub(crate) struct SessionNode {
     by_call: HashMap<Arc<str>, Vec<Arc<str>>>,
     /// All children, each with `true` if it is shown in a tool call. The others are shown at their subagent entries.
     children: HashMap<Arc<str>, bool>,
-    /// Failed turns, by the position of their last entry.
-    failures: HashMap<usize, FailedTurn>,
+    /// Turns that have ended, by the position of their last entry.
+    turns: HashMap<usize, EndedTurn>,
+}
+
+/// A turn that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EndedTurn {
+    /// Position of its first entry.
+    pub(crate) start: usize,
+    /// Time of the end, in Unix milliseconds.
+    pub(crate) at: i64,
+    /// Duration in milliseconds.
+    pub(crate) took: i64,
+    pub(crate) tokens: Option<u64>,
+    pub(crate) is_cancelled: bool,
+    pub(crate) failure: Option<FailedTurn>,
 }
 
 /// A turn that failed or ended early.
@@ -133,8 +165,6 @@ pub(crate) struct FailedTurn {
     pub(crate) reason: String,
     /// Position of the prompt, if the transcript has it.
     pub(crate) said: Option<usize>,
-    /// Time of the end, in Unix milliseconds.
-    pub(crate) at: i64,
 }
 
 impl SessionNode {
@@ -156,7 +186,7 @@ impl SessionNode {
             children.insert(child, call.is_some());
         }
         let parent = conversation.parent(id).map(|parent| Arc::clone(&parent.session));
-        let failures = failures(conversation, id, &snapshot);
+        let turns = ended_turns(conversation, id, &snapshot);
         Some(SessionNode {
             id: id.into(),
             snapshot,
@@ -166,13 +196,13 @@ impl SessionNode {
             state_in_words: conversation.state_in_words(id),
             by_call,
             children,
-            failures,
+            turns,
         })
     }
 
-    /// Returns the failed turn that ends with an entry.
-    pub(crate) fn failure(&self, position: usize) -> Option<&FailedTurn> {
-        self.failures.get(&position)
+    /// Returns the turn that ends with an entry.
+    pub(crate) fn ended_turn(&self, position: usize) -> Option<&EndedTurn> {
+        self.turns.get(&position)
     }
 
     /// Returns a session without any updates.
@@ -186,7 +216,7 @@ impl SessionNode {
             state_in_words: "",
             by_call: HashMap::new(),
             children: HashMap::new(),
-            failures: HashMap::new(),
+            turns: HashMap::new(),
         }
     }
 

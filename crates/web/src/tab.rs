@@ -331,6 +331,10 @@ impl Tab {
                 self.view.fold(&session, open);
                 Ok(Value::Null)
             }
+            Request::FoldRun { session, position, open } => {
+                self.view.fold_run(&session, position, open);
+                Ok(Value::Null)
+            }
             Request::Questions { skip } => {
                 self.view.skip_questions(skip);
                 Ok(Value::Null)
@@ -376,6 +380,14 @@ impl Tab {
             },
             Request::FindOutput { query, .. } if query.is_empty() || query.len() > MAX_SEARCH => {
                 Err("the text to search for is empty or too long".to_owned())
+            }
+            Request::FindIn { query } if query.is_empty() || query.len() > MAX_SEARCH => {
+                Err("the text to search for is empty or too long".to_owned())
+            }
+            Request::FindIn { query } => {
+                let snapshot = self.view.snapshot(&self.view.session);
+                let found = snapshot.map(|snapshot| block_in_place(|| find::in_session(&snapshot, &query)));
+                found.map(|found| json!(found)).ok_or_else(|| "there is no session".to_owned())
             }
             Request::FindOutput { session, terminal, query } => self.find_output(&session, &terminal, &query),
             Request::File { session, path, line } => self.file(&session, &path, line),
@@ -482,7 +494,8 @@ impl Tab {
             None => path.to_owned(),
         };
         let cache = &self.user.app.cache;
-        let changes = block_in_place(|| changes::of_file(&snapshot, &path, folder.as_deref(), cache));
+        let base = self.view.room.as_ref().map_or("", |room| room.folder());
+        let changes = block_in_place(|| changes::of_file(&snapshot, &path, folder.as_deref(), base, cache));
         let live = self.view.live(&self.user).filter(|_| self.user.may_read_files());
         let file = match live {
             Some(live) => block_in_place(|| files::show(&live, &snapshot, &path, changes.is_some(), line)),
@@ -492,7 +505,7 @@ impl Tab {
             (None, file) => file.map(|file| json!(file.into_string())),
             (Some(changes), Ok(file)) => Ok(json!(changes.into_string() + &file.into_string())),
             (Some(changes), Err(_)) => {
-                let heading = maud::html! { h2 id="dialog-title" { (render::visible_line(&path)) } };
+                let heading = maud::html! { h2 id="dialog-title" { (render::visible_line(render::relative(&path, base))) } };
                 Ok(json!(heading.into_string() + &changes.into_string()))
             }
         }
@@ -507,7 +520,9 @@ impl Tab {
     fn changes(&self) -> Result<Value, Failure> {
         let snapshot = self.view.snapshot(&self.view.session).ok_or("there is no session")?;
         let folder = self.folder();
-        let changes = block_in_place(|| changes::all(&snapshot, folder.as_deref(), &self.user.app.cache));
+        let base = self.view.room.as_ref().map_or("", |room| room.folder());
+        let changes =
+            block_in_place(|| changes::all(&snapshot, folder.as_deref(), base, &self.user.app.cache));
         Ok(json!(changes.into_string()))
     }
 

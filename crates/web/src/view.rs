@@ -20,7 +20,7 @@ use super::user_state::{FirstSession, UserState};
 use super::wire::WireView;
 
 /// Maximum number of visible entries.
-const MAX_WINDOW: usize = 200;
+const MAX_WINDOW: usize = 720;
 
 /// Changes since the last frame.
 #[derive(Debug, Serialize)]
@@ -125,6 +125,11 @@ impl View {
     /// Folds or unfolds a sub-agent.
     pub(crate) fn fold(&mut self, session: &str, open: bool) {
         self.rows.fold(session, open);
+    }
+
+    /// Folds or unfolds a run of tool calls.
+    pub(crate) fn fold_run(&mut self, session: &str, position: usize, open: bool) {
+        self.rows.fold_run(session, position, open);
     }
 
     /// Shows an earlier state of the session.

@@ -3,6 +3,21 @@
 import { INERT } from "./questions.js";
 import { at, copy, dialog, isNarrow, toast } from "./show.js";
 
+const KEYS = `<h2 id="dialog-title">Keyboard shortcuts</h2><dl class="keys">
+  <dt><kbd>Ctrl K</kbd></dt><dd>Sessions, actions and agents</dd>
+  <dt><kbd>Ctrl F</kbd></dt><dd>Find in the session</dd>
+  <dt><kbd>1</kbd> … <kbd>9</kbd></dt><dd>Answer the focused question</dd>
+  <dt><kbd>Alt 1</kbd> … <kbd>Alt 9</kbd></dt><dd>Answer the first question from anywhere</dd>
+  <dt><kbd>Alt Q</kbd></dt><dd>Go to the next question, also of another session</dd>
+  <dt><kbd>Escape</kbd></dt><dd>Stop the agent, or close what is open</dd>
+  <dt><kbd>Alt N</kbd></dt><dd>New session</dd>
+  <dt><kbd>Alt S</kbd></dt><dd>Search the sessions</dd>
+  <dt><kbd>Alt I</kbd></dt><dd>Inspector</dd>
+  <dt><kbd>Alt M</kbd></dt><dd>Next setting: mode, model and so on</dd>
+  <dt><kbd>J</kbd> <kbd>K</kbd></dt><dd>Next and previous entry of the transcript</dd>
+  <dt><kbd>Ctrl P</kbd></dt><dd>Print the whole session</dd>
+  <dt><kbd>?</kbd></dt><dd>This list</dd></dl>`;
+
 // `page` has the state of the page, its parts, and the functions that send requests to the server.
 export function actionsOf(page) {
   const { attempt, listSessions, look, newSession, send, toggleSessions } = page;
@@ -14,6 +29,18 @@ export function actionsOf(page) {
 
   return {
     new: () => newSession(null),
+    "start-with": ({ agent }, button) => {
+      button.disabled = true;
+      newSession(null, agent).then(() => (button.disabled = false));
+    },
+    run: ({ first }, button) => {
+      const open = button.getAttribute("aria-expanded") !== "true";
+      send({ type: "fold-run", session: sessionOf(button), position: Number(first), open });
+    },
+    pin: ({ pin }) => page.sidebar.pin(pin),
+    keys: () => dialog(KEYS),
+    find: () => page.find.toggle(),
+    "find-step": ({ step }) => page.find.step(Number(step)),
     attach: () => attempt({ type: "attach" }),
     example: ({ text }) => page.composer.suggest(text),
     again: ({ said }, button) => {
@@ -41,7 +68,8 @@ export function actionsOf(page) {
       look(recording, session ?? null);
       if (row) page.pendingEntry = Number(row);
       if (isNarrow()) toggleSessions(false);
-      at("scroller").focus({ preventScroll: true });
+      if (isNarrow()) at("scroller").focus({ preventScroll: true });
+      else if (!row) page.wantsPrompt = recording;
     },
     resume: async ({ session, folder, agent }) => {
       const opened = await attempt({ type: "resume", session, folder, agent });
@@ -61,8 +89,8 @@ export function actionsOf(page) {
     },
     archive: async () => {
       if ((await attempt({ type: "archive", session: page.now.session, away: true })) === undefined) return;
-      toast("The session is in the archive. It stays open here; Sessions lists what is archived.");
-      if (!at("sessions").hidden) listSessions();
+      toast("The session is archived. It stays open here; the list of sessions has the archived ones.");
+      listSessions();
     },
     unarchive: async ({ session }) => {
       if ((await attempt({ type: "archive", session, away: false })) !== undefined) listSessions();
@@ -155,7 +183,7 @@ export function actionsOf(page) {
       if ((await attempt({ type: "delete", recording })) === undefined) return;
       at("dialog").close();
       look(null, null);
-      if (!at("sessions").hidden) listSessions();
+      listSessions();
     },
     "more-sessions": async ({ skip }, button) => {
       button.disabled = true;
@@ -166,6 +194,7 @@ export function actionsOf(page) {
       const first = made.content.querySelector("button");
       const hadFocus = document.activeElement === button;
       button.replaceWith(made.content);
+      page.sidebar.arrange();
       if (hadFocus) first?.focus();
     },
     enlarge: (_, button) => {
@@ -198,6 +227,14 @@ export function actionsOf(page) {
       toolCall
         ? attempt({ type: "cancel-tool-call", session: sessionOf(button), id: toolCall })
         : attempt({ type: "cancel-terminal", session: sessionOf(button), id: terminal }),
+    "reject-all": () => page.questions.rejectAll(),
+    "edit-prompt": async (_, button) => {
+      const position = Number(button.closest("[data-position]").dataset.position);
+      const text = await attempt({ type: "copy", session: sessionOf(button), position });
+      if (text === undefined) return;
+      page.composer.suggest(text);
+      toast("Change it and send it again. It is a new prompt: the agent remembers the first one.");
+    },
     questions: ({ skip }) => send({ type: "questions", skip: Number(skip) }),
     "find-output": ({ terminal }, button) => {
       const session = sessionOf(button);

@@ -1,6 +1,7 @@
 // The prompt: text, commands and files with completion, attachments, drafts and the last prompts.
 
 import { drafts, history } from "./kept.js";
+import { iconOf } from "./show.js";
 
 export class Composer {
   constructor(submit, fail, findFiles) {
@@ -18,11 +19,22 @@ export class Composer {
     this.picker = document.getElementById("files");
     this.files = [];
     this.chosen = -1;
-    const full = this.prompt.placeholder;
-    const narrow = matchMedia("(max-width: 700px)");
-    const place = () => (this.prompt.placeholder = narrow.matches ? this.prompt.dataset.short : full);
-    narrow.addEventListener("change", place);
-    place();
+    this.full = this.prompt.placeholder;
+    new ResizeObserver(() => {
+      this.place();
+      this.grow();
+    }).observe(this.form);
+    // On a phone the composer is one line until it is touched. It shrinks only some time after it lost the focus, so
+    // that a button above it does not move away under the finger.
+    this.form.addEventListener("focusin", () => {
+      clearTimeout(this.resting);
+      this.form.classList.add("is-active");
+    });
+    this.form.addEventListener("focusout", () => {
+      clearTimeout(this.resting);
+      this.resting = setTimeout(() => this.form.classList.remove("is-active"), 400);
+    });
+    this.weigh();
     this.form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.go();
@@ -47,8 +59,28 @@ export class Composer {
     this.steers = word === "steer";
     this.waits = word === "later";
     this.form.hidden = word === "";
-    document.getElementById("send").textContent = this.steers ? "Steer" : "Send";
-    document.getElementById("send").title = this.steers ? "The turn that is at work takes it into account" : "";
+    const send = document.getElementById("send");
+    send.querySelector(".sr").textContent = this.steers ? "Steer" : "Send";
+    send.title = this.steers ? "Send to the running turn (Enter)" : "Send (Enter)";
+  }
+
+  // Shows in the placeholder if a message is for later.
+  set isBusy(isBusy) {
+    this.busy = isBusy;
+    this.place();
+  }
+
+  place() {
+    const { short, busy } = this.prompt.dataset;
+    const isNarrow = this.prompt.clientWidth < 480;
+    this.prompt.placeholder = this.busy ? busy : isNarrow ? short : this.full;
+  }
+
+  // An empty message cannot be sent. While the agent works, Stop is in the place of Send until something is written.
+  weigh() {
+    const isEmpty = this.prompt.value.trim() === "" && this.files.length === 0;
+    document.getElementById("send").disabled = isEmpty;
+    this.form.classList.toggle("has-text", !isEmpty);
   }
 
   set takes(kinds) {
@@ -106,7 +138,8 @@ export class Composer {
 
   grow() {
     this.prompt.style.height = "auto";
-    this.prompt.style.height = `${Math.min(this.prompt.scrollHeight + 2, window.innerHeight * 0.4)}px`;
+    this.prompt.style.height = `${Math.min(this.prompt.scrollHeight, window.innerHeight * 0.4)}px`;
+    this.weigh();
   }
 
   typed() {
@@ -174,6 +207,7 @@ export class Composer {
       this.mentioned.add(path);
     } else this.prompt.value = `/${command} `;
     drafts.set(this.recording, this.prompt.value);
+    this.weigh();
     this.close();
     this.prompt.focus();
   }
@@ -271,7 +305,7 @@ export class Composer {
         const item = document.createElement("li");
         const remove = document.createElement("button");
         remove.type = "button";
-        remove.textContent = "✕";
+        remove.append(iconOf("close"));
         remove.setAttribute("aria-label", `Remove ${file.name}`);
         remove.addEventListener("click", () => {
           this.files.splice(place, 1);
@@ -281,5 +315,6 @@ export class Composer {
         return item;
       }),
     );
+    this.weigh();
   }
 }

@@ -24,7 +24,9 @@ export class Entry {
     if (frame.nests) this.fillNests(frame.nests);
     this.duration();
     article.querySelectorAll("time[data-at]:empty").forEach((time) => {
-      time.textContent = new Date(Number(time.dataset.at)).toLocaleTimeString();
+      const at = new Date(Number(time.dataset.at));
+      time.textContent = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+      time.title = at.toLocaleString();
     });
   }
 
@@ -52,7 +54,7 @@ export class Entry {
     if (!place || !this.first) return;
     const end = this.runs ? Date.now() : this.last;
     const seconds = Math.max(0, end - this.first) / 1000;
-    const words = seconds < 1 ? `${Math.round(seconds * 1000)} ms` : seconds < 60 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
+    const words = elapsed(seconds);
     if (place.textContent !== words) place.textContent = words;
   }
 
@@ -60,6 +62,14 @@ export class Entry {
     if (this.runs) this.duration();
     for (const nest of this.nests.values()) nest.tick();
   }
+}
+
+// Returns a duration in words. Less than a tenth of a second is not worth a word.
+function elapsed(seconds) {
+  if (seconds < 0.1) return "";
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 60) return `${Math.round(seconds)} s`;
+  return `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
 }
 
 // A sub-agent inside an entry: its heading and, if unfolded, the end of its transcript.
@@ -156,9 +166,11 @@ function putParts(element, parts, frames) {
       // Parts without foldable content are patched in place, so that the focused element keeps the focus.
       if (part && part.matches(".md, .nest-head") && made.matches(".md, .nest-head")) part = patch(part, made);
       else {
+        const hadFocus = part?.matches(".run-line") && part.contains(document.activeElement);
         if (part) keepOpen(part, made);
         if (part) part.replaceWith(made);
         part = made;
+        if (hadFocus) part.querySelector("button")?.focus({ preventScroll: true });
       }
       parts.set(key, part);
     }
@@ -176,11 +188,20 @@ export function elementOf(html) {
   return template.content.firstElementChild ?? document.createElement("div");
 }
 
-// Copies the fold states that the user has chosen.
+// Copies the fold states that the user has chosen, and the focus on their headings. Others are as the server says.
 export function keepOpen(before, after) {
-  const open = new Map();
-  before.querySelectorAll("details[data-keep]").forEach((it) => open.set(it.dataset.keep, it.open));
+  const chosen = new Map();
+  before.querySelectorAll("details[data-keep]").forEach((it) => chosen.set(it.dataset.keep, it));
   after.querySelectorAll("details[data-keep]").forEach((it) => {
-    if (open.has(it.dataset.keep)) it.open = open.get(it.dataset.keep);
+    const old = chosen.get(it.dataset.keep);
+    if (old?.dataset.chosen === undefined) return;
+    it.open = old.open;
+    it.dataset.chosen = "";
   });
 }
+
+// A click on a heading, also by the keyboard, is a choice of the user.
+document.addEventListener("click", (event) => {
+  const details = event.target.closest?.("summary")?.parentElement;
+  if (details?.matches("details[data-keep]")) details.dataset.chosen = "";
+});

@@ -54,7 +54,7 @@ export class Inspector {
     at("detail").addEventListener("click", (event) => this.detailClicked(event));
     // A click on an entry selects the messages that changed it.
     at("transcript").addEventListener("click", (event) => {
-      if (event.target.closest("a, button, summary, input, select, pre, code")) return;
+      if (event.target.closest("a, button, summary:not(.call-line), input, select, pre, code")) return;
       if (!this.isOpen || String(getSelection()) !== "") return;
       const article = event.target.closest("article[data-position]");
       if (article) this.showEntry(Number(article.dataset.position), article.dataset.session ?? null);

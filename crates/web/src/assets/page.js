@@ -9,7 +9,10 @@ import { Inspector } from "./inspector.js";
 import { Presence } from "./presence.js";
 import { Press } from "./press.js";
 import { Questions } from "./questions.js";
+import { Find } from "./find.js";
+import { Palette } from "./palette.js";
 import { Server } from "./server.js";
+import { Sidebar } from "./sidebar.js";
 import { announce, at, copy, isNarrow, toast } from "./show.js";
 import { elementOf } from "./entry.js";
 import { Transcript } from "./transcript.js";
@@ -107,7 +110,13 @@ function panel(name, html) {
       return;
     case "offers":
       at("menu").hidden = html === "";
+      document.querySelector(".bar [data-action=changes]").hidden = html === "";
+      at("show-find").hidden = html === "";
       break;
+    case "hint":
+      at("hint").innerHTML = html;
+      sidebar.tell();
+      return;
     case "path":
       at("path").hidden = html === "";
       break;
@@ -135,7 +144,10 @@ function panel(name, html) {
       break;
   }
   const held = at(name).contains(document.activeElement) ? document.activeElement.dataset.config : undefined;
+  // The other settings stay open while one of them changes.
+  const isOpen = at(name).querySelector(":scope > .menu")?.open;
   at(name).innerHTML = html;
+  if (isOpen && at(name).querySelector(":scope > .menu")) at(name).querySelector(":scope > .menu").open = true;
   if (held !== undefined) at(name).querySelector(`[data-config="${CSS.escape(held)}"]`)?.focus();
 }
 
@@ -151,7 +163,9 @@ function chooseFrom(select, html) {
 let lastActivity = "";
 function activity(word) {
   document.body.dataset.activity = word;
-  at("cancel").disabled = word !== "running" && word !== "requires-action";
+  const isBusy = word === "running" || word === "requires-action";
+  at("cancel").disabled = !isBusy;
+  composer.isBusy = isBusy;
   // A question is announced by itself, so only the other changes of activity are announced here.
   const words = { idle: "The agent is done.", gone: "The agent is gone." };
   if (lastActivity && word !== lastActivity && words[word]) announce(words[word]);
@@ -277,39 +291,48 @@ function showSessions(html) {
   const list = at("hub-sessions");
   const held = list.contains(document.activeElement) ? document.activeElement.dataset.recording : undefined;
   list.innerHTML = html;
+  sidebar.arrange();
   if (held) list.querySelector(`[data-recording="${CSS.escape(held)}"]`)?.focus();
 }
+
+let showsArchived = false;
+let listings = 0; // requests for the lists
 
 // The results of a search replace the lists.
 async function listSessions() {
   const query = at("query").value;
   const isSearch = query.trim() !== "";
-  const archived = document.getElementById("archived")?.checked ?? false;
+  const archived = showsArchived;
+  const listing = ++listings;
   const html = await attempt({ type: "sessions", query, archived });
   if (html === undefined || at("query").value !== query) return;
+  // The answer to an earlier request is out of date.
+  if (listing !== listings) return;
   const hadFocus = document.activeElement?.id === "archived";
   at(isSearch ? "found" : "other-sessions").innerHTML = html;
   at("found").hidden = !isSearch;
   at("hub-sessions").hidden = at("other-sessions").hidden = isSearch;
   if (hadFocus) document.getElementById("archived")?.focus();
+  sidebar.arrange();
 }
 
+// Opens or closes the drawer of a narrow window. In a wide one the list is always there, and gets the focus.
 function toggleSessions(force) {
-  const hide = force === undefined ? !at("sessions").hidden : !force;
-  at("sessions").hidden = hide;
-  at("drawer-back").hidden = hide;
-  at("show-sessions").setAttribute("aria-expanded", String(!hide));
-  if (!hide) {
-    at("folder").value ||= document.body.dataset.folder ?? "";
-    listSessions();
-    // On a phone the focus would open the keyboard over the list.
-    if (!isNarrow()) at("query").focus();
-  }
+  const open = force ?? !at("sessions").classList.contains("is-open");
+  at("sessions").classList.toggle("is-open", open);
+  at("drawer-back").hidden = !open;
+  at("show-sessions").setAttribute("aria-expanded", String(open));
+  if (open) listSessions();
+  // On a phone the focus would open the keyboard over the list.
+  if (open && !isNarrow()) at("query").focus();
+  if (!open && isNarrow() && at("sessions").contains(document.activeElement)) at("show-sessions").focus();
 }
 
-async function newSession(folder) {
-  const opened = await attempt({ type: "new", folder, agent: document.getElementById("agent-choice")?.value || null });
+async function newSession(folder, agent) {
+  const chosen = agent ?? document.getElementById("agent-choice")?.value;
+  const opened = await attempt({ type: "new", folder, agent: chosen || null });
   if (opened) {
+    at("new-box").open = false;
     if (isNarrow()) toggleSessions(false);
     look(opened.recording, null);
     wantsPrompt = opened.recording;
@@ -327,8 +350,11 @@ document.addEventListener("click", (event) => {
   // The target of the link is under the dialog.
   if (event.target.closest("#dialog a[href^='#']")) at("dialog").close();
   const button = event.target.closest("button");
-  // The menu closes after a choice, and after a click elsewhere.
-  if (!event.target.closest("#menu > summary")) at("menu").open = false;
+  // A menu closes after a choice, and after a click elsewhere.
+  for (const menu of document.querySelectorAll("details.menu[open]")) {
+    const isInside = menu.contains(event.target) && event.target.closest("summary, select, label");
+    if (!isInside) menu.open = false;
+  }
   if (!button) return;
   if (button.dataset.action && actions[button.dataset.action]) {
     actions[button.dataset.action](button.dataset, button);
@@ -370,7 +396,10 @@ document.addEventListener("submit", (event) => {
 });
 
 document.addEventListener("change", (event) => {
-  if (event.target.id === "archived") listSessions();
+  if (event.target.id === "archived") {
+    showsArchived = event.target.checked;
+    listSessions();
+  }
   const control = event.target.closest("[data-config]");
   if (!control) return;
   const value = control.type === "checkbox" ? control.checked : control.value;
@@ -378,12 +407,14 @@ document.addEventListener("change", (event) => {
 });
 
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && at("menu").open) {
-    at("menu").open = false;
-    at("menu").querySelector("summary").focus();
+  const menu = document.querySelector("details.menu[open]");
+  if (event.key === "Escape" && menu) {
+    menu.open = false;
+    menu.querySelector("summary").focus();
     return;
   }
-  if (event.key === "Escape" && !at("dialog").open) {
+  if (event.key === "Escape" && isNarrow() && at("sessions").classList.contains("is-open")) return toggleSessions(false);
+  if (event.key === "Escape" && !at("dialog").open && !at("palette").open) {
     const { activity } = document.body.dataset;
     const isBusy = activity === "running" || activity === "requires-action";
     if (isBusy && !event.defaultPrevented) actions["cancel-turn"]();
@@ -395,20 +426,64 @@ document.addEventListener("keydown", (event) => {
     actions.print();
     return;
   }
-  if (!event.altKey || event.ctrlKey || event.metaKey) return;
+  if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey) {
+    if (event.code === "KeyK") palette.open();
+    else if (event.code === "KeyF" && now.recording) find.toggle(true);
+    else return;
+    event.preventDefault();
+    return;
+  }
+  const isWriting = event.target.closest?.("input, textarea, select");
+  if (event.key === "?" && !isWriting && !event.ctrlKey && !event.metaKey) return actions.keys();
   const digit = /^Digit([1-9])$/.exec(event.code);
+  const isPlainDigit = digit && !isWriting && !event.altKey && !event.ctrlKey && !event.metaKey && event.target.closest?.("[data-question]");
+  if (!isPlainDigit && (!event.altKey || event.ctrlKey || event.metaKey)) return;
   if (digit) {
     const here = document.activeElement.closest("[data-question]");
     const question = here ?? at("questions").querySelector("[data-question]");
     const button = question?.querySelectorAll("[data-option]")[Number(digit[1]) - 1];
     if (button) questions.choose(question, button.dataset.option);
-  } else if (event.code === "KeyS") toggleSessions();
+  } else if (event.code === "KeyQ") nextQuestion();
+  else if (event.code === "KeyS") toggleSessions(isNarrow() ? undefined : true);
   else if (event.code === "KeyI") inspector.toggle();
   else if (event.code === "KeyN") actions.new();
   else if (event.code === "KeyM") nextOption();
   else return;
   event.preventDefault();
 });
+
+// Goes to the first question here, or to the first session with one.
+function nextQuestion() {
+  const here = at("questions").querySelector("[data-option]:not(:disabled), [data-question] input, [data-answer]");
+  if (here && !here.closest("[data-question]").contains(document.activeElement)) here.focus();
+  else if (waitingFor.first) look(waitingFor.first.recording, null);
+}
+
+// Returns the entries of the palette.
+function commands() {
+  const sessions = [...document.querySelectorAll("#hub-sessions [data-action=look], #other-sessions [data-action=look]")].map((it) => ({
+    name: it.querySelector(".name")?.textContent ?? "",
+    about: it.querySelector(".meta")?.innerText ?? "",
+    run: () => actions.look(it.dataset),
+  }));
+  const buttons = [...document.querySelectorAll("#offers button, #settings button:not([hidden])")].map((it) => ({
+    name: it.textContent,
+    about: "action",
+    run: () => actions[it.dataset.action](it.dataset, it),
+  }));
+  const own = [
+    { name: "New session", about: "Alt N", run: () => actions.new() },
+    { name: "Find in the session", about: "Ctrl F", run: () => find.toggle(true) },
+    { name: "Inspector", about: "Alt I", run: () => inspector.toggle() },
+    { name: "Next question", about: "Alt Q", run: nextQuestion },
+  ];
+  const agents = [...at("agent-choice").options].map((it) => ({
+    name: `New session with ${it.value}`,
+    about: "agent",
+    run: () => newSession(null, it.value),
+  }));
+  return [...own, ...sessions, ...agents, ...buttons];
+}
 
 // Moves the focus through modes, models and other options, and then back to the prompt.
 function nextOption() {
@@ -428,6 +503,15 @@ setInterval(() => {
 }, 1000);
 at("show-sessions").addEventListener("click", () => toggleSessions());
 at("drawer-back").addEventListener("click", () => toggleSessions(false));
+// A swipe to the left closes the drawer.
+let swipe = null;
+at("sessions").addEventListener("touchstart", (event) => (swipe = event.touches[0].clientX), { passive: true });
+at("sessions").addEventListener("touchend", (event) => {
+  if (swipe !== null && swipe - event.changedTouches[0].clientX > 60) toggleSessions(false);
+  swipe = null;
+}, { passive: true });
+// After a dialog the user can go on writing.
+at("dialog").addEventListener("close", () => !isNarrow() && !at("composer").hidden && at("prompt").focus());
 window.addEventListener("popstate", () => {
   const to = place();
   if (to.recording !== where.recording || to.session !== where.session) {
@@ -439,6 +523,7 @@ window.addEventListener("popstate", () => {
 window.addEventListener("hashchange", followHash);
 
 const press = new Press();
+const sidebar = new Sidebar();
 const page = {
   attempt,
   folds,
@@ -494,10 +579,12 @@ function submit(said) {
 }
 
 const inspector = new Inspector({ send, ask, attempt, transcript, setHash, copy, elementOf, look, lookAt });
-Object.assign(page, { composer, inspector, transcript, waitingFor });
+const find = new Find(attempt, transcript);
+const palette = new Palette(commands);
+Object.assign(page, { composer, find, inspector, questions, sidebar, transcript, waitingFor });
 const actions = actionsOf(page);
 if (await comeIn()) {
   server.connect();
   followHash();
-  if (isHub && !isNarrow()) toggleSessions(true);
+  listSessions();
 }

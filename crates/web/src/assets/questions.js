@@ -114,7 +114,14 @@ export class Questions {
     const hadFocus = element.contains(document.activeElement);
     element.remove();
     this.since.delete(id);
-    if (hadFocus) document.getElementById("prompt").focus();
+    const isLost = document.activeElement === document.body || document.activeElement === null;
+    // The next question gets the focus, otherwise the prompt.
+    if (hadFocus || isLost) {
+      const next = this.box.querySelector("[data-question]");
+      if (next?.wasOffered) next.wasOffered = false;
+      document.getElementById("prompt").focus();
+      if (next) this.arm(next);
+    }
   }
 
   // Disables the buttons of a question for the time to read it, and for good if it cannot be answered here.
@@ -129,8 +136,9 @@ export class Questions {
     const buttons = [...question.querySelectorAll("[data-option], [data-answer]")];
     buttons.forEach((it) => (it.disabled = !isReady));
     question.querySelectorAll("[data-option]").forEach((it, place) => {
-      if (place < 9) it.title = `Alt+${place + 1}`;
+      if (place < 9) it.title = `${place + 1} or Alt+${place + 1}`;
     });
+    if (isReady) this.offerFocus(question);
     if (isReady && question.focused !== undefined) {
       const like = buttons.find((it) => (it.dataset.option ?? it.dataset.answer) === question.focused);
       question.focused = undefined;
@@ -138,6 +146,17 @@ export class Questions {
     }
     clearTimeout(question.waking);
     if (left > 0) question.waking = setTimeout(() => question.isConnected && this.arm(question), left + 1);
+  }
+
+  // The safest answer gets the focus once, unless the user is writing or has the focus elsewhere.
+  offerFocus(question) {
+    if (question.wasOffered) return;
+    question.wasOffered = true;
+    const prompt = document.getElementById("prompt");
+    const active = document.activeElement;
+    const isFree = active === document.body || (active === prompt && prompt.value === "");
+    if (!isFree || question !== this.box.querySelector("[data-question]")) return;
+    question.querySelector(".opt-reject:not(.opt-always)[data-option]")?.focus({ preventScroll: true });
   }
 
   async choose(question, option) {
@@ -150,6 +169,16 @@ export class Questions {
     } catch (reason) {
       this.page.toast(reason);
       this.arm(question);
+    }
+  }
+
+  // Rejects or declines every shown question that the user had time to read.
+  async rejectAll() {
+    for (const question of [...this.box.children]) {
+      const reject = question.querySelector(".opt-reject:not(.opt-always)[data-option]:not(:disabled)");
+      const decline = question.querySelector("[data-answer=decline]:not(:disabled)");
+      if (reject) await this.choose(question, reject.dataset.option);
+      else if (decline) await this.give(decline.closest("form"), "decline");
     }
   }
 

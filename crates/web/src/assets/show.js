@@ -2,6 +2,17 @@
 
 export const at = (id) => document.getElementById(id);
 
+// Returns an icon of the page's set.
+export function iconOf(name) {
+  const icon = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  icon.setAttribute("class", "icon");
+  icon.setAttribute("aria-hidden", "true");
+  const use = document.createElementNS("http://www.w3.org/2000/svg", "use");
+  use.setAttribute("href", `#i-${name}`);
+  icon.append(use);
+  return icon;
+}
+
 export function announce(words) {
   at("announcer").textContent = words;
 }

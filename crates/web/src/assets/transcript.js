@@ -2,9 +2,10 @@
 
 import { Entry, elementOf, place } from "./entry.js";
 
-const ESTIMATE = 90; // estimated height in pixels of an entry that was never drawn
+const ESTIMATE = 60; // estimated height in pixels of an entry that was never drawn
 const AROUND = 12; // entries kept beyond the edges of the viewport
-const MOST = 180; // maximum number of entries requested at once
+const FAR = 160; // the same while the known entries do not fill the viewport
+const MOST = 700; // maximum number of entries requested at once; most of them are hidden in runs of tool calls
 
 // Heights by position, with prefix sums in logarithmic time (a Fenwick tree).
 class Heights {
@@ -99,6 +100,7 @@ export class Transcript {
       this.clear();
     }
     this.length = frame.length;
+    this.session = frame.session;
     this.heights.grow(frame.length);
     frame.entries.forEach((entry) => this.put(entry));
     this.settle();
@@ -114,6 +116,8 @@ export class Transcript {
       this.sizes.observe(entry.article);
     }
     entry.fill(frame, this.length);
+    // Hidden entries are not reported by the observer.
+    if (entry.article.childElementCount === 0) this.heights.set(frame.position, 0);
   }
 
   // Earlier pages of a long message replace the button that requested them, inside its part. A frame that replaces
@@ -137,7 +141,7 @@ export class Transcript {
     for (const record of records) {
       const position = Number(record.target.dataset.position);
       if (!record.target.isConnected) continue;
-      const height = record.target.offsetHeight + 8;
+      const height = record.target.offsetHeight;
       const isAbove = this.heights.before(position) < top;
       const change = this.heights.set(position, height);
       if (isAbove) moved += change;
@@ -175,7 +179,10 @@ export class Transcript {
       first = this.heights.at(this.scroller.scrollTop);
       last = this.heights.at(this.scroller.scrollTop + room) + 1;
     }
-    const from = Math.max(0, first - AROUND);
+    const around = this.isShort(room) ? FAR : AROUND;
+    let from = Math.max(0, first - around);
+    // The end is visible, however many entries before it are hidden.
+    if (this.follows && this.target === null) from = Math.max(from, this.length + AROUND - MOST);
     const to = Math.min(from + MOST, Math.max(last + AROUND, from + 2 * AROUND));
     for (const [position, entry] of this.entries) {
       if (position < from || position >= to) {
@@ -195,7 +202,9 @@ export class Transcript {
     }
     if (this.target !== null) {
       const entry = this.entries.get(this.target);
-      if (entry) {
+      if (entry && this.unfold(entry.article)) {
+        this.scroller.scrollTop = this.heights.before(this.target);
+      } else if (entry) {
         entry.article.scrollIntoView({ block: "center" });
         if (this.focuses) entry.article.focus({ preventScroll: true });
         entry.article.classList.add("is-meant");
@@ -213,6 +222,28 @@ export class Transcript {
     this.noteScroll();
   }
 
+  // Returns true if the known entries do not fill the viewport and there are others above them.
+  isShort(room) {
+    const [lowest] = this.entries.keys();
+    if (lowest === undefined || this.target !== null) return false;
+    let first = lowest;
+    let last = lowest;
+    for (const position of this.entries.keys()) {
+      first = Math.min(first, position);
+      last = Math.max(last, position);
+    }
+    return first > 0 && this.heights.before(last + 1) - this.heights.before(first) < room;
+  }
+
+  // Unfolds the run that hides a tool call. Returns true while its content is not there.
+  unfold(article) {
+    const position = Number(article.dataset.position);
+    if (article.childElementCount > 0 || !article.matches(".e-tool") || this.unfolded === position) return false;
+    this.unfolded = position;
+    this.send({ type: "fold-run", session: this.session, position, open: true });
+    return true;
+  }
+
   // The role is `feed` only while there are entries.
   name() {
     const isFeed = this.list.firstElementChild !== null;
@@ -225,6 +256,7 @@ export class Transcript {
 
   goTo(position, focuses = true) {
     this.target = position;
+    this.unfolded = null;
     this.focuses = focuses;
     this.follows = false;
     this.settle();

@@ -5,6 +5,7 @@ export class Waiting {
   constructor(look) {
     this.look = look;
     this.count = 0;
+    this.first = null; // the first session with a question
     this.title = "Switchboard";
     this.badge = document.getElementById("badge");
     this.button = document.getElementById("notify");
@@ -23,6 +24,7 @@ export class Waiting {
   }
 
   show({ count, first, elsewhere }) {
+    this.first = first;
     const isMore = count > this.count;
     this.count = count;
     document.querySelector("link[rel=icon]").href = count > 0 ? "/assets/icon-waiting.svg" : "/assets/icon.svg";

@@ -3,6 +3,8 @@
 //! A lexer without a grammar: comments, strings, numbers, keywords, and names of calls. Its time is linear in the
 //! length of any text, which highlighters with regular expressions do not guarantee, and the text is untrusted.
 
+use std::ops::Range;
+
 use maud::{Markup, PreEscaped, html};
 
 use super::text::push_visible;
@@ -10,7 +12,8 @@ use super::text::push_visible;
 /// Maximum length of highlighted code in bytes.
 const LONGEST: usize = 256 << 10;
 
-struct Language {
+/// A programming language, as far as the lexer knows it.
+pub(crate) struct Language {
     names: &'static str,
     line_comments: &'static [&'static str],
     block_comment: Option<(&'static str, &'static str)>,
@@ -121,13 +124,53 @@ pub(super) fn block(language: Option<&str>, text: &str) -> Markup {
 fn coloured(language: Option<&str>, text: &str) -> Markup {
     let mut out = String::with_capacity(text.len() * 2);
     let name = language.map(str::to_ascii_lowercase);
-    let known =
-        name.as_deref().and_then(|name| LANGUAGES.iter().find(|it| it.names.split(' ').any(|it| it == name)));
+    let known = name.as_deref().and_then(named);
     match known {
         _ if text.len() > LONGEST => push_visible(&mut out, text),
         Some(language) => Lexer { text, language }.write(&mut out),
         None if matches!(name.as_deref(), Some("diff" | "patch")) => push_diff(&mut out, text),
         None => push_visible(&mut out, text),
+    }
+    PreEscaped(out)
+}
+
+fn named(name: &str) -> Option<&'static Language> {
+    LANGUAGES.iter().find(|it| it.names.split(' ').any(|it| it == name))
+}
+
+/// Returns the language of a file, by the extension or the whole of its name.
+pub(crate) fn language_of(path: &str) -> Option<&'static Language> {
+    let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
+    named(name.rsplit('.').next().unwrap_or(&name))
+}
+
+/// A coloured piece of code.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Token {
+    pub(super) class: &'static str,
+    pub(super) range: Range<usize>,
+}
+
+/// Returns the coloured pieces of a text, in order.
+pub(super) fn tokens(language: &'static Language, text: &str) -> Vec<Token> {
+    let lexer = Lexer { text, language };
+    let (mut at, mut tokens) = (0, Vec::new());
+    while at < text.len() {
+        let (class, length) = lexer.token(at);
+        if !class.is_empty() {
+            tokens.push(Token { class, range: at..at + length });
+        }
+        at += length;
+    }
+    tokens
+}
+
+/// Renders one line of a file with colours.
+pub(crate) fn line(language: Option<&'static Language>, text: &str) -> Markup {
+    let mut out = String::with_capacity(text.len() * 2);
+    match language {
+        Some(language) if text.len() <= LONGEST => Lexer { text, language }.write(&mut out),
+        _ => push_visible(&mut out, text),
     }
     PreEscaped(out)
 }
@@ -162,15 +205,11 @@ struct Lexer<'t> {
 
 impl Lexer<'_> {
     fn write(&self, out: &mut String) {
-        let (mut at, mut plain) = (0, 0);
-        while at < self.text.len() {
-            let (class, length) = self.token(at);
-            if !class.is_empty() {
-                push(out, "", &self.text[plain..at]);
-                push(out, class, &self.text[at..at + length]);
-                plain = at + length;
-            }
-            at += length;
+        let mut plain = 0;
+        for Token { class, range } in tokens(self.language, self.text) {
+            push(out, "", &self.text[plain..range.start]);
+            push(out, class, &self.text[range.clone()]);
+            plain = range.end;
         }
         push(out, "", &self.text[plain..]);
     }

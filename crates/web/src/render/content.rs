@@ -103,7 +103,7 @@ fn sound(mime_type: &str, data: &Base64<'_>) -> Markup {
 fn attachment(name: &str, mime_type: &str, bytes: usize, reason: Option<&str>) -> Markup {
     html! {
         p.file-chip {
-            (icons::attachment()) " "
+            (icons::icon("attach")) " "
             span.path { (visible_line(name)) }
             " " span.dim { (visible_line(mime_type)) ", " (size(bytes)) }
             @if let Some(reason) = reason {
@@ -117,7 +117,7 @@ fn resource_link(link: &v2::ResourceLink<'_>) -> Markup {
     let title = link.title.as_deref().unwrap_or(&link.name);
     html! {
         div.file-chip {
-            (icons::link()) " "
+            (icons::icon("link")) " "
             @if is_safe_link(&link.uri) {
                 a href=(link.uri) title=(switchboard_acp::display::visible_line(&link.uri))
                     rel="noopener noreferrer nofollow" target="_blank" { (visible_line(title)) }

@@ -2,15 +2,15 @@
 
 mod lines;
 
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 use switchboard_acp::v2;
 use switchboard_diff::{
     Body, Change, Checked, Diff, Disagreement, FilePatch, FileType, Mode, Note, Operation, ParsedPatch,
     PatchFormat, check, parse_patch, sections,
 };
 
-use super::text::{cut, size, visible, visible_line};
-use super::{Part, RenderCache};
+use super::text::{cut, relative, size, visible, visible_line};
+use super::{Part, RenderCache, code};
 use lines::Lines;
 
 /// Number of patch lines from which a file is folded.
@@ -25,13 +25,31 @@ const MOST_REMARKS: usize = 20;
 const SHOWN_BYTES: usize = 256 << 10;
 
 /// Renders a diff as a part.
-pub(crate) fn part(key: &str, diff: &v2::Diff<'static>, cache: &RenderCache) -> Part {
-    cache.part(key, ("diff", diff), || {
-        html! { div.p.diff data-part=(key) role="group" aria-label="Changes to files" { (render(key, diff)) } }
+pub(crate) fn part(key: &str, diff: &v2::Diff<'static>, folder: &str, cache: &RenderCache) -> Part {
+    cache.part(key, ("diff", diff, folder), || {
+        html! {
+            div.p.diff data-part=(key) role="group" aria-label="Changes to files" { (render(key, diff, folder)) }
+        }
     })
 }
 
-fn render(key: &str, wire: &v2::Diff<'_>) -> Markup {
+/// Renders the number of added and removed lines of a diff. Empty if it has no patch.
+pub(super) fn short_counts(diff: &v2::Diff<'static>, cache: &RenderCache) -> Markup {
+    let html = cache.html(("counts", diff), || {
+        let text = diff.patch.as_ref().map_or("", |patch| &*patch.text);
+        let patch = parse_patch(text.as_bytes());
+        html! { @if !patch.files.is_empty() { (total(&patch)) } }
+    });
+    PreEscaped(html.to_string())
+}
+
+fn total(patch: &ParsedPatch<'_>) -> Markup {
+    let counts = patch.files.iter().map(FilePatch::counts);
+    let (added, removed) = counts.fold((0, 0), |(a, r), (added, removed)| (a + added, r + removed));
+    counts_of(added, removed)
+}
+
+fn render(key: &str, wire: &v2::Diff<'_>, folder: &str) -> Markup {
     let diff = Diff::from(wire);
     let text = diff.patch.as_ref().map_or("", |patch| &patch.text);
     let is_known = diff.patch.as_ref().is_none_or(|patch| patch.format == PatchFormat::GitPatch);
@@ -51,14 +69,14 @@ fn render(key: &str, wire: &v2::Diff<'_>) -> Markup {
     html! {
         (summary(&diff, &patch))
         @for (number, (change, section)) in diff.changes.iter().zip(&sections).take(MOST_FILES).enumerate() {
-            (file(&format!("{key}f{number}"), &Named::listed(change), section.map(|place| &patch.files[place]), &mut budget))
+            (file(&format!("{key}f{number}"), &Named::listed(change, folder), section.map(|place| &patch.files[place]), &mut budget))
         }
         @if diff.changes.len() > MOST_FILES {
             p.note.bad { (diff.changes.len() - MOST_FILES) " more files are not listed." }
         }
         @for place in unlisted.into_iter().take(MOST_FILES) {
             @let section = &patch.files[place];
-            (file(&format!("{key}u{place}"), &Named::unlisted(section), Some(section), &mut budget))
+            (file(&format!("{key}u{place}"), &Named::unlisted(section, folder), Some(section), &mut budget))
         }
         @if budget.left_out() > 0 {
             p.note.bad { (budget.left_out()) " more lines of the patch are not shown." }
@@ -104,20 +122,18 @@ fn as_text(key: &str, text: &str) -> Markup {
 
 fn summary(diff: &Diff, patch: &ParsedPatch<'_>) -> Markup {
     let files = diff.changes.len();
-    let counts = patch.files.iter().map(FilePatch::counts);
-    let (added, removed) = counts.fold((0, 0), |(a, r), (added, removed)| (a + added, r + removed));
     html! {
-        p.diff-sum {
-            @if files == 1 { "1 file" } @else { (files) " files" }
+        p.diff-sum.is-one[files == 1 && patch.files.len() == 1] {
+            span { @if files == 1 { "1 file" } @else { (files) " files" } }
             @if !patch.files.is_empty() {
-                " " (self::counts(added, removed))
+                " " (total(patch))
                 label.sbs { input type="checkbox"; " side by side" }
             }
         }
     }
 }
 
-fn counts(added: usize, removed: usize) -> Markup {
+fn counts_of(added: usize, removed: usize) -> Markup {
     html! {
         span.cnt {
             span.plus { "+" (added) } " " span.minus { "−" (removed) }
@@ -129,6 +145,9 @@ fn counts(added: usize, removed: usize) -> Markup {
 /// A file, by its name in the list of changes or only in the patch.
 struct Named<'a> {
     operation: &'a Operation,
+    /// The complete path.
+    full: String,
+    /// Path relative to the session's folder.
     path: String,
     old_path: Option<String>,
     file_type: Option<&'a FileType>,
@@ -136,21 +155,24 @@ struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    fn listed(change: &'a Change) -> Self {
+    fn listed(change: &'a Change, folder: &str) -> Self {
+        let short = |path: &String| relative(path, folder).to_owned();
         Named {
             operation: &change.operation,
-            path: change.path.clone(),
-            old_path: change.old_path.clone(),
+            full: change.path.clone(),
+            path: short(&change.path),
+            old_path: change.old_path.as_ref().map(short),
             file_type: change.file_type.as_ref(),
             is_listed: true,
         }
     }
 
-    fn unlisted(section: &'a FilePatch<'_>) -> Self {
-        let text = |path: &[u8]| String::from_utf8_lossy(path).into_owned();
+    fn unlisted(section: &'a FilePatch<'_>, folder: &str) -> Self {
+        let text = |path: &[u8]| relative(&String::from_utf8_lossy(path), folder).to_owned();
         let old_path = section.old_path.as_deref().filter(|_| section.operation.has_old_path());
         Named {
             operation: &section.operation,
+            full: String::from_utf8_lossy(section.path()).into_owned(),
             path: text(section.path()),
             old_path: old_path.map(text),
             file_type: None,
@@ -176,7 +198,7 @@ fn file(keep: &str, named: &Named<'_>, section: Option<&FilePatch<'_>>, budget: 
                         p.note { "The content is as it was." }
                     }
                 },
-                Body::Hunks(hunks) => (lines::hunks(keep, hunks, budget)),
+                Body::Hunks(hunks) => (lines::hunks(keep, code::language_of(&named.path), hunks, budget)),
             }
         }
     }
@@ -184,23 +206,23 @@ fn file(keep: &str, named: &Named<'_>, section: Option<&FilePatch<'_>>, budget: 
 
 fn heading(named: &Named<'_>, section: Option<&FilePatch<'_>>) -> Markup {
     let (class, mark) = match named.operation {
-        Operation::Add => ("op op-add", "A"),
-        Operation::Delete => ("op op-del", "D"),
-        Operation::Modify => ("op op-mod", "M"),
-        Operation::Move => ("op op-mov", "R"),
-        Operation::Copy => ("op op-cpy", "C"),
+        Operation::Add => ("op op-add", "new"),
+        Operation::Delete => ("op op-del", "deleted"),
+        Operation::Modify => ("op op-mod", "changed"),
+        Operation::Move => ("op op-mov", "moved"),
+        Operation::Copy => ("op op-cpy", "copied"),
         _ => ("op op-oth", "?"),
     };
     let in_patch = section.and_then(FilePatch::file_type);
     let file_type = named.file_type.or(in_patch.as_ref()).filter(|kind| **kind != FileType::Text);
     html! {
-        span class=(class) title=(named.operation.as_str()) aria-hidden="true" { (mark) }
+        span class=(class) aria-hidden="true" { (mark) }
         span.sr { (visible_line(named.operation.as_str())) " " }
         @if let Some(old_path) = &named.old_path {
             span.path.dim { (path(old_path)) }
             span aria-label="to" { " → " }
         }
-        span.path { (path(&named.path)) }
+        span.path title=(switchboard_acp::display::visible_line(&named.full)) { (path(&named.path)) }
         @if let Some(file_type) = file_type {
             span.tag { (visible_line(file_type.as_str())) }
         }
@@ -208,7 +230,7 @@ fn heading(named: &Named<'_>, section: Option<&FilePatch<'_>>) -> Markup {
             span.tag.bad { "not in the list of changes" }
         }
         @if let Some((added, removed)) = section.map(FilePatch::counts).filter(|counts| *counts != (0, 0)) {
-            (counts(added, removed))
+            (counts_of(added, removed))
         }
     }
 }

@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use switchboard_acp::{Map, Number, Wire, WireFormat, v2};
 use switchboard_session::{Elicitation, Settlement};
 
+use super::icons::icon;
 use super::markdown::is_safe_link;
 use super::permission::{cancelled_by, request_id};
 use super::text::{prose, visible, visible_line};
@@ -25,7 +26,7 @@ pub(crate) fn elicitation(elicitation: &Elicitation) -> Vec<Part> {
     };
     let head = html! {
         header.p.head data-part="head" {
-            span.icon aria-hidden="true" { "?" }
+            (icon("question"))
             h3.title { (prose(message.as_deref().unwrap_or("A question"))) }
             (settled(elicitation))
         }

@@ -1,12 +1,14 @@
 //! Messages, thoughts and compactions.
 
 use maud::{Markup, Render, html};
+use switchboard_acp::display::elapsed;
 use switchboard_acp::v2;
-use switchboard_session::{Compaction, Content, Entry, EntryKind, Message, Snapshot};
+use switchboard_session::{Compaction, Content, Entry, EntryKind, Message, Moment, Snapshot};
 
+use super::icons::icon;
 use super::pages::{Pages, Run, last_pages, page_before};
 use super::text::{prose, size};
-use super::{Part, Place, RenderCache, content, markdown};
+use super::{Part, Place, RenderCache, content, markdown, panel};
 
 pub(super) type Blocks = Content<v2::ContentBlock<'static>>;
 
@@ -26,9 +28,21 @@ impl Reading {
 
 pub(super) fn message(message: &Message, cache: &RenderCache) -> Vec<Part> {
     let head = match message.kind() {
-        EntryKind::UserMessage => html! { header.p.head data-part="head" { span.who { "You" } (tools()) } },
-        EntryKind::AgentThought => fold(format!("Thought, {}", words(message.content().text_len()))),
-        _ => html! { header.p.head data-part="head" { span.who { "Agent" } (tools()) } },
+        EntryKind::AgentThought => {
+            let words = words(message.content().text_len());
+            fold(html! { (icon("think")) span.who { "Thought, " (words) } })
+        }
+        EntryKind::UserMessage => html! {
+            header.p.head data-part="head" {
+                span.tools {
+                    button type="button" data-action="edit-prompt" title="Edit and send again" aria-label="Edit and send again" {
+                        (icon("edit"))
+                    }
+                    (tool_buttons())
+                }
+            }
+        },
+        _ => html! { header.p.head data-part="head" { (tools()) } },
     };
     let mut parts = vec![Part::new("head", head)];
     parts.extend(content_parts(message.content(), Reading::of(message.kind()), cache));
@@ -64,11 +78,13 @@ fn words(bytes: usize) -> String {
 
 /// Renders the buttons of an entry.
 pub(super) fn tools() -> Markup {
+    html! { span.tools { (tool_buttons()) } }
+}
+
+fn tool_buttons() -> Markup {
     html! {
-        span.tools {
-            button type="button" data-action="copy-entry" { "Copy" }
-            button type="button" data-action="link-entry" { "Link" }
-        }
+        button type="button" data-action="copy-entry" title="Copy" aria-label="Copy" { (icon("copy")) }
+        button type="button" data-action="link-entry" title="Copy a link" aria-label="Copy a link" { (icon("link")) }
     }
 }
 
@@ -85,11 +101,39 @@ pub(crate) fn failed_turn(reason: &str, said: Option<usize>) -> Part {
     Part::new("failed", html)
 }
 
+/// Duration, cost and other facts about a turn that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TurnEnd {
+    /// Time of the end, in Unix milliseconds.
+    pub(crate) at: i64,
+    /// Duration in milliseconds.
+    pub(crate) took: i64,
+    /// Cost, formatted.
+    pub(crate) cost: Option<String>,
+    /// Number of tokens.
+    pub(crate) tokens: Option<u64>,
+    pub(crate) is_cancelled: bool,
+}
+
+/// Renders the end of a turn below its last entry.
+pub(crate) fn turn_end(end: &TurnEnd) -> Part {
+    let html = html! {
+        p.p.turn-end data-part="turn" {
+            @if end.is_cancelled { span { "Stopped" } }
+            time data-at=(end.at) {}
+            @if end.took >= 1000 { span { (elapsed(Moment(end.took).since(Moment(0)))) } }
+            @if let Some(cost) = &end.cost { span { (cost) } }
+            @if let Some(tokens) = end.tokens.filter(|tokens| *tokens > 0) { span { (panel::compact(tokens)) " tokens" } }
+        }
+    };
+    Part::new("turn", html)
+}
+
 /// Renders a heading that hides all parts after it until it is unfolded. The page keeps the state of the fold.
 pub(super) fn fold(words: impl Render) -> Markup {
     html! {
         header.p.head data-part="head" {
-            details.fold data-keep="fold" { summary { span.who { (words) } } }
+            details.fold data-keep="fold" { summary { (words) } }
         }
     }
 }
@@ -114,7 +158,7 @@ pub(super) fn compaction(compaction: &Compaction, cache: &RenderCache) -> Vec<Pa
         let head = html! { header.p.head data-part="head" { span.who { (words) } } };
         return vec![Part::new("head", head)];
     }
-    let mut parts = vec![Part::new("head", fold(words))];
+    let mut parts = vec![Part::new("head", fold(html! { (icon("chevron")) span.who { (words) } }))];
     if let Some(error) = compaction.error() {
         parts.push(Part::new("error", html! { p.p.note.bad data-part="error" { (prose(error)) } }));
     }

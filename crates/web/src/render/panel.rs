@@ -7,9 +7,10 @@ use switchboard_acp::display::visible_line as plain_line;
 use switchboard_acp::{Wire, WireFormat, v2};
 use switchboard_session::{Activity, Snapshot};
 
+use super::icons::icon;
 use super::markdown::{self, is_safe_link};
-use super::text::{cut, prose, size, visible_line};
-use super::{RenderCache, content, json};
+use super::text::{cut, money, prose, size, visible_line};
+use super::{Part, RenderCache, content, json};
 
 /// Maximum number of bytes that are shown of a plan's text.
 const PLAN_BYTES: usize = 64 << 10;
@@ -17,6 +18,8 @@ const PLAN_BYTES: usize = 64 << 10;
 const MOST_STEPS: usize = 500;
 /// Maximum number of commands, options or values.
 const MOST_CHOICES: usize = 1000;
+/// Number of options that are always visible.
+const VISIBLE_OPTIONS: usize = 3;
 /// Number of notices that are shown, the latest ones.
 const MOST_NOTICES: usize = 20;
 
@@ -28,18 +31,17 @@ pub(crate) fn state(snapshot: &Snapshot) -> Markup {
         Activity::Idle => ("st st-off", "○", "idle"),
         Activity::Unknown => ("st st-run", "?", snapshot.state().map_or("unknown", |state| state.tag())),
     };
-    let error = match snapshot.state() {
-        Some(v2::StateUpdate::Idle(idle)) => idle.error.as_ref(),
-        _ => None,
-    };
     let background = snapshot.background().unwrap_or_default();
+    // An ordinary end needs no word on the screen.
+    let is_done = snapshot.activity() == Activity::Idle;
+    let is_plain = matches!(snapshot.stop_reason(), None | Some(v2::StopReason::EndTurn));
     html! {
-        span class=(class) role="status" { span aria-hidden="true" { (mark) " " } (visible_line(words)) }
-        @if let Some(reason) = snapshot.stop_reason() {
-            " " span.dim { "(" (stop_reason(reason)) ")" }
+        span class=(class) role="status" {
+            @if is_done { span.sr { (visible_line(words)) } }
+            @else { span aria-hidden="true" { (mark) " " } (visible_line(words)) }
         }
-        @if let Some(error) = error {
-            p.note.bad { (prose(&error.message)) }
+        @if let Some(reason) = snapshot.stop_reason() {
+            " " span.dim.sr[is_plain] { (stop_reason(reason)) }
         }
         @if !background.is_empty() {
             " " span.dim { (background.len()) " in the background" }
@@ -105,20 +107,20 @@ fn steps(entries: &[v2::PlanEntry<'_>]) -> Markup {
     let done = entries.iter().filter(|entry| entry.status == v2::PlanEntryStatus::Completed).count();
     html! {
         section.plan aria-label="Plan" {
-            p.dim { (done) " of " (entries.len()) " done" }
-            progress max=(entries.len().max(1)) value=(done) {}
+            p.plan-count { (done) " of " (entries.len()) " done" }
+            progress max=(entries.len().max(1)) value=(done) aria-label="Progress of the plan" {}
             ol {
                 @for entry in entries.iter().take(MOST_STEPS) {
                     @let (class, mark, words) = match &entry.status {
-                        v2::PlanEntryStatus::Pending => ("step", "○", "to do"),
-                        v2::PlanEntryStatus::InProgress => ("step step-now", "◐", "in progress"),
-                        v2::PlanEntryStatus::Completed => ("step step-done", "✓", "done"),
-                        v2::PlanEntryStatus::Cancelled => ("step step-off", "∅", "cancelled"),
-                        v2::PlanEntryStatus::Unknown(_) => ("step", "?", "unknown state"),
-            v2::PlanEntryStatus::More(none) => none.never(),
+                        v2::PlanEntryStatus::Pending => ("step", "more", "to do"),
+                        v2::PlanEntryStatus::InProgress => ("step step-now", "chevron", "in progress"),
+                        v2::PlanEntryStatus::Completed => ("step step-done", "done", "done"),
+                        v2::PlanEntryStatus::Cancelled => ("step step-off", "close", "cancelled"),
+                        v2::PlanEntryStatus::Unknown(_) => ("step", "more", "unknown state"),
+                        v2::PlanEntryStatus::More(none) => none.never(),
                     };
                     li class=(class) {
-                        span.mark aria-hidden="true" { (mark) }
+                        (icon(mark))
                         span.sr { (words) ": " }
                         span { (prose(&entry.content)) }
                         @if entry.priority == v2::PlanEntryPriority::High { span.tag { "high" } }
@@ -126,6 +128,29 @@ fn steps(entries: &[v2::PlanEntry<'_>]) -> Markup {
                 }
             }
             @if entries.len() > MOST_STEPS { p.note { (entries.len() - MOST_STEPS) " more" } }
+        }
+    }
+}
+
+/// Renders the progress of the first plan with steps as one line: `2 of 5 · Make the test deterministic`.
+pub(crate) fn plan_line(snapshot: &Snapshot) -> Markup {
+    let steps = snapshot.plans().find_map(|plan| match plan.content() {
+        v2::PlanUpdateContent::Items(items) => Some(&items.entries),
+        _ => None,
+    });
+    let Some(steps) = steps.filter(|steps| !steps.is_empty()) else { return html! { "Plan" } };
+    let is = |status: v2::PlanEntryStatus| move |step: &&v2::PlanEntry<'_>| step.status == status;
+    let done = steps.iter().filter(is(v2::PlanEntryStatus::Completed)).count();
+    let now = steps.iter().find(is(v2::PlanEntryStatus::InProgress));
+    html! {
+        progress max=(steps.len()) value=(done) aria-label="Progress of the plan" {}
+        span {
+            (done) " of " (steps.len())
+            @match now {
+                Some(now) => { " · " (visible_line(&now.content)) },
+                None if done == steps.len() => " · done",
+                None => {},
+            }
         }
     }
 }
@@ -142,13 +167,12 @@ pub(crate) fn usage(snapshot: &Snapshot) -> Markup {
             section.usage aria-label="Usage" {
                 @if let Some(usage) = context {
                     @let percent = if usage.size == 0 { 0.0 } else { usage.used as f64 / usage.size as f64 * 100.0 };
-                    meter min="0" max=(usage.size.max(1)) value=(usage.used) high=(usage.size / 10 * 8) {}
-                    p {
-                        (grouped(usage.used)) " of " (grouped(usage.size)) " tokens "
-                        span.dim { "(" (format!("{percent:.0} %")) ")" }
-                    }
+                    @let words = format!("{} of {} tokens in the context", grouped(usage.used), grouped(usage.size));
+                    meter min="0" max=(usage.size.max(1)) value=(usage.used) high=(usage.size / 10 * 8)
+                        aria-label="Context" title=(words) {}
+                    p title=(words) { (format!("{percent:.0} %")) span.sr { " (" (words) ")" } }
                     @if let Some(cost) = &usage.cost {
-                        p { (cost.amount.as_str()) " " (visible_line(&cost.currency)) }
+                        p title="Cost of the session" { (visible_line(&spent(cost))) }
                     }
                 }
                 @if let Some(turn) = turn { (turn_usage(turn)) }
@@ -170,7 +194,25 @@ fn turn_usage(usage: &v2::unstable::Usage<'_>) -> Markup {
             let _ = write!(kinds, ", {} {words}", grouped(tokens));
         }
     }
-    html! { p.dim title=(kinds) { "last turn " (grouped(usage.total_tokens)) " tokens" } }
+    html! { p.sr title=(kinds) { "last turn " (grouped(usage.total_tokens)) " tokens" } }
+}
+
+/// Formats a cost. An amount that is not a number is shown as it is.
+fn spent(cost: &v2::Cost<'_>) -> String {
+    match cost.amount.as_str().parse::<f64>() {
+        Ok(amount) if amount.is_finite() => money(amount, &cost.currency),
+        _ => format!("{} {}", cost.amount.as_str(), cost.currency),
+    }
+}
+
+/// Returns a number in at most three digits: `980`, `4.3k`, `53k`, `1.2M`.
+pub(super) fn compact(number: u64) -> String {
+    let (amount, unit) = match number {
+        0..1_000 => return number.to_string(),
+        1_000..1_000_000 => (number as f64 / 1e3, "k"),
+        _ => (number as f64 / 1e6, "M"),
+    };
+    if amount < 10.0 { format!("{amount:.1}{unit}") } else { format!("{amount:.0}{unit}") }
 }
 
 /// Returns a number with thousands separators.
@@ -186,24 +228,42 @@ fn grouped(number: u64) -> String {
     out
 }
 
-/// Renders the options of a session as controls. `data-config` is the id of the option.
+/// Renders the options of a session as controls. `data-config` is the id of the option. The first ones are always
+/// visible, the others behind a button.
 pub(crate) fn config_options(snapshot: &Snapshot) -> Markup {
+    let options = snapshot.config_options();
+    let (first, others) = options.split_at(options.len().min(VISIBLE_OPTIONS));
     html! {
-        @for option in snapshot.config_options().iter().take(MOST_CHOICES) {
-            @match option {
-                v2::SessionConfigOption::Select(select) => label.config title=[select.description.as_deref().map(plain_line)] {
-                    span { (visible_line(&select.name)) }
-                    " " select data-config=(select.config_id) { (values(select)) }
-                },
-                v2::SessionConfigOption::Boolean(boolean) => label.config title=[boolean.description.as_deref().map(plain_line)] {
-                    input type="checkbox" data-config=(boolean.config_id) checked[boolean.current_value];
-                    " " span { (visible_line(&boolean.name)) }
-                },
-                v2::SessionConfigOption::Unknown(unknown) => {
-                    (json::folded(&plain_line(&unknown.text("name").unwrap_or_default()), "unknown", &option.encode(WireFormat::Any)))
-                },
-                v2::SessionConfigOption::More(none) => (none.never::<Markup>()),
+        @for option in first { (config_option(option, true)) }
+        @if !others.is_empty() {
+            details.menu {
+                summary aria-label="More settings" { (icon("more")) }
+                div { @for option in others.iter().take(MOST_CHOICES) { (config_option(option, false)) } }
             }
+        }
+    }
+}
+
+/// Renders one option. A short one shows only its value; the name is for screen readers and under the pointer.
+fn config_option(option: &v2::SessionConfigOption<'_>, is_short: bool) -> Markup {
+    let about = |name: &str, description: Option<&str>| match description {
+        Some(description) => plain_line(&format!("{name}: {description}")),
+        None => plain_line(name),
+    };
+    html! {
+        @match option {
+            v2::SessionConfigOption::Select(select) => label.config title=(about(&select.name, select.description.as_deref())) {
+                span class=[is_short.then_some("sr")] { (visible_line(&select.name)) }
+                " " select data-config=(select.config_id) { (values(select)) }
+            },
+            v2::SessionConfigOption::Boolean(boolean) => label.config title=(about(&boolean.name, boolean.description.as_deref())) {
+                input type="checkbox" data-config=(boolean.config_id) checked[boolean.current_value];
+                " " span { (visible_line(&boolean.name)) }
+            },
+            v2::SessionConfigOption::Unknown(unknown) => {
+                (json::folded(&plain_line(&unknown.text("name").unwrap_or_default()), "unknown", &option.encode(WireFormat::Any)))
+            },
+            v2::SessionConfigOption::More(none) => (none.never::<Markup>()),
         }
     }
 }
@@ -250,20 +310,29 @@ pub(crate) fn commands(snapshot: &Snapshot) -> Markup {
 }
 
 /// Renders the latest notices, the newest first.
-pub(crate) fn notices(snapshot: &Snapshot) -> Markup {
+pub(crate) fn notices<'n>(notices: impl DoubleEndedIterator<Item = &'n v2::Notice<'n>>) -> Markup {
+    html! { @for notice in notices.rev().take(MOST_NOTICES) { (self::notice(notice)) } }
+}
+
+/// Renders a notice below the entry that it follows. `number` is unique in the entry.
+pub(crate) fn notice_part(number: usize, notice: &v2::Notice<'_>) -> Part {
+    let key = format!("notice-{number}");
+    let html = html! { div.p.notice-part data-part=(key) { (self::notice(notice)) } };
+    Part::new(key, html)
+}
+
+fn notice(notice: &v2::Notice<'_>) -> Markup {
+    let (class, words) = match &notice.severity {
+        v2::NoticeSeverity::Info => ("notice", "Note"),
+        v2::NoticeSeverity::Warning => ("notice notice-warn", "Warning"),
+        v2::NoticeSeverity::Error => ("notice notice-bad", "Error"),
+        v2::NoticeSeverity::Unknown(_) => ("notice", "Notice"),
+        v2::NoticeSeverity::More(none) => none.never(),
+    };
     html! {
-        @for notice in snapshot.notices().iter().rev().take(MOST_NOTICES) {
-            @let (class, words) = match &notice.severity {
-                v2::NoticeSeverity::Info => ("notice", "Note"),
-                v2::NoticeSeverity::Warning => ("notice notice-warn", "Warning"),
-                v2::NoticeSeverity::Error => ("notice notice-bad", "Error"),
-                v2::NoticeSeverity::Unknown(_) => ("notice", "Notice"),
-            v2::NoticeSeverity::More(none) => none.never(),
-            };
-            div class=(class) {
-                strong { (words) ": " (visible_line(&notice.title)) }
-                @if let Some(description) = &notice.description { p { (prose(description)) } }
-            }
+        div class=(class) {
+            strong { (words) ": " (visible_line(&notice.title)) }
+            @if let Some(description) = &notice.description { p { (prose(description)) } }
         }
     }
 }

@@ -3,23 +3,29 @@
 use maud::{Markup, PreEscaped, html};
 use switchboard_acp::rpc::RequestId;
 use switchboard_acp::{Wire, WireFormat, v2};
-use switchboard_session::{Decider, Permission, Settlement, Snapshot};
+use switchboard_session::{Decider, Permission, Settlement, Snapshot, ToolCall};
 
-use super::text::{prose, survives, visible, visible_line};
+use super::icons::icon;
+use super::text::{prose, survives, visible, visible_line, with_relative_paths};
 use super::{Part, Place, RenderCache, content, json, terminal, tool_call};
 
 /// Renders a permission request: with buttons while it is pending, folded with its outcome once it is settled.
-pub(crate) fn permission(snapshot: &Snapshot, permission: &Permission, cache: &RenderCache) -> Vec<Part> {
+pub(crate) fn permission(
+    snapshot: &Snapshot,
+    permission: &Permission,
+    place: &Place<'_>,
+    cache: &RenderCache,
+) -> Vec<Part> {
     let mut parts = Vec::new();
     if let Some(description) = permission.description() {
         parts.push(Part::new("about", html! { p.p.said data-part="about" { (prose(description)) } }));
     }
-    parts.extend(subject(snapshot, permission, cache));
+    parts.extend(subject(snapshot, permission, place, cache));
     if permission.settlement().is_pending() {
         let head = html! {
             header.p.head data-part="head" {
-                span.icon aria-hidden="true" { "?" }
-                h3.title { (visible_line(permission.title())) }
+                (icon("question"))
+                h3.title { (visible_line(&with_relative_paths(permission.title(), place.folder))) }
             }
         };
         parts.insert(0, Part::new("head", head));
@@ -30,7 +36,7 @@ pub(crate) fn permission(snapshot: &Snapshot, permission: &Permission, cache: &R
         div.p.asked data-part="asked" {
             details data-keep="asked" {
                 summary {
-                    span.title { "Permission: " (visible_line(permission.title())) }
+                    span.title { (visible_line(&with_relative_paths(permission.title(), place.folder))) }
                     (settled(permission))
                 }
                 (way_to_question(permission))
@@ -72,6 +78,9 @@ fn settled(permission: &Permission) -> Markup {
                 span class=(class) {
                     span aria-hidden="true" { (mark) }
                     @match permission.chosen() {
+                        Some(option) if says(&option.name, &option.kind) => {
+                            (visible_line(&option.name)) span.sr { " (" (meaning(&option.kind)) ")" }
+                        },
                         Some(option) => { (meaning(&option.kind)) ": " (visible_line(&option.name)) },
                         None => { "not an offered option: " (visible_line(answer)) },
                     }
@@ -115,7 +124,12 @@ pub(super) fn cancelled_by(by: &Decider) -> Markup {
     }
 }
 
-fn subject(snapshot: &Snapshot, permission: &Permission, cache: &RenderCache) -> Vec<Part> {
+fn subject(
+    snapshot: &Snapshot,
+    permission: &Permission,
+    place: &Place<'_>,
+    cache: &RenderCache,
+) -> Vec<Part> {
     let Some(subject) = permission.subject() else { return Vec::new() };
     let generic = |tag: &str| {
         let json = subject.encode(WireFormat::Any);
@@ -125,39 +139,45 @@ fn subject(snapshot: &Snapshot, permission: &Permission, cache: &RenderCache) ->
     match subject {
         v2::RequestPermissionSubject::ToolCall(subject) => {
             match snapshot.tool_call(&subject.tool_call.tool_call_id) {
-                Some(call) => call_subject(snapshot, call, cache),
+                Some(call) => call_subject(snapshot, permission, call, place, cache),
                 None => generic("tool_call"),
             }
         }
-        v2::RequestPermissionSubject::Command(subject) => command_subject(snapshot, subject, cache),
+        v2::RequestPermissionSubject::Command(subject) => {
+            command_subject(snapshot, permission, subject, place, cache)
+        }
         v2::RequestPermissionSubject::Unknown(unknown) => generic(&unknown.tag),
         v2::RequestPermissionSubject::More(none) => none.never(),
     }
 }
 
 /// Renders the complete tool call: its content, and the raw input, which describes the actual operation.
-fn call_subject(snapshot: &Snapshot, call: &switchboard_session::ToolCall, cache: &RenderCache) -> Vec<Part> {
-    let html = html! {
-        p.p.subject data-part="subject" {
-            span.tag { (visible_line(call.kind().as_str())) }
-            " " (visible_line(tool_call::title(call)))
-            @if let (Some(name), true) = (call.name(), call.title().is_some()) {
-                " " code.dim { (visible_line(name)) }
-            }
-        }
-    };
-    let mut parts = vec![Part::new("subject", html)];
-    parts.extend(tool_call::body(snapshot, call, &Place::default(), cache));
+fn call_subject(
+    snapshot: &Snapshot,
+    permission: &Permission,
+    call: &ToolCall,
+    place: &Place<'_>,
+    cache: &RenderCache,
+) -> Vec<Part> {
+    let mut parts = Vec::new();
+    // The headline often has the title of the call.
+    let title = tool_call::title(call);
+    if !permission.title().contains(title) {
+        let title = with_relative_paths(title, place.folder);
+        parts
+            .push(Part::new("subject", html! { p.p.subject data-part="subject" { (visible_line(&title)) } }));
+    }
+    parts.extend(tool_call::body(snapshot, call, place, cache));
     if let Some(input) = call.raw_input() {
         // The input is folded if the content shows the operation already.
         if !call.content().is_empty() {
-            parts.push(cache.part("input", ("folded", json::source(input.as_str())), || {
-                html! { div.p.raws data-part="input" { (json::folded("Raw input", "input", input.as_str())) } }
+            parts.push(cache.part("more", ("input", json::source(input.as_str())), || {
+                html! { div.p.raws data-part="more" { p.note { "Raw input" } (json::block(input.as_str())) } }
             }));
             return parts;
         }
         parts.push(cache.part("input", ("open", json::source(input.as_str())), || {
-            html! { div.p.raws data-part="input" { p.dim { "Raw input" } (json::block(input.as_str())) } }
+            html! { div.p.raws data-part="input" { (json::block(input.as_str())) } }
         }));
     }
     parts
@@ -165,22 +185,25 @@ fn call_subject(snapshot: &Snapshot, call: &switchboard_session::ToolCall, cache
 
 fn command_subject(
     snapshot: &Snapshot,
+    permission: &Permission,
     subject: &v2::CommandPermissionSubject<'_>,
+    place: &Place<'_>,
     cache: &RenderCache,
 ) -> Vec<Part> {
-    let call = subject.tool_call_id.as_deref().and_then(|id| snapshot.tool_call(id));
+    let call = subject.tool_call_id.as_deref().and_then(|id| snapshot.tool_call(id)).map(tool_call::title);
+    let is_new = |title: &&str| *title != &*subject.command && !permission.title().contains(title);
     let html = html! {
         div.p.subject data-part="subject" {
-            pre.cmd { code { span.dim aria-hidden="true" { "$ " } (visible(&subject.command)) } }
+            pre.cmd { code { (visible(&subject.command)) } }
             p { "in " span.path { (visible_line(&subject.cwd)) } }
-            @if let Some(call) = call {
-                p.dim { "for the tool call " (visible_line(tool_call::title(call))) }
+            @if let Some(title) = call.filter(is_new) {
+                p.dim { "for " (visible_line(&with_relative_paths(title, place.folder))) }
             }
         }
     };
     let mut parts = vec![Part::new("subject", html)];
     if let Some(terminal) = subject.terminal_id.as_deref().and_then(|id| snapshot.terminal(id)) {
-        parts.push(terminal::part("terminal", snapshot, terminal, cache));
+        parts.push(terminal::part("terminal", snapshot, terminal, place.folder, cache));
     }
     parts
 }
@@ -197,6 +220,25 @@ fn meaning(kind: &v2::PermissionOptionKind) -> Markup {
     }
 }
 
+/// Returns `true` if the name of an option has the words of its meaning, so that they need not be repeated.
+fn says(name: &str, kind: &v2::PermissionOptionKind) -> bool {
+    use v2::PermissionOptionKind as Kind;
+    let name = name.trim().to_lowercase();
+    let allows = name.starts_with("allow");
+    let rejects = name.starts_with("reject") || name.starts_with("deny");
+    let is_for_always = name.contains("always");
+    // Any other word could turn the meaning around, so a longer name is explained.
+    let is_short = name.split_whitespace().count() <= 2;
+    is_short
+        && match kind {
+            Kind::AllowOnce => allows && !is_for_always,
+            Kind::AllowAlways => allows && is_for_always,
+            Kind::RejectOnce => rejects && !is_for_always,
+            Kind::RejectAlways => rejects && is_for_always,
+            Kind::Unknown(_) | Kind::More(_) => false,
+        }
+}
+
 fn options(permission: &Permission) -> Markup {
     let class = |kind: &v2::PermissionOptionKind| match kind {
         v2::PermissionOptionKind::AllowOnce => "opt opt-allow",
@@ -208,11 +250,14 @@ fn options(permission: &Permission) -> Markup {
     };
     html! {
         div.p.opts data-part="options" data-permission=(request_id(permission.id())) role="group" aria-label="Answer" {
-            @for option in permission.options() {
+            @for (place, option) in permission.options().iter().enumerate() {
                 @let id = Some(&*option.option_id).filter(|id| survives(id));
                 button class=(class(&option.kind)) type="button" data-option=[id] disabled[id.is_none()] {
                     span.opt-name { (visible_line(&option.name)) }
-                    " " span.opt-means { (meaning(&option.kind)) }
+                    " " span class=(if says(&option.name, &option.kind) { "sr" } else { "opt-means" }) {
+                        (meaning(&option.kind))
+                    }
+                    @if place < 9 { kbd aria-hidden="true" { (place + 1) } }
                 }
             }
         }
@@ -270,6 +315,21 @@ pub(crate) fn left_out(problem: &str) -> Markup {
             "A part of this question is malformed, and left out where it makes no sense: " (prose(problem))
         }
     }
+}
+
+/// Renders explanations of a question behind one button, if there are any.
+pub(crate) fn question_details(parts: Vec<Part>) -> Option<Part> {
+    (!parts.is_empty()).then(|| {
+        let html = html! {
+            div.p.details-part data-part="details" {
+                details data-keep="details" {
+                    summary { "Details" }
+                    @for part in &parts { (PreEscaped(&part.html)) }
+                }
+            }
+        };
+        Part::new("details", html)
+    })
 }
 
 /// Renders the options of a settled permission request.

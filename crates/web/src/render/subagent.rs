@@ -20,6 +20,8 @@ pub(crate) struct Place<'a> {
     pub(crate) recording: &'a str,
     /// Session that contains the entry.
     pub(crate) session: &'a str,
+    /// Folder of the session, to which paths are relative. Empty if it is not known.
+    pub(crate) folder: &'a str,
     /// Parent of that session.
     pub(crate) parent: Option<&'a str>,
     /// Returns `true` if a sub-agent is shown in the entry itself or in a tool call of the same session.
@@ -30,7 +32,14 @@ pub(crate) struct Place<'a> {
 
 impl Default for Place<'_> {
     fn default() -> Self {
-        Place { recording: "", session: "", parent: None, is_shown_here: &|_| false, name: &|_| None }
+        Place {
+            recording: "",
+            session: "",
+            folder: "",
+            parent: None,
+            is_shown_here: &|_| false,
+            name: &|_| None,
+        }
     }
 }
 
@@ -255,7 +264,7 @@ pub(super) fn session_message(
     };
     let is_with_child = [from, to].into_iter().flatten().any(|id| snapshot.subagent(id).is_some());
     let head = match is_with_child {
-        true => fold(html! { (words) " " span.begins { (visible_line(&beginning(message))) } }),
+        true => fold(html! { span.who { (words) " " span.begins { (visible_line(&beginning(message))) } } }),
         false => html! { header.p.head data-part="head" { span.who { (words) } } },
     };
     let mut parts = vec![Part::new("head", head)];

@@ -8,7 +8,7 @@ use switchboard_acp::v2;
 use switchboard_session::{Bytes, Permission, Snapshot, Terminal};
 use vt100::{Cell, Color, Parser, Screen};
 
-use super::text::{push_visible, size, survives, visible, visible_line};
+use super::text::{push_visible, relative, size, survives, visible, visible_line};
 use super::{Part, RenderCache};
 
 /// Maximum number of bytes that are shown of the output, from its end.
@@ -58,20 +58,26 @@ impl Progress {
 }
 
 /// Renders a terminal as a part.
-pub(super) fn part(key: &str, snapshot: &Snapshot, terminal: &Terminal, cache: &RenderCache) -> Part {
+pub(super) fn part(
+    key: &str,
+    snapshot: &Snapshot,
+    terminal: &Terminal,
+    folder: &str,
+    cache: &RenderCache,
+) -> Part {
     let progress = Progress::of(snapshot, terminal);
     let size = terminal.size().map_or(DEFAULT_SIZE, |size| (size.rows.get(), size.cols.get()));
     let size = (size.0.min(LARGEST_SIZE.0), size.1.min(LARGEST_SIZE.1));
     let (skipped, output) = end_of(terminal.output());
     let facts =
         (terminal.id(), terminal.command(), terminal.cwd(), terminal.exit_status(), terminal.capabilities());
-    cache.part(key, ("terminal", facts, size, skipped, &output, progress), || {
+    cache.part(key, ("terminal", facts, folder, size, skipped, &output, progress), || {
         let expensive = expensive_length(&output, size);
         let (skipped, output) = (skipped + expensive, &output[expensive..]);
         let screen = screen(output, size);
         html! {
             section.p.term data-part=(key) aria-label="Terminal" {
-                (heading(terminal))
+                (heading(terminal, folder))
                 @if skipped > 0 {
                     p.note { "The last " (self::size(output.len())) " of " (self::size(terminal.output().len())) " of output are shown." }
                 }
@@ -84,7 +90,7 @@ pub(super) fn part(key: &str, snapshot: &Snapshot, terminal: &Terminal, cache: &
     })
 }
 
-fn heading(terminal: &Terminal) -> Markup {
+fn heading(terminal: &Terminal, folder: &str) -> Markup {
     let can_cancel = terminal.capabilities().is_some_and(|capabilities| capabilities.cancel.is_some());
     html! {
         div.term-head {
@@ -93,8 +99,8 @@ fn heading(terminal: &Terminal) -> Markup {
             } @else {
                 span.dim { "Terminal " (visible_line(terminal.id())) }
             }
-            @if let Some(cwd) = terminal.cwd() {
-                span.dim.path { "in " (visible_line(cwd)) }
+            @if let Some(cwd) = terminal.cwd().filter(|cwd| *cwd != folder) {
+                span.dim.path { "in " (visible_line(relative(cwd, folder))) }
             }
             @if terminal.output().len() > SEARCHABLE && survives(terminal.id()) {
                 button type="button" data-action="find-output" data-terminal=(terminal.id()) { "Search" }
@@ -109,7 +115,9 @@ fn heading(terminal: &Terminal) -> Markup {
 fn ending(terminal: &Terminal, progress: Progress) -> Markup {
     let Some(status) = terminal.exit_status() else {
         return match progress {
-            Progress::Asked => html! { p.st.st-wait { span aria-hidden="true" { "! " } "not allowed yet" } },
+            Progress::Asked => {
+                html! { p.st.st-wait { span aria-hidden="true" { "! " } "waiting for permission" } }
+            }
             Progress::Refused => html! { p.st.st-off { span aria-hidden="true" { "∅ " } "not allowed" } },
             Progress::Running => html! { p.st.st-run { span aria-hidden="true" { "◐ " } "running" } },
         };

@@ -1,5 +1,6 @@
 //! Escaping of untrusted text, with deceptive characters marked.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use bytesize::ByteSize;
@@ -157,6 +158,57 @@ pub(super) fn size(bytes: usize) -> String {
     ByteSize(bytes as u64).display().iec().to_string()
 }
 
+/// Returns a path relative to a folder, or unchanged if it is not plainly inside.
+pub(crate) fn relative<'p>(path: &'p str, folder: &str) -> &'p str {
+    let folder = folder.trim_end_matches('/');
+    let inside = path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/'));
+    let is_plain =
+        |rest: &&str| !rest.is_empty() && !rest.starts_with('/') && !rest.split('/').any(|it| it == "..");
+    match inside.filter(is_plain) {
+        Some(inside) if !folder.is_empty() => inside,
+        _ => path,
+    }
+}
+
+/// Returns a text in which the paths inside a folder are relative to it.
+pub(crate) fn with_relative_paths<'t>(text: &'t str, folder: &str) -> Cow<'t, str> {
+    let folder = folder.trim_end_matches('/');
+    if folder.len() < 2 || !text.contains(folder) {
+        return Cow::Borrowed(text);
+    }
+    let is_name = |it: char| it.is_alphanumeric() || matches!(it, '/' | '.' | '-' | '_' | '~');
+    let mut out = String::with_capacity(text.len());
+    let mut plain = 0;
+    for (start, found) in text.match_indices(folder) {
+        let rest = &text[start + found.len()..];
+        let is_start = !text[..start].chars().next_back().is_some_and(is_name);
+        let is_end = |it: char| it.is_whitespace() || matches!(it, '`' | '"' | '\'');
+        let path = &text[start..start + found.len() + rest.find(is_end).unwrap_or(rest.len())];
+        let is_inside = relative(path, folder).len() < path.len();
+        if is_start && is_inside && start >= plain {
+            out.push_str(&text[plain..start]);
+            plain = start + found.len() + 1;
+        }
+    }
+    out.push_str(&text[plain..]);
+    Cow::Owned(out)
+}
+
+/// Formats an amount of money: two decimals, with the sign of a frequent currency.
+pub(crate) fn money(amount: f64, currency: &str) -> String {
+    let sign = match currency {
+        "USD" => "$",
+        "EUR" => "€",
+        "GBP" => "£",
+        _ => "",
+    };
+    let (less, amount) = if amount > 0.0 && amount < 0.005 { ("less than ", 0.01) } else { ("", amount) };
+    match sign {
+        "" => format!("{less}{amount:.2} {currency}"),
+        sign => format!("{less}{sign}{amount:.2}"),
+    }
+}
+
 /// Returns the longest prefix of a text with at most `most` bytes.
 pub(super) fn cut(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
@@ -196,6 +248,29 @@ mod tests {
             &visible("ad\u{200D}min"),
             "ad<span class=\"hid\" title=\"zero width joiner\">U+200D</span>min",
         );
+    }
+
+    #[test]
+    fn paths_in_the_folder_are_relative_and_others_stay() {
+        assert_eq!(relative("/w/p/src/a.rs", "/w/p"), "src/a.rs");
+        assert_eq!(relative("/w/p/src/a.rs", "/w/p/"), "src/a.rs");
+        for other in ["/w/pp/a", "/w/p", "/w/p/", "/w/p//etc", "/w/p/../x", "a", "/etc/w/p/a"] {
+            assert_eq!(relative(other, "/w/p"), other);
+        }
+        assert_eq!(relative("/a", ""), "/a");
+        let folder = "/w/p";
+        assert_eq!(with_relative_paths("Read /w/p/a.rs and `/w/p/b`", folder), "Read a.rs and `b`");
+        for other in ["Read /w/p", "Read /x/w/p/a", "Read /w/p/../a", "/w/pq/a", "/w/p//etc/passwd"] {
+            assert_eq!(with_relative_paths(other, folder), other);
+        }
+    }
+
+    #[test]
+    fn money_has_two_decimals() {
+        assert_eq!(money(0.021_080_000_000_000_005, "USD"), "$0.02");
+        assert_eq!(money(0.0004, "USD"), "less than $0.01");
+        assert_eq!(money(0.0, "EUR"), "€0.00");
+        assert_eq!(money(12.5, "CHF"), "12.50 CHF");
     }
 
     #[test]

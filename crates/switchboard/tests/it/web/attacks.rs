@@ -52,12 +52,12 @@ fn whatever_an_agent_sends_stays_text() {
     page.press("Backspace");
     page.type_text(&hostile::payload("prompt"));
     page.press("Enter");
-    page.wait_for("#notices :: notice");
+    page.wait_for(".notice :: notice");
     page.wait_for("article.e-tool");
     page.screenshot("hostile");
     is_harmless(&talk);
     // Nor does it push away what the user needs.
-    let send = page.eval("(box => [box.left, box.top, innerWidth - box.right, innerHeight - box.bottom])(find('#send')[0].getBoundingClientRect())");
+    let send = page.eval("(box => [box.left, box.top, innerWidth - box.right, innerHeight - box.bottom])(find('#send, #cancel')[0].getBoundingClientRect())");
     assert!(send.as_array().unwrap().iter().all(|distance| distance.as_f64() >= Some(0.0)), "{send}");
     // Every entry in turn, in case not all are in the page.
     for position in 0..page

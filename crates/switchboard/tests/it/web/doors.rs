@@ -238,13 +238,13 @@ fn a_link_works_in_one_browser_and_another_is_had_from_the_page() {
     let stranger = Browser::shared().visitor();
     let page = stranger.open(&talk.opened.link);
     page.wait_for("#door :: used already");
-    page.wait_for("#door :: press Enter in the terminal");
+    page.wait_for("#door :: Press Enter in the terminal");
     page.screenshot("door-used");
     assert_eq!(page.count("#prompt"), 0);
     let page = stranger.open(&format!("http://{}/", talk.opened.host()));
     page.wait_for("#door :: no key of this launch");
 
-    talk.page.click("#show-sessions");
+    talk.page.click("#settings > summary");
     talk.page.click("[data-action=link]");
     talk.page.wait_for("dialog :: once and within a minute");
     talk.page.screenshot("another-browser");

@@ -6,7 +6,7 @@ use switchboard_browser::{Browser, Page, Visitor};
 
 use super::looks::nothing_is_clipped;
 use super::opened::Opened;
-use super::talk::{done, say};
+use super::talk::{done, say, unfold};
 use crate::agent_program::{Place, listening_to_signals};
 
 /// A hub with the demo agent, and the token of its launch. What comes first is dropped first.
@@ -83,6 +83,8 @@ fn a_question_answered_by_one_is_gone_for_the_others_who_see_the_name() {
     // A link to the session is of use to whoever has a token.
     let second = hub.enter(&other, &format!("/r/{session}"), &bert);
     second.wait_until("document.body.classList.contains('is-live')");
+    unfold(&first);
+    unfold(&second);
     assert_eq!(second.count("#composer"), 0, "who may answer may not prompt");
     assert_eq!(second.count("header [data-action=new]"), 0);
 
@@ -90,7 +92,7 @@ fn a_question_answered_by_one_is_gone_for_the_others_who_see_the_name() {
     for page in [&first, &second] {
         page.wait_for("[data-question] h3 :: config.json?");
         page.wait_until("document.title.startsWith('(1) ')");
-        page.wait_for("#badge :: 1");
+        page.wait_until("document.querySelector('#badge').textContent === '1'");
     }
     // Rules are for who owns the hub.
     first.wait_for("[data-question] [data-part=rule]");
@@ -258,6 +260,7 @@ fn on_a_phone_everything_can_be_done() {
     // The drawer has the agents and the folders; a session begins from there.
     assert_eq!(page.count("#sessions"), 0, "the drawer is closed at first");
     page.click("#show-sessions");
+    page.click("#new-box > summary");
     page.wait_for("#agent-choice");
     page.screenshot("phone-drawer");
     page.click("#new-session button");

@@ -50,8 +50,10 @@ fn nothing_is_cut_off_from_a_phone_to_a_wall() {
         page.wait_for("#session-list h3");
         nothing_is_clipped(page, width);
         page.screenshot(&format!("width-{width}-sessions"));
-        page.press("Alt+s");
-        page.wait_gone("#sessions");
+        if width < 900 {
+            page.press("Escape");
+            page.wait_gone("#sessions");
+        }
     }
     talk.all_is_well();
 }
@@ -80,7 +82,7 @@ fn an_empty_session_says_what_to_do_until_something_is_said() {
 
 /// Contrast between two colours, as the Web Content Accessibility Guidelines define it; and the least that any text
 /// of the page has.
-const LEAST_CONTRAST: &str = "(() => {
+pub(crate) const LEAST_CONTRAST: &str = "(() => {
     const canvas = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
     const parse = color => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = color; canvas.fillRect(0, 0, 1, 1); return [...canvas.getImageData(0, 0, 1, 1).data]; };
     const over = (top, under) => [0, 1, 2].map(i => (top[i] * top[3] + under[i] * (255 - top[3])) / 255).concat(255);
@@ -185,7 +187,6 @@ fn a_screen_reader_has_names_and_roles_for_everything() {
     for (role, name) in [
         ("feed", "Entries"),
         ("textbox", "Prompt"),
-        ("button", "Send"),
         ("button", "Stop"),
         ("navigation", "Sessions"),
         ("complementary", "Inspector"),

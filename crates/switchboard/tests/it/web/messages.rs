@@ -133,7 +133,7 @@ fn a_plan_is_worked_through() {
     for step in ["Read the code", "Change it", "Run the tests"] {
         talk.page.wait_for(&format!("#plans li :: {step}"));
     }
-    talk.page.wait_for("#plans :: 3 of 3 done");
+    talk.page.wait_for("#plan-now :: 3 of 3");
     talk.all_is_well();
 }
 
@@ -164,7 +164,7 @@ fn notices_usage_and_compactions_are_shown() {
     talk.ask("notice");
     let page = &talk.page;
     page.wait_for("article.e-agent :: Now there is room again.");
-    page.wait_for("#notices :: The context is nearly full");
+    page.wait_for("article .notice :: The context is nearly full");
     page.wait_for("#usage :: 1,000 of 200,000");
     page.wait_for("h1 :: A session with notices");
     page.wait_for("article.e-compact :: The conversation was compacted");

@@ -339,7 +339,7 @@ fn a_choice_for_always_is_remembered_and_can_be_withdrawn() {
     page.type_into("#wire-text", "without asking");
     page.wait_for("#wire-rows [data-row] :: Run a command?");
     page.click("#show-inspector");
-    page.click("#show-sessions");
+    page.click("#settings > summary");
     page.click("[data-action=choices]");
     page.wait_for("dialog :: Always allow: Run a command? rm -rf build && make");
     page.screenshot("choices");

@@ -20,7 +20,6 @@ fn a_new_session_begins_empty_and_the_old_one_stays() {
     talk.ask("second");
     page.wait_for("article.e-agent :: You said: second");
     assert_eq!(page.count("article :: Hello!"), 0);
-    page.click("#show-sessions");
     page.wait_until("find('#session-list h3').length > 0");
     page.screenshot("sessions");
     page.click("#session-list [data-action=look] :: hello");
@@ -64,7 +63,6 @@ fn a_restart_shows_what_was_recorded() {
     page.wait_for("article.e-tool .op-mov");
     page.wait_until("document.body.dataset.activity === 'recording'");
     page.screenshot("recording");
-    page.click("#show-sessions");
     page.wait_for("#session-list [aria-current] :: at rest");
     // What is said in it takes it up again.
     page.type_into("#prompt", "hello");
@@ -83,7 +81,6 @@ fn recorded_sessions_are_found_by_what_was_said() {
     let visitor = Browser::shared().visitor();
     let page = visitor.open(&talk.opened.link);
     page.wait_until("document.body.dataset.activity === 'idle'");
-    page.click("#show-sessions");
     page.type_into("#query", "xylophone");
     page.wait_for("#session-list :: Found");
     page.click("#session-list [data-action=look] :: xylophone");
@@ -158,7 +155,6 @@ fn a_session_that_only_the_agent_remembers_is_taken_over_with_its_history() {
     let talk = Talk::with(place, &["--", "sh", program.to_str().unwrap()]);
     let page = &talk.page;
     page.wait_until("document.body.dataset.activity === 'idle'");
-    page.click("#show-sessions");
     page.click("#other-sessions [data-action=resume] :: Of yesterday");
     page.wait_for("article.e-agent :: said yesterday");
     page.type_into("#prompt", "go on");
@@ -167,8 +163,7 @@ fn a_session_that_only_the_agent_remembers_is_taken_over_with_its_history() {
     assert_eq!(page.count("article.e-agent"), 2);
     // From now on it is one of the hub's.
     page.wait_for("#hub-sessions [aria-current]");
-    page.click("#show-sessions");
-    page.click("#show-sessions");
+    page.press("Alt+s");
     page.wait_gone("#other-sessions [data-action=resume]");
     talk.all_is_well();
 }
@@ -210,7 +205,7 @@ fn another_agent_is_picked_with_its_folder() {
     place.write("home/.config/switchboard/config.json", &known.to_string());
     let talk = Talk::with(place, &[]);
     let page = &talk.page;
-    page.click("#show-sessions");
+    page.click("#new-box > summary");
     page.wait_until("[...document.querySelector('#agent-choice').options].some(it => it.value === 'second')");
     page.eval("document.querySelector('#agent-choice').value = 'second'");
     page.eval("document.querySelector('#folder').value = ''");
@@ -236,7 +231,7 @@ fn a_known_agent_that_is_installed_is_picked_without_any_configuration() {
     let visitor = Browser::shared().visitor();
     let page = visitor.open(&opened.link);
     page.wait_until("document.body.dataset.activity");
-    page.click("#show-sessions");
+    page.click("#new-box > summary");
     page.wait_until("document.querySelector('#agent-choice').options.length === 2");
     assert_eq!(home.started(), "", "it starts when somebody needs it");
     page.eval("document.querySelector('#agent-choice').value = 'codex'");

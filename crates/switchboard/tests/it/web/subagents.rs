@@ -7,7 +7,7 @@ use switchboard_browser::{ColorScheme, Page};
 
 use super::opened::Opened;
 use super::scripted_agent::{SESSION, heard};
-use super::talk::{Talk, done};
+use super::talk::{Talk, done, unfold};
 use super::trust::{before, go};
 use crate::agent_program::Place;
 
@@ -389,7 +389,7 @@ fn a_recording_shows_them_as_they_were() {
     assert_eq!(page.count(".nest-head :: done"), 2);
     // What made an entry inside is found.
     page.wait_for(".nest-body article.e-agent :: I write notes.");
-    page.click(".nest-body article.e-agent .who");
+    page.click(".nest-body article.e-agent .md");
     page.wait_for("#wire-count :: 1 of");
     page.wait_for("#wire-rows [data-row] :: I write notes.");
     assert_eq!(page.complaints(), [""; 0]);
@@ -417,6 +417,7 @@ fn a_recorded_file_shows_them_and_is_kept_only_as_long_as_it_is_looked_at() {
     elsewhere.write("work/run.jsonl", &exported);
     let opened = Opened::start(&elsewhere, &["--no-record", "--recording", "run.jsonl"]);
     let page = visitor.open(&opened.link);
+    unfold(&page);
     page.wait_for("article.e-tool .nest-fold :: Explorer (Looks for the tests)");
     page.wait_for("#transcript > article.e-sub .nest-fold :: Writer");
     assert_eq!(page.count(".nest-body"), 0);

@@ -171,7 +171,7 @@ fn a_childs_question_that_changes_is_marked_and_always_holds_for_the_child_alone
     page.click("[data-option=always]");
     page.wait_gone("[data-question]");
     assert_eq!(answers_to(&talk, 42), ["always"]);
-    page.click("#show-sessions");
+    page.click("#settings > summary");
     page.click("[data-action=choices]");
     page.wait_for("dialog :: in the session a");
     talk.all_is_well();

@@ -20,6 +20,13 @@ impl Talk {
     }
 
     pub(crate) fn with(place: Place, arguments: &[&str]) -> Talk {
+        let talk = Talk::folded(place, arguments);
+        unfold(&talk.page);
+        talk
+    }
+
+    /// Opens the page as it is, with folded tool calls.
+    pub(crate) fn folded(place: Place, arguments: &[&str]) -> Talk {
         let opened = Opened::start(&place, arguments);
         let visitor = Browser::shared().visitor();
         let page = visitor.open(&opened.link);
@@ -50,6 +57,21 @@ impl Talk {
             .collect();
         assert_eq!(elsewhere, []);
     }
+}
+
+/// Unfolds every tool call and the details of every question from now on, for tests of what is in them.
+pub(crate) fn unfold(page: &Page) {
+    page.eval(
+        "(() => {
+            const folded = 'article.e-tool > .head > .fold:not([open], [data-chosen]), .details-part > details:not([open])';
+            const unfold = () => {
+                document.querySelectorAll(folded).forEach(it => { it.open = true; it.dataset.chosen = ''; });
+                document.querySelectorAll('.run[aria-expanded=false]').forEach(it => it.click());
+            };
+            new MutationObserver(unfold).observe(document.documentElement, { childList: true, subtree: true });
+            unfold();
+        })()",
+    );
 }
 
 pub(crate) fn say(page: &Page, prompt: &str) {

@@ -138,7 +138,7 @@ fn choices_of_earlier_launches_are_not_used_and_that_is_said() {
     go(page);
     ready(page, "once");
     assert_eq!(answers(&talk).len(), 0);
-    page.click("#show-sessions");
+    page.click("#settings > summary");
     page.click("[data-action=choices]");
     page.wait_for("dialog :: No choice has been made for always.");
     talk.all_is_well();

@@ -66,7 +66,7 @@ fn nothing_that_was_written_vanishes() {
     assert_eq!(page.count("#hint [data-action=example]"), 3);
     page.screenshot("first-screen");
     page.wait_until("document.activeElement.id === 'prompt'");
-    page.click("#hint [data-action=example] :: edit");
+    page.click("#hint [data-text=edit]");
     value("edit");
     page.wait_until("document.activeElement.id === 'prompt'");
     // A draft survives.
@@ -133,7 +133,6 @@ fn nothing_that_was_written_vanishes() {
     page.wait_until("document.activeElement.id === 'prompt'");
 
     // Light and dark as the user wants, also after a reload.
-    page.click("#show-sessions");
     for (theme, scheme) in [("dark", "dark"), ("light", "light"), ("", "light dark")] {
         page.eval(&format!("(it => {{ it.value = '{theme}'; it.dispatchEvent(new Event('change')); }})(document.querySelector('#theme'))"));
         page.reload();

@@ -10,6 +10,7 @@ use std::ops::Range;
 use maud::{Markup, PreEscaped};
 use switchboard_diff::{Hunk, Line, LineKind};
 
+use crate::render::code::{self, Language};
 use crate::render::text::push_visible;
 
 /// Number of unchanged lines that are shown next to a change.
@@ -45,7 +46,12 @@ impl Lines {
 }
 
 /// Renders the hunks of one file.
-pub(super) fn hunks(keep: &str, hunks: &[Hunk<'_>], budget: &mut Lines) -> Markup {
+pub(super) fn hunks(
+    keep: &str,
+    language: Option<&'static Language>,
+    hunks: &[Hunk<'_>],
+    budget: &mut Lines,
+) -> Markup {
     let mut out = String::from("<div class=\"hunks\">");
     for (number, hunk) in hunks.iter().enumerate() {
         let count = budget.take(hunk.lines.len());
@@ -64,6 +70,7 @@ pub(super) fn hunks(keep: &str, hunks: &[Hunk<'_>], budget: &mut Lines) -> Marku
             out: &mut out,
             lines: &hunk.lines[..count],
             ranges: &ranges,
+            language,
             fold: format!("{keep}h{number}"),
         };
         writer.hunk();
@@ -76,6 +83,7 @@ struct Writer<'w, 'h> {
     out: &'w mut String,
     lines: &'h [Line<'h>],
     ranges: &'h [Vec<Range<usize>>],
+    language: Option<&'static Language>,
     /// Prefix of the fold keys.
     fold: String,
 }
@@ -147,16 +155,21 @@ impl Writer<'_, '_> {
     fn text(&mut self, place: usize) {
         let line = &self.lines[place];
         let shown = &line.content[..line.content.len().min(LONGEST_LINE)];
+        // A line is coloured by itself: a comment or a string over several lines is not recognized.
+        let tokens = match (self.language, std::str::from_utf8(shown)) {
+            (Some(language), Ok(text)) => code::tokens(language, text),
+            _ => Vec::new(),
+        };
         let mut at = 0;
         for range in &self.ranges[place] {
             let range = range.start.min(shown.len())..range.end.min(shown.len());
-            push_bytes(self.out, &shown[at..range.start]);
+            push_coloured(self.out, shown, &tokens, at..range.start);
             self.out.push_str("<mark>");
-            push_bytes(self.out, &shown[range.clone()]);
+            push_coloured(self.out, shown, &tokens, range.clone());
             self.out.push_str("</mark>");
             at = range.end;
         }
-        push_bytes(self.out, &shown[at..]);
+        push_coloured(self.out, shown, &tokens, at..shown.len());
         if shown.len() < line.content.len() {
             let _ = write!(
                 self.out,
@@ -168,6 +181,21 @@ impl Writer<'_, '_> {
             self.out.push_str("<span class=\"cut\">no line end</span>");
         }
     }
+}
+
+/// Writes a part of a line with the colours of its tokens.
+fn push_coloured(out: &mut String, line: &[u8], tokens: &[code::Token], part: Range<usize>) {
+    let first = tokens.partition_point(|token| token.range.end <= part.start);
+    let mut at = part.start;
+    for token in tokens[first..].iter().take_while(|token| token.range.start < part.end) {
+        let range = token.range.start.max(part.start)..token.range.end.min(part.end);
+        push_bytes(out, &line[at..range.start]);
+        let _ = write!(out, "<span class=\"{}\">", token.class);
+        push_bytes(out, &line[range.clone()]);
+        out.push_str("</span>");
+        at = range.end;
+    }
+    push_bytes(out, &line[at..part.end]);
 }
 
 fn push_bytes(out: &mut String, bytes: &[u8]) {

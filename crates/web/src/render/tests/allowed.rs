@@ -13,8 +13,8 @@ use html5ever::tokenizer::{
 const VOID: [&str; 4] = ["br", "hr", "img", "input"];
 const ELEMENTS: &str = "a audio blockquote br button code dd del details div dl dt em fieldset figcaption figure form h3 h4 h5 \
     h6 header hr img input ins label legend li mark meter ol optgroup option p path pre progress section select \
-    span strong summary svg table tbody td th thead time title tr ul";
-const ATTRIBUTES: &str = "alt aria-hidden aria-label autocomplete checked class controls d decoding disabled height high href id \
+    span strong summary svg table tbody td th thead time title tr ul use kbd";
+const ATTRIBUTES: &str = "alt aria-expanded aria-hidden aria-label autocomplete checked class controls d decoding disabled height high href id \
     label loading max maxlength min minlength name open preload rel required role selected src start step \
     tabindex target title type value width";
 /// Maximum depth of the markup.
@@ -150,11 +150,17 @@ fn is_of_page(address: &str) -> bool {
     })
 }
 
+/// Returns `true` if an address is that of an icon in the page.
+fn is_icon(address: &str) -> bool {
+    let name = address.strip_prefix("#i-").unwrap_or_default();
+    !name.is_empty() && name.chars().all(|letter| letter.is_ascii_lowercase())
+}
+
 fn is_harmless(key: &str, value: &str) -> bool {
     let starts =
         |schemes: &[&str]| schemes.iter().any(|scheme| value.to_ascii_lowercase().starts_with(scheme));
     match key {
-        "href" if is_of_page(value) => true,
+        "href" if is_of_page(value) || is_icon(value) => true,
         "href" => starts(&["http://", "https://", "mailto:"]) && !value.chars().any(char::is_control),
         "src" => starts(&[
             "data:image/png;",

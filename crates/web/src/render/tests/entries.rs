@@ -24,26 +24,35 @@ fn broken(html: &str) -> String {
 
 #[test]
 fn the_user_is_shown_as_typed() {
-    assert_snapshot!(shown(&[message("user_message", "u", "Do *this*:\n  <b>now</b>")]), @r#"
+    assert_snapshot!(shown(&[message("user_message", "u", "Do *this*:\n  <b>now</b>")]), @r##"
     <header class="p head" data-part="head">
-    <span class="who">You</span>
     <span class="tools">
-    <button type="button" data-action="copy-entry">Copy</button>
-    <button type="button" data-action="link-entry">Link</button></span></header>
+    <button type="button" data-action="edit-prompt" title="Edit and send again" aria-label="Edit and send again">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-edit"></use></svg></button>
+    <button type="button" data-action="copy-entry" title="Copy" aria-label="Copy">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-copy"></use></svg></button>
+    <button type="button" data-action="link-entry" title="Copy a link" aria-label="Copy a link">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-link"></use></svg></button></span></header>
     <div class="p said" data-part="b0">Do *this*:
       &lt;b&gt;now&lt;/b&gt;</div>
-    "#);
+    "##);
 }
 
 #[test]
 fn the_agent_is_shown_as_markdown() {
     let text = "Two **words**.\n\n1. `a<b`\n2. [x](https://example.org)\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n\n```c++ title\nx < y\n```";
-    assert_snapshot!(shown(&[message("agent_message", "m", text)]), @r#"
+    assert_snapshot!(shown(&[message("agent_message", "m", text)]), @r##"
     <header class="p head" data-part="head">
-    <span class="who">Agent</span>
     <span class="tools">
-    <button type="button" data-action="copy-entry">Copy</button>
-    <button type="button" data-action="link-entry">Link</button></span></header>
+    <button type="button" data-action="copy-entry" title="Copy" aria-label="Copy">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-copy"></use></svg></button>
+    <button type="button" data-action="link-entry" title="Copy a link" aria-label="Copy a link">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-link"></use></svg></button></span></header>
     <div class="p md" data-part="b0-0">
     <p>Two <strong>words</strong>.</p>
     <ol>
@@ -66,68 +75,82 @@ fn the_agent_is_shown_as_markdown() {
     <pre data-lang="c++">
     <code>x &lt; y
     </code></pre></div>
-    "#);
+    "##);
 }
 
 #[test]
 fn thoughts_are_folded() {
-    assert_snapshot!(shown(&[message("agent_thought", "t", "Hm.")]), @r#"
+    assert_snapshot!(shown(&[message("agent_thought", "t", "Hm.")]), @r##"
     <header class="p head" data-part="head">
     <details class="fold" data-keep="fold">
     <summary>
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-think"></use></svg>
     <span class="who">Thought, 1 word</span></summary></details></header>
     <div class="p md" data-part="b0-0">
     <p>Hm.</p></div>
-    "#);
+    "##);
 }
 
 #[test]
 fn a_cleared_message_says_so() {
     let clear = update(json!({"sessionUpdate": "agent_message", "messageId": "m", "content": null}));
-    assert_snapshot!(shown(&[message("agent_message", "m", "a secret"), clear]), @r#"
+    assert_snapshot!(shown(&[message("agent_message", "m", "a secret"), clear]), @r##"
     <header class="p head" data-part="head">
-    <span class="who">Agent</span>
     <span class="tools">
-    <button type="button" data-action="copy-entry">Copy</button>
-    <button type="button" data-action="link-entry">Link</button></span></header>
+    <button type="button" data-action="copy-entry" title="Copy" aria-label="Copy">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-copy"></use></svg></button>
+    <button type="button" data-action="link-entry" title="Copy a link" aria-label="Copy a link">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-link"></use></svg></button></span></header>
     <p class="p note" data-part="empty">Empty: its content was removed, or none has come.</p>
-    "#);
+    "##);
 }
 
 #[test]
-fn a_tool_call_is_a_card() {
+fn a_tool_call_is_a_line_with_folded_content() {
     let call = json!({
         "title": "Look\u{202e}", "name": "grep", "kind": "search", "status": "in_progress", "capabilities": {"cancel": {}},
         "locations": [{"path": "/w/a.rs", "line": 3}], "rawInput": {"n": 1.0},
         "content": [{"type": "content", "content": {"type": "text", "text": "found"}}],
     });
-    assert_snapshot!(shown(&[tool_call("c", call)]), @r#"
+    assert_snapshot!(shown(&[tool_call("c", call)]), @r##"
     <header class="p head" data-part="head">
-    <svg class="icon" viewBox="0 0 16 16" aria-hidden="true">
-    <path d="M7 2.5a4.5 4.5 0 1 1 0 9 4.5 4.5 0 0 1 0-9z M10.5 10.5L14 14"></path></svg>
+    <details class="fold" data-keep="fold" open>
+    <summary class="call-line">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-search"></use></svg>
     <h3 class="title">
     <span class="sr">Search: </span>Look<span class="hid" title="right-to-left override">U+202E</span></h3>
-    <code class="dim">grep</code>
+    <span class="target">/w/a.rs</span>
+    <span class="right">
     <span class="st st-run">
     <span aria-hidden="true">◐ </span>running</span>
-    <span class="took"></span>
+    <span class="took"></span></span></summary></details>
     <span class="tools">
-    <button type="button" data-action="copy-entry">Copy</button>
-    <button type="button" data-action="link-entry">Link</button></span>
+    <button type="button" data-action="copy-entry" title="Copy" aria-label="Copy">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-copy"></use></svg></button>
+    <button type="button" data-action="link-entry" title="Copy a link" aria-label="Copy a link">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-link"></use></svg></button></span>
     <button type="button" data-action="cancel" data-tool-call="c">Cancel</button></header>
     <ul class="p places" data-part="places" aria-label="Files">
     <li>
     <button class="path" type="button" data-action="follow" data-path="/w/a.rs" data-line="3">/w/a.rs:3</button></li></ul>
     <div class="p md" data-part="b0-0">
     <p>found</p></div>
-    <div class="p raws" data-part="input">
-    <details class="raw" data-keep="input">
-    <summary>Raw input</summary>
+    <div class="p raws" data-part="raw">
+    <details class="raw" data-keep="details">
+    <summary>Details</summary>
+    <p class="note">Tool <code>grep</code></p>
+    <p class="note">Raw input</p>
     <pre class="json">
     <code>{
       "n": 1.0
     }</code></pre></details></div>
-    "#);
+    "##);
 }
 
 #[test]
@@ -139,29 +162,40 @@ fn a_diff_is_one_markup_for_both_views() {
     ]);
     let content =
         json!([{"type": "diff", "changes": changes, "patch": {"format": "git_patch", "text": patch}}]);
-    assert_snapshot!(shown(&[tool_call("c", json!({"title": "Edit", "kind": "edit", "content": content}))]), @r#"
+    assert_snapshot!(shown(&[tool_call("c", json!({"title": "Edit", "kind": "edit", "content": content}))]), @r##"
     <header class="p head" data-part="head">
-    <svg class="icon" viewBox="0 0 16 16" aria-hidden="true">
-    <path d="M2.5 13.5l1-3.5L11 2.5 13.5 5 6 12.5z"></path></svg>
+    <details class="fold" data-keep="fold" open>
+    <summary class="call-line">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-edit"></use></svg>
     <h3 class="title">
     <span class="sr">Edit: </span>Edit</h3>
-    <span class="st st-wait">
+    <span class="right">
+    <span class="cnt">
+    <span class="plus">+1</span> <span class="minus">−1</span>
+    <span class="sr"> (1 lines added, 1 removed)</span></span>
+    <span class="st st-off">
     <span aria-hidden="true">○ </span>pending</span>
-    <span class="took"></span>
+    <span class="took"></span></span></summary></details>
     <span class="tools">
-    <button type="button" data-action="copy-entry">Copy</button>
-    <button type="button" data-action="link-entry">Link</button></span></header>
+    <button type="button" data-action="copy-entry" title="Copy" aria-label="Copy">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-copy"></use></svg></button>
+    <button type="button" data-action="link-entry" title="Copy a link" aria-label="Copy a link">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-link"></use></svg></button></span></header>
     <div class="p diff" data-part="i0" role="group" aria-label="Changes to files">
-    <p class="diff-sum">2 files <span class="cnt">
+    <p class="diff-sum">
+    <span>2 files</span> <span class="cnt">
     <span class="plus">+1</span> <span class="minus">−1</span>
     <span class="sr"> (1 lines added, 1 removed)</span></span>
     <label class="sbs">
     <input type="checkbox"> side by side</label></p>
     <details class="df" data-keep="i0f0" open>
     <summary>
-    <span class="op op-mod" title="modify" aria-hidden="true">M</span>
+    <span class="op op-mod" aria-hidden="true">changed</span>
     <span class="sr">modify </span>
-    <span class="path">
+    <span class="path" title="/w/a.rs">
     <span class="dir">/w/</span>a.rs</span>
     <span class="cnt">
     <span class="plus">+1</span> <span class="minus">−1</span>
@@ -173,45 +207,57 @@ fn a_diff_is_one_markup_for_both_views() {
     <code class="dup" aria-hidden="true">a</code></div>
     <div class="chg">
     <del class="l" data-o="2">
-    <code>let b = <mark>1</mark>;</code></del>
+    <code>
+    <span class="hk">let</span> b = <mark>
+    <span class="hn">1</span></mark>;</code></del>
     <ins class="l" data-n="2">
-    <code>let b = <mark>2</mark>;</code></ins></div>
+    <code>
+    <span class="hk">let</span> b = <mark>
+    <span class="hn">2</span></mark>;</code></ins></div>
     <div class="l" data-o="3" data-n="3">
     <code>c</code>
     <code class="dup" aria-hidden="true">c</code></div></div></details>
     <div class="df df-bare">
-    <span class="op op-cpy" title="copy" aria-hidden="true">C</span>
+    <span class="op op-cpy" aria-hidden="true">copied</span>
     <span class="sr">copy </span>
     <span class="path dim">
     <span class="dir">/w/</span>b</span>
     <span aria-label="to"> → </span>
-    <span class="path">
+    <span class="path" title="/w/c">
     <span class="dir">/w/</span>c</span>
     <span class="tag">binary</span></div></div>
-    "#);
+    "##);
 }
 
 #[test]
 fn a_patch_that_cannot_be_read_is_shown_as_text() {
     let content = json!([{"type": "diff", "changes": [{"operation": "delete", "path": "/w/a"}], "patch": {"format": "git_patch", "text": "@@ nonsense"}}]);
-    assert_snapshot!(shown(&[tool_call("c", json!({"title": "Edit", "content": content}))]), @r#"
+    assert_snapshot!(shown(&[tool_call("c", json!({"title": "Edit", "content": content}))]), @r##"
     <header class="p head" data-part="head">
-    <svg class="icon" viewBox="0 0 16 16" aria-hidden="true">
-    <path d="M8 1.5l5.5 3.2v6.6L8 14.5l-5.5-3.2V4.7z M8 6a2 2 0 1 0 0 4 2 2 0 0 0 0-4z"></path></svg>
+    <details class="fold" data-keep="fold" open>
+    <summary class="call-line">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-tool"></use></svg>
     <h3 class="title">
     <span class="sr">Tool: </span>Edit</h3>
-    <span class="st st-wait">
+    <span class="right">
+    <span class="st st-off">
     <span aria-hidden="true">○ </span>pending</span>
-    <span class="took"></span>
+    <span class="took"></span></span></summary></details>
     <span class="tools">
-    <button type="button" data-action="copy-entry">Copy</button>
-    <button type="button" data-action="link-entry">Link</button></span></header>
+    <button type="button" data-action="copy-entry" title="Copy" aria-label="Copy">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-copy"></use></svg></button>
+    <button type="button" data-action="link-entry" title="Copy a link" aria-label="Copy a link">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-link"></use></svg></button></span></header>
     <div class="p diff" data-part="i0" role="group" aria-label="Changes to files">
-    <p class="diff-sum">1 file</p>
+    <p class="diff-sum">
+    <span>1 file</span></p>
     <div class="df df-bare">
-    <span class="op op-del" title="delete" aria-hidden="true">D</span>
+    <span class="op op-del" aria-hidden="true">deleted</span>
     <span class="sr">delete </span>
-    <span class="path">
+    <span class="path" title="/w/a">
     <span class="dir">/w/</span>a</span></div>
     <ul class="note bad" aria-label="What does not fit together">
     <li>the patch is malformed: line 1: no patch in the text</li>
@@ -220,7 +266,7 @@ fn a_patch_that_cannot_be_read_is_shown_as_text() {
     <summary>The patch as text, 11 B</summary>
     <pre>
     <code>@@ nonsense</code></pre></details></div>
-    "#);
+    "##);
 }
 
 #[test]
@@ -230,7 +276,7 @@ fn a_terminal_is_a_screen_with_colours() {
         "sessionUpdate": "terminal_update", "terminalId": "t", "command": "make\u{a0}all", "cwd": "/w",
         "output": {"data": switchboard_acp::Base64::from_bytes(output.as_bytes()).as_str()}, "exitStatus": {"exitCode": 2},
     });
-    assert_snapshot!(shown(&[update(terminal)]), @r#"
+    assert_snapshot!(shown(&[update(terminal)]), @r##"
     <section class="p term" data-part="screen" aria-label="Terminal">
     <div class="term-head">
     <pre class="cmd">
@@ -243,7 +289,7 @@ fn a_terminal_is_a_screen_with_colours() {
     <span class="f17 k208">y</span> &lt;b&gt;</code></pre>
     <p class="st st-bad">
     <span aria-hidden="true">✗ </span>exited with 2</p></section>
-    "#);
+    "##);
 }
 
 #[test]
@@ -254,25 +300,27 @@ fn a_permission_shows_the_exact_command_and_the_meaning_of_each_answer() {
         "options": [{"optionId": "y", "name": "Yes", "kind": "allow_always"}, {"optionId": "n", "name": "No", "kind": "reject_once"}],
     });
     let mut session = session(&[permission("p".into(), fields)]);
-    assert_snapshot!(lines(&session), @r#"
+    assert_snapshot!(lines(&session), @r##"
     <header class="p head" data-part="head">
-    <span class="icon" aria-hidden="true">?</span>
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-question"></use></svg>
     <h3 class="title">Run it?</h3></header>
     <p class="p said" data-part="about">To see.</p>
     <div class="p subject" data-part="subject">
     <pre class="cmd">
-    <code>
-    <span class="dim" aria-hidden="true">$ </span>rm -rf <span class="hid" title="zero width space">U+200B</span>/</code></pre>
+    <code>rm -rf <span class="hid" title="zero width space">U+200B</span>/</code></pre>
     <p>in <span class="path">/w</span></p></div>
     <div class="p opts" data-part="options" data-permission="&quot;p&quot;" role="group" aria-label="Answer">
     <button class="opt opt-allow opt-always" type="button" data-option="y">
-    <span class="opt-name">Yes</span> <span class="opt-means">allow always</span></button>
+    <span class="opt-name">Yes</span> <span class="opt-means">allow always</span>
+    <kbd aria-hidden="true">1</kbd></button>
     <button class="opt opt-reject" type="button" data-option="n">
-    <span class="opt-name">No</span> <span class="opt-means">reject once</span></button></div>
-    "#);
+    <span class="opt-name">No</span> <span class="opt-means">reject once</span>
+    <kbd aria-hidden="true">2</kbd></button></div>
+    "##);
     let id = switchboard_acp::rpc::RequestId::Text("p".into());
     session.answer_permission(&id, "n", "user", Moment(5)).unwrap();
-    assert_snapshot!(lines(&session), @r#"
+    assert_snapshot!(lines(&session), @r##"
     <div class="p asked" data-part="asked">
     <details data-keep="asked">
     <summary>
@@ -292,7 +340,7 @@ fn a_permission_shows_the_exact_command_and_the_meaning_of_each_answer() {
     <li>Yes <span class="dim">allow always</span></li>
     <li>
     <strong>No (chosen)</strong> <span class="dim">reject once</span></li></ul></details></div>
-    "#);
+    "##);
 }
 
 #[test]
@@ -303,9 +351,9 @@ fn the_subject_of_a_permission_is_unfolded_even_if_the_call_is_folded() {
         "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}],
     });
     let shown = shown(&[call, permission("p".into(), fields)]);
-    let inputs: Vec<&str> = shown.split("data-part=\"input\"").skip(1).collect();
-    assert!(inputs[0].contains("<details") && inputs[0].contains("\"force\""), "{shown}");
-    assert!(!inputs[1].contains("<details") && inputs[1].contains("\"force\""), "{shown}");
+    let (call, question) = shown.split_once("data-part=\"input\"").unwrap();
+    assert!(call.contains("<details class=\"raw\"") && call.contains("\"force\""), "{shown}");
+    assert!(!question.contains("<details") && question.contains("\"force\""), "{shown}");
 }
 
 #[test]
@@ -335,9 +383,10 @@ fn a_question_is_a_form() {
             "c": {"type": "array", "items": {"type": "string", "enum": ["x", "y"]}, "default": ["y"]},
         }},
     }});
-    assert_snapshot!(shown(&[question]), @r#"
+    assert_snapshot!(shown(&[question]), @r##"
     <header class="p head" data-part="head">
-    <span class="icon" aria-hidden="true">?</span>
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-question"></use></svg>
     <h3 class="title">Which?</h3></header>
     <form class="p form" data-part="form" data-elicitation="1" autocomplete="off">
     <div class="field">
@@ -359,24 +408,31 @@ fn a_question_is_a_form() {
     <button class="opt opt-allow" type="submit" data-answer="accept">Send</button>
     <button class="opt opt-reject" type="button" data-answer="decline">Decline</button>
     <button class="opt" type="button" data-answer="cancel">Dismiss</button></div></form>
-    "#);
+    "##);
 }
 
 #[test]
 fn unknown_content_is_shown_as_json() {
     let content = json!([{"type": "_chart", "points": [1]}]);
-    assert_snapshot!(shown(&[tool_call("c", json!({"title": "t", "kind": "_k", "status": "_s", "content": content}))]), @r#"
+    assert_snapshot!(shown(&[tool_call("c", json!({"title": "t", "kind": "_k", "status": "_s", "content": content}))]), @r##"
     <header class="p head" data-part="head">
-    <svg class="icon" viewBox="0 0 16 16" aria-hidden="true">
-    <path d="M8 1.5l5.5 3.2v6.6L8 14.5l-5.5-3.2V4.7z M8 6a2 2 0 1 0 0 4 2 2 0 0 0 0-4z"></path></svg>
+    <details class="fold" data-keep="fold" open>
+    <summary class="call-line">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-tool"></use></svg>
     <h3 class="title">
     <span class="sr">_k: </span>t</h3>
+    <span class="right">
     <span class="st st-off">
     <span aria-hidden="true">? </span>_s</span>
-    <span class="took"></span>
+    <span class="took"></span></span></summary></details>
     <span class="tools">
-    <button type="button" data-action="copy-entry">Copy</button>
-    <button type="button" data-action="link-entry">Link</button></span></header>
+    <button type="button" data-action="copy-entry" title="Copy" aria-label="Copy">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-copy"></use></svg></button>
+    <button type="button" data-action="link-entry" title="Copy a link" aria-label="Copy a link">
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-link"></use></svg></button></span></header>
     <div class="p block" data-part="i0">
     <div class="unknown">
     <p class="note">Unknown content: <code>_chart</code></p>
@@ -387,44 +443,47 @@ fn unknown_content_is_shown_as_json() {
         1
       ]
     }</code></pre></div></div>
-    "#);
+    "##);
 }
 
 #[test]
 fn the_panels_are_short() {
     let session = super::sample::sample();
-    assert_snapshot!(panels(&session).map(|panel| broken(&panel.0)).join("\n\n"), @r#"
+    assert_snapshot!(panels(&session).map(|panel| broken(&panel.0)).join("\n\n"), @r##"
     <span class="st st-wait" role="status">
     <span aria-hidden="true">! </span>waits for you</span>
 
     <section class="plan" aria-label="Plan">
-    <p class="dim">1 of 3 done</p>
-    <progress max="3" value="1"></progress>
+    <p class="plan-count">1 of 3 done</p>
+    <progress max="3" value="1" aria-label="Progress of the plan"></progress>
     <ol>
     <li class="step step-done">
-    <span class="mark" aria-hidden="true">✓</span>
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-done"></use></svg>
     <span class="sr">done: </span>
     <span>Look at the configuration</span></li>
     <li class="step step-now">
-    <span class="mark" aria-hidden="true">◐</span>
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-chevron"></use></svg>
     <span class="sr">in progress: </span>
     <span>Change it</span>
     <span class="tag">high</span></li>
     <li class="step">
-    <span class="mark" aria-hidden="true">○</span>
+    <svg class="icon" aria-hidden="true">
+    <use href="#i-more"></use></svg>
     <span class="sr">to do: </span>
     <span>Run the tests</span></li></ol></section>
 
     <section class="usage" aria-label="Usage">
-    <meter min="0" max="200000" value="53000" high="160000"></meter>
-    <p>53,000 of 200,000 tokens <span class="dim">(26 %)</span></p>
-    <p>0.42 USD</p></section>
+    <meter min="0" max="200000" value="53000" high="160000" aria-label="Context" title="53,000 of 200,000 tokens in the context"></meter>
+    <p title="53,000 of 200,000 tokens in the context">26 %<span class="sr"> (53,000 of 200,000 tokens in the context)</span></p>
+    <p title="Cost of the session">$0.42</p></section>
 
-    <label class="config">
-    <span>Model</span> <select data-config="model">
+    <label class="config" title="Model">
+    <span class="sr">Model</span> <select data-config="model">
     <option value="a">Small</option>
     <option value="b" selected>Large</option></select></label>
-    <label class="config">
+    <label class="config" title="Web search">
     <input type="checkbox" data-config="web" checked> <span>Web search</span></label>
 
     <li class="command" role="option" data-command="review" data-hint="what to look at">
@@ -433,7 +492,7 @@ fn the_panels_are_short() {
     <div class="notice notice-warn">
     <strong>Warning: The disk is nearly full</strong>
     <p>2 GB are left.</p></div>
-    "#);
+    "##);
 }
 
 #[test]
@@ -473,7 +532,7 @@ fn a_command_without_permission_is_not_shown_as_running() {
         let id = switchboard_acp::rpc::RequestId::Text("p".into());
         let mut pending = session(&asked);
         let shown = screens(&pending);
-        assert!(shown.contains("not allowed yet") && !shown.contains("running"), "{shown}");
+        assert!(shown.contains("waiting for permission") && !shown.contains("running"), "{shown}");
         pending.answer_permission(&id, "n", "user", Moment(5)).unwrap();
         let shown = screens(&pending);
         assert!(shown.contains("not allowed") && !shown.contains("running"), "{shown}");

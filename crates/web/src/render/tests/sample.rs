@@ -40,7 +40,7 @@ pub(super) fn everything(session: &Session, cache: &RenderCache) -> Vec<Part> {
     let place = Place { recording: "r", session: "s", parent: Some("above"), ..Place::default() };
     let entries = session.entries().flat_map(|entry| render::entry(session, entry, None, &place, cache));
     let permissions =
-        session.permissions().flat_map(|permission| render::permission(session, permission, cache));
+        session.permissions().flat_map(|permission| render::permission(session, permission, &place, cache));
     let elicitations = session.elicitations().flat_map(render::elicitation);
     entries.chain(permissions).chain(elicitations).collect()
 }
@@ -53,7 +53,7 @@ pub(super) fn panels(session: &Session) -> [Markup; 6] {
         render::usage(session),
         render::config_options(session),
         render::commands(session),
-        render::notices(session),
+        render::notices(session.notices().iter()),
     ]
 }
 
@@ -284,7 +284,7 @@ fn the_sample_makes_a_page() {
                     @for part in render::entry(&session, entry, None, &Place::default(), &cache) { (PreEscaped(&*part.html)) }
                 }
             }
-            @for permission in session.permissions() { (question(render::permission(&session, permission, &cache))) }
+            @for permission in session.permissions() { (question(render::permission(&session, permission, &Place::default(), &cache))) }
             @for elicitation in session.elicitations() { (question(render::elicitation(elicitation))) }
             @for panel in panels(&session) { (panel) }
         }
