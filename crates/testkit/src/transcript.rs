@@ -287,7 +287,7 @@ pub fn of_frame(frame: &Value) -> Transcript {
             parts.into_iter().partition(|(key, _)| key.starts_with("asked-"));
         // Notices are below the entry that they follow, and the end of a turn below its last one.
         let (beside, own): (Vec<_>, Vec<_>) =
-            own.into_iter().partition(|(key, _)| key.starts_with("notice-"));
+            own.into_iter().partition(|(key, _)| key.starts_with("notice-") || *key == "turn");
         notices.extend(beside.iter().map(|(_, html)| *html));
         questions.extend(asked.iter().filter_map(|(key, html)| question_of_html(key, html)));
         let html: String = own.iter().map(|(_, html)| *html).collect();

@@ -81,7 +81,9 @@ fn basics() -> Markup {
 }
 
 fn update(update: Value) -> Value {
-    json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}})
+    let mut message = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s"}});
+    message["params"]["update"] = update;
+    message
 }
 
 fn call(id: &str, mut fields: Value) -> Value {

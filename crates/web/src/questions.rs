@@ -85,8 +85,8 @@ fn card(subject: &Subject<'_>, live: Option<&Live>, pending: &Pending<'_>) -> Ma
             let parts = render::permission(snapshot, permission, &place, &subject.user.app.cache);
             // What explains the question is behind one button.
             let (folded, parts): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.key == "more");
-            let details = folded.into_iter().chain(always).chain(rule).collect();
-            let parts = head.chain(parts).chain(render::question_details(details));
+            let details: Vec<_> = folded.into_iter().chain(always).chain(rule).collect();
+            let parts = head.chain(parts).chain(render::question_details(&details));
             // The position of a long tool call is needed to request its earlier pages.
             let call = permission.tool_call_id().and_then(|id| snapshot.position(EntryKind::ToolCall, id));
             question(live, permission.id(), &asked, parts, call.map(|position| (&**id, position)))

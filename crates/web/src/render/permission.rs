@@ -318,13 +318,13 @@ pub(crate) fn left_out(problem: &str) -> Markup {
 }
 
 /// Renders explanations of a question behind one button, if there are any.
-pub(crate) fn question_details(parts: Vec<Part>) -> Option<Part> {
+pub(crate) fn question_details(parts: &[Part]) -> Option<Part> {
     (!parts.is_empty()).then(|| {
         let html = html! {
             div.p.details-part data-part="details" {
                 details data-keep="details" {
                     summary { "Details" }
-                    @for part in &parts { (PreEscaped(&part.html)) }
+                    @for part in parts { (PreEscaped(&part.html)) }
                 }
             }
         };

@@ -324,7 +324,7 @@ fn a_permission_shows_the_exact_command_and_the_meaning_of_each_answer() {
     <div class="p asked" data-part="asked">
     <details data-keep="asked">
     <summary>
-    <span class="title">Permission: Run it?</span>
+    <span class="title">Run it?</span>
     <span class="st st-bad">
     <span aria-hidden="true">✗ </span>reject once: No</span>
     <span class="dim">by user</span>
@@ -333,8 +333,7 @@ fn a_permission_shows_the_exact_command_and_the_meaning_of_each_answer() {
     <p class="p said" data-part="about">To see.</p>
     <div class="p subject" data-part="subject">
     <pre class="cmd">
-    <code>
-    <span class="dim" aria-hidden="true">$ </span>rm -rf <span class="hid" title="zero width space">U+200B</span>/</code></pre>
+    <code>rm -rf <span class="hid" title="zero width space">U+200B</span>/</code></pre>
     <p>in <span class="path">/w</span></p></div>
     <ul class="offered" aria-label="Options">
     <li>Yes <span class="dim">allow always</span></li>
