@@ -375,7 +375,7 @@ fn request(method: Method, uri: Uri, body: &Value) -> Request<Full<Bytes>> {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(
         header::USER_AGENT,
-        HeaderValue::from_static(concat!("switchboard/", env!("CARGO_PKG_VERSION"))),
+        HeaderValue::from_static(concat!("switchboard", "/", env!("CARGO_PKG_VERSION"))),
     );
     request
 }

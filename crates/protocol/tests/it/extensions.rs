@@ -4,10 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Files with the word `"hub"` for something other than a record, with the reason.
-const OTHER_HUBS: [(&str, &str); 8] = [
+const OTHER_HUBS: [(&str, &str); 9] = [
     ("protocol/src/recorded.rs", "the member of a recorded line that holds a record"),
     ("switchboard/src/configuration/hub.rs", "a setting"),
     ("switchboard/src/commands.rs", "the name of a command"),
+    ("switchboard/src/commands/setup.rs", "the name of an option"),
     ("switchboard/src/commands/doctor/hub.rs", "the heading of findings"),
     ("switchboard/src/configuration.rs", "the name of a setting"),
     ("switchboard/src/commands/sessions/show.rs", "the name of a channel"),

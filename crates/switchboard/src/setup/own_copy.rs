@@ -45,7 +45,7 @@ fn copy() -> Result<PathBuf, CommandError> {
         CommandError::usage("there is no place for a copy of this program: HOME is not set")
             .hint("set HOME to your home folder")
     })?;
-    Ok(data.join("switchboard/bin/switchboard"))
+    Ok(data.join("switchboard").join("bin/switchboard"))
 }
 
 /// Copies this program to a place that stays, unless the copy there has the same content.

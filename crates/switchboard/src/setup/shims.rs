@@ -28,7 +28,7 @@ fn folder() -> Result<PathBuf, CommandError> {
         CommandError::usage("there is no place for a shim: HOME is not set")
             .hint("set HOME to your home folder")
     })?;
-    Ok(data.join("switchboard/shims"))
+    Ok(data.join("switchboard").join("shims"))
 }
 
 fn known(agent: &str) -> Result<&'static KnownAgent, CommandError> {

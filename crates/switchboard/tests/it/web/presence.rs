@@ -21,7 +21,7 @@ fn a_question_is_held_while_its_page_is_looked_at_and_sent_when_the_page_is_left
     talk.say("command");
     talk.page.wait_for("[data-question] button");
     // The page shows the outcomes.
-    talk.page.click("#show-sessions");
+    talk.page.click("#settings summary");
     talk.page.click("[data-action=notifications]");
     talk.page.wait_for("dialog :: command: 0 sent");
     talk.page.screenshot("notifications");
