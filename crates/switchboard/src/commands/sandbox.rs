@@ -19,7 +19,7 @@ use crate::sandbox::{SandboxContext, needs_of, places, plan};
 
 /// Show and try the sandbox of agents
 ///
-/// `--sandbox` of run, bridge, open and serve, or `mode` under [sandbox] in the rules, confines an agent and all
+/// `--sandbox` of run, bridge, open and serve, or `mode` in the table `[sandbox]` of the rules, confines an agent and all
 /// its processes by the operating system. It can write only in the session's folders, sees only the system, the
 /// toolchains and its own settings, and reaches only listed hosts.
 #[derive(Debug, clap::Args)]
