@@ -415,6 +415,8 @@ impl Writer {
         }
         self.set_synced(true);
         let synced = wal::sync(&self.path);
+        // Before the replies: a caller that has closed its recording may copy the file.
+        self.checkpoint_if_last();
         for live in closed {
             match &synced {
                 Ok(()) => self.finish(live),
@@ -424,7 +426,6 @@ impl Writer {
                 }
             }
         }
-        self.checkpoint_if_last();
         self.signal.raise();
         is_waiting
     }
@@ -474,8 +475,9 @@ impl Writer {
                         match &mut group {
                             Some(group) => group.push(live),
                             None => {
-                                self.finish(live);
+                                // Before the reply: a caller that has closed its recording may copy the file.
                                 self.checkpoint_if_last();
+                                self.finish(live);
                             }
                         }
                     }
