@@ -157,7 +157,7 @@ impl Agent for Playing {
 
 const END: v2::StopReason = v2::StopReason::EndTurn;
 
-/// What every session offers.
+/// Returns the commands and options of every session.
 fn lists() -> SessionLists {
     SessionLists {
         config_options: Some(messages::options("calm", false)),

@@ -95,7 +95,7 @@ struct Client {
     /// Translator for a version 1 client.
     driver: Option<Box<Driver>>,
     knows_version: bool,
-    /// Whether the hub knows that the client speaks version 1.
+    /// True if the hub knows that the client speaks version 1.
     is_translated: bool,
     /// Notified when the client has acknowledged bytes.
     acked: Arc<Notify>,

@@ -76,7 +76,7 @@ pub struct HubOptions {
     pub open_logs: usize,
     /// Receives messages for the operator.
     pub report: Arc<dyn Fn(&str) + Send + Sync>,
-    /// Whether the standard error of agents is reported to the operator. It is in the logs in any case.
+    /// True if the standard error of agents is reported to the operator. It is in the logs in any case.
     pub reports_standard_error: bool,
     /// Names of identities that are not tokens of the store, such as that of a launch.
     pub local_names: Vec<Arc<str>>,

@@ -69,7 +69,7 @@ pub struct PendingQuestionEvent {
     pub action: &'static str,
     /// Title, command line and paths, one per line.
     pub details: String,
-    /// Whether `details` has everything that the question is about.
+    /// True if `details` has everything that the question is about.
     pub is_complete: bool,
     /// Options of a permission request.
     pub options: Vec<QuestionOption>,

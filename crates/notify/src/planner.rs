@@ -134,7 +134,7 @@ struct DigestPlan {
     failed: usize,
     died: usize,
     has_changed: bool,
-    /// Whether one was sent and not withdrawn.
+    /// True if one was sent and not withdrawn.
     is_shown: bool,
     next_at: Duration,
 }

@@ -250,7 +250,7 @@ pub struct Target {
     pub after: Duration,
     /// Least duration of a turn whose end is sent.
     pub min_turn: Duration,
-    /// Whether questions can be answered from the notification. Only options that hold once are offered, and only for
+    /// True if questions can be answered from the notification. Only options that hold once are offered, and only for
     /// questions that are shown completely, so it needs [`Content::Full`].
     pub can_answer: bool,
 }

@@ -39,7 +39,7 @@ pub struct ClientOptions {
     /// Maximum number of sessions of the agent, including sub-agents; updates for more are dropped and
     /// reported. Default: 10240.
     pub session_limit: usize,
-    /// Whether updates are folded into sessions and reported as events. Disable it if the transcript is read
+    /// True if updates are folded into sessions and reported as events. Disable it if the transcript is read
     /// elsewhere, such as in the log of a hub; then the ends of turns are unknown here, and only questions
     /// are reported. Default: `true`.
     pub folds_updates: bool,

@@ -6,7 +6,7 @@ use switchboard_session::{Decider, Moment, Settlement, Side};
 
 use crate::{Question, QuestionReader};
 
-/// How many questions may wait for an answer at a time. The answers to older ones are not found.
+/// Maximum number of questions that wait for an answer at a time. The answers to older ones are not found.
 const MAX_WAITING: usize = 1000;
 
 /// The outcome of a question.
@@ -43,7 +43,7 @@ pub struct PastQuestion {
     pub question: Question,
     /// Its outcome.
     pub answered: PastAnswer,
-    /// Whether rules answered it.
+    /// True if rules answered it.
     pub by_rule: bool,
     /// 0-based index among the questions of the session, in the order in which they were asked.
     pub index: usize,

@@ -42,7 +42,7 @@ pub struct SessionScript {
 pub struct ScriptStep {
     /// The time since the previous step.
     pub pause: Duration,
-    /// What the agent does.
+    /// Actions of the agent.
     pub action: Action,
 }
 
@@ -53,7 +53,7 @@ pub enum Action {
     AwaitOpening {
         /// The number of the request.
         request: usize,
-        /// Whether the client asked for the history.
+        /// True if the client asked for the history.
         with_history: bool,
     },
     /// Waits for a prompt.

@@ -19,6 +19,10 @@ mod environment;
 #[cfg(target_os = "linux")]
 mod init;
 mod layout;
+#[cfg(target_os = "linux")]
+mod machine;
+#[cfg(target_os = "linux")]
+mod plan;
 mod proxy;
 #[cfg(target_os = "linux")]
 mod sandbox;
@@ -42,12 +46,16 @@ pub use self::environment::SANDBOX_VARIABLE;
 #[cfg(target_os = "linux")]
 pub use self::init::run as init;
 pub use self::layout::{Binding, ClosedPath, Layout, Mount};
+#[cfg(target_os = "linux")]
+pub use self::machine::machine;
+#[cfg(target_os = "linux")]
+pub use self::plan::Plan;
 pub use self::proxy::{
     AllowedHosts, BadRequest, DeniedHost, HttpRequest, MAX_HEAD, OnDenied, PACKAGE_REGISTRIES, ServerName,
     Target, parse_http, parse_socks, server_name,
 };
 #[cfg(target_os = "linux")]
-pub use self::sandbox::{Plan, Sandbox, machine};
+pub use self::sandbox::Sandbox;
 
 /// A request for a sandbox.
 #[derive(Debug)]

@@ -47,7 +47,7 @@ pub(crate) struct Live {
     observed: Observed,
     pub(crate) progress: Option<Arc<Progress>>,
     closing: Option<Closing>,
-    /// Whether moved segments are kept, because the transactions that moved them are not synced yet.
+    /// True if moved segments are kept, because the transactions that moved them are not synced yet.
     keeps_segments: bool,
 }
 

@@ -26,7 +26,7 @@ use crate::signal::Signal;
 use crate::wal::{self, LogDamage};
 use crate::writer::{Command, Recovering, Reply, Writer};
 
-/// How long starting a recording waits for other processes that use the store. After that, records go to the
+/// Time for which starting a recording waits for other processes that use the store. After that, records go to the
 /// journal only, until the database is free.
 const BEGIN_TIMEOUT: Duration = Duration::from_millis(500);
 /// Number of segments from which on a journal is recovered in the background when a store is opened.

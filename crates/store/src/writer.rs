@@ -31,7 +31,7 @@ use crate::wal;
 
 /// SQLite busy timeout of one attempt.
 pub(crate) const ATTEMPT: Duration = Duration::from_millis(100);
-/// How long a command is retried while other processes keep the database locked.
+/// Time for which a command is retried while other processes keep the database locked.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Delay before another attempt.
 const RETRY_DELAY: Duration = Duration::from_millis(20);
@@ -151,7 +151,7 @@ pub(crate) struct Writer {
     has_unindexed: bool,
     /// True if records had to stay in a journal for lack of time.
     left_records: bool,
-    /// Whether transactions are synced when they are committed.
+    /// True if transactions are synced when they are committed.
     is_synced: bool,
 }
 

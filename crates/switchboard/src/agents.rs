@@ -117,7 +117,7 @@ pub(crate) struct Installed {
     pub(crate) path: PathBuf,
     /// The version, as far as it is known without running the agent.
     pub(crate) version: Option<String>,
-    /// Whether `switchboard agents install` put it there.
+    /// True if `switchboard agents install` put it there.
     pub(crate) is_ours: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a person sees in a terminal. All that an agent sends goes through [`switchboard_acp::display::visible`] first.
+//! Output for a terminal. All that an agent sends goes through [`switchboard_acp::display::visible`] first.
 
 pub(crate) mod diff;
 pub(crate) mod markdown;

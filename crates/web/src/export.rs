@@ -34,7 +34,7 @@ pub(crate) struct Export<'a> {
     pub(crate) session: &'a str,
     /// Title of the session in lists, used if the agent gave it none.
     pub(crate) title: Option<&'a str>,
-    /// Whether to remove secrets and withdrawn content.
+    /// True to remove secrets and withdrawn content.
     pub(crate) is_redacted: bool,
 }
 

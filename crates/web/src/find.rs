@@ -19,7 +19,7 @@ const MOST_ENTRIES: usize = 10_000;
 pub(crate) struct FoundEntries {
     /// Positions in order.
     positions: Vec<usize>,
-    /// Whether there are more.
+    /// True if there are more.
     is_cut: bool,
 }
 

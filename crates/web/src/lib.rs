@@ -109,7 +109,7 @@ pub enum Access {
     Tokens {
         /// Origins under which browsers reach the page, such as `https://hub.example.org`. Links use the first one.
         origins: Vec<String>,
-        /// Whether the server has a TLS certificate. The page then accepts every host name that the certificate
+        /// True if the server has a TLS certificate. The page then accepts every host name that the certificate
         /// proves.
         has_certificate: bool,
         /// Checks a token.

@@ -102,7 +102,7 @@ struct Stamp {
     waits: bool,
     /// Number of sub-agents in it.
     children: usize,
-    /// Whether a sub-agent is shown elsewhere.
+    /// True if a sub-agent is shown elsewhere.
     is_elsewhere: bool,
     /// The turn that it ends.
     end: Option<TurnEnd>,
@@ -139,11 +139,11 @@ struct Budget {
 pub(crate) struct Scene<'a> {
     pub(crate) app: &'a App,
     pub(crate) source: SessionSource<'a>,
-    /// Whether pending questions can be answered here.
+    /// True if pending questions can be answered here.
     pub(crate) is_live: bool,
-    /// Whether the agent process has exited, so that nothing is active.
+    /// True if the agent process has exited, so that nothing is active.
     pub(crate) is_over: bool,
-    /// Whether positions are those of the complete sessions, for which times are known.
+    /// True if positions are those of the complete sessions, for which times are known.
     pub(crate) is_whole: bool,
 }
 

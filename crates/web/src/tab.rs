@@ -89,7 +89,7 @@ struct Tab {
     user: Arc<UserState>,
     /// Number of the tab, unique in this launch.
     number: u64,
-    /// Whether the tab said that it is visible and focused.
+    /// True if the tab said that it is visible and focused.
     is_looking: bool,
     socket: WebSocket,
     view: View,
@@ -108,7 +108,7 @@ struct Tab {
     last_message: Instant,
     ping: Interval,
     max_silence: Duration,
-    /// Whether the last frame has been acknowledged.
+    /// True if the last frame has been acknowledged.
     is_shown: bool,
     is_dirty: bool,
 }

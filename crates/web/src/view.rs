@@ -28,7 +28,7 @@ pub(crate) struct Frame {
     r#type: &'static str,
     recording: String,
     session: String,
-    /// Whether messages can be sent in the session.
+    /// True if messages can be sent in the session.
     live: bool,
     /// Number of entries.
     length: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Frame {
     rows: usize,
     /// Number of records after which an earlier state is shown; `None` for the present state.
     at: Option<usize>,
-    /// Whether the page must clear its content first.
+    /// True if the page must clear its content first.
     fresh: bool,
     entries: Vec<EntryFrame>,
     panels: HashMap<&'static str, String>,
@@ -53,7 +53,7 @@ pub(crate) struct View {
     /// Connection to the selected session of the hub, or the error of attaching.
     pub(crate) attached: Option<Result<Arc<Live>, Failure>>,
     at: Option<(usize, Conversation)>,
-    /// Whether the last frame showed the preview of a recording that was not read yet.
+    /// True if the last frame showed the preview of a recording that was not read yet.
     was_preview: bool,
     window: Range<usize>,
     /// Number of questions before the first visible one.

@@ -54,7 +54,7 @@ struct WireRow {
     time: i64,
     /// `in`, `out` or `note`.
     direction: &'static str,
-    /// Whether it is on the other side of a translation.
+    /// True if it is on the other side of a translation.
     other: bool,
     shape: &'static str,
     name: String,
@@ -71,7 +71,7 @@ struct WireRow {
 pub(crate) struct WireView {
     filter: Filter,
     window: Range<usize>,
-    /// Whether the window follows the end.
+    /// True if the window follows the end.
     follows: bool,
     /// Rows that match the filter.
     rows: Vec<u32>,

@@ -72,7 +72,7 @@ pub(super) struct AgentProcess {
     /// Invalid lines on standard output: those reported to the operator, and those recorded in the logs.
     pub(super) invalid_reported: Oddities,
     pub(super) invalid_recorded: Oddities,
-    /// Whether a session has left this process because it did not stop after a cancellation. It gets no new sessions.
+    /// True if a session has left this process because it did not stop after a cancellation. It gets no new sessions.
     pub(super) is_unresponsive: bool,
     /// The agent's ids of sessions that have left this process, about which it may still send lines.
     pub(super) left_sessions: HashSet<String>,

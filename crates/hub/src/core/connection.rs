@@ -33,23 +33,23 @@ pub(super) const MAX_SUBSCRIPTIONS: usize = 1024;
 pub(super) struct Connection {
     pub(super) identity: Identity,
     pub(super) agent: usize,
-    /// Whether the client named this agent. It then sees only sessions of this agent.
+    /// True if the client named this agent. It then sees only sessions of this agent.
     pub(super) is_agent_named: bool,
-    /// Whether the request id is the idempotency key of a prompt, as it is over HTTP.
+    /// True if the request id is the idempotency key of a prompt, as it is over HTTP.
     pub(super) dedups_by_id: bool,
-    /// Whether the hub translates for this client. A translator needs the whole history, not only the records after a
+    /// True if the hub translates for this client. A translator needs the whole history, not only the records after a
     /// cursor.
     pub(super) is_translated: bool,
-    /// Whether the end client speaks version 1, behind a translator in the hub or in the client. It also gets the
+    /// True if the end client speaks version 1, behind a translator in the hub or in the client. It also gets the
     /// native lines of version 1 agents.
     pub(super) wants_native: bool,
     pub(super) services: Services,
     /// Name and version from `clientInfo`.
     pub(super) client: (String, String),
     pub(super) is_initialized: bool,
-    /// Whether responses to prompts include the outcome of the turn.
+    /// True if responses to prompts include the outcome of the turn.
     pub(super) wants_turn_end: bool,
-    /// Whether the client can show forms, and open URLs.
+    /// True if the client can show forms, and open URLs.
     pub(super) can_show_forms: bool,
     pub(super) can_open_addresses: bool,
     pub(super) subscriptions: BTreeMap<SessionId, Subscription>,
@@ -58,7 +58,7 @@ pub(super) struct Connection {
     /// Questions that the client has not answered yet, by the id that it was asked under.
     pub(super) questions: Correlator<PendingQuestion>,
     pub(super) last_id: i64,
-    /// Whether the connection has moved to a new socket that has not sent its cursors yet.
+    /// True if the connection has moved to a new socket that has not sent its cursors yet.
     pub(super) is_paused: bool,
     /// Idempotency key, if this is not a connection but a single request that another hub has forwarded.
     pub(super) forwarded_key: Option<String>,
@@ -105,7 +105,7 @@ pub(super) struct Subscription {
     pub(super) replaying: Option<u64>,
     /// The replay, unless a task is producing its next portion.
     pub(super) replay: Option<Box<Replay>>,
-    /// Whether a task is reading the log for this subscriber.
+    /// True if a task is reading the log for this subscriber.
     pub(super) is_reading: bool,
     /// Number of bytes sent, and of those acknowledged. The difference counts against the send window.
     pub(super) sent: u64,
@@ -114,10 +114,10 @@ pub(super) struct Subscription {
     pub(super) asked: BTreeMap<u64, i64>,
     /// Responses that must follow the record at this offset.
     pub(super) deferred_replies: VecDeque<(u64, ToClient)>,
-    /// Whether the client understands the notices of `session/attach`.
+    /// True if the client understands the notices of `session/attach`.
     pub(super) wants_notices: bool,
     pub(super) lagging_since: Option<u64>,
-    /// Whether the client is detached as soon as everything is delivered, because the session was closed.
+    /// True if the client is detached as soon as everything is delivered, because the session was closed.
     pub(super) detaches_when_delivered: bool,
     /// Origin of the records that are read from the log for this subscriber.
     pub(super) origins: OriginTracker,

@@ -30,11 +30,11 @@ pub(super) struct ForwardedRequest {
     pub(super) message: Arc<str>,
     /// The client and its line; `None` for answers to questions, which may be lost without harm.
     pub(super) client: Option<(ConnectionId, Arc<str>)>,
-    /// Whether it must be sent again.
+    /// True if it must be sent again.
     pub(super) is_due: bool,
-    /// Whether the hub has replied that it is not the owner.
+    /// True if the hub has replied that it is not the owner.
     pub(super) is_refused: bool,
-    /// Whether the owner sends the response to a later duplicate instead.
+    /// True if the owner sends the response to a later duplicate instead.
     pub(super) is_superseded: bool,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Rewrite<'r> {
     pub(crate) request: Option<&'r RequestId<'r>>,
     /// The relation to native lines, for clients behind a translator.
     pub(crate) native: Option<&'r Native>,
-    /// Whether the hub's own metadata is removed, for agents.
+    /// True if the hub's own metadata is removed, for agents.
     pub(crate) drops_hub_meta: bool,
 }
 

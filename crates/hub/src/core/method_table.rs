@@ -18,9 +18,9 @@ pub(super) struct Method {
     form: Option<Form>,
     /// The least role that may send it; `None` if that depends on whether it names a session.
     pub(super) role: Option<Role>,
-    /// Whether its parameters are not forwarded, so that they cannot contain agent options.
+    /// True if its parameters are not forwarded, so that they cannot contain agent options.
     pub(super) ends_here: bool,
-    /// Whether it appends to a log, which must be writable then.
+    /// True if it appends to a log, which must be writable then.
     pub(super) is_logged: bool,
 }
 

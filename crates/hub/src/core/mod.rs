@@ -86,7 +86,7 @@ pub struct Identity {
     pub name: Arc<str>,
     /// Role of the token.
     pub role: Role,
-    /// Whether the token sees every session, not only those shared with it.
+    /// True if the token sees every session, not only those shared with it.
     pub all: bool,
     /// Creation time of the token in Unix milliseconds. Distinguishes tokens that reuse a revoked token's name.
     pub made: i64,
@@ -137,7 +137,7 @@ pub(crate) struct ToClient {
     pub(crate) stream: Option<SessionId>,
     /// The cursor after this line.
     pub(crate) cursor: Option<Arc<str>>,
-    /// Whether its bytes count against the send window of the session.
+    /// True if its bytes count against the send window of the session.
     pub(crate) is_windowed: bool,
 }
 
@@ -229,7 +229,7 @@ pub(crate) struct CoreOptions {
     pub(crate) cancel_timeout: u64,
     /// Size of the send window: maximum number of unacknowledged bytes to a client in one session.
     pub(crate) send_window: usize,
-    /// Whether the standard error of agents is reported to the operator.
+    /// True if the standard error of agents is reported to the operator.
     pub(crate) reports_standard_error: bool,
     /// Permission policy that answers requests of agents before clients are asked.
     pub(crate) policy: Option<Box<dyn Policy>>,
@@ -258,7 +258,7 @@ pub(crate) struct Core {
     now: u64,
     /// Wall-clock time in Unix milliseconds, for display.
     time: i64,
-    /// Whether the hub is shutting down.
+    /// True if the hub is shutting down.
     ending: bool,
     output: VecDeque<Output>,
     /// See [`Core::summary_version`].
@@ -270,7 +270,7 @@ pub(crate) struct Core {
     /// Sessions that may have been working when the hub crashed, and those of them whose logs are being read.
     to_recover: VecDeque<SessionId>,
     recovering: HashSet<SessionId>,
-    /// Whether [`Output::Event`] is enabled.
+    /// True if [`Output::Event`] is enabled.
     has_events: bool,
     /// Name of the client whose answer is being recorded.
     answered_by: Option<String>,
@@ -325,7 +325,7 @@ pub struct SessionSummary {
     pub questions: usize,
     /// Reason why the agent process exited by itself, until another one replaces it.
     pub lost: Option<String>,
-    /// Whether the agent did not stop in time after a cancellation and its process still runs.
+    /// True if the agent did not stop in time after a cancellation and its process still runs.
     pub is_unresponsive: bool,
     /// Queued prompts, in order.
     pub queued: Vec<QueuedPrompt>,

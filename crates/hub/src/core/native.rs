@@ -39,10 +39,10 @@ impl Origin {
 pub(crate) struct OriginTracker {
     /// Origin of the next records for clients.
     next: Origin,
-    /// Whether the last native line was a message of the user.
+    /// True if the last native line was a message of the user.
     is_user: bool,
     has_native: bool,
-    /// Whether the agent has sent content without a native line.
+    /// True if the agent has sent content without a native line.
     has_original: bool,
 }
 

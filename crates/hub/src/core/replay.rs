@@ -65,7 +65,7 @@ pub(crate) struct ReplayLine {
     pub(crate) text: String,
     /// Cursor of the client after this line; `None` if more lines belong to the same item.
     pub(crate) held: Option<Cursor>,
-    /// Whether the client already has it, and only the translator of its connection needs it.
+    /// True if the client already has it, and only the translator of its connection needs it.
     pub(crate) is_known: bool,
 }
 
@@ -95,7 +95,7 @@ impl Eq for Replay {}
 struct Stage {
     /// The part of the history that the client has.
     held: Option<Cursor>,
-    /// Whether the stage only primes the translator with history that the client already has.
+    /// True if the stage only primes the translator with history that the client already has.
     is_known: bool,
     end: u64,
     index: Option<Index>,

@@ -45,9 +45,9 @@ pub(super) struct Session {
     pub(super) parked: Option<AgentId>,
     /// Time at which the running turn was cancelled, by the monotonic clock.
     pub(super) cancelled_at: Option<u64>,
-    /// Whether the agent did not stop after a cancellation, so that the hub has ended the turn itself.
+    /// True if the agent did not stop after a cancellation, so that the hub has ended the turn itself.
     pub(super) is_unresponsive: bool,
-    /// Whether the agent is being asked to resume the session.
+    /// True if the agent is being asked to resume the session.
     pub(super) is_resuming: bool,
     /// Sequence number of the next record.
     pub(super) next: u64,
@@ -59,9 +59,9 @@ pub(super) struct Session {
     /// Messages that wait until the log is loaded or the agent is ready.
     pub(super) waiting: VecDeque<(ConnectionId, Arc<str>)>,
     pub(super) prompts: VecDeque<Prompt>,
-    /// Whether this hub owns the session and may write its log.
+    /// True if this hub owns the session and may write its log.
     pub(super) is_owned: bool,
-    /// Whether this hub is trying to become the owner.
+    /// True if this hub is trying to become the owner.
     pub(super) is_acquiring: bool,
     /// Start of the last attempt.
     pub(super) acquire_started_at: u64,

@@ -130,7 +130,7 @@ pub(crate) struct SessionState {
     /// Pending questions by their offset.
     pub(crate) questions: BTreeMap<u64, Question>,
     operations: VecDeque<Operation>,
-    /// Whether a tool call is running, by the agent's ids of its session and of the call.
+    /// True for running tool calls, by the agent's ids of its session and of the call.
     calls: HashMap<(String, String), bool>,
     /// The same calls, oldest first.
     call_order: VecDeque<(String, String)>,

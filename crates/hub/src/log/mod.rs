@@ -31,7 +31,7 @@ pub use jetstream_disabled::JetStream;
 pub use jetstream_options::{JetStreamOptions, LogError};
 pub(crate) use local::LocalLog;
 
-/// Whether this build can keep its logs on NATS servers: the feature `jetstream`.
+/// True if this build can keep its logs on NATS servers: the feature `jetstream`.
 pub const HAS_JETSTREAM: bool = cfg!(feature = "jetstream");
 
 /// Maximum number of bytes that are read for a client at once.

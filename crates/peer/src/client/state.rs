@@ -26,7 +26,7 @@ pub(crate) struct ClientInner {
     gone: Option<Disconnected>,
     /// Signals events that did not arrive as a message of the agent.
     pub(crate) wake: Notify,
-    /// Whether such events may exist, to avoid locking the state.
+    /// True if such events may exist, to avoid locking the state.
     has_events: Arc<AtomicBool>,
 }
 

@@ -13,7 +13,7 @@ use super::Sink;
 /// agent is on the other side.
 #[derive(Debug, Default)]
 pub(super) struct Sides {
-    /// Whether the agent is translated, once its handshake response has shown it. Earlier messages are the
+    /// True if the agent is translated, once its handshake response has shown it. Earlier messages are the
     /// same on both sides.
     is_translated: Option<bool>,
     /// The handshake that the agent got. The translation gets the same one, which is not recorded again.

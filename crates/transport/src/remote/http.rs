@@ -30,7 +30,7 @@ const REQUESTS: usize = 4096;
 /// Number of server messages that may be queued for the reader.
 const WAITING: usize = 4;
 
-/// How long to retry a broken stream.
+/// Time for which a broken stream is retried.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time limit for the final DELETE request.

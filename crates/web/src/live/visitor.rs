@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Error of a request that opens a session.
 pub(crate) struct Refused {
     pub(crate) words: Failure,
-    /// Whether the agent requires a login first.
+    /// True if the agent requires a login first.
     pub(crate) wants_login: bool,
     /// Hub's id of the requested session, if the hub has it already.
     pub(crate) known: Option<String>,

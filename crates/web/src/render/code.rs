@@ -20,7 +20,7 @@ pub(crate) struct Language {
     /// Characters that delimit a string on one line. A string in backticks may span several lines.
     quotes: &'static str,
     words: &'static str,
-    /// Whether an apostrophe may also start a lifetime's name.
+    /// True if an apostrophe may also start a lifetime's name.
     has_lifetimes: bool,
     ignores_case: bool,
 }

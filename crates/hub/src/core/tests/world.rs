@@ -53,9 +53,9 @@ pub(super) struct Got {
     /// The session or sub-agent of the update.
     pub(super) about: String,
     pub(super) update: Value,
-    /// Whether only the translator of the client gets it.
+    /// True if only the translator of the client gets it.
     pub(super) is_known: bool,
-    /// Whether it is a native line.
+    /// True if it is a native line.
     pub(super) is_own: bool,
 }
 
@@ -86,12 +86,12 @@ pub(super) struct Agent {
     pub(super) results: HashMap<i64, Vec<Value>>,
     /// The id of the last request that it received.
     pub(super) last_request: i64,
-    /// Whether it responds neither to prompts nor to unknown requests.
+    /// True if it responds neither to prompts nor to unknown requests.
     pub(super) is_slow: bool,
     pub(super) next: i64,
-    /// Whether it keeps working after a cancellation.
+    /// True if it keeps working after a cancellation.
     pub(super) ignores_cancel: bool,
-    /// Whether it has lost its sessions.
+    /// True if it has lost its sessions.
     pub(super) refuses: bool,
     /// The sessions that it lists.
     pub(super) remembers: Vec<String>,

@@ -473,7 +473,7 @@ async fn entries(bucket: &kv::Store, mut take: impl FnMut(&str, &[u8])) -> Resul
     .await
 }
 
-/// Whether to continue reading a stream.
+/// Control of reading a stream.
 enum ReadControl {
     Continue,
     Stop,

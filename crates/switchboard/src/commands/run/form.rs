@@ -28,7 +28,7 @@ pub(super) struct Form {
 enum Field {
     /// A field of the form.
     Property(Box<FormField>),
-    /// Whether the user visits a web page.
+    /// True if the user visits a web page.
     Page,
 }
 
