@@ -6,6 +6,7 @@ use std::io::{Read, Seek, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use switchboard_policy::{PathEffect, SandboxMode, SandboxNetwork, SandboxSetting
 use crate::SandboxError;
 use crate::bubblewrap;
 use crate::environment::PROXY_PORT;
-use crate::layout::{Layout, shown_by};
+use crate::layout::{Layout, Part, shown_by};
 use crate::plan::{Plan, cannot, roots_hash};
 use crate::proxy::{OnDenied, Proxy};
 use crate::specification::{
@@ -432,7 +433,7 @@ impl PreparedCommand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::{Binding, LayoutParts, Part};
+    use crate::layout::{Binding, LayoutParts};
 
     #[test]
     fn a_program_starts_in_its_folder_only_if_that_is_shown() {
