@@ -176,7 +176,7 @@ fn who_only_looks_does_not_wait_for_who_writes() {
         }
         eprintln!("{looks} looks while somebody waited for the servers, the longest {longest:?}");
         // If all clients waited, there would be two: one before and one after the failure.
-        assert!(looks > 10, "{looks}");
+        assert!(looks > 2, "{looks}");
         let reason = writer.ended().await;
         assert!(reason.contains("cannot write the log"), "{reason}");
 
