@@ -63,6 +63,9 @@ pub struct HubOptions {
     pub log: Option<SharedLog>,
     /// Agents by name. The first is the default.
     pub agents: Vec<(String, Program)>,
+    /// Names of agents of which one process is started with the hub and kept running, so that the first session does not
+    /// wait for it. Not of confined agents, which have a process for each session.
+    pub warm: Vec<String>,
     /// Returns the canonical path of a folder, if sessions may work there.
     pub folders: Folders,
     /// Time without work and clients after which an agent process is ended.
@@ -102,6 +105,7 @@ impl HubOptions {
             store,
             log: None,
             agents,
+            warm: Vec::new(),
             folders,
             idle: Duration::from_secs(600),
             handshake_timeout: Duration::from_secs(30),
@@ -142,6 +146,7 @@ impl Hub {
             store,
             log,
             agents,
+            warm,
             folders,
             idle,
             handshake_timeout,
@@ -171,6 +176,7 @@ impl Hub {
         let mut core = Core::new(CoreOptions {
             agents: names.clone(),
             confined: agents.iter().map(|(_, program)| program.is_confined()).collect(),
+            warm: agents.iter().map(|(name, _)| warm.contains(name)).collect(),
             folders,
             idle: millis(idle),
             handshake: millis(handshake_timeout),

@@ -31,6 +31,8 @@ const LAST_LINES: usize = 10;
 /// Maximum number of methods whose last notification outside any session is kept, and maximum size of each in bytes.
 const MAX_BROADCASTS: usize = 16;
 const BROADCAST_BYTES: usize = 64 * 1024;
+/// Time in milliseconds after which a warm agent that has ended is started again.
+const WARM_RETRY: u64 = 60_000;
 /// Maximum number of pending requests to one agent.
 const MAX_PENDING: usize = 10_000;
 
@@ -435,6 +437,7 @@ impl Core {
         self.check_cluster();
         self.abandon_overdue_turns();
         self.suspend_idle_sessions();
+        self.keep_warm();
         let ids: Vec<AgentId> = self.processes.keys().copied().collect();
         for id in ids {
             let needs = |session: &Session| {
@@ -446,6 +449,7 @@ impl Core {
             let is_needed = self.sessions.values().any(needs)
                 || self.creating.values().any(|creating| creating.process == id);
             let is_at_work = !self.at_work_in(id).is_empty();
+            let is_warm = self.is_warm(id);
             let (now, idle, handshake) = (self.now, self.options.idle, self.options.handshake);
             let Some(process) = self.processes.get_mut(&id) else { continue };
             if process.is_ending {
@@ -466,13 +470,38 @@ impl Core {
                 self.end_agent(id, "was ended because it did not stop after a cancellation");
                 continue;
             }
-            if is_needed || process.has_pending() {
+            if is_needed || is_warm || process.has_pending() {
                 process.idle_since = None;
             } else if now.saturating_sub(*process.idle_since.get_or_insert(now)) >= idle {
                 process.is_ending = true;
                 self.output.push_back(Output::EndAgent { process: id });
             }
         }
+    }
+
+    /// Starts the processes of warm agents that do not run. One that fails is tried again after [`WARM_RETRY`].
+    fn keep_warm(&mut self) {
+        if self.ending || self.log_problem.is_some() {
+            return;
+        }
+        for agent in 0..self.options.warm.len() {
+            let is_kept = self.options.warm.get(agent) == Some(&true) && !self.is_confined(agent);
+            if !is_kept || self.process_with(agent, Services::default(), &[]).is_some() {
+                continue;
+            }
+            let is_due = |at: &u64| self.now.saturating_sub(*at) >= WARM_RETRY;
+            if self.warmed.get(&agent).is_none_or(is_due) {
+                self.warmed.insert(agent, self.now);
+                self.start_agent(agent, Services::default(), Vec::new());
+            }
+        }
+    }
+
+    /// Returns true if a process is the one that is kept running for its agent.
+    fn is_warm(&self, id: AgentId) -> bool {
+        let Some(agent) = self.processes.get(&id).map(|process| process.agent) else { return false };
+        self.options.warm.get(agent) == Some(&true)
+            && self.process_with(agent, Services::default(), &[]) == Some(id)
     }
 
     /// Shuts down: starts no new work and ends all processes.

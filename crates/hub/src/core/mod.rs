@@ -220,6 +220,8 @@ pub(crate) struct CoreOptions {
     pub(crate) agents: Vec<String>,
     /// Agents that are confined, in the same order.
     pub(crate) confined: Vec<bool>,
+    /// Agents of which one process is kept running, in the same order.
+    pub(crate) warm: Vec<bool>,
     pub(crate) folders: Folders,
     /// Time without work and clients after which an agent process is ended, in milliseconds.
     pub(crate) idle: u64,
@@ -258,6 +260,8 @@ pub(crate) struct Core {
     now: u64,
     /// Wall-clock time in Unix milliseconds, for display.
     time: i64,
+    /// Time of the last start of each warm agent.
+    warmed: HashMap<usize, u64>,
     /// True if the hub is shutting down.
     ending: bool,
     output: VecDeque<Output>,
@@ -378,6 +382,7 @@ impl Core {
             last_ticket: 0,
             now: 0,
             time: 0,
+            warmed: HashMap::new(),
             ending: false,
             output: VecDeque::new(),
             summary_version: 0,

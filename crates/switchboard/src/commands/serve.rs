@@ -378,8 +378,14 @@ async fn serve(arguments: &Arguments, serving: Serving) -> Result<Outcome, Comma
     let folders: Folders = Box::new(move |folder| {
         roots.resolve(folder).map_err(|Refused { reason, roots }| FolderRefusal { reason, roots })
     });
+    let names: Vec<String> = agents.iter().map(|(name, _)| name.clone()).collect();
+    let (warm, unknown) = settings.warm.among(&names);
+    for name in unknown {
+        logger.say(&format!("the setting hub.warm: this hub has no agent {name}"));
+    }
     let hub = Hub::start(HubOptions {
         log,
+        warm,
         idle: settings.idle,
         cancel_timeout: settings.cancel_timeout,
         open_logs: open_logs(open_files),

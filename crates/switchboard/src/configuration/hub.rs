@@ -27,12 +27,46 @@ pub(crate) struct HubSettings {
     pub(crate) idle: Duration,
     /// Time for an agent to stop after a cancellation before the hub ends the turn itself.
     pub(crate) cancel_timeout: Duration,
+    /// Agents that are kept running.
+    pub(crate) warm: WarmAgents,
     /// Maximum number of connections, if not the default.
     pub(crate) connections: Option<usize>,
     /// Origins of other servers whose pages may connect with a credential.
     pub(crate) origins: Vec<String>,
     /// The minimum role whose clients may pass MCP servers and options to agents; `None`: no client may.
     pub(crate) agent_options: Option<Role>,
+}
+
+/// The setting `hub.warm`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum WarmAgents {
+    /// All agents of the hub.
+    All,
+    /// Agents by name.
+    Named(Vec<String>),
+}
+
+impl WarmAgents {
+    fn parse(value: &Value) -> Result<Self, String> {
+        let names = |list: &Vec<Value>| {
+            list.iter().map(|name| name.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>()
+        };
+        match value {
+            Value::Bool(true) => Ok(WarmAgents::All),
+            Value::Bool(false) => Ok(WarmAgents::Named(Vec::new())),
+            value => value.as_array().and_then(names).map(WarmAgents::Named).ok_or_else(|| {
+                format!("expected true, or a list of agents such as [\"codex\"], found {value}")
+            }),
+        }
+    }
+
+    /// Returns the agents of a hub that are kept running, and the names that are not its agents.
+    pub(crate) fn among(&self, agents: &[String]) -> (Vec<String>, Vec<String>) {
+        match self {
+            WarmAgents::All => (agents.to_vec(), Vec::new()),
+            WarmAgents::Named(names) => names.iter().cloned().partition(|name| agents.contains(name)),
+        }
+    }
 }
 
 impl HubSettings {
@@ -75,6 +109,7 @@ impl HubSettings {
             roots,
             idle: IDLE,
             cancel_timeout: CANCEL_TIMEOUT,
+            warm: WarmAgents::Named(Vec::new()),
             connections: None,
             origins: Vec::new(),
             agent_options: Some(Role::Admin),
@@ -107,6 +142,7 @@ impl HubSettings {
             }
             "idle" => self.idle = duration(value)?,
             "cancel_timeout" => self.cancel_timeout = duration(value)?,
+            "warm" => self.warm = WarmAgents::parse(value)?,
             "connections" => {
                 let number = value.as_u64().and_then(|number| usize::try_from(number).ok());
                 let number = number.filter(|number| *number > 0);
@@ -170,6 +206,22 @@ mod tests {
         for wrong in [json!("view"), json!(true), json!(["use"])] {
             assert_eq!(parsed(wrong), (Some(Role::Admin), 1), "it fails closed");
         }
+    }
+
+    #[test]
+    fn agents_are_kept_warm_by_name_or_all_of_them() {
+        let agents = ["codex".to_owned(), "claude".to_owned()];
+        let among = |warm: Value| parse(&json!({"hub": {"warm": warm}})).0.warm.among(&agents);
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(among(json!(true)), (owned(&["codex", "claude"]), vec![]));
+        assert_eq!(among(json!(false)), (vec![], vec![]));
+        assert_eq!(among(json!(["claude", "goose"])), (owned(&["claude"]), owned(&["goose"])));
+        let (settings, problems) = parse(&json!({"hub": {"warm": [7]}}));
+        assert_eq!(settings.warm, WarmAgents::Named(vec![]));
+        assert_eq!(
+            problems,
+            ["the setting hub.warm: expected true, or a list of agents such as [\"codex\"], found [7]"]
+        );
     }
 
     #[test]

@@ -80,6 +80,7 @@ fn hub(number: usize) -> Hub {
     let core = Core::new(CoreOptions {
         agents: vec!["one".to_owned()],
         confined: vec![false],
+        warm: vec![false],
         folders: Box::new(|folder| Ok(folder.to_owned())),
         idle: 1_000_000,
         handshake: 1_000_000,

@@ -113,6 +113,7 @@ pub(super) fn world(send_window: usize) -> World {
     let mut core = Core::new(CoreOptions {
         agents: vec!["one".to_owned()],
         confined: vec![false],
+        warm: vec![false],
         folders: Box::new(|folder| {
             if folder.starts_with("/w") {
                 Ok(folder.to_owned())
