@@ -9,3 +9,8 @@ mod prompts;
 mod questions;
 mod sessions;
 mod support;
+
+#[test]
+fn every_test_file_is_a_module() {
+    switchboard_testkit::assert_every_file_is_a_module(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it"));
+}
