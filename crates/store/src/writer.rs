@@ -43,6 +43,8 @@ const WINDOW: Duration = Duration::from_millis(100);
 const MAX_BACKLOG: u64 = 256 * 1024 * 1024;
 /// Number of unindexed bytes up to which a session is indexed before its close is acknowledged.
 const SMALL: u64 = 1024 * 1024;
+/// Upper estimate of the bytes that one transaction adds to the file, the search index included.
+const LARGEST_TRANSACTION: u64 = 16 * 1024 * 1024;
 /// Time for the remaining transfers when the store is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -368,7 +370,7 @@ impl Writer {
         mut work: impl FnMut(&mut Self) -> Result<T>,
     ) -> Result<T> {
         match self.retry_while_busy(queue, &mut work) {
-            Err(StoreError::Full { .. }) if self.make_room(queue)? => self.retry_while_busy(queue, work),
+            Err(StoreError::Full { .. }) if self.make_more_room(queue)? => self.retry_while_busy(queue, work),
             result => result,
         }
     }
@@ -488,7 +490,7 @@ impl Writer {
                     break;
                 }
                 // The transaction was rolled back, so it can be retried.
-                Outcome::Failed(StoreError::Full { .. }) if self.make_room(queue).unwrap_or(false) => {}
+                Outcome::Failed(StoreError::Full { .. }) if self.make_more_room(queue).unwrap_or(false) => {}
                 Outcome::Failed(error) => {
                     self.shortage.note(&error);
                     self.live.remove(id).into_iter().for_each(|live| live.fail(&error));
@@ -516,9 +518,31 @@ impl Writer {
     /// Deletes the oldest sessions that are not being recorded while the file exceeds 90 % of its limit.
     /// Returns true if any were deleted.
     fn make_room(&mut self, queue: &Queue<Command>) -> Result<bool> {
-        let Some(limit) = self.makes_room.filter(|_| !self.is_making_room) else { return Ok(false) };
+        let most = self.makes_room.map_or(u64::MAX, |limit| limit / 10 * 9);
+        self.make_room_below(queue, most)
+    }
+
+    /// Like [`make_room`](Writer::make_room), after a transaction did not fit. It may have been larger than the tenth that
+    /// is kept free, so at least a further tenth is deleted, unless the disk is full and not the store.
+    fn make_more_room(&mut self, queue: &Queue<Command>) -> Result<bool> {
+        let Some(limit) = self.makes_room else { return Ok(false) };
+        let used = self.retry_while_busy(queue, |writer| {
+            removal::used(&writer.connection).map_err(|error| database(&writer.path, &error))
+        })?;
+        if used.saturating_add(LARGEST_TRANSACTION) < limit {
+            return self.make_room(queue);
+        }
+        self.make_room_below(queue, (limit / 10 * 9).min(used.saturating_sub(limit / 10)))
+    }
+
+    /// Deletes the oldest sessions that are not being recorded while more than `most` bytes are in use. Returns true if
+    /// any were deleted.
+    fn make_room_below(&mut self, queue: &Queue<Command>, most: u64) -> Result<bool> {
+        if self.makes_room.is_none() || self.is_making_room {
+            return Ok(false);
+        }
         self.is_making_room = true;
-        let deleted = removal::make_room(self, queue, limit / 10 * 9);
+        let deleted = removal::make_room(self, queue, most);
         self.is_making_room = false;
         let deleted = deleted?;
         let has_deleted = !deleted.is_empty();

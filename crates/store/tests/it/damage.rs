@@ -290,6 +290,26 @@ fn the_oldest_sessions_make_room_for_a_recording_before_the_limit_is_reached() {
 }
 
 #[test]
+fn a_transaction_larger_than_the_free_tenth_makes_room_for_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.sqlite3");
+    let settings = Settings { max_bytes: Some(3_000_000), makes_room: true, ..Settings::default() };
+    let store = Store::open_with(&path, &settings).unwrap();
+    for round in 0..8_u64 {
+        for session in 0..4 {
+            let mut small = store.begin(&About::default()).unwrap();
+            let _ = small.append(chunk("m", &noise(round * 10 + session, 100_000))).unwrap();
+            small.complete().unwrap();
+        }
+        let mut large = store.begin(&About::default()).unwrap();
+        let _ = large.append(chunk("m", &noise(round * 10 + 9, 800_000))).unwrap();
+        large.complete().unwrap();
+    }
+    assert!(!store.take_deleted().is_empty());
+    assert!(store.shortage().is_none());
+}
+
+#[test]
 fn a_shortage_is_told_until_there_is_room_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.sqlite3");
