@@ -362,16 +362,18 @@ impl Writer {
         }
     }
 
-    /// Like [`retry_while_busy`](Writer::retry_while_busy), with one more attempt if the store was full and
-    /// space could be freed.
+    /// Like [`retry_while_busy`](Writer::retry_while_busy), with further attempts while the store is full and
+    /// space can be freed.
     fn with_room<T>(
         &mut self,
         queue: &Queue<Command>,
         mut work: impl FnMut(&mut Self) -> Result<T>,
     ) -> Result<T> {
-        match self.retry_while_busy(queue, &mut work) {
-            Err(StoreError::Full { .. }) if self.make_more_room(queue)? => self.retry_while_busy(queue, work),
-            result => result,
+        loop {
+            match self.retry_while_busy(queue, &mut work) {
+                Err(StoreError::Full { .. }) if self.make_more_room(queue)? => {}
+                result => return result,
+            }
         }
     }
 
@@ -624,7 +626,11 @@ impl Writer {
             }
             Err(error) => {
                 // Another process may do it, or it is retried with the next records.
-                self.has_unindexed = matches!(database(&self.path, &error), StoreError::Busy { .. });
+                self.has_unindexed = match database(&self.path, &error) {
+                    StoreError::Busy { .. } => true,
+                    StoreError::Full { .. } => self.make_more_room(queue).unwrap_or(false),
+                    _ => false,
+                };
                 false
             }
         }
@@ -639,7 +645,7 @@ impl Writer {
                 break;
             }
         }
-        while self.retry_while_busy(queue, |writer| {
+        while self.with_room(queue, |writer| {
             indexing::step_anywhere(&mut writer.connection).map_err(|error| database(&writer.path, &error))
         })? {}
         self.checkpoint();

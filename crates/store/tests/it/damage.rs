@@ -293,7 +293,7 @@ fn the_oldest_sessions_make_room_for_a_recording_before_the_limit_is_reached() {
 fn a_transaction_larger_than_the_free_tenth_makes_room_for_itself() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.sqlite3");
-    let settings = Settings { max_bytes: Some(3_000_000), makes_room: true, ..Settings::default() };
+    let settings = Settings { max_bytes: Some(2_400_000), makes_room: true, ..Settings::default() };
     let store = Store::open_with(&path, &settings).unwrap();
     for round in 0..8_u64 {
         for session in 0..4 {
