@@ -24,7 +24,7 @@ fuzz_target!(|data: &[u8]| {
     let policy = POLICY.get_or_init(|| Policy::parse(RULES, &host).expect("rules"));
     let scene = Scene { root: "/work".to_owned(), ..Scene::default() };
     let subject = Subject::of_line(&line, &scene);
-    if policy.judge(&subject, &host).verdict != Verdict::Allow {
+    if policy.evaluate(&subject, &host).verdict != Verdict::Allow {
         return;
     }
     let mut shells =

@@ -134,6 +134,8 @@ impl Bridge {
         if start.is_empty() {
             return Handled::Done;
         }
+        // Before anything else: an agent that has ended gets no more input, and a client that still asks must
+        // not wait.
         if let Some(error) = self.ended.clone() {
             if from == Side::Client {
                 for request in requests(line) {
@@ -145,6 +147,8 @@ impl Bridge {
         if self.is_passthrough(from, line.as_bytes()) {
             return Handled::Forward;
         }
+        // A batch is split, because its messages may be held or translated separately. Between peers of the
+        // same version it stays whole.
         if start.starts_with('[') && !matches!(self.mode, Mode::Same(_)) {
             self.batch(from, line);
             return Handled::Done;
@@ -161,6 +165,8 @@ impl Bridge {
             }
             NativeAction::Drop => Handled::Done,
         };
+        // Queued prompts and evictions belong to this line: their output must be marked with its original, so
+        // `native` ends last.
         self.settle();
         self.context_mut().native.end();
         handled
@@ -265,6 +271,8 @@ impl Bridge {
         if client == Version::V2 {
             context.peers.learn_from_client(&request);
         }
+        // The versions differ for certain, so the agent is addressed in its own version at once. Otherwise
+        // the client's handshake is sent first, and the response decides.
         if context.options.agent_version == Some(client.other()) {
             return self.translate_for(client, line);
         }
@@ -281,6 +289,8 @@ impl Bridge {
             Version::V1 => Box::new(V1ToV2::new(context)),
             Version::V2 => Box::new(V2ToV1::new(context)),
         };
+        // The translator sends its own handshake; the client gets one response, translated from that of the
+        // second handshake.
         translator.handle(Side::Client, line);
         self.mode = Mode::Different(translator);
         Handled::Done
@@ -289,6 +299,8 @@ impl Bridge {
     /// Handles the agent's response to a handshake in the client's version, then the client's messages held
     /// since.
     fn opened(&mut self, opening: &Handshaking, line: &str) {
+        // The response precedes the held messages, because they are valid only after it, and the mode is
+        // final once it is handled.
         if self.settle_versions(opening, line) == Handled::Forward {
             self.context_mut().send(Side::Client, line.to_owned());
         }
@@ -351,9 +363,11 @@ impl Bridge {
         if counts && context.terminals.size().1 > context.options.limits.total {
             context.terminals.forget_output();
             let reason = "terminal output exceeds the total limit and is dropped; tool calls that show a terminal later show only new output";
-            context.lose(None, "terminal_update", "", reason, Severity::Minor, Side::Client);
+            context.report_loss(None, "terminal_update", "", reason, Severity::Minor, Side::Client);
         }
         if let Mode::Different(translator) = &mut self.mode {
+            // Eviction precedes the queued prompts, whose handling may need room. A turn that a loss has
+            // failed ends last, so that it also covers losses of the eviction.
             translator.enforce_limits(counts);
             translator.next_prompts();
             if let Some((Some(session), reason)) = translator.context_mut().strict_failure.take() {
@@ -418,6 +432,7 @@ impl Bridge {
         if !last_lines.is_empty() {
             error.data = Some(Raw::from(serde_json::json!({"stderr": last_lines})));
         }
+        // Requests from before the handshake were sent first, so they fail first.
         let early = std::mem::replace(&mut self.early, PendingWork::new(0));
         early.agent_ended(&error, self.context_mut());
         match &mut self.mode {
@@ -432,6 +447,8 @@ impl Bridge {
                 }
             }
         }
+        // Set last: the translator still sends held output while it ends, and with this set `handle` would
+        // refuse its own requests.
         self.ended = Some(error);
         self.context_mut().strict_failure = None;
     }
@@ -537,13 +554,15 @@ fn hold(opening: &mut Handshaking, line: &str, context: &mut Context) -> Handled
         Ok(Message::Request(request)) => Some(request.id),
         Ok(Message::Notification(_)) => None,
     };
+    // Held in order and without gaps: once one message is refused, later ones are refused too, because the
+    // number never decreases before the handshake is answered.
     if opening.held.len() < MAX_HELD {
         opening.held.push(line.to_owned());
     } else if let Some(id) = request {
         context.refuse_full(Side::Client, &id);
     } else {
         let reason = "sent before the handshake was answered, after the limit of held messages was reached";
-        context.lose(None, "message", "", reason, Severity::Major, Side::Agent);
+        context.report_loss(None, "message", "", reason, Severity::Major, Side::Agent);
     }
     Handled::Done
 }

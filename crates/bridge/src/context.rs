@@ -99,6 +99,8 @@ impl Context {
     /// again.
     pub(crate) fn is_time_to_count(&mut self) -> bool {
         let is_time = self.received >= self.options.limits.total / 16;
+        // Counting the state costs time in its size. Once per sixteenth of the limit keeps the sum linear in
+        // the input, and the excess below a sixteenth.
         if is_time {
             self.received = 0;
         }
@@ -106,8 +108,8 @@ impl Context {
     }
 
     /// Reports that state of a session was evicted.
-    pub(crate) fn lose_from_memory(&mut self, session: &str, reason: String, severity: Severity) {
-        self.lose(Some(session), "session", "", reason, severity, Side::Client);
+    pub(crate) fn report_eviction(&mut self, session: &str, reason: String, severity: Severity) {
+        self.report_loss(Some(session), "session", "", reason, severity, Side::Client);
     }
 
     /// Returns an empty line with capacity for the usual message. One received line may become many short
@@ -117,6 +119,8 @@ impl Context {
     }
 
     pub(crate) fn send(&mut self, to: Side, mut line: String) {
+        // The only place where lines leave, so a translation can never overtake its original or be sent in
+        // addition to it.
         if to == Side::Client
             && let Some(own) = self.native.original_for(&line)
         {
@@ -150,12 +154,14 @@ impl Context {
         let meta = without_cursor(meta);
         let reason = "the update around it is not sent as an update of its own";
         for (root, rest) in [("/params", (meta.as_ref(), &extra)), ("", (None, &envelope))] {
-            self.lose_rest(Some(&session), "session/update", root, rest, reason, Side::Client);
+            self.report_lost_rest(Some(&session), "session/update", root, rest, reason, Side::Client);
         }
     }
 
     /// Sends an update to a version 1 client.
     pub(crate) fn update_v1(&mut self, session: &str, update: v1::SessionUpdate<'_>) {
+        // Taken by the first update even if it is suppressed: metadata around one update must not appear on
+        // the next one.
         let UpdateExtras { session: _, meta, extra, envelope } =
             self.extras.take().map(|it| *it).unwrap_or_default();
         if self.native.suppresses_update(session) {
@@ -173,6 +179,7 @@ impl Context {
 
     /// Sends an update to a version 2 client, with terminals as text if its dialect has none.
     pub(crate) fn update_v2(&mut self, session: &str, mut update: v2::SessionUpdate<'_>) {
+        // Before metadata is taken: a terminal may become several updates, of which the first one gets it.
         if self.peers.client_dialect == Some(Dialect::Spec)
             && let Some(instead) = self.replace_terminals(session, &mut update)
         {
@@ -233,7 +240,7 @@ impl Context {
             method if method.starts_with("$/") => "valid only on its own connection",
             _ => return self.pass_notification(from.other(), notification),
         };
-        self.lose(None, &notification.method, "", reason, Severity::Minor, from.other());
+        self.report_loss(None, &notification.method, "", reason, Severity::Minor, from.other());
     }
 
     /// Sends the client's answer to a question of the agent. Returns whether the client chose an option.
@@ -249,6 +256,7 @@ impl Context {
             self.pass_answer(Side::Agent, id, response);
             return false;
         };
+        // Read tolerantly, but only an option that was offered counts as a choice.
         let decoded =
             v2::RequestPermissionResponse::decode_tolerant(result.as_str(), self.reading(Side::Client));
         let (answer, selected) = match decoded {
@@ -262,7 +270,7 @@ impl Context {
             // An answer that cannot be read is never an approval.
             Err(error) => {
                 let reason = format!("the answer cannot be read: {error}");
-                self.lose(Some(session), method, "/result", reason, Severity::Major, Side::Agent);
+                self.report_loss(Some(session), method, "/result", reason, Severity::Major, Side::Agent);
                 (permission::cancelled(), false)
             }
         };
@@ -280,7 +288,14 @@ impl Context {
             Ok(params) => Some(params),
             Err(error) => {
                 let reason = error.to_string();
-                self.lose(None, &notification.method, "/params", reason, Severity::Minor, from.other());
+                self.report_loss(
+                    None,
+                    &notification.method,
+                    "/params",
+                    reason,
+                    Severity::Minor,
+                    from.other(),
+                );
                 None
             }
         }
@@ -301,7 +316,7 @@ impl Context {
     }
 
     /// Handles a cancellation of a request that no longer exists. That is not a loss, but its metadata is.
-    pub(crate) fn lose_cancellation(
+    pub(crate) fn report_late_cancellation(
         &mut self,
         from: Side,
         params: &CancelRequestNotification<'_>,
@@ -309,14 +324,14 @@ impl Context {
     ) {
         let reason = "the cancelled request is no longer pending";
         for (root, rest) in [("/params", (params.meta.as_ref(), &params.extra)), ("", (None, envelope))] {
-            self.lose_rest(None, "$/cancel_request", root, rest, reason, from.other());
+            self.report_lost_rest(None, "$/cancel_request", root, rest, reason, from.other());
         }
     }
 
     /// Reports that a queued prompt was never sent to the agent.
-    pub(crate) fn lose_waiting_prompt(&mut self, session: &str) {
+    pub(crate) fn report_unsent_prompt(&mut self, session: &str) {
         let reason = "the queued prompt was never sent";
-        self.lose(Some(session), "session/prompt", "", reason, Severity::Minor, Side::Agent);
+        self.report_loss(Some(session), "session/prompt", "", reason, Severity::Minor, Side::Agent);
     }
 
     /// Replaces program names of stdio MCP servers by absolute paths, which version 2 requires, if the host
@@ -334,13 +349,13 @@ impl Context {
     }
 
     /// Reports a response of one side that no pending request matches.
-    pub(crate) fn lose_unmatched_response(&mut self, from: Side, response: &Response<'_>) {
+    pub(crate) fn report_unmatched_response(&mut self, from: Side, response: &Response<'_>) {
         let reason = "no pending request has this id";
-        self.lose(None, "answer", "", reason, Severity::Minor, from.other());
+        self.report_loss(None, "answer", "", reason, Severity::Minor, from.other());
         let has_meta = response.outcome.as_ref().is_ok_and(|result| result.get("_meta").is_some());
         if has_meta {
             let reason = "the answer that it belongs to has no counterpart in the other version";
-            self.lose(None, "answer", "/result/_meta", reason, Severity::Minor, from.other());
+            self.report_loss(None, "answer", "/result/_meta", reason, Severity::Minor, from.other());
         }
     }
 
@@ -387,6 +402,7 @@ impl Context {
         let raw = Raw::parse(line);
         let key = |name: &str| raw.as_ref().ok().and_then(|raw| raw.get(name));
         if let Some(method) = key("method") {
+            // An id obliges to respond. Without one, the sender would never know, so it becomes a loss.
             if let Some(id) = key("id")
                 .and_then(|id| RequestId::decode(id.as_str(), WireFormat::Any).map(Wire::into_owned).ok())
             {
@@ -395,10 +411,10 @@ impl Context {
             let method = method.as_text().map_or_else(|| "message".to_owned(), std::borrow::Cow::into_owned);
             let session = session_of(key("params").as_ref());
             let (session, reason) = (session.as_deref(), error.to_string());
-            return self.lose(session, &method, "/params", reason, Severity::Major, from.other());
+            return self.report_loss(session, &method, "/params", reason, Severity::Major, from.other());
         }
         if key("result").is_some() || key("error").is_some() {
-            return self.lose(None, "answer", "", error.to_string(), Severity::Major, from.other());
+            return self.report_loss(None, "answer", "", error.to_string(), Severity::Major, from.other());
         }
         let code = if error.is_syntax() { codes::PARSE_ERROR } else { codes::INVALID_REQUEST };
         self.refuse(from, &RequestId::Null, code, error.to_string());
@@ -417,6 +433,8 @@ impl Context {
         sessions: &mut Sessions<S>,
         to_agent: &Calls<P>,
     ) -> bool {
+        // Checked before the session is opened: opening would evict another one, although the prompt is
+        // refused.
         if sessions.is_full_for(session) {
             let limit = self.options.limits.sessions;
             let message =
@@ -424,6 +442,8 @@ impl Context {
             self.refuse(Side::Client, &request.id, codes::INTERNAL_ERROR, message);
             return false;
         }
+        // A busy session queues the prompt, within the limit for requests, because a queued prompt is a
+        // pending request of the client.
         let waiting = sessions.open(session).waiting();
         let is_full = to_agent.is_full()
             || waiting.as_ref().is_some_and(|waiting| waiting.len() >= self.options.limits.requests);
@@ -437,7 +457,8 @@ impl Context {
 
     /// Tells a version 2 client that the work in a session ended with an error. A dialect without errors in
     /// states gets the error text as a message.
-    pub(crate) fn rest_with_error(&mut self, session: &str, error: &RpcError<'static>) {
+    pub(crate) fn idle_with_error(&mut self, session: &str, error: &RpcError<'static>) {
+        // The text precedes the state: clients stop reading the turn at `idle`.
         if self.peers.client_dialect == Some(Dialect::Spec) {
             self.minted += 1;
             let words = v2::ContentBlock::text(format!("[{}]", error.message));
@@ -485,7 +506,14 @@ impl Context {
             .map_err(|error| {
                 let session = session_of(notification.params.as_ref());
                 let (session, reason) = (session.as_deref(), error.to_string());
-                self.lose(session, &notification.method, "/params", reason, Severity::Major, Side::Client);
+                self.report_loss(
+                    session,
+                    &notification.method,
+                    "/params",
+                    reason,
+                    Severity::Major,
+                    Side::Client,
+                );
             })
             .ok()
     }
@@ -528,7 +556,7 @@ impl Context {
                 Some(result)
             }
             Err(error) => {
-                self.lose(None, method, "", error.to_string(), Severity::Major, Side::Client);
+                self.report_loss(None, method, "", error.to_string(), Severity::Major, Side::Client);
                 self.refuse(Side::Client, id, codes::INTERNAL_ERROR, error.to_string());
                 None
             }
@@ -553,7 +581,7 @@ impl Context {
             };
             let reason = format!("{what}: {}", diagnostic.message());
             let pointer = format!("{root}{}", diagnostic.pointer);
-            self.lose(session, message, &pointer, reason, severity, toward);
+            self.report_loss(session, message, &pointer, reason, severity, toward);
         }
     }
 
@@ -573,6 +601,8 @@ impl Context {
         toward: Side,
         convert: impl FnOnce(&mut Conversion<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        // Losses are collected and reported after the conversion, also if it fails: what was left out before
+        // the failure is lost as well.
         let mut losses = Losses::noted();
         let converted = convert(&mut losses.at(message, root));
         self.note(session, message, losses, toward);
@@ -590,6 +620,7 @@ impl Context {
         let mut losses = Losses::noted();
         let host = &mut self.host;
         let mut file = |path: &str| {
+            // The host checks links as well; this check keeps it from being asked about foreign paths at all.
             if is_inside(path, roots) { host.file(path, roots) } else { FileAtHand::Unknown }
         };
         let converted = convert(&mut file, &mut losses.at(message, root));
@@ -608,14 +639,14 @@ impl Context {
             Ok(converted) => Some(converted),
             Err(error) => {
                 let reason = error.to_string();
-                self.lose(Some(session), tag, "/params/update", reason, Severity::Major, Side::Client);
+                self.report_loss(Some(session), tag, "/params/update", reason, Severity::Major, Side::Client);
                 None
             }
         }
     }
 
     /// Reports metadata and unknown keys at `root` of a message as lost.
-    pub(crate) fn lose_rest(
+    pub(crate) fn report_lost_rest(
         &mut self,
         session: Option<&str>,
         message: &str,
@@ -626,11 +657,11 @@ impl Context {
     ) {
         // A noted loss does not fail.
         let _: Result<(), Error> =
-            self.convert(session, message, root, toward, |cx| cx.lose_rest(meta, extra, reason));
+            self.convert(session, message, root, toward, |cx| cx.report_lost_rest(meta, extra, reason));
     }
 
     /// Reports a loss; `pointer` is its location in the original message.
-    pub(crate) fn lose(
+    pub(crate) fn report_loss(
         &mut self,
         session: Option<&str>,
         message: &str,
@@ -653,6 +684,7 @@ impl Context {
             severity,
             toward,
         };
+        // Counted before the policy is applied: the report contains losses that end a turn.
         self.losses.add(&loss);
         if severity != Severity::Guess
             && self.options.policy == crate::LossPolicy::Strict
@@ -666,7 +698,7 @@ impl Context {
     /// Reports the losses of a message's conversions.
     pub(crate) fn note(&mut self, session: Option<&str>, message: &str, losses: Losses, toward: Side) {
         for note in losses.entries {
-            self.lose(session, message, &note.pointer, note.reason, note.severity, toward);
+            self.report_loss(session, message, &note.pointer, note.reason, note.severity, toward);
         }
     }
 }

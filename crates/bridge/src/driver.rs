@@ -16,7 +16,7 @@ pub trait Port {
     /// Sends a line to one side.
     fn send(&mut self, to: Side, line: String);
     /// Reports information that the translation cannot carry.
-    fn lose(&mut self, loss: Loss);
+    fn report_loss(&mut self, loss: Loss);
 }
 
 /// A [`Bridge`] together with its clock.
@@ -31,7 +31,7 @@ pub trait Port {
 ///
 /// impl Port for Collected {
 ///     fn send(&mut self, _: Side, line: String) { self.lines.push(line) }
-///     fn lose(&mut self, loss: Loss) { self.losses.push(loss) }
+///     fn report_loss(&mut self, loss: Loss) { self.losses.push(loss) }
 /// }
 ///
 /// let mut driver = Driver::new(BridgeOptions::between(Version::V1, Version::V2));
@@ -197,7 +197,7 @@ impl Outputs {
         for item in self.items {
             match item {
                 Output::Line { to, line } => port.send(to, line),
-                Output::Loss(loss) => port.lose(loss),
+                Output::Loss(loss) => port.report_loss(loss),
             }
         }
         self.handled

@@ -127,12 +127,16 @@ impl Passthrough {
                 Handled::Forward
             }
             Side::Agent => {
+                // Responses before calls: most lines are neither, and the substring search decides that
+                // without parsing.
                 if self.work.is_waiting()
                     && pending_work::may_answer(line, &self.words.id)
                     && let Ok(Message::Response(response)) = Message::decode(line, WireFormat::Any)
                 {
                     return self.answer(&response);
                 }
+                // States are followed before the line is rewritten: whether a session is busy does not depend
+                // on the dialect.
                 if has(line, &self.words.state) {
                     self.work.state(line, &mut self.context);
                 }
@@ -173,6 +177,7 @@ impl Passthrough {
     }
 
     fn agent_call(&mut self, line: &str) -> Handled {
+        // The echo precedes the agent's response to the prompt, which needs its id.
         if self.work.has_prompts() && has(line, &self.words.user_message) {
             self.remember_echo(line);
         }
@@ -217,6 +222,7 @@ impl Passthrough {
         let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) else {
             return Handled::Forward;
         };
+        // Learned before the request is counted: a refused request shows the dialect as well.
         self.context.peers.learn_from_client(&request);
         if !self.work.ask(&request) {
             self.context.refuse_full(Side::Client, &request.id);
@@ -226,6 +232,7 @@ impl Passthrough {
             && request.method == "session/prompt"
             && let Some(session) = session_of(request.params.as_ref())
         {
+            // An echo of an earlier prompt must not become the id of this one.
             self.echoes.remove(&session);
         }
         Handled::Forward
@@ -260,7 +267,7 @@ impl Passthrough {
         let id = self.echoes.remove(&session).unwrap_or_else(|| {
             self.minted += 1;
             let reason = "the agent does not send the id of the accepted message";
-            self.context.lose(
+            self.context.report_loss(
                 Some(&session),
                 "session/prompt",
                 "/result/messageId",
@@ -289,6 +296,8 @@ impl Passthrough {
                     return Handled::Forward;
                 };
                 let v2::UpdateSessionNotification { session_id, mut update, meta, extra, more: _ } = params;
+                // An update that clears metadata precedes the update that sets it, because the other dialect
+                // merges.
                 if let Some(client) = client.filter(|_| differ)
                     && let Some(first) = self.metadata.adjust(&session_id, &mut update, client)
                 {
@@ -296,7 +305,7 @@ impl Passthrough {
                 }
                 if std::mem::take(&mut self.metadata.evicted) {
                     let reason = "the limit of tracked metadata is reached: earlier metadata is dropped and not merged";
-                    self.context.lose_from_memory(&session_id, reason.to_owned(), Severity::Minor);
+                    self.context.report_eviction(&session_id, reason.to_owned(), Severity::Minor);
                 }
                 self.context.begin_update(&session_id, meta, extra, &notification.extra);
                 self.context.update_v2(&session_id, update);

@@ -78,8 +78,8 @@ impl Peers {
 
 fn tracker(told: Option<Dialect>) -> DialectTracker {
     match told {
-        Some(Dialect::Spec) => DialectTracker::told(WireFormat::Spec),
-        Some(Dialect::Newest) => DialectTracker::told(WireFormat::Newest),
+        Some(Dialect::Spec) => DialectTracker::known(WireFormat::Spec),
+        Some(Dialect::Newest) => DialectTracker::known(WireFormat::Newest),
         None => DialectTracker::new(),
     }
 }

@@ -92,6 +92,8 @@ impl PendingWork {
             _ => None,
         };
         let is_prompt = matches!(asked, Some(RequestKind::Prompt { .. }));
+        // A prompt makes its session busy later. It is refused now, because a busy session that is not
+        // tracked would never become idle if the agent exits.
         if is_prompt && self.at_work.len() >= self.requests.limit() {
             return false;
         }
@@ -102,6 +104,8 @@ impl PendingWork {
     pub(crate) fn answered(&mut self, response: &Response<'_>) -> Option<RequestKind> {
         let asked = self.requests.answered(Side::Agent, &response.id)?;
         match (&asked, &response.outcome) {
+            // Busy from the response on, not from the request: a refused prompt starts no work. `over` means
+            // that the turn ended before its response arrived.
             (RequestKind::Prompt { session, over: false }, Ok(_)) if self.has_states => {
                 self.at_work.insert(session.clone());
             }
@@ -127,11 +131,15 @@ impl PendingWork {
         match update.text("state").as_deref() {
             Some("idle") => {
                 let was_at_work = self.at_work.remove(&session);
+                // Without either it is the state of a session at the end of a replay, and says nothing about
+                // a pending prompt.
                 if was_at_work || has_stop_reason(&update) {
                     self.prompts_are_over(&session);
                 }
             }
             Some("running" | "requires_action") => {
+                // Agents start work themselves, without a request that could be refused, so the excess is
+                // reported instead.
                 let limit = self.requests.limit();
                 if self.at_work.len() < limit || self.at_work.contains(&session) {
                     self.at_work.insert(session);
@@ -140,7 +148,7 @@ impl PendingWork {
                         "more than {limit} busy sessions: this one gets no idle state if the agent exits"
                     );
                     let session = Some(&*session);
-                    context.lose(
+                    context.report_loss(
                         session,
                         "state_update",
                         "/params/update/state",
@@ -168,11 +176,13 @@ impl PendingWork {
 
     /// Fails all requests and makes all busy sessions idle, because the agent has exited.
     pub(crate) fn agent_ended(mut self, error: &RpcError<'static>, context: &mut Context) {
+        // Responses precede states: a client takes an idle session without the response to its prompt for the
+        // end of another turn.
         for request in self.requests.drain_of(Side::Client) {
             context.fail(Side::Client, &request.id, error.clone());
         }
         for session in self.at_work.drain() {
-            context.rest_with_error(&session, error);
+            context.idle_with_error(&session, error);
         }
     }
 }

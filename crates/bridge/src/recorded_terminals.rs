@@ -59,20 +59,20 @@ impl TerminalEvent {
     }
 
     /// Reports the keys of an object that are not read.
-    fn lose_unknown(&mut self, root: &str, object: &Raw<'_>, known: &[&str]) {
+    fn report_unknown(&mut self, root: &str, object: &Raw<'_>, known: &[&str]) {
         for (key, _) in object.entries().filter(|(key, _)| !known.contains(&&**key)) {
-            self.lose_key(root, &key);
+            self.report_lost_key(root, &key);
         }
     }
 
     /// Reports unknown keys of the envelope.
-    fn lose_envelope(&mut self, extra: &Extra<'_>) {
+    fn report_lost_envelope(&mut self, extra: &Extra<'_>) {
         for (key, _) in extra.iter() {
-            self.lose_key("", key);
+            self.report_lost_key("", key);
         }
     }
 
-    fn lose_key(&mut self, root: &str, key: &str) {
+    fn report_lost_key(&mut self, root: &str, key: &str) {
         let key = key.replace('~', "~0").replace('/', "~1");
         self.losses.push((format!("{root}/{key}"), BESIDE));
     }
@@ -103,13 +103,13 @@ impl RecordedTerminals {
             "terminal/create" => {
                 let create = v1::CreateTerminalRequest::decode(params.as_str(), WireFormat::V1).ok()?;
                 let reason = "version 2 terminals do not have it";
-                let mut lose = |is_there: bool, pointer: &str| {
+                let mut report = |is_there: bool, pointer: &str| {
                     if is_there {
                         event.losses.push((pointer.to_owned(), reason));
                     }
                 };
-                lose(create.env.as_ref().is_some_and(|env| !env.is_empty()), "/params/env");
-                lose(create.output_byte_limit.is_some(), "/params/outputByteLimit");
+                report(create.env.as_ref().is_some_and(|env| !env.is_empty()), "/params/env");
+                report(create.output_byte_limit.is_some(), "/params/outputByteLimit");
                 Kind::Create(Box::new(create.into_owned()))
             }
             "terminal/output" => Kind::Output(terminal?),
@@ -122,8 +122,8 @@ impl RecordedTerminals {
         }
         let create = ["sessionId", "command", "args", "cwd", "env", "outputByteLimit"];
         let known = if matches!(kind, Kind::Create(_)) { &create[..] } else { &["sessionId", "terminalId"] };
-        event.lose_unknown("/params", params, known);
-        event.lose_envelope(&request.extra);
+        event.report_unknown("/params", params, known);
+        event.report_lost_envelope(&request.extra);
         let method = event.method.clone();
         self.pending.insert(request.id.clone().into_owned(), PendingRequest { session, method, kind });
         Some(event)
@@ -135,7 +135,7 @@ impl RecordedTerminals {
         response: &Response<'_>,
     ) -> TerminalEvent {
         let mut event = TerminalEvent::of(&method);
-        event.lose_envelope(&response.extra);
+        event.report_lost_envelope(&response.extra);
         let Ok(result) = &response.outcome else {
             // The terminal does not exist, or its output is unknown.
             event
@@ -149,9 +149,9 @@ impl RecordedTerminals {
             Kind::Exit(_) => &EXIT,
             Kind::Other => &[],
         };
-        event.lose_unknown("/result", result, known);
+        event.report_unknown("/result", result, known);
         if let (Kind::Output(_), Some(exit)) = (&kind, result.get("exitStatus")) {
-            event.lose_unknown("/result/exitStatus", &exit, &EXIT);
+            event.report_unknown("/result/exitStatus", &exit, &EXIT);
         }
         let update = match kind {
             Kind::Create(create) => result.text("terminalId").map(|id| {

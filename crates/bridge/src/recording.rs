@@ -115,7 +115,7 @@ impl RecordingBridge {
         let message = Message::decode(line, WireFormat::Any);
         let from = from.unwrap_or_else(|| self.guess_sender(message.as_ref().ok()));
         match &message {
-            Err(error) if batch_entries(line, BATCH_LIMIT).is_err() => return self.lose(from, error),
+            Err(error) if batch_entries(line, BATCH_LIMIT).is_err() => return self.report_loss(from, error),
             Ok(Message::Request(request)) if from == Side::Client && request.method == "initialize" => {
                 self.decide(None);
                 self.end_connection(number);
@@ -153,7 +153,7 @@ impl RecordingBridge {
     }
 
     /// Reports an invalid line.
-    fn lose(&mut self, from: Side, error: &DecodeError) {
+    fn report_loss(&mut self, from: Side, error: &DecodeError) {
         let loss = Loss {
             session: None,
             message: "line".to_owned(),
@@ -365,7 +365,7 @@ impl Port for HalfPort<'_> {
         }
     }
 
-    fn lose(&mut self, loss: Loss) {
+    fn report_loss(&mut self, loss: Loss) {
         // A loss on the way back is not missing in the translation.
         if loss.toward != self.own {
             self.losses.push((self.number, loss));

@@ -124,6 +124,8 @@ impl<S: RetainedSession> Sessions<S> {
     }
 
     pub(crate) fn get_mut(&mut self, id: &str) -> Option<&mut S> {
+        // A session that is used again counts against the limit of sessions with history, although its
+        // history stays dropped.
         if let Some(slot) = self.without_history.remove(id) {
             self.with_history.insert(id.to_owned(), slot);
         }
@@ -144,6 +146,8 @@ impl<S: RetainedSession> Sessions<S> {
             self.without_history.remove(id).unwrap_or_else(|| {
                 self.opened += 1;
                 let mut session = S::default();
+                // Ids that were created for a forgotten session of this name must not repeat. The number of
+                // forgotten sessions makes them differ.
                 if self.forgotten > 0 {
                     session.set_generation(self.forgotten);
                 }
@@ -156,6 +160,8 @@ impl<S: RetainedSession> Sessions<S> {
     }
 
     pub(crate) fn forget(&mut self, id: &str) {
+        // Counted only if there was one: the number makes later ids differ, and must not grow with requests
+        // for unknown sessions.
         if self.with_history.remove(id).or_else(|| self.without_history.remove(id)).is_some() {
             self.forgotten += 1;
         }
@@ -176,9 +182,11 @@ impl<S: RetainedSession> Sessions<S> {
     /// Takes the least recently used idle session, to drop its history. `is_busy` names further sessions to
     /// keep.
     pub(crate) fn take_oldest(&mut self, is_busy: impl Fn(&str) -> bool) -> Option<(String, &mut S)> {
+        // Only idle sessions: a turn in progress needs its history to translate chunks and to end.
         let at_rest = self.with_history.iter().filter(|(id, slot)| slot.session.is_idle() && !is_busy(id));
         let id = at_rest.min_by_key(|(_, slot)| slot.used)?.0.clone();
         let slot = self.with_history.remove(&id)?;
+        // What remains of a session is small but not nothing, so the oldest of these is forgotten completely.
         if self.without_history.len() >= self.limit.saturating_mul(SMALL_PER_FULL)
             && let Some(oldest) = self.without_history.iter().min_by_key(|(_, slot)| slot.used)
         {

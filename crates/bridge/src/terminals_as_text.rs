@@ -52,7 +52,7 @@ impl Context {
             }
             v2::SessionUpdate::TerminalUpdate(update) => {
                 self.convert_update(session, "terminal_update", |cx| {
-                    terminal::lose_update(update, false, cx)
+                    terminal::report_lost_update(update, false, cx)
                 });
                 let id = update.terminal_id.clone().into_owned();
                 let Some(terminal) = self.open_terminal(session, &id) else { return Some(Vec::new()) };
@@ -60,7 +60,9 @@ impl Context {
                 Some(self.new_terminal_output(session, &id, changed))
             }
             v2::SessionUpdate::TerminalOutputChunk(chunk) => {
-                self.convert_update(session, "terminal_output_chunk", |cx| terminal::lose_chunk(chunk, cx));
+                self.convert_update(session, "terminal_output_chunk", |cx| {
+                    terminal::report_lost_chunk(chunk, cx)
+                });
                 let id = chunk.terminal_id.clone().into_owned();
                 let Some(terminal) = self.open_terminal(session, &id) else { return Some(Vec::new()) };
                 let changed = terminal.push(&chunk.data.to_bytes(), limit);
@@ -115,7 +117,7 @@ impl Context {
             } else {
                 (format!("more than {limit} terminals"), Severity::Major)
             };
-            self.lose(
+            self.report_loss(
                 Some(session),
                 "terminal_update",
                 "/params/update/terminalId",
@@ -153,7 +155,7 @@ impl Context {
         if changed.replaced || changed.cut {
             let reason = "output that was shown as text cannot be retracted; new output follows it";
             let (session, pointer) = (Some(session), "/params/update/output");
-            self.lose(session, "terminal_update", pointer, reason, Severity::Major, Side::Client);
+            self.report_loss(session, "terminal_update", pointer, reason, Severity::Major, Side::Client);
         }
         chunks
     }

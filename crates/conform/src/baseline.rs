@@ -121,7 +121,7 @@ impl Baseline {
             }
         }
         for report in reports {
-            let counts = |judged: &crate::JudgedRule| {
+            let counts = |judged: &crate::RuleResult| {
                 judged.status == Status::Fail && !judged.is_known && judged.rule.rule().strength.counts()
             };
             if report.verdict == Verdict::NotConformant && !report.rules.iter().any(counts) {

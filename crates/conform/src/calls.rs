@@ -103,7 +103,7 @@ impl Evaluator {
         if !session_id.is_empty() && !opens_known && self.connection.is_whole && self.connection.has_handshake
         {
             let is_known = self.connection.sessions.contains_key(&session_id);
-            self.findings.judge(RuleId::ClientSession, number, is_known, || {
+            self.findings.check(RuleId::ClientSession, number, is_known, || {
                 format!("no session {session_id:?} was opened")
             });
         }
@@ -143,7 +143,7 @@ impl Evaluator {
                 if let Some(modes) = self.connection.session(&session_id).modes.as_ref() {
                     let mode = params["modeId"].as_str().unwrap_or_default();
                     let is_known = modes.iter().any(|known| known == mode);
-                    self.findings.judge(RuleId::KnownMode, number, is_known, || {
+                    self.findings.check(RuleId::KnownMode, number, is_known, || {
                         format!("there is no mode {mode:?}, only {}", modes.join(", "))
                     });
                 }
@@ -168,7 +168,7 @@ impl Evaluator {
             _ => None,
         };
         self.findings
-            .judge(RuleId::KnownOption, received.number, problem.is_none(), || problem.unwrap_or_default());
+            .check(RuleId::KnownOption, received.number, problem.is_none(), || problem.unwrap_or_default());
     }
 
     /// Checks that only advertised methods are used.
@@ -183,7 +183,7 @@ impl Evaluator {
         let is_v1 = version == Version::V1;
         if let Some(pointer) = advertised_at(method, version) {
             let has = self.connection.agent_has(pointer);
-            self.findings.judge(RuleId::CallsAdvertised, number, has, || {
+            self.findings.check(RuleId::CallsAdvertised, number, has, || {
                 format!("{method}, and the agent does not advertise {}", pointer[1..].replace('/', "."))
             });
         }
@@ -192,11 +192,11 @@ impl Evaluator {
             let offered = self.connection.auth_methods.iter().find(|(known, _)| known == id);
             let is_right = offered.is_some_and(|(_, kind)| is_v1 || kind != "terminal");
             self.findings
-                .judge(RuleId::LoginOffered, number, is_right, || format!("no login {id:?} is offered"));
+                .check(RuleId::LoginOffered, number, is_right, || format!("no login {id:?} is offered"));
         }
         if method == "auth/logout" {
             let has = !self.connection.auth_methods.is_empty();
-            self.findings.judge(RuleId::CallsAdvertised, number, has, || {
+            self.findings.check(RuleId::CallsAdvertised, number, has, || {
                 "auth/logout, and no login is offered".to_owned()
             });
         }
@@ -208,7 +208,7 @@ impl Evaluator {
             let kind = server["type"].as_str().unwrap_or("stdio");
             let is_given = (is_v1 && kind == "stdio") || kind.starts_with('_');
             let has = is_given || self.connection.agent_has(&format!("{base}/{kind}"));
-            self.findings.judge(RuleId::McpTransport, number, has, || {
+            self.findings.check(RuleId::McpTransport, number, has, || {
                 format!("an MCP server by {kind}, which the agent does not advertise")
             });
         }
@@ -222,7 +222,7 @@ impl Evaluator {
             if has {
                 open.must_take.push(RuleId::DirectoriesWork);
             }
-            self.findings.judge(RuleId::DirectoriesAdvertised, number, has, || {
+            self.findings.check(RuleId::DirectoriesAdvertised, number, has, || {
                 "additionalDirectories, which the agent does not advertise".to_owned()
             });
         }
@@ -250,7 +250,7 @@ impl Evaluator {
             if has {
                 must_take.push(RuleId::PromptContentTaken);
             }
-            self.findings.judge(RuleId::PromptContent, number, has, || {
+            self.findings.check(RuleId::PromptContent, number, has, || {
                 format!("{kind} in a prompt, and the agent does not advertise {key}")
             });
         }
@@ -282,7 +282,7 @@ impl Evaluator {
             };
             if let Some((rule, pointer)) = at {
                 let has = self.connection.client_has(&pointer);
-                self.findings.judge(rule, number, has, || {
+                self.findings.check(rule, number, has, || {
                     format!("{method}, and the client does not advertise {}", pointer[1..].replace('/', "."))
                 });
             }
@@ -303,7 +303,7 @@ impl Evaluator {
         let twice =
             options.iter().filter_map(|option| option["optionId"].as_str()).find(|id| !ids.insert(*id));
         let rule = if is_v1 { RuleId::PermissionIdsV1 } else { RuleId::PermissionIdsV2 };
-        self.findings.judge(rule, received.number, twice.is_none(), || {
+        self.findings.check(rule, received.number, twice.is_none(), || {
             format!("two options have the id {:?}", twice.unwrap_or_default())
         });
         if !is_v1 && params["title"].as_str().is_some_and(|title| title.trim().is_empty()) {
@@ -327,7 +327,7 @@ impl Evaluator {
             false
         };
         let is_own = is_open || self.connection.was_answered(received.from, &id) || !self.connection.is_whole;
-        self.findings.judge(RuleId::CancelOwnRequest, received.number, is_own, || {
+        self.findings.check(RuleId::CancelOwnRequest, received.number, is_own, || {
             format!("the {} has made no request {id}", received.from.as_str())
         });
     }

@@ -26,7 +26,7 @@ impl Evaluator {
                 if before > 1
                     && let Some(options) = options.as_array()
                 {
-                    self.findings.judge(RuleId::ConfigComplete, number, options.len() != 1, || {
+                    self.findings.check(RuleId::ConfigComplete, number, options.len() != 1, || {
                         format!("the update has one option of {before}")
                     });
                 }
@@ -57,7 +57,7 @@ impl Evaluator {
         let Some(session) = self.connection.sessions.get_mut(session) else { return };
         let is_known = session.tool_calls.contains_key(id);
         if is_v1 && session.is_new && session.opening.is_none() {
-            findings.judge(RuleId::Announced, number, is_known || announces, || {
+            findings.check(RuleId::Announced, number, is_known || announces, || {
                 format!("the tool call {id:?} was never announced")
             });
         }
@@ -68,7 +68,7 @@ impl Evaluator {
         if let Some(name) = call["name"].as_str() {
             let is_same = known.name.as_deref().is_none_or(|before| before == name);
             if !is_v1 {
-                findings.judge(RuleId::ToolCallName, number, is_same, || {
+                findings.check(RuleId::ToolCallName, number, is_same, || {
                     format!("{id:?} was called {:?} before", known.name.as_deref().unwrap_or_default())
                 });
             }
@@ -130,7 +130,7 @@ impl Evaluator {
             change["fileType"] == "text" && matches!(change["operation"].as_str(), Some("modify" | "add"))
         });
         if is_text {
-            findings.judge(RuleId::DiffPatch, number, diff.patch.is_some(), || {
+            findings.check(RuleId::DiffPatch, number, diff.patch.is_some(), || {
                 "a change of text without a patch".to_owned()
             });
         }
@@ -143,7 +143,7 @@ impl Evaluator {
             return;
         }
         let known = session.terminals.entry(id.to_owned()).or_insert_with(|| cwd.to_owned());
-        self.findings.judge(RuleId::TerminalCwd, number, known == cwd, || {
+        self.findings.check(RuleId::TerminalCwd, number, known == cwd, || {
             format!("the terminal {id:?} was in {known:?} before, and is in {cwd:?}")
         });
     }
@@ -153,7 +153,7 @@ impl Evaluator {
         let ids: Vec<String> =
             available.iter().filter_map(|mode| mode["id"].as_str()).map(str::to_owned).collect();
         let current = modes["currentModeId"].as_str().unwrap_or_default();
-        self.findings.judge(RuleId::ModesCurrent, number, ids.iter().any(|id| id == current), || {
+        self.findings.check(RuleId::ModesCurrent, number, ids.iter().any(|id| id == current), || {
             format!("the current mode {current:?} is none of {}", ids.join(", "))
         });
         self.connection.session(session).modes = Some(ids);
@@ -169,7 +169,7 @@ impl Evaluator {
             let kind = option["type"].as_str().unwrap_or_default();
             if is_v1 && kind == "boolean" && self.connection.has_handshake {
                 let has = self.connection.client_has("/session/configOptions/boolean");
-                self.findings.judge(RuleId::BooleanOption, number, has, || {
+                self.findings.check(RuleId::BooleanOption, number, has, || {
                     format!("the option {id:?} is boolean, which the client does not advertise")
                 });
             } else if is_v1 {
@@ -178,7 +178,7 @@ impl Evaluator {
             let values = (kind == "select").then(|| values_of(&option["options"]));
             let problem = problem_of(option, id, values.as_deref(), ids.insert(id));
             self.findings
-                .judge(RuleId::ConfigValue, number, problem.is_none(), || problem.unwrap_or_default());
+                .check(RuleId::ConfigValue, number, problem.is_none(), || problem.unwrap_or_default());
             known.push(ConfigOption { id: id.to_owned(), values });
         }
         if let Some(session) = self.connection.sessions.get_mut(session) {

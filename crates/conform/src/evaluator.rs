@@ -181,7 +181,7 @@ impl Evaluator {
     }
 
     pub(crate) fn close_connection(&mut self) {
-        self.judge_end();
+        self.check_end();
         let connection = std::mem::take(&mut self.connection);
         if let Some(capabilities) = connection.agent_capabilities {
             self.findings.agent_capabilities = Some(capabilities);
@@ -263,7 +263,7 @@ impl Evaluator {
             (None, Some(error)) => {
                 let is_right = error["code"].as_i64().is_some_and(|code| i32::try_from(code).is_ok())
                     && error["message"].is_string();
-                findings.judge(RuleId::ErrorObject, number, is_right, || {
+                findings.check(RuleId::ErrorObject, number, is_right, || {
                     format!("expected an integer code and a text, found {}", schema::shown(error))
                 });
                 if !is_right {
@@ -296,7 +296,7 @@ impl Evaluator {
         let in_use = before.as_ref().is_some_and(|before| before.id == *id && before.asker == received.from);
         // The response may belong to the request that is dropped for it.
         self.connection.is_whole &= before.is_none() || in_use;
-        self.findings.judge(RuleId::IdInUse, received.number, !in_use, || {
+        self.findings.check(RuleId::IdInUse, received.number, !in_use, || {
             format!("the id {id} belongs to a request that is not answered yet")
         });
     }
@@ -323,7 +323,7 @@ impl Evaluator {
         if let Some(error) = received.value.get("error") {
             let message = error["message"].as_str().unwrap_or_default();
             let is_right = !message.trim().is_empty() && !message.contains('\n');
-            self.findings.judge(RuleId::ErrorMessage, received.number, is_right, || {
+            self.findings.check(RuleId::ErrorMessage, received.number, is_right, || {
                 format!("expected one line of text, found {message:?}")
             });
         }
@@ -341,7 +341,7 @@ impl Evaluator {
             let asker = received.from.other() as usize;
             if self.connection.batches[asker] > 0 {
                 self.connection.batches[asker] -= 1;
-                self.findings.judge(RuleId::BatchRefused, number, code == Some(-32600), || {
+                self.findings.check(RuleId::BatchRefused, number, code == Some(-32600), || {
                     format!(
                         "expected the code -32600, found {}",
                         schema::shown(&received.value["error"]["code"])

@@ -59,7 +59,7 @@ impl Evaluator {
         connection.client_capabilities = capabilities.unwrap_or_default();
         if asked.is_some_and(|asked| asked >= 2) {
             if params["info"].is_object() {
-                self.findings.judge(
+                self.findings.check(
                     RuleId::ClientInfoV2,
                     received.number,
                     is_introduced(&params["info"]),
@@ -68,11 +68,11 @@ impl Evaluator {
             }
             let mut found = Vec::new();
             booleans(&params["capabilities"], "/params/capabilities", &mut found);
-            self.findings.judge(RuleId::Markers, received.number, found.is_empty(), || {
+            self.findings.check(RuleId::Markers, received.number, found.is_empty(), || {
                 format!("{}: a boolean", found[0])
             });
         } else {
-            self.findings.judge(
+            self.findings.check(
                 RuleId::ClientInfoV1,
                 received.number,
                 is_introduced(&params["clientInfo"]),
@@ -108,11 +108,11 @@ impl Evaluator {
             return;
         };
         self.findings.kept(RuleId::InitAnswer);
-        self.judge_version(number, answered, handshake.version);
+        self.check_version(number, answered, handshake.version);
         self.introduce_agent(received, result, handshake.version);
     }
 
-    fn judge_version(&mut self, number: u64, answered: u64, version: Version) {
+    fn check_version(&mut self, number: u64, answered: u64, version: Version) {
         let asked = self.connection.asked_version.unwrap_or(1);
         self.connection.is_foreign = answered > asked;
         let is_body_of_1 = version == Version::V1 && answered >= 2;
@@ -138,7 +138,7 @@ impl Evaluator {
         let number = received.number;
         let capabilities = match version {
             Version::V1 => {
-                self.findings.judge(RuleId::AgentInfoV1, number, is_introduced(&result["agentInfo"]), || {
+                self.findings.check(RuleId::AgentInfoV1, number, is_introduced(&result["agentInfo"]), || {
                     "no agentInfo with a name and a version".to_owned()
                 });
                 &result["agentCapabilities"]
@@ -146,12 +146,12 @@ impl Evaluator {
             Version::V2 => {
                 if result["info"].is_object() {
                     let reason = || "info without a name or a version".to_owned();
-                    self.findings.judge(RuleId::InfoV2, number, is_introduced(&result["info"]), reason);
+                    self.findings.check(RuleId::InfoV2, number, is_introduced(&result["info"]), reason);
                 }
                 let mut found = Vec::new();
                 booleans(&result["capabilities"], "/result/capabilities", &mut found);
                 self.findings
-                    .judge(RuleId::Markers, number, found.is_empty(), || format!("{}: a boolean", found[0]));
+                    .check(RuleId::Markers, number, found.is_empty(), || format!("{}: a boolean", found[0]));
                 &result["capabilities"]
             }
         };
@@ -168,14 +168,14 @@ impl Evaluator {
         let mut known = Vec::new();
         for method in methods {
             let id = method[key].as_str().unwrap_or_default();
-            self.findings.judge(RuleId::AuthIdsUnique, number, ids.insert(id), || {
+            self.findings.check(RuleId::AuthIdsUnique, number, ids.insert(id), || {
                 format!("two logins have the id {id:?}")
             });
             let kind = method["type"].as_str().unwrap_or("agent");
             known.push((id.to_owned(), kind.to_owned()));
             if kind == "terminal" {
                 let is_advertised = self.connection.client_has("/auth/terminal");
-                self.findings.judge(RuleId::AuthTerminal, number, is_advertised, || {
+                self.findings.check(RuleId::AuthTerminal, number, is_advertised, || {
                     format!("the login {id:?} needs a terminal, which the client does not advertise")
                 });
                 if version == Version::V2 {
@@ -183,7 +183,7 @@ impl Evaluator {
                     let mut seen = HashSet::new();
                     let twice =
                         names.filter_map(|entry| entry["name"].as_str()).find(|name| !seen.insert(*name));
-                    self.findings.judge(RuleId::AuthEnvironment, number, twice.is_none(), || {
+                    self.findings.check(RuleId::AuthEnvironment, number, twice.is_none(), || {
                         format!("the login {id:?} has the variable {:?} twice", twice.unwrap_or_default())
                     });
                 }
@@ -207,7 +207,7 @@ impl Evaluator {
         }
         if connection.agent_capabilities.is_some() {
             let (is_foreign, asked) = (connection.is_foreign, connection.asked_version.unwrap_or_default());
-            self.findings.judge(RuleId::ForeignVersion, received.number, !is_foreign, || {
+            self.findings.check(RuleId::ForeignVersion, received.number, !is_foreign, || {
                 format!("the client requested version {asked}, got a higher one, and continued")
             });
         }

@@ -24,8 +24,8 @@ mod turns;
 
 pub use baseline::{Baseline, BaselineError};
 pub use evaluator::Evaluator;
-pub use recording::RecordingJudge;
-pub use report::{Failure, Findings, JudgedRule, Report, Status, Verdict};
+pub use recording::RecordingChecker;
+pub use report::{Failure, Findings, Report, RuleResult, Status, Verdict};
 pub use rule::{Party, Rule, Seen, Strength, Versions};
 pub use rules::{RULES, RuleId};
 

@@ -11,14 +11,14 @@ use crate::rules::RuleId;
 /// is not a violation, but without a violation there is no verdict either.
 ///
 /// ```
-/// use switchboard_conform::{RecordingJudge, Verdict};
+/// use switchboard_conform::{RecordingChecker, Verdict};
 ///
-/// let mut judge = RecordingJudge::new(None);
-/// judge.line(1, br#"{"dir":"client->agent","msg":{"jsonrpc":"2.0","id":0,"method":"initi"#);
-/// assert_eq!(judge.finish().report("a cut recording").verdict, Verdict::NotJudged);
+/// let mut checker = RecordingChecker::new(None);
+/// checker.line(1, br#"{"dir":"client->agent","msg":{"jsonrpc":"2.0","id":0,"method":"initi"#);
+/// assert_eq!(checker.finish().report("a cut recording").verdict, Verdict::NotJudged);
 /// ```
 #[derive(Debug)]
-pub struct RecordingJudge {
+pub struct RecordingChecker {
     evaluator: Evaluator,
     senders: SenderTracker,
     /// Set if all lines so far are bare messages, so that a line that is not JSON was sent by a peer.
@@ -29,10 +29,10 @@ pub struct RecordingJudge {
     first_gap: u64,
 }
 
-impl RecordingJudge {
-    /// Creates a judge. With a side, only that side's obligations are checked.
+impl RecordingChecker {
+    /// Creates a checker. With a side, only that side's obligations are checked.
     pub fn new(only: Option<Side>) -> Self {
-        RecordingJudge {
+        RecordingChecker {
             evaluator: Evaluator::new(only),
             senders: SenderTracker::default(),
             is_bare: false,

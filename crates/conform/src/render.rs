@@ -12,7 +12,7 @@ pub use junit::junit;
 pub use markdown::markdown;
 pub use text::{explanation, list, text};
 
-use crate::report::{JudgedRule, Report, Status};
+use crate::report::{Report, RuleResult, Status};
 
 /// Messages around violations by number, for each subject.
 pub type Transcripts = Vec<BTreeMap<u64, String>>;
@@ -38,7 +38,7 @@ fn counts(report: &Report) -> Counts {
 }
 
 /// Returns the numbers of the messages that break a rule, as text.
-fn places(judged: &JudgedRule) -> String {
+fn places(judged: &RuleResult) -> String {
     const MOST: usize = 8;
     let mut numbers: Vec<_> = judged.failures.iter().map(|failure| failure.message).collect();
     numbers.dedup();

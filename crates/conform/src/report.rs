@@ -144,7 +144,7 @@ impl Findings {
     }
 
     /// Records that a message keeps or breaks a rule.
-    pub fn judge(&mut self, rule: RuleId, message: u64, is_kept: bool, reason: impl FnOnce() -> String) {
+    pub fn check(&mut self, rule: RuleId, message: u64, is_kept: bool, reason: impl FnOnce() -> String) {
         if is_kept { self.kept(rule) } else { self.broken(rule, message, reason()) }
     }
 
@@ -227,7 +227,7 @@ impl Findings {
             judged += record.kept;
             rules.push(self.judged(*id, rule, record));
         }
-        let fails = |rule: &JudgedRule| rule.status == Status::Fail && rule.rule.rule().strength.counts();
+        let fails = |rule: &RuleResult| rule.status == Status::Fail && rule.rule.rule().strength.counts();
         let verdict = if rules.iter().any(fails) {
             Verdict::NotConformant
         } else if judged == 0 || self.versions.is_empty() || self.blocked.is_some() {
@@ -248,7 +248,7 @@ impl Findings {
         Report { subject: subject.into(), verdict, blocked, hindrance, rules }
     }
 
-    fn judged(&self, id: RuleId, rule: &Rule, record: &Record) -> JudgedRule {
+    fn judged(&self, id: RuleId, rule: &Rule, record: &Record) -> RuleResult {
         let plural = |count: u64| if count == 1 { "once".to_owned() } else { format!("{count} times") };
         let (status, failures, reason) = if !record.failures.is_empty() {
             let mut reason = record.failures[0].reason.clone();
@@ -266,7 +266,7 @@ impl Findings {
         } else {
             (Status::NotTested, Vec::new(), "nothing showed it".to_owned())
         };
-        JudgedRule { rule: id, status, failures, reason, is_known: false }
+        RuleResult { rule: id, status, failures, reason, is_known: false }
     }
 }
 
@@ -282,7 +282,7 @@ fn shortened(mut reason: String) -> String {
 /// Result of one rule.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct JudgedRule {
+pub struct RuleResult {
     /// The rule.
     pub rule: RuleId,
     /// Its status.
@@ -307,12 +307,12 @@ pub struct Report {
     /// Reason why it could not be checked, for a subject that breaks rules.
     hindrance: Option<String>,
     /// All rules that apply.
-    pub rules: Vec<JudgedRule>,
+    pub rules: Vec<RuleResult>,
 }
 
 impl Report {
     /// Returns the rules that were broken.
-    pub fn failed(&self) -> impl Iterator<Item = &JudgedRule> {
+    pub fn failed(&self) -> impl Iterator<Item = &RuleResult> {
         self.rules.iter().filter(|rule| rule.status == Status::Fail)
     }
 

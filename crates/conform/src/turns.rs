@@ -79,7 +79,7 @@ impl Evaluator {
         };
         if let Some(pointer) = gate.filter(|_| self.connection.has_handshake) {
             let has = self.connection.client_has(pointer);
-            self.findings.judge(RuleId::UpdatesUnadvertised, number, has, || {
+            self.findings.check(RuleId::UpdatesUnadvertised, number, has, || {
                 format!("{kind}, and the client does not advertise {}", pointer[1..].replace('/', "."))
             });
         }
@@ -89,7 +89,7 @@ impl Evaluator {
         {
             let is_known = modes.iter().any(|known| known == mode);
             self.findings
-                .judge(RuleId::ModesCurrent, number, is_known, || format!("there is no mode {mode:?}"));
+                .check(RuleId::ModesCurrent, number, is_known, || format!("there is no mode {mode:?}"));
         }
         let Some(session) = self.connection.sessions.get_mut(id) else { return };
         if !is_content(kind) {
@@ -133,11 +133,11 @@ impl Evaluator {
         let is_cancelled = reason == Some("cancelled");
         let outcome = || shown(result.unwrap_or(&received.value["error"]));
         if open.is_cancelled && !open.is_request_cancelled {
-            self.findings.judge(RuleId::CancelV1, number, is_cancelled, || {
+            self.findings.check(RuleId::CancelV1, number, is_cancelled, || {
                 format!("the prompt was cancelled, and answered with {}", outcome())
             });
         } else if open.during_work {
-            self.findings.judge(RuleId::CloseCancelsV1, number, is_cancelled, || {
+            self.findings.check(RuleId::CloseCancelsV1, number, is_cancelled, || {
                 format!("the session was closed, and the prompt answered with {}", outcome())
             });
         }
@@ -165,7 +165,7 @@ impl Evaluator {
         session.open_prompts = session.open_prompts.saturating_sub(1);
         let Some(result) = received.value.get("result") else {
             let is_late = session.has_user_message && session.open_prompts == 0;
-            self.findings.judge(RuleId::PromptLateError, number, !is_late, || {
+            self.findings.check(RuleId::PromptLateError, number, !is_late, || {
                 format!("its message was sent, and it failed: {}", shown(&received.value["error"]))
             });
             return;
@@ -179,7 +179,7 @@ impl Evaluator {
         self.findings.kept(RuleId::PromptMessageId);
         let is_new = session.prompt_ids.len() >= MOST_REMEMBERED || session.prompt_ids.insert(id.to_owned());
         self.findings
-            .judge(RuleId::PromptIds, number, is_new, || format!("two prompts have the message id {id:?}"));
+            .check(RuleId::PromptIds, number, is_new, || format!("two prompts have the message id {id:?}"));
         if session.messages.contains(&(0, id.to_owned())) {
             self.findings.kept(RuleId::PromptEchoed);
         } else if is_new && session.awaited_messages.len() < MOST_OPEN {
@@ -211,7 +211,7 @@ impl Evaluator {
             {
                 let key = (class, message_id.to_owned());
                 if session.is_new && session.messages.iter().take(1000).any(|known| known.0 == class) {
-                    findings.judge(RuleId::ReplayIds, number, session.messages.contains(&key), || {
+                    findings.check(RuleId::ReplayIds, number, session.messages.contains(&key), || {
                         format!("{kind} {message_id:?} had another id before")
                     });
                 }
@@ -221,7 +221,7 @@ impl Evaluator {
                     // A state in the history does not make it live: only work that the client saw before
                     // does.
                     let is_seeded = opening.whole.contains(&key) || opening.was_working;
-                    findings.judge(RuleId::ReplaySeeds, number, is_seeded, || {
+                    findings.check(RuleId::ReplaySeeds, number, is_seeded, || {
                         format!("{kind} {message_id:?} without the whole message before it")
                     });
                 }
@@ -287,7 +287,7 @@ impl Evaluator {
     }
 
     /// Checks the end of a connection.
-    pub(crate) fn judge_end(&mut self) {
+    pub(crate) fn check_end(&mut self) {
         let connection = &self.connection;
         for (side, _, open) in connection.open.iter() {
             let is_passed_over = match open.method.as_str() {
@@ -354,11 +354,11 @@ fn idle(findings: &mut crate::report::Findings, session: &mut Session, number: u
     let has_background = update["background"].as_array().is_some_and(|work| !work.is_empty());
     if session.is_cancelled {
         let found = reason.unwrap_or("no stop reason");
-        findings.judge(RuleId::CancelV2, number, reason == Some("cancelled"), || {
+        findings.check(RuleId::CancelV2, number, reason == Some("cancelled"), || {
             format!("the work was cancelled, and ended with {found}")
         });
     } else if session.has_run || session.has_waited {
-        findings.judge(RuleId::StopReasonV2, number, reason.is_some(), || {
+        findings.check(RuleId::StopReasonV2, number, reason.is_some(), || {
             "the work ended without a stop reason".to_owned()
         });
     }
@@ -367,7 +367,7 @@ fn idle(findings: &mut crate::report::Findings, session: &mut Session, number: u
         findings.kept(RuleId::ReachesIdle);
         let is_stuck = session.work == Work::RequiresAction && session.is_answered;
         if !session.is_cancelled && reason != Some("cancelled") {
-            findings.judge(RuleId::RunningAgain, number, !is_stuck, || {
+            findings.check(RuleId::RunningAgain, number, !is_stuck, || {
                 "the question was answered, but no running state followed".to_owned()
             });
         }

@@ -448,7 +448,7 @@ impl Port for AgentPort<'_> {
         process.send(line);
     }
 
-    fn lose(&mut self, loss: Loss) {
+    fn report_loss(&mut self, loss: Loss) {
         self.process.output.push(AgentEvent::Loss(loss));
     }
 }

@@ -535,7 +535,7 @@ impl Port for Client {
         }
     }
 
-    fn lose(&mut self, loss: Loss) {
+    fn report_loss(&mut self, loss: Loss) {
         self.losses.push(loss);
     }
 }

@@ -61,13 +61,13 @@ pub struct ResumableClient {
     initialize: Option<Initialize>,
     pending: Pending,
     questions: Questions,
-    sessions: BTreeMap<String, Attached>,
+    sessions: BTreeMap<String, AttachedSession>,
     cursors: Cursors,
     /// Pending requests of this type itself on the current connection.
     own: BTreeMap<u64, (OwnRequest, String)>,
     last_own: u64,
     /// Sessions that are being reattached: until their state arrives, updates may be duplicates.
-    taken_up: HashSet<String>,
+    reattaching: HashSet<String>,
     /// Sessions whose pending questions are being determined.
     catching_up: HashMap<String, CatchingUp>,
     output: VecDeque<ResumableOutput>,
@@ -88,11 +88,11 @@ enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CatchingUp {
     /// The state has not arrived yet.
-    Waits,
+    AwaitingState,
     /// Number of questions that still follow.
-    Asks(u64),
+    AwaitingQuestions(u64),
     /// Questions follow until a live update arrives.
-    AsksUntilLive,
+    AwaitingLiveUpdate,
 }
 
 /// The client's handshake.
@@ -105,7 +105,7 @@ struct Initialize {
 
 /// A session whose updates the client gets.
 #[derive(Debug)]
-struct Attached {
+struct AttachedSession {
     method: &'static str,
     /// Parameters of the request that opened it, without the session id.
     params: Raw<'static>,
@@ -185,7 +185,7 @@ impl ResumableClient {
             cursors: Cursors::default(),
             own: BTreeMap::new(),
             last_own: 0,
-            taken_up: HashSet::new(),
+            reattaching: HashSet::new(),
             catching_up: HashMap::new(),
             output: VecDeque::new(),
         }
@@ -205,7 +205,7 @@ impl ResumableClient {
 
     /// Returns whether the send window is open. If not, stop reading from the client (backpressure) until the
     /// server answers.
-    pub fn has_room(&self) -> bool {
+    pub fn has_open_send_window(&self) -> bool {
         self.pending.bytes() < SEND_WINDOW
     }
 
@@ -224,13 +224,20 @@ impl ResumableClient {
 
     /// Handles a new connection.
     pub fn connected(&mut self, how: Connected) {
+        // Increased before anything is sent: `sent_on` and `asked_on` are compared with it, so that messages
+        // of an earlier connection count as not delivered.
         self.link += 1;
         self.own.clear();
-        self.catching_up =
-            self.questions.sessions().map(|session| (session.to_owned(), CatchingUp::Waits)).collect();
+        self.catching_up = self
+            .questions
+            .sessions()
+            .map(|session| (session.to_owned(), CatchingUp::AwaitingState))
+            .collect();
         match how {
             Connected::Resumed => {
-                self.taken_up = self.sessions.keys().cloned().collect();
+                // The server may repeat updates that arrived before the break. Until the state of a session
+                // arrives, its cursor must not go backwards.
+                self.reattaching = self.sessions.keys().cloned().collect();
                 let streams = self.sessions.keys().map(|session| {
                     let session_id = (Text::Borrowed("sessionId"), envelope::quoted(session));
                     let cursor = self.cursors.of(session).map(envelope::quoted);
@@ -241,14 +248,18 @@ impl ResumableClient {
                     )
                 });
                 let streams = envelope::object([(Text::Borrowed("streams"), Raw::array(streams))]);
-                self.tell_server(envelope::notification("stream/resume", streams));
+                // Before everything else on the connection: the server sends nothing until it has the
+                // cursors, and messages of the client must not overtake them.
+                self.send_to_server(envelope::notification("stream/resume", streams));
                 self.phase = Phase::Up;
                 self.send_pending(true);
             }
             Connected::Anew => {
+                // A new connection has new request ids. Without this, an old id could match a different
+                // question.
                 self.questions.forget_ids();
                 self.is_known = false;
-                self.taken_up.clear();
+                self.reattaching.clear();
                 self.phase = Phase::Opening;
                 self.send_initialize();
             }
@@ -258,7 +269,7 @@ impl ResumableClient {
     /// Handles a lost response stream on the same connection.
     pub fn refreshed(&mut self) {
         let own: Vec<String> = self.own.values().map(|(_, line)| line.clone()).collect();
-        own.into_iter().for_each(|line| self.tell_server(line));
+        own.into_iter().for_each(|line| self.send_to_server(line));
         if self.phase == Phase::Up {
             self.send_pending(false);
         }
@@ -273,10 +284,11 @@ impl ResumableClient {
     /// Ends the client without a connection: pending requests fail with this reason.
     pub fn give_up(&mut self, reason: &str) {
         self.lost();
+        // The handshake first, because the client waits for it before it sends other requests.
         let unanswered = self.initialize.take().filter(|known| !known.is_answered).map(|known| known.id);
         let error = RpcError::new(codes::INTERNAL_ERROR, reason.to_owned());
         for id in unanswered.into_iter().chain(self.pending.take_requests()) {
-            self.tell_client(Message::response(id, Err(error.clone())).encode(WireFormat::Any));
+            self.send_to_client(Message::response(id, Err(error.clone())).encode(WireFormat::Any));
         }
     }
 
@@ -286,7 +298,7 @@ impl ResumableClient {
         if from == Side::Client
             && let Some(answer) = invalid_line_answer(line)
         {
-            return self.tell_client(answer);
+            return self.send_to_client(answer);
         }
         if is_batch(line) {
             let entries = batch_entries(line, BATCH_LIMIT).unwrap_or_default();
@@ -298,25 +310,29 @@ impl ResumableClient {
     fn handle_one(&mut self, from: Side, line: &str) {
         match (from, Message::decode(line, WireFormat::Any)) {
             (_, Err(error)) => self.refuse_line(from, codes::INVALID_REQUEST, &error.to_string()),
-            (Side::Client, Ok(Message::Request(request))) => self.client_asks(&request),
-            (Side::Client, Ok(Message::Notification(notification))) => self.client_tells(notification),
+            (Side::Client, Ok(Message::Request(request))) => self.on_client_request(&request),
+            (Side::Client, Ok(Message::Notification(notification))) => {
+                self.on_client_notification(notification)
+            }
             (Side::Client, Ok(Message::Response(response))) => {
                 let link = (self.phase != Phase::Down).then_some(self.link);
                 if let Some(answer) = self.questions.answer(&response, link) {
-                    self.tell_server(answer);
+                    self.send_to_server(answer);
                 }
             }
-            (Side::Agent, Ok(Message::Request(request))) => self.server_asks(&request),
-            (Side::Agent, Ok(Message::Notification(notification))) => self.server_tells(line, &notification),
-            (Side::Agent, Ok(Message::Response(response))) => self.server_answers(line, &response),
+            (Side::Agent, Ok(Message::Request(request))) => self.on_server_request(&request),
+            (Side::Agent, Ok(Message::Notification(notification))) => {
+                self.on_server_notification(line, &notification)
+            }
+            (Side::Agent, Ok(Message::Response(response))) => self.on_server_response(line, &response),
         }
     }
 
-    fn tell_client(&mut self, line: String) {
+    fn send_to_client(&mut self, line: String) {
         self.output.push_back(ResumableOutput::Line { to: Side::Client, line });
     }
 
-    fn tell_server(&mut self, line: String) {
+    fn send_to_server(&mut self, line: String) {
         self.output.push_back(ResumableOutput::Line { to: Side::Agent, line });
     }
 
@@ -329,15 +345,17 @@ impl ResumableClient {
 
     fn refuse(&mut self, id: RequestId<'static>, code: i32, reason: &str) {
         let error = RpcError::new(code, reason.to_owned());
-        self.tell_client(Message::response(id, Err(error)).encode(WireFormat::Any));
+        self.send_to_client(Message::response(id, Err(error)).encode(WireFormat::Any));
     }
 }
 
 /// Messages of the client.
 impl ResumableClient {
-    fn client_asks(&mut self, request: &Request<'_>) {
+    fn on_client_request(&mut self, request: &Request<'_>) {
         let id = request.id.clone().into_owned();
         let params = request.params.clone().unwrap_or_else(|| Raw::from(serde_json::json!({})));
+        // The handshake is kept apart from other pending requests: it is repeated on every new connection,
+        // also after its response.
         if request.method == "initialize" && self.initialize.is_none() {
             let params = params.into_owned();
             self.initialize = Some(Initialize { id, params, is_answered: false });
@@ -350,23 +368,27 @@ impl ResumableClient {
         let mut request = request.clone();
         request.params = Some(self.with_operation(&params));
         let line = Message::Request(request).encode(WireFormat::Any);
+        // While sessions are being attached, requests are only kept. They follow in order from
+        // `send_pending`, so that a prompt never reaches the server before its session.
         let sent_on = (self.phase == Phase::Up).then_some(self.link);
         if let Opens::Known { session, params, .. } = &opens
             && params.get("replayFrom").is_some_and(|from| from.is_object())
         {
-            self.cursors.expect_again(session);
+            self.cursors.expect_replay(session);
         }
         let about = PendingKind::Request { id: id.clone(), opens };
+        // Kept before it is sent: if the connection breaks in between, the request is sent again, and the
+        // idempotency key makes the server execute it once.
         if !self.pending.push(&line, about, sent_on) {
             let reason = "the id is in use, or the limit of pending requests is reached";
             return self.refuse(id, codes::INVALID_REQUEST, reason);
         }
         if sent_on.is_some() {
-            self.tell_server(line);
+            self.send_to_server(line);
         }
     }
 
-    fn client_tells(&mut self, mut notification: Notification<'_>) {
+    fn on_client_notification(&mut self, mut notification: Notification<'_>) {
         let params = notification.params.take().unwrap_or_else(|| Raw::from(serde_json::json!({})));
         let named = |key: &str| {
             params
@@ -374,17 +396,21 @@ impl ResumableClient {
                 .and_then(|id| RequestId::decode(id.as_str(), WireFormat::Any).ok().map(Wire::into_owned))
         };
         let about = match &*notification.method {
-            "$/cancel_request" => named("requestId").map(|id| PendingKind::TakesBack { id }),
-            "session/cancel" => params.text("sessionId").map(|session| PendingKind::Cancels { session }),
+            "$/cancel_request" => named("requestId").map(|id| PendingKind::CancelsRequest { id }),
+            "session/cancel" => {
+                params.text("sessionId").map(|session| PendingKind::CancelsSession { session })
+            }
             _ => None,
         };
         let params = self.with_operation(&params);
         notification.params = Some(params);
         let line = Message::Notification(notification).encode(WireFormat::Any);
         let sent_on = (self.phase == Phase::Up).then_some(self.link);
+        // Notifications have no response that proves their arrival. They are kept until a later response on
+        // the same connection proves it.
         self.pending.push(&line, about.unwrap_or(PendingKind::Other), sent_on);
         if sent_on.is_some() {
-            self.tell_server(line);
+            self.send_to_server(line);
         }
     }
 
@@ -404,16 +430,18 @@ impl ResumableClient {
         self.last_own += 1;
         let line = envelope::request(own_request_id(self.last_own), method, params);
         self.own.insert(self.last_own, (own, line.clone()));
-        self.tell_server(line);
+        self.send_to_server(line);
     }
 
     fn send_initialize(&mut self) {
         let Some(Initialize { id, params, is_answered }) = &self.initialize else { return };
         let (id, params) = (id.clone(), params.clone());
+        // A repeated handshake has an id of this type: the client has its response already and must not get
+        // another one.
         if *is_answered {
             self.ask_for(OwnRequest::Initialize, "initialize", params);
         } else {
-            self.tell_server(envelope::request(id, "initialize", params));
+            self.send_to_server(envelope::request(id, "initialize", params));
         }
     }
 
@@ -425,7 +453,7 @@ impl ResumableClient {
         for session in sessions {
             self.attach(session, true);
         }
-        self.go_on_when_attached();
+        self.resume_when_attached();
     }
 
     /// Returns whether the client is opening a session itself.
@@ -436,21 +464,25 @@ impl ResumableClient {
     }
 
     fn attach(&mut self, session: String, with_cursor: bool) {
-        let Some(Attached { method, params, is_own }) = self.sessions.get(&session) else { return };
+        let Some(AttachedSession { method, params, is_own }) = self.sessions.get(&session) else { return };
         let cursor = self.cursors.of(&session).filter(|_| with_cursor);
         let has_cursor = cursor.is_some();
         let mut params = attach_params(params, &session, cursor);
+        // No update of an own session has arrived, but some may have been sent: everything must be replayed.
         if *is_own && with_cursor && !has_cursor {
             let start = (Text::Borrowed("replayFrom"), Raw::from(serde_json::json!({"type": "start"})));
             params = envelope::object(params.entries().chain([start]));
         }
         let method = *method;
         let params = self.with_operation(&params);
-        self.taken_up.insert(session.clone());
+        // Before the request, because the updates that it causes may arrive before its response.
+        self.reattaching.insert(session.clone());
         self.ask_for(OwnRequest::Attach { session, has_cursor }, method, params);
     }
 
-    fn go_on_when_attached(&mut self) {
+    fn resume_when_attached(&mut self) {
+        // Pending messages wait for all sessions, not only for their own, because their order across sessions
+        // must not change.
         if self.phase == Phase::Attaching && self.own.is_empty() {
             self.phase = Phase::Up;
             self.is_known = true;
@@ -468,7 +500,7 @@ impl ResumableClient {
                     if item.sent_on != Some(self.link) =>
                 {
                     // A history that has started must not start again.
-                    let cursor = self.cursors.of(session).filter(|_| !self.cursors.expects_again(session));
+                    let cursor = self.cursors.of(session).filter(|_| !self.cursors.expects_replay(session));
                     let params = attach_params(params, session, cursor);
                     // Opening a session is valid on one connection only, so this is another operation.
                     let params = OPERATION_ID.set(&params, (self.operation_id)());
@@ -477,10 +509,16 @@ impl ResumableClient {
                     line
                 }
                 PendingKind::Request { .. } => item.instead.as_ref().unwrap_or(&item.line).clone(),
-                PendingKind::TakesBack { .. } | PendingKind::Cancels { .. } | PendingKind::Other if all => {
+                PendingKind::CancelsRequest { .. }
+                | PendingKind::CancelsSession { .. }
+                | PendingKind::Other
+                    if all =>
+                {
                     item.line.clone()
                 }
-                PendingKind::TakesBack { .. } | PendingKind::Cancels { .. } | PendingKind::Other => continue,
+                PendingKind::CancelsRequest { .. }
+                | PendingKind::CancelsSession { .. }
+                | PendingKind::Other => continue,
             };
             item.sent_on = Some(self.link);
             item.first_on.get_or_insert(self.link);

@@ -277,7 +277,7 @@ impl Port for SplitOutput<'_> {
         self.lines.push((to, line));
     }
 
-    fn lose(&mut self, loss: Loss) {
+    fn report_loss(&mut self, loss: Loss) {
         if let Some(observer) = self.observer {
             observer.see(Observed::Loss(&loss));
         }

@@ -59,7 +59,7 @@ fn contest(name: &str, every: usize) {
             let subjects =
                 begun.iter().filter_map(|(session, call)| reader.subject_of_call(session.as_deref(), call));
             usize::from(subjects.fold(false, |_, subject| {
-                policy.judge(&subject, &NoFiles::default()).verdict != Verdict::Deny
+                policy.evaluate(&subject, &NoFiles::default()).verdict != Verdict::Deny
             }))
         })
         .contender("official types and a hash map", || {

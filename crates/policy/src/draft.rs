@@ -187,7 +187,7 @@ impl Draft {
         // The narrower ones come first.
         for rules in choices {
             let draft = Draft::parse(&rules, decision, host)?;
-            let judged = draft.policy.judge(subject, host);
+            let judged = draft.policy.evaluate(subject, host);
             if judged.verdict == decision {
                 return Ok(draft);
             }
@@ -514,7 +514,7 @@ mod tests {
         prop_assert!(
             !draft.text.chars().any(|letter| letter != '\n' && (letter.is_control() || is_hidden(letter)))
         );
-        prop_assert_eq!(draft.policy.judge(subject, &host).verdict, decision);
+        prop_assert_eq!(draft.policy.evaluate(subject, &host).verdict, decision);
         Ok(())
     }
 

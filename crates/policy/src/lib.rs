@@ -2,7 +2,7 @@
 //!
 //! A request is evaluated over the folded tool call, never over the request alone. [`Subject`] describes the
 //! requested action in one form for all agents, and the reason if it is not fully known. [`Policy`] is a file
-//! of rules. [`Policy::judge`] evaluates the two to a [`Decision`], and [`Decision::answer`] turns that into
+//! of rules. [`Policy::evaluate`] evaluates the two to a [`Decision`], and [`Decision::answer`] turns that into
 //! one of the offered options. Everything fails closed: a request that is truncated, guessed or cannot be
 //! parsed can be denied by a rule, but never allowed.
 //!
@@ -26,7 +26,7 @@
 //!     "subject":{"type":"tool_call","toolCall":{"toolCallId":"c","kind":"execute","rawInput":{"command":"cd x && git -C . push"}}},
 //!     "options":[{"optionId":"y","name":"Yes","kind":"allow_once"},{"optionId":"n","name":"No","kind":"reject_once"}]}}"#;
 //! let question = reader.read(line, None, Default::default()).remove(0);
-//! let decision = policy.judge(&question.subject, &NoFiles::default()).offered(&question.options);
+//! let decision = policy.evaluate(&question.subject, &NoFiles::default()).offered(&question.options);
 //! assert_eq!((decision.verdict, decision.rule.as_deref()), (Verdict::Deny, Some("no-push")));
 //! # Ok::<(), switchboard_policy::PolicyError>(())
 //! ```

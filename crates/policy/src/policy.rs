@@ -155,8 +155,8 @@ fn rejecting<'o, 'a>(options: &'o [PermissionOption<'a>]) -> Option<&'o Permissi
 /// not_match = ["cargo test; rm -rf x"]
 /// "#, &NoFiles::default())?;
 /// let scene = Scene { root: "/project".into(), ..Scene::default() };
-/// assert_eq!(policy.judge_line("cargo test", &scene, &NoFiles::default()).verdict, Verdict::Allow);
-/// assert_eq!(policy.judge_line("cargo test $(id)", &scene, &NoFiles::default()).verdict, Verdict::Ask);
+/// assert_eq!(policy.evaluate_line("cargo test", &scene, &NoFiles::default()).verdict, Verdict::Allow);
+/// assert_eq!(policy.evaluate_line("cargo test $(id)", &scene, &NoFiles::default()).verdict, Verdict::Ask);
 ///
 /// let error = Policy::parse("default = \"ask\"\nrules = []\n", &NoFiles::default()).unwrap_err();
 /// assert_eq!(error.line(), Some(2));
@@ -302,7 +302,7 @@ impl Policy {
     }
 
     /// Evaluates a request. [`Decision::offered`] adjusts the decision to the offered options.
-    pub fn judge(&self, subject: &Subject, host: &dyn Host) -> Decision {
+    pub fn evaluate(&self, subject: &Subject, host: &dyn Host) -> Decision {
         if self.approves_all {
             return Decision {
                 verdict: Verdict::Allow,
@@ -315,7 +315,7 @@ impl Policy {
     }
 
     /// Evaluates a command line alone.
-    pub fn judge_line(&self, line: &str, scene: &Scene, host: &dyn Host) -> Decision {
-        self.judge(&Subject::of_line(line, scene), host)
+    pub fn evaluate_line(&self, line: &str, scene: &Scene, host: &dyn Host) -> Decision {
+        self.evaluate(&Subject::of_line(line, scene), host)
     }
 }

@@ -297,7 +297,7 @@ impl DialectTracker {
     }
 
     /// Creates a tracker with a known dialect. [`WireFormat::Any`] means unknown.
-    pub fn told(dialect: WireFormat) -> Self {
+    pub fn known(dialect: WireFormat) -> Self {
         match dialect {
             WireFormat::Spec | WireFormat::Newest => {
                 DialectTracker { shown: Some((dialect, Evidence::Told)) }
@@ -570,10 +570,10 @@ mod tests {
             (WireFormat::Newest, Some(Evidence::UpdateOfNewest))
         );
 
-        let mut told = DialectTracker::told(WireFormat::Spec);
+        let mut told = DialectTracker::known(WireFormat::Spec);
         assert!(!told.see(Evidence::UpdateOfNewest));
         assert_eq!(told.wire_format(), WireFormat::Spec);
-        assert_eq!(DialectTracker::told(WireFormat::Any).evidence(), None);
+        assert_eq!(DialectTracker::known(WireFormat::Any).evidence(), None);
     }
 
     #[test]

@@ -232,7 +232,7 @@ impl Conversation {
             places: HashMap::new(),
             recent: 0,
             open: Correlator::new(MAX_OPEN),
-            dialect: DialectTracker::told(format),
+            dialect: DialectTracker::known(format),
             senders: SenderTracker::default(),
             subagents: SubagentTree::default(),
             auth_status: None,
@@ -671,7 +671,7 @@ impl Conversation {
                     folded.ended = slot.turns.note_state(state, now);
                 }
                 if let Some(session) = session_id {
-                    self.subagents.tell_state(session, state);
+                    self.subagents.set_state(session, state);
                 }
             }
             update => {

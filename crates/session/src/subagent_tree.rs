@@ -193,9 +193,9 @@ impl SubagentTree {
         match update {
             // Apply the session's own state and title before linking children, whose names and states depend
             // on it.
-            Update::StateUpdate(state) => self.tell_state(session, state),
+            Update::StateUpdate(state) => self.set_state(session, state),
             Update::SessionInfoUpdate(update) if !update.title.is_keep() => {
-                self.tell_title(session, update.title.value().map(|title| &**title));
+                self.set_title(session, update.title.value().map(|title| &**title));
             }
             _ => {}
         }
@@ -214,7 +214,7 @@ impl SubagentTree {
         if let Update::ToolCallUpdate(update) = update
             && !update.title.is_keep()
         {
-            self.tell_call_title(session, &update.tool_call_id, update.title.value().map(|title| &**title));
+            self.set_call_title(session, &update.tool_call_id, update.title.value().map(|title| &**title));
         }
         linked
     }
@@ -340,12 +340,12 @@ impl SubagentTree {
         self.update_name(&update.session_id);
         // After the name, because an idle state can end the sub-agents below.
         if let Some(state) = update.state.value() {
-            self.tell_state(&update.session_id, state);
+            self.set_state(&update.session_id, state);
         }
     }
 
     /// Sets the title of a session. It names a sub-agent that has no title from its parent.
-    pub fn tell_title(&mut self, session: &str, title: Option<&str>) {
+    pub fn set_title(&mut self, session: &str, title: Option<&str>) {
         if let Some(known) = self.known.get_mut(session) {
             known.own_title = title.and_then(clipped);
             self.update_name(session);
@@ -353,7 +353,7 @@ impl SubagentTree {
     }
 
     /// Sets the title of a tool call. It names a sub-agent that has no other title.
-    pub fn tell_call_title(&mut self, session: &str, tool_call: &str, title: Option<&str>) {
+    pub fn set_call_title(&mut self, session: &str, tool_call: &str, title: Option<&str>) {
         let Some(children) = self.below.get(session).and_then(|below| below.calls.get(tool_call)) else {
             return;
         };
@@ -367,9 +367,9 @@ impl SubagentTree {
 
     /// Sets the state of a session. When it becomes idle, its sub-agents end, except those in its list of
     /// background work or, without a list, those that are active.
-    pub fn tell_state(&mut self, session: &str, state: &v2::StateUpdate<'_>) {
+    pub fn set_state(&mut self, session: &str, state: &v2::StateUpdate<'_>) {
         if let Some(known) = self.known.get_mut(session) {
-            known.tell_state(state);
+            known.set_state(state);
         }
         let background = background_of(state);
         let listed = background.unwrap_or_default().iter().filter_map(|work| match work {
@@ -418,7 +418,7 @@ impl SubagentTree {
                 {
                     let mut idle = v2::IdleState::new();
                     idle.stop_reason = Some(reason.clone());
-                    known.tell_state(&v2::StateUpdate::Idle(idle));
+                    known.set_state(&v2::StateUpdate::Idle(idle));
                 }
                 waiting.push(child);
             }
@@ -431,7 +431,7 @@ impl SubagentTree {
             let mut idle = v2::IdleState::new();
             idle.stop_reason = Some(v2::StopReason::Error);
             idle.error = Some(Box::new(error.clone().into_owned()));
-            known.tell_state(&v2::StateUpdate::Idle(idle));
+            known.set_state(&v2::StateUpdate::Idle(idle));
         }
         self.below.values_mut().for_each(|below| below.background.clear());
     }
@@ -668,7 +668,7 @@ impl SubagentTree {
 }
 
 impl Child {
-    fn tell_state(&mut self, state: &v2::StateUpdate<'_>) {
+    fn set_state(&mut self, state: &v2::StateUpdate<'_>) {
         match state {
             v2::StateUpdate::Idle(idle) => {
                 let says_more = idle.stop_reason.is_some() || idle.error.is_some();
@@ -872,7 +872,7 @@ mod tests {
         // call.
         let chunk = r#"{"sessionUpdate":"tool_call_content_chunk","toolCallId":"d","content":{"type":"session","sessionId":"b"}}"#;
         links(&mut tree, "root", chunk);
-        tree.tell_call_title("root", "d", Some("Late"));
+        tree.set_call_title("root", "d", Some("Late"));
         assert_eq!(tree.name("b").unwrap(), "Late #2");
     }
 

@@ -198,6 +198,8 @@ fn each(
         };
         match batch {
             Batch::Records(batch) => {
+                // Advanced before the filter: a batch of records that are not folded must not end the loop or
+                // repeat.
                 at = batch.last().map_or(to, |record| record.sequence + 1);
                 let is_folded = |channel: Channel| channel.is_message() || channel == Channel::Hub;
                 batch.iter().filter(|record| is_folded(record.channel)).for_each(&mut take);
@@ -364,6 +366,7 @@ impl Fold {
             Scope::Entries(_) => points.gaps.into_iter().chain(gaps).collect(),
             Scope::Checkpoint => gaps,
         };
+        // The tail follows the loaded entries, which are older, so the order of the log is kept.
         for record in &tail {
             fold.read(record);
         }

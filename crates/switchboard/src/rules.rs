@@ -137,7 +137,7 @@ impl Rules {
         root: &str,
     ) -> RecordedDecision {
         let policy = self.for_project(root);
-        let decision = policy.judge(subject, &self.files).offered(options);
+        let decision = policy.evaluate(subject, &self.files).offered(options);
         // A malformed subject is not our JSON; it is omitted then.
         let about = serde_json::from_str(subject.to_json(&self.files).as_str()).unwrap_or_default();
         RecordedDecision {

@@ -86,7 +86,7 @@ impl Connection {
 
     /// Handles a message, or several in an array, in this version of the protocol; 0 before the handshake.
     pub fn message(&mut self, from: Side, version: u16, text: &str) {
-        self.hear_handshake(text);
+        self.on_handshake(text);
         match version {
             1 => {
                 let now = self.now();
@@ -212,7 +212,7 @@ impl Connection {
 
     /// Reads the agent's name from its handshake, because a translation would insert a default for a missing
     /// name.
-    fn hear_handshake(&mut self, text: &str) {
+    fn on_handshake(&mut self, text: &str) {
         let Some(asked) = &self.initialize else {
             if text.contains("\"initialize\"")
                 && let Ok(Message::Request(request)) = Message::decode(text, WireFormat::Any)
@@ -227,12 +227,12 @@ impl Connection {
         {
             self.initialize = None;
             if let Ok(answer) = &response.outcome {
-                self.hear_agent(answer);
+                self.on_agent_info(answer);
             }
         }
     }
 
-    fn hear_agent(&mut self, answer: &Raw<'_>) {
+    fn on_agent_info(&mut self, answer: &Raw<'_>) {
         let info = answer.get("agentInfo").or_else(|| answer.get("info"));
         let told = info.as_ref().and_then(|info| info.get("name"));
         if let Some(told) = told.as_ref().and_then(Raw::as_text).as_deref().and_then(name) {

@@ -243,7 +243,7 @@ impl LineDecoder {
                 if end > self.limit {
                     Some(Frame::TooLong(Passing::new(&line, self.limit).finish(self.limit)))
                 } else {
-                    self.judge(line)
+                    self.classify(line)
                 }
             }
             None if buffer.len() > self.limit => {
@@ -327,7 +327,7 @@ impl LineDecoder {
             return None;
         }
         let line = buffer.split().freeze();
-        match self.judge(line) {
+        match self.classify(line) {
             // A message is complete without its newline: a part of an object is never valid JSON.
             Some(Frame::Message(text)) if Raw::parse(&*text).is_err() => {
                 Some(Frame::Unfinished(Noise::new(NoiseKind::Unfinished, text.as_bytes())))
@@ -339,7 +339,7 @@ impl LineDecoder {
         }
     }
 
-    fn judge(&mut self, mut line: Bytes) -> Option<Frame> {
+    fn classify(&mut self, mut line: Bytes) -> Option<Frame> {
         if line.last() == Some(&b'\r') {
             line.truncate(line.len() - 1);
         }

@@ -121,7 +121,7 @@ impl Reading<'_> {
     fn found(&mut self, asked: &PastQuestion) {
         let PastQuestion { number, question, answered, .. } = asked;
         self.preview.questions += 1;
-        let decision = self.policy.judge(&question.subject, self.host).offered(&question.options);
+        let decision = self.policy.evaluate(&question.subject, self.host).offered(&question.options);
         if decision.verdict != self.verdict {
             return;
         }

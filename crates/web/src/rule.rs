@@ -89,7 +89,7 @@ impl Making {
     /// Returns the reason why the policy with the new rule would not answer the question, if there is one.
     fn obstacle(&self, rules: &dyn RuleFile) -> Result<Option<String>, Failure> {
         let all = rules.with_appended(&self.text, self.folder.as_ref())?;
-        let decision = all.judge(&self.subject, rules.host()).offered(&self.options);
+        let decision = all.evaluate(&self.subject, rules.host()).offered(&self.options);
         Ok(match all.mode() {
             Mode::Observe => Some("your rules are not enforced (mode = \"observe\")".to_owned()),
             Mode::Enforce => (decision.verdict != self.verdict).then_some(decision.reason),

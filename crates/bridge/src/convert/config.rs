@@ -29,7 +29,7 @@ pub(crate) fn to_v1<'a>(
             }
             v2::SessionConfigOption::Unknown(unknown) => {
                 let reason = format!("version 1 has no options of type \"{}\"", unknown.tag);
-                cx.lose(Severity::Minor, reason)?;
+                cx.report_loss(Severity::Minor, reason)?;
             }
             v2::SessionConfigOption::More(none) => none.never(),
         }
@@ -185,7 +185,7 @@ pub(crate) fn to_v2<'a>(
         match option {
             v1::SessionConfigOption::Select(select) => {
                 if select.options.has_empty_list() {
-                    cx.lose(Severity::Minor, "version 2 has no select option without a value")?;
+                    cx.report_loss(Severity::Minor, "version 2 has no select option without a value")?;
                 } else {
                     converted.push(v2::SessionConfigOption::Select(select_to_v2(select)));
                 }
@@ -196,7 +196,7 @@ pub(crate) fn to_v2<'a>(
             v1::SessionConfigOption::Unknown(unknown) => {
                 let payload = whole(&unknown, "type");
                 let reason = format!("an option that version 1 does not define: {payload}");
-                cx.lose(Severity::Minor, reason)?;
+                cx.report_loss(Severity::Minor, reason)?;
             }
             v1::SessionConfigOption::More(none) => none.never(),
         }
@@ -273,7 +273,7 @@ fn value_of_mode(mode: v1::SessionMode<'_>) -> v2::SessionConfigSelectOption<'_>
 
 /// Reports the modes of an agent that also has an option for them. Only information that the option lacks is
 /// a loss.
-pub(crate) fn lose_modes(
+pub(crate) fn report_lost_modes(
     modes: &v1::SessionModeState<'_>,
     option: Option<&v2::SessionConfigSelect<'_>>,
     cx: &mut Conversion<'_>,
@@ -281,25 +281,25 @@ pub(crate) fn lose_modes(
     let reason = "a client that supports options ignores modes";
     let v1::SessionModeState { current_mode_id, available_modes, meta, extra, more: _ } = modes;
     if option.is_none_or(|option| option.current_value != *current_mode_id) {
-        cx.key("currentModeId").lose(Severity::Minor, reason)?;
+        cx.key("currentModeId").report_loss(Severity::Minor, reason)?;
     }
-    cx.lose_rest(meta.as_ref(), extra, reason)?;
+    cx.report_lost_rest(meta.as_ref(), extra, reason)?;
     let mut cx = cx.key("availableModes");
     for (index, mode) in available_modes.iter().enumerate() {
         let mut cx = cx.item(index);
         let v1::SessionMode { id, name, description, meta, extra, more: _ } = mode;
         let Some(value) = option.and_then(|option| option.options.iter().find(|value| value.value == *id))
         else {
-            cx.lose(Severity::Minor, reason)?;
+            cx.report_loss(Severity::Minor, reason)?;
             continue;
         };
         if value.name != *name {
-            cx.key("name").lose(Severity::Minor, reason)?;
+            cx.key("name").report_loss(Severity::Minor, reason)?;
         }
         if description.is_some() && value.description != *description {
-            cx.key("description").lose(Severity::Minor, reason)?;
+            cx.key("description").report_loss(Severity::Minor, reason)?;
         }
-        cx.lose_rest(meta.as_ref(), extra, reason)?;
+        cx.report_lost_rest(meta.as_ref(), extra, reason)?;
     }
     Ok(())
 }

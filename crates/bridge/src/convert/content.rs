@@ -41,7 +41,7 @@ pub(crate) fn to_v2<'a>(
         && annotations.priority.as_ref().is_some_and(|priority| !(0.0..=1.0).contains(&priority.0.as_f64()))
     {
         let reason = "version 2 has priorities from 0 to 1 only";
-        cx.key("annotations").key("priority").lose(Severity::Minor, reason)?;
+        cx.key("annotations").key("priority").report_loss(Severity::Minor, reason)?;
         annotations.priority = None;
     }
     Ok(block)
@@ -62,12 +62,12 @@ fn annotations_of<'b, 'a>(block: &'b mut ContentBlock<'a>) -> Option<&'b mut Ann
 fn link_to_v1(link: &mut ResourceLink<'_>, cx: &mut Conversion<'_>) -> Result<(), Error> {
     if let Some(icons) = link.icons.take() {
         let reason = "version 1 has no icons of links; they are kept as metadata";
-        cx.key("icons").lose(Severity::Minor, reason)?;
+        cx.key("icons").report_loss(Severity::Minor, reason)?;
         meta::add(&mut link.meta, meta::ICONS, &meta::raw(&icons));
     }
     let too_large = |size: u64| i64::try_from(size).is_err();
     if link.size.is_some_and(|size| size.get().is_some_and(too_large)) {
-        cx.key("size").lose(Severity::Minor, "the size is out of range in version 1")?;
+        cx.key("size").report_loss(Severity::Minor, "the size is out of range in version 1")?;
         link.size = None;
     }
     Ok(())
@@ -78,7 +78,7 @@ fn audience_to_v1(annotations: &mut Annotations<'_>, cx: &mut Conversion<'_>) ->
     let Some(audience) = &mut annotations.audience else { return Ok(()) };
     if let Some(role) = audience.iter().find(|role| is_unknown(role)) {
         let reason = format!("version 1 has no audience \"{role}\"");
-        cx.key("audience").lose(Severity::Minor, reason)?;
+        cx.key("audience").report_loss(Severity::Minor, reason)?;
         audience.retain(|role| !is_unknown(role));
     }
     Ok(())
@@ -88,7 +88,7 @@ fn audience_to_v1(annotations: &mut Annotations<'_>, cx: &mut Conversion<'_>) ->
 fn stand_in<'a>(unknown: &UnknownVariant<'a>, cx: &mut Conversion<'_>) -> Result<ContentBlock<'a>, Error> {
     let reason =
         format!("version 1 has no content of type \"{}\"; a text is shown in its place", unknown.tag);
-    cx.lose(Severity::Major, reason)?;
+    cx.report_loss(Severity::Major, reason)?;
     let mut text = TextContent::new(format!("[unsupported content: {}]", unknown.tag));
     meta::add(&mut text.meta, meta::CONTENT, &whole(unknown, "type"));
     Ok(ContentBlock::Text(text))

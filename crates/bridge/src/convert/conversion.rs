@@ -95,7 +95,7 @@ impl Conversion<'_> {
     }
 
     /// Notes the loss of the current value, or fails.
-    pub(crate) fn lose(&mut self, severity: Severity, reason: impl Into<String>) -> Result<(), Error> {
+    pub(crate) fn report_loss(&mut self, severity: Severity, reason: impl Into<String>) -> Result<(), Error> {
         if self.losses.fails {
             return Err(self.error(reason));
         }
@@ -134,17 +134,17 @@ impl Conversion<'_> {
     }
 
     /// Notes the loss of metadata and unknown keys, for which the other version has no place here.
-    pub(crate) fn lose_rest(
+    pub(crate) fn report_lost_rest(
         &mut self,
         meta: Option<&Meta<'_>>,
         extra: &Extra<'_>,
         reason: &str,
     ) -> Result<(), Error> {
         if meta.is_some() {
-            self.key("_meta").lose(Severity::Minor, reason)?;
+            self.key("_meta").report_loss(Severity::Minor, reason)?;
         }
         for (key, _) in extra.iter() {
-            self.key(key).lose(Severity::Minor, reason)?;
+            self.key(key).report_loss(Severity::Minor, reason)?;
         }
         Ok(())
     }

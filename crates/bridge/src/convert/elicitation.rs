@@ -44,7 +44,7 @@ pub(crate) fn to_v1<'a>(
                 && let Some(StringFormat::Unknown(word)) = &field.format
             {
                 let reason = format!("version 1 has no format \"{word}\"; any text is accepted");
-                cx.key(name).key("format").lose(Severity::Minor, reason)?;
+                cx.key(name).key("format").report_loss(Severity::Minor, reason)?;
                 field.format = None;
             }
             converted.push((name.to_owned().into(), property));
@@ -80,7 +80,7 @@ pub(crate) fn answer_to_v1<'a>(
             if known.is_ok() {
                 converted.push((name.to_owned().into(), value.clone()));
             } else {
-                cx.key(name).lose(Severity::Major, "version 1 has no such values")?;
+                cx.key(name).report_loss(Severity::Major, "version 1 has no such values")?;
             }
         }
         accept.content = Some(Map::from_iter(converted));

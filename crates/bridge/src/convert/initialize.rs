@@ -326,7 +326,7 @@ fn login_to_v1<'a>(
         }
         v2::AuthMethod::Unknown(unknown) => {
             let reason = format!("version 1 has no login of type \"{}\"", unknown.tag);
-            cx.lose(Severity::Minor, reason)?;
+            cx.report_loss(Severity::Minor, reason)?;
             None
         }
         v2::AuthMethod::More(none) => none.never(),
@@ -347,7 +347,7 @@ fn environment_to_v1<'a>(
         // The rest of the variable is in the metadata.
         let v2::EnvVariable { name, value, meta: _, extra: _, more: _ } = variable;
         if entries.iter().any(|(known, _)| *known == name) {
-            cx.item(index).lose(Severity::Minor, format!("version 1 has one value for {name}"))?;
+            cx.item(index).report_loss(Severity::Minor, format!("version 1 has one value for {name}"))?;
         } else {
             entries.push((name, value));
         }
@@ -419,7 +419,7 @@ fn agent_to_v2<'a>(
     meta::disambiguate(&mut mcp_meta, Origin::V1, &mut mcp_extra, &["stdio"]);
     if sse == Some(true) {
         let reason = "version 2 has no servers that send events (sse)";
-        cx.key("mcpCapabilities").key("sse").lose(Severity::Minor, reason)?;
+        cx.key("mcpCapabilities").key("sse").report_loss(Severity::Minor, reason)?;
     }
     let stdio = Some(EmptyObject::new());
     let (http, acp) = (mark(http), mark(acp));
@@ -517,7 +517,7 @@ fn login_to_v2<'a>(
         }
         v1::AuthMethod::Unknown(unknown) => {
             let reason = format!("a login that version 1 does not define: \"{}\"", unknown.tag);
-            cx.lose(Severity::Minor, reason)?;
+            cx.report_loss(Severity::Minor, reason)?;
             None
         }
         v1::AuthMethod::More(none) => none.never(),

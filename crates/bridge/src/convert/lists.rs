@@ -34,8 +34,8 @@ pub(crate) fn plan_to_v1<'a>(
         }
         other => {
             let reason = format!("version 1 has no plans of type \"{}\"", other.tag());
-            at_plan.lose(Severity::Major, reason.clone())?;
-            cx.lose_rest(outer.as_ref(), &extra, &reason)?;
+            at_plan.report_loss(Severity::Major, reason.clone())?;
+            cx.report_lost_rest(outer.as_ref(), &extra, &reason)?;
             Ok(Err(other))
         }
     }
@@ -94,20 +94,20 @@ fn entry_to_v1<'a>(entry: PlanEntry<'a>, cx: &mut Conversion<'_>) -> Result<Plan
     let PlanEntry { mut content, mut priority, mut status, meta, extra, more: _ } = entry;
     if let PlanEntryPriority::Unknown(word) = &priority {
         let reason = format!("version 1 has no priority \"{word}\"; \"medium\" stands for it");
-        cx.key("priority").lose(Severity::Minor, reason)?;
+        cx.key("priority").report_loss(Severity::Minor, reason)?;
         priority = PlanEntryPriority::Medium;
     }
     match &status {
         PlanEntryStatus::Pending | PlanEntryStatus::InProgress | PlanEntryStatus::Completed => {}
         PlanEntryStatus::Cancelled => {
             let reason = "version 1 has no status \"cancelled\"; the step says so";
-            cx.key("status").lose(Severity::Minor, reason)?;
+            cx.key("status").report_loss(Severity::Minor, reason)?;
             content = Text::Owned(format!("{content} (cancelled)"));
             status = PlanEntryStatus::Completed;
         }
         PlanEntryStatus::Unknown(word) => {
             let reason = format!("version 1 has no status \"{word}\"; \"pending\" stands for it");
-            cx.key("status").lose(Severity::Minor, reason)?;
+            cx.key("status").report_loss(Severity::Minor, reason)?;
             status = PlanEntryStatus::Pending;
         }
         PlanEntryStatus::More(none) => none.never(),
@@ -152,7 +152,7 @@ pub(crate) fn command_to_v1<'a>(
                 }
                 Some(v2::AvailableCommandInput::Unknown(unknown)) => {
                     let reason = format!("version 1 has no command input of type \"{}\"", unknown.tag);
-                    cx.key("input").lose(Severity::Minor, reason)?;
+                    cx.key("input").report_loss(Severity::Minor, reason)?;
                     None
                 }
                 Some(v2::AvailableCommandInput::More(none)) => none.never(),
@@ -162,7 +162,7 @@ pub(crate) fn command_to_v1<'a>(
         v2::AvailableCommand::Unknown(unknown) => {
             let reason =
                 format!("version 1 has no commands of type \"{}\"; shown as a plain one", unknown.tag);
-            cx.lose(Severity::Minor, reason)?;
+            cx.report_loss(Severity::Minor, reason)?;
             let text = |key: &str| unknown.text(key).map(Text::into_owned).unwrap_or_default();
             Ok(v1::AvailableCommand::new(text("name"), text("description")))
         }

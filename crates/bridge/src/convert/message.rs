@@ -68,7 +68,7 @@ pub(crate) fn message_to_v1<'a>(
     };
     let meta = match meta {
         Field::Clear => {
-            cx.key("_meta").lose(crate::Severity::Minor, "version 1 cannot clear metadata")?;
+            cx.key("_meta").report_loss(crate::Severity::Minor, "version 1 cannot clear metadata")?;
             None
         }
         meta => meta::to_v1(meta, cx),

@@ -127,7 +127,7 @@ pub(crate) fn join<'a>(
     for (key, value) in second.entries() {
         if first.get(&key).is_some_and(|present| present != value) {
             let reason = "the other version joins these two objects, and the key already has a value";
-            cx.key("_meta").key(&key).lose(Severity::Minor, reason)?;
+            cx.key("_meta").key(&key).report_loss(Severity::Minor, reason)?;
         }
     }
     let added = second.entries().filter(|(key, _)| first.get(key).is_none());
@@ -149,7 +149,7 @@ pub(crate) fn join_extra<'a>(
             Some(present) if present == value => {}
             Some(_) => {
                 let reason = "the other version joins these two objects, and the key already has a value";
-                cx.key(key).lose(Severity::Minor, reason)?;
+                cx.key(key).report_loss(Severity::Minor, reason)?;
             }
         }
     }

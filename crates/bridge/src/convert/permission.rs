@@ -72,7 +72,7 @@ pub(crate) fn question_to_v1<'a>(
                 "version 1 permissions are about tool calls, not \"{}\"; only title and description are shown",
                 unknown.tag
             );
-            cx.key("subject").lose(Severity::Major, reason)?;
+            cx.key("subject").report_loss(Severity::Major, reason)?;
             meta::add(&mut meta, meta::SUBJECT, &whole(&unknown, "type"));
             Subject::Other
         }
@@ -91,7 +91,7 @@ fn options_to_v1<'a>(
     for (index, option) in options.into_iter().enumerate() {
         if let PermissionOptionKind::Unknown(word) = &option.kind {
             let reason = format!("version 1 has no option of kind \"{word}\"; it is not offered");
-            cx.item(index).lose(Severity::Major, reason)?;
+            cx.item(index).report_loss(Severity::Major, reason)?;
         } else {
             kept.push(option);
         }
@@ -174,7 +174,7 @@ pub(crate) fn answer<'a>(
         }
         v2::RequestPermissionOutcome::Selected(_) | v2::RequestPermissionOutcome::Unknown(_) => {
             let reason = "the answer is unknown or was not offered; it counts as cancelled";
-            cx.key("outcome").lose(Severity::Major, reason)?;
+            cx.key("outcome").report_loss(Severity::Major, reason)?;
             (cancelled_outcome(), false)
         }
         v2::RequestPermissionOutcome::More(none) => none.never(),

@@ -126,7 +126,8 @@ pub(crate) fn status_to_v1<'a>(
 ) -> Result<v1::unstable::SessionStatusResponse<'a>, Error> {
     let v2::unstable::SessionStatusResponse { status, state, meta, extra, more: _ } = answer;
     if state.is_some() {
-        cx.key("state").lose(Severity::Minor, "version 1 does not say whether a session is running")?;
+        cx.key("state")
+            .report_loss(Severity::Minor, "version 1 does not say whether a session is running")?;
     }
     Ok(v1::unstable::SessionStatusResponse { status, meta, extra, more: switchboard_acp::More })
 }
@@ -409,7 +410,7 @@ pub(crate) fn idle_to_v1<'a>(
 ) -> Result<Result<v1::PromptResponse<'a>, RpcError<'a>>, Error> {
     let v2::IdleState { stop_reason, error, usage, background, meta, extra, more: _ } = idle;
     if background.is_some() {
-        cx.key("background").lose(Severity::Minor, "version 1 has no background work")?;
+        cx.key("background").report_loss(Severity::Minor, "version 1 has no background work")?;
     }
     // The response to the prompt has the first value of a key, which wins. `cx` is the position of the second
     // one, so that the report names the dropped value.
@@ -427,19 +428,20 @@ pub(crate) fn idle_to_v1<'a>(
             failed.extra.insert("_meta", meta.as_raw().clone());
         }
         if usage.is_some() {
-            cx.key("usage").lose(Severity::Minor, "version 1 has no usage in errors")?;
+            cx.key("usage").report_loss(Severity::Minor, "version 1 has no usage in errors")?;
         }
         return Ok(Err(failed));
     }
     let mut meta = meta::join(accepted.meta, meta, cx)?;
     let extra = meta::join_extra(accepted.extra, extra, cx)?;
     if error.is_some() {
-        cx.key("error").lose(Severity::Minor, "the state has an error although the work did not fail")?;
+        cx.key("error")
+            .report_loss(Severity::Minor, "the state has an error although the work did not fail")?;
     }
     let stop_reason = match stop_reason {
         Some(v2::StopReason::Unknown(word)) => {
             let reason = format!("version 1 has no stop reason \"{word}\"; \"end_turn\" stands for it");
-            cx.key("stopReason").lose(Severity::Minor, reason)?;
+            cx.key("stopReason").report_loss(Severity::Minor, reason)?;
             meta::add(&mut meta, meta::STOP_REASON, &meta::text(&word));
             v1::StopReason::EndTurn
         }
@@ -452,7 +454,7 @@ pub(crate) fn idle_to_v1<'a>(
 }
 
 /// Reports the content of a state that version 1 expresses with a pending request or a question.
-pub(crate) fn lose_state(state: &v2::StateUpdate<'_>, cx: &mut Conversion<'_>) -> Result<(), Error> {
+pub(crate) fn report_lost_state(state: &v2::StateUpdate<'_>, cx: &mut Conversion<'_>) -> Result<(), Error> {
     let (background, meta, extra) = match state {
         v2::StateUpdate::Running(active)
         | v2::StateUpdate::RequiresAction(active)
@@ -465,20 +467,20 @@ pub(crate) fn lose_state(state: &v2::StateUpdate<'_>, cx: &mut Conversion<'_>) -
             let v2::IdleState { stop_reason: _, error, usage, background, meta, extra, more: _ } = idle;
             if usage.is_some() {
                 cx.key("usage")
-                    .lose(Severity::Minor, "no prompt is pending whose response could carry it")?;
+                    .report_loss(Severity::Minor, "no prompt is pending whose response could carry it")?;
             }
             if error.is_some() {
-                cx.key("error").lose(Severity::Major, "no prompt is pending that could fail")?;
+                cx.key("error").report_loss(Severity::Major, "no prompt is pending that could fail")?;
             }
             (background, meta, extra)
         }
         v2::StateUpdate::Unknown(unknown) => {
-            return cx.lose(Severity::Minor, format!("version 1 has no state \"{}\"", unknown.tag));
+            return cx.report_loss(Severity::Minor, format!("version 1 has no state \"{}\"", unknown.tag));
         }
         v2::StateUpdate::More(none) => none.never(),
     };
     if background.is_some() {
-        cx.key("background").lose(Severity::Minor, "version 1 has no background work")?;
+        cx.key("background").report_loss(Severity::Minor, "version 1 has no background work")?;
     }
-    cx.lose_rest(meta.as_ref(), extra, "version 1 has no states; the pending request implies this one")
+    cx.report_lost_rest(meta.as_ref(), extra, "version 1 has no states; the pending request implies this one")
 }

@@ -108,7 +108,7 @@ fn state_to_v1<'a>(
 ) -> Result<v1::unstable::StateUpdate<'a>, Error> {
     use v1::unstable::StateUpdate as V1;
     let mut without_background = |background: Option<Vec<v2::BackgroundWork<'a>>>| match background {
-        Some(_) => cx.key("background").lose(Severity::Minor, "version 1 has no background work"),
+        Some(_) => cx.key("background").report_loss(Severity::Minor, "version 1 has no background work"),
         None => Ok(()),
     };
     let mut active = |state| {
@@ -143,7 +143,7 @@ pub(crate) fn reference_in_words<'a>(
     reference: v2::unstable::SessionReference<'a>,
     cx: &mut Conversion<'_>,
 ) -> Result<v1::ToolCallContent<'a>, Error> {
-    cx.lose(Severity::Minor, "version 1 has no sessions in tool calls; a text is shown in its place")?;
+    cx.report_loss(Severity::Minor, "version 1 has no sessions in tool calls; a text is shown in its place")?;
     let v2::unstable::SessionReference { session_id, meta, extra, more: _ } = reference;
     let block = content::to_v1(v2::ContentBlock::text(format!("[session {session_id}]")), cx)?;
     Ok(v1::ToolCallContent::Content(v1::Content { content: block, meta, extra, more: switchboard_acp::More }))

@@ -29,7 +29,7 @@ fn kind_to_v1(
     cx: &mut Conversion<'_>,
 ) -> Result<ToolKind, Error> {
     let ToolKind::Unknown(word) = &kind else { return Ok(kind) };
-    cx.lose(Severity::Minor, format!("version 1 has no kind \"{word}\"; \"other\" stands for it"))?;
+    cx.report_loss(Severity::Minor, format!("version 1 has no kind \"{word}\"; \"other\" stands for it"))?;
     meta::add(metadata, meta::KIND, &meta::text(word));
     Ok(ToolKind::Other)
 }
@@ -50,7 +50,7 @@ fn status_to_v1(
         ToolCallStatus::More(none) => none.never(),
     };
     let reason = format!("version 1 has no status \"{status}\"; \"{nearest}\" stands for it");
-    cx.lose(Severity::Minor, reason)?;
+    cx.report_loss(Severity::Minor, reason)?;
     meta::add(metadata, meta::STATUS, &meta::text(status.as_str()));
     Ok(nearest)
 }
@@ -109,7 +109,7 @@ pub(crate) fn update_to_v1<'a>(
     };
     if !capabilities.is_keep() {
         let reason = "version 1 cannot cancel a single tool call";
-        cx.key("capabilities").lose(Severity::Minor, reason)?;
+        cx.key("capabilities").report_loss(Severity::Minor, reason)?;
     }
     let update = v1::ToolCallUpdate {
         tool_call_id,
@@ -145,18 +145,18 @@ pub(crate) fn item_to_v1<'a>(
             if shown.in_words {
                 let reason =
                     "version 1 diffs cannot express all of this change; a text is shown in its place";
-                cx.lose(Severity::Major, reason)?;
+                cx.report_loss(Severity::Major, reason)?;
             } else if shown.deletes {
-                cx.lose(Severity::Minor, "version 1 shows a deleted file as an emptied one")?;
+                cx.report_loss(Severity::Minor, "version 1 shows a deleted file as an emptied one")?;
             } else if shown.in_pieces {
                 let reason = "only the changed lines are shown, without line numbers";
-                cx.lose(Severity::Minor, reason)?;
+                cx.report_loss(Severity::Minor, reason)?;
             }
             Ok(shown.items)
         }
         v2::ToolCallContent::Terminal(terminal) => {
             let reason = "version 1 terminals belong to the client; the output is shown as text";
-            cx.lose(Severity::Minor, reason)?;
+            cx.report_loss(Severity::Minor, reason)?;
             let words = format!("[terminal {}]", terminal.terminal_id);
             Ok(vec![terminal_as_text(terminal, words)])
         }
@@ -169,7 +169,7 @@ pub(crate) fn item_to_v1<'a>(
                 "version 1 has no tool content of type \"{}\"; a text is shown in its place",
                 unknown.tag
             );
-            cx.lose(Severity::Major, reason)?;
+            cx.report_loss(Severity::Major, reason)?;
             let mut text = v1::TextContent::new(format!("[unsupported tool content: {}]", unknown.tag));
             meta::add(&mut text.meta, meta::CONTENT, &content::whole(&unknown, "type"));
             Ok(vec![v1::ToolCallContent::Content(v1::Content::new(v1::ContentBlock::Text(text)))])

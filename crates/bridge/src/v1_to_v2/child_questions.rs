@@ -18,7 +18,7 @@ impl V1ToV2 {
             "session {session:?} was neither opened by the client nor announced as a sub-agent: \
              send subagent_update in its parent first"
         );
-        self.context.lose(Some(session), method, "", reason.clone(), Severity::Major, Side::Client);
+        self.context.report_loss(Some(session), method, "", reason.clone(), Severity::Major, Side::Client);
         self.context.refuse(Side::Agent, id, codes::INVALID_PARAMS, reason);
     }
 
@@ -55,7 +55,14 @@ impl V1ToV2 {
     ) {
         let reason = "a call of a sub-agent, of which the question shows text, diffs, places and input";
         let at = "/params/subject/toolCall";
-        self.context.lose(Some(id), "session/request_permission", at, reason, Severity::Minor, Side::Client);
+        self.context.report_loss(
+            Some(id),
+            "session/request_permission",
+            at,
+            reason,
+            Severity::Minor,
+            Side::Client,
+        );
         let call_id = patch.tool_call_id.clone().into_owned();
         let size = patch.encode(WireFormat::Any).len();
         // The folded call then has everything, including parts that the question does not repeat.
@@ -107,7 +114,7 @@ impl V1ToV2 {
                 if call.take().is_some() {
                     let reason = "a call of a sub-agent, which the client does not know";
                     let (method, at) = (&request.method, "/params/toolCallId");
-                    self.context.lose(Some(&id), method, at, reason, Severity::Minor, Side::Client);
+                    self.context.report_loss(Some(&id), method, at, reason, Severity::Minor, Side::Client);
                 }
                 // Show the sub-agent's latest work before the user decides.
                 self.show(&id, 0);
@@ -115,7 +122,7 @@ impl V1ToV2 {
             SessionRelation::Unknown => {
                 let reason =
                     format!("session {id:?} was neither opened by the client nor announced as a sub-agent");
-                self.context.lose(
+                self.context.report_loss(
                     Some(&id),
                     &request.method,
                     "",

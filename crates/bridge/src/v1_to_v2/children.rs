@@ -37,23 +37,23 @@ impl V1ToV2 {
     /// Holds an update of a session whose parent is unknown.
     pub(super) fn hold_unlinked(&mut self, held: HeldUpdate) {
         for lost in self.subagents.hold(held) {
-            self.lose_unlinked(&lost);
+            self.report_unlinked(&lost);
         }
     }
 
     /// Reports the updates of sessions whose parent stays unknown, because no more input will arrive.
-    pub(super) fn lose_all_unlinked(&mut self) {
+    pub(super) fn report_all_unlinked(&mut self) {
         for held in self.subagents.take_unlinked() {
-            self.lose_unlinked(&held);
+            self.report_unlinked(&held);
         }
     }
 
-    fn lose_unlinked(&mut self, held: &HeldUpdate) {
+    fn report_unlinked(&mut self, held: &HeldUpdate) {
         let (session, tag) = (&*held.params.session_id, held.params.update.tag());
         let shown: String = held.params.update.encode(WireFormat::Any).chars().take(400).collect();
         let reason =
             format!("the session was neither opened by the client nor announced as a sub-agent: {shown}");
-        self.context.lose(Some(session), tag, "", reason, Severity::Major, Side::Client);
+        self.context.report_loss(Some(session), tag, "", reason, Severity::Major, Side::Client);
     }
 
     /// Applies sub-agent announcements and states of a session's update. Returns whether the update is
@@ -91,7 +91,7 @@ impl V1ToV2 {
             Update::SubagentUpdate(update) => {
                 let id = &*update.session_id;
                 if self.folds() {
-                    self.lose_details_of(parent, update);
+                    self.report_lost_details_of(parent, update);
                     // A call of the bridge has the name as its title, other calls have it in their content.
                     let has_title = self.subagents.get(id).is_some_and(|child| child.sent.is_some());
                     let is_renamed = !has_title && before != self.subagents.name(id);
@@ -110,7 +110,7 @@ impl V1ToV2 {
                         if !is_plain(update) {
                             let tag = update.tag();
                             let at = "/params/update";
-                            self.context.lose(
+                            self.context.report_loss(
                                 Some(parent),
                                 tag,
                                 at,
@@ -124,7 +124,7 @@ impl V1ToV2 {
                     None => {
                         let words =
                             chunk.content.as_text().unwrap_or("[content that is not text]").to_owned();
-                        self.say_message(parent, "session_message_chunk", "a session", &words);
+                        self.send_message_between(parent, "session_message_chunk", "a session", &words);
                     }
                 }
                 true
@@ -181,14 +181,14 @@ impl V1ToV2 {
             let severity = if *fault == NotLinked::Full { Severity::Major } else { Severity::Minor };
             let reason = format!("invalid sub-agent: expected {}, found {id:?}", fault.expected());
             let pointer = format!("/params/update{pointer}");
-            self.context.lose(Some(parent), tag, &pointer, reason, severity, Side::Client);
+            self.context.report_loss(Some(parent), tag, &pointer, reason, severity, Side::Client);
             return false;
         }
         // The title of the referring call names the sub-agent if it has no name of its own.
         if let Some(call) = tool_call
             && let Some(title) = self.call_title(parent, call)
         {
-            self.subagents.tell_call_title(parent, call, &title);
+            self.subagents.set_call_title(parent, call, &title);
         }
         let folds = self.folds();
         let is_top = self.subagents.tree().top(id) == *id;
@@ -223,7 +223,7 @@ impl V1ToV2 {
     }
 
     /// Reports details of a sub-agent's announcement that the client is not shown.
-    fn lose_details_of(&mut self, parent: &str, update: &v2::unstable::SubagentUpdate<'_>) {
+    fn report_lost_details_of(&mut self, parent: &str, update: &v2::unstable::SubagentUpdate<'_>) {
         let v2::unstable::SubagentUpdate {
             session_id: _,
             title,
@@ -251,8 +251,8 @@ impl V1ToV2 {
             Field::Keep => false,
         };
         let (title, description) = (is_lost(title), is_lost(description));
-        let mut lose = |pointer: &str| {
-            self.context.lose(Some(parent), tag, pointer, NOT_SHOWN, Severity::Minor, Side::Client);
+        let mut report = |pointer: &str| {
+            self.context.report_loss(Some(parent), tag, pointer, NOT_SHOWN, Severity::Minor, Side::Client);
         };
         for (pointer, is_said) in [
             ("/params/update/title", title),
@@ -263,11 +263,11 @@ impl V1ToV2 {
             ("/params/update/additionalDirectories", !additional_directories.is_keep()),
         ] {
             if is_said {
-                lose(pointer);
+                report(pointer);
             }
         }
         let rest = (meta.value(), extra);
-        self.context.lose_rest(Some(parent), tag, "/params/update", rest, NOT_SHOWN, Side::Client);
+        self.context.report_lost_rest(Some(parent), tag, "/params/update", rest, NOT_SHOWN, Side::Client);
     }
 
     /// Handles a message between the client's session and another: shown with the sub-agent that sends or
@@ -278,12 +278,26 @@ impl V1ToV2 {
         if let Some((id, own)) = self.subagents.other_end(root, message) {
             let mut shown = message.clone();
             shown.message_id = own.into();
-            self.context.lose(Some(root), tag, "/params/update", NOT_SHOWN, Severity::Minor, Side::Client);
+            self.context.report_loss(
+                Some(root),
+                tag,
+                "/params/update",
+                NOT_SHOWN,
+                Severity::Minor,
+                Side::Client,
+            );
             return self.apply_child_update(&id, &v2::SessionUpdate::SessionMessage(Box::new(shown)), size);
         }
         // Further updates of such a message name only its id.
         if let Some(id) = self.subagents.with_message(root, &message.message_id) {
-            self.context.lose(Some(root), tag, "/params/update", NOT_SHOWN, Severity::Minor, Side::Client);
+            self.context.report_loss(
+                Some(root),
+                tag,
+                "/params/update",
+                NOT_SHOWN,
+                Severity::Minor,
+                Side::Client,
+            );
             return self.apply_child_update(
                 &id,
                 &v2::SessionUpdate::SessionMessage(Box::new(message.clone())),
@@ -293,14 +307,14 @@ impl V1ToV2 {
         let blocks = message.content.value().map_or(&[][..], Vec::as_slice);
         let words: String = blocks.iter().filter_map(|block| block.as_text()).collect();
         let from = message.sender_session_id.value().map_or("a session", |sender| &**sender);
-        self.say_message(root, tag, from, &words);
+        self.send_message_between(root, tag, from, &words);
     }
 
     /// Shows a message from an unknown session.
-    fn say_message(&mut self, root: &str, tag: &str, from: &str, words: &str) {
+    fn send_message_between(&mut self, root: &str, tag: &str, from: &str, words: &str) {
         let reason =
             "version 1 has no messages between sessions; its text is shown as a message of the agent";
-        self.context.lose(Some(root), tag, "/params/update", reason, Severity::Minor, Side::Client);
+        self.context.report_loss(Some(root), tag, "/params/update", reason, Severity::Minor, Side::Client);
         self.active(root).say(&format!("[message from {from}]\n\n{words}"), Rest::default());
     }
 
@@ -317,7 +331,7 @@ impl V1ToV2 {
         self.context.report_left_out(Some(id), "session/update", root, left_out, Side::Client);
         let meta = without_cursor(meta);
         for (pointer, rest) in [("/params", (meta.as_ref(), &extra)), ("", (None, envelope))] {
-            self.context.lose_rest(Some(id), "session/update", pointer, rest, NOT_SHOWN, Side::Client);
+            self.context.report_lost_rest(Some(id), "session/update", pointer, rest, NOT_SHOWN, Side::Client);
         }
         // The update may announce a sub-agent of the sub-agent.
         self.apply_subagents(id, &update, size);
@@ -326,7 +340,14 @@ impl V1ToV2 {
         }
         if !is_plain(&update) {
             let tag = update.tag();
-            self.context.lose(Some(id), tag, "/params/update", NOT_SHOWN, Severity::Minor, Side::Client);
+            self.context.report_loss(
+                Some(id),
+                tag,
+                "/params/update",
+                NOT_SHOWN,
+                Severity::Minor,
+                Side::Client,
+            );
         }
         self.apply_child_update(id, &update, size);
     }
@@ -412,7 +433,7 @@ impl V1ToV2 {
                 "the output of a sub-agent exceeds the {} bytes that a tool call shows; the call says how much is left out",
                 super::subagents::SHOWN
             );
-            self.context.lose(Some(id), "session/update", "", reason, Severity::Major, Side::Client);
+            self.context.report_loss(Some(id), "session/update", "", reason, Severity::Major, Side::Client);
         }
     }
 

@@ -84,7 +84,7 @@ impl Eviction for V1ToV2 {
         let reason = format!(
             "{reason}: history is dropped; messages and tool calls that change are shown again in full"
         );
-        self.context.lose_from_memory(&id, reason, Severity::Minor);
+        self.context.report_eviction(&id, reason, Severity::Minor);
         Some(freed)
     }
 
@@ -94,7 +94,7 @@ impl Eviction for V1ToV2 {
         bytes -= freed.min(bytes);
         if freed > 0 {
             let reason = format!("{reason}: output of sub-agents is dropped and not shown with later output");
-            self.context.lose(None, "session/update", "", reason, Severity::Major, Side::Client);
+            self.context.report_loss(None, "session/update", "", reason, Severity::Major, Side::Client);
         }
         self.each(|mut active| {
             if bytes == 0 {
@@ -111,7 +111,7 @@ impl Eviction for V1ToV2 {
                 let reason = format!(
                     "{reason}: sent content of tool calls is dropped and not shown with later content"
                 );
-                active.context.lose_from_memory(active.id, reason, Severity::Major);
+                active.context.report_eviction(active.id, reason, Severity::Major);
             }
         });
     }
@@ -129,7 +129,7 @@ impl Active<'_> {
             let reason = format!(
                 "more than {limit} messages or tool calls: the oldest are dropped and shown again in full when they change"
             );
-            self.context.lose_from_memory(self.id, reason, Severity::Minor);
+            self.context.report_eviction(self.id, reason, Severity::Minor);
         }
     }
 }

@@ -170,7 +170,7 @@ impl Active<'_> {
             && self.suppresses(&chunk.message_id, std::slice::from_ref(&chunk.content), false)
         {
             let v2::ContentChunk { message_id: _, content, meta, extra, more: _ } = chunk;
-            return self.lose_echo(tag, &[content], (meta.as_ref(), &extra));
+            return self.report_lost_echo(tag, &[content], (meta.as_ref(), &extra));
         }
         let Some(chunk) = self.convert_update(tag, |cx| chunk_to_v1(chunk, cx)) else { return };
         let v1::ContentChunk { content, message_id, meta, extra, more: _ } = chunk;
@@ -212,7 +212,7 @@ impl Active<'_> {
         if !self.session.messages.hold(held, limit) {
             let reason =
                 format!("shown before the agent is idle, because a session may hold at most {limit} bytes");
-            self.lose(role.message_tag(), "/params/update/content", reason, Severity::Minor);
+            self.report_loss(role.message_tag(), "/params/update/content", reason, Severity::Minor);
             self.release();
         }
     }
@@ -242,7 +242,7 @@ impl Active<'_> {
         if role == Role::User {
             let blocks = message.content.value().map_or(&[][..], Vec::as_slice);
             if !blocks.is_empty() && self.suppresses(&message.message_id, blocks, true) {
-                return self.lose_echo(tag, blocks, (message.meta.value(), &message.extra));
+                return self.report_lost_echo(tag, blocks, (message.meta.value(), &message.extra));
             }
         }
         let Some(message) = self.convert_update(tag, |cx| message_to_v1(message, cx)) else { return };
@@ -252,7 +252,7 @@ impl Active<'_> {
             // Metadata alone. The message is tracked, so that a later chunk has a fingerprint.
             Field::Keep => {
                 self.session.messages.open(role, &message_id, self.context.options.limits.entries);
-                self.lose_rest_of(role, &rest);
+                self.report_lost_rest_of(role, &rest);
             }
             Field::Clear if holds => self.hold(role, &message_id, [], Some(rest)),
             Field::Clear => self.clear_message(role, &message_id, &rest),
@@ -271,14 +271,14 @@ impl Active<'_> {
     }
 
     /// Reports metadata of a message that no chunk can carry.
-    fn lose_rest_of(&mut self, role: Role, rest: &Rest<'_>) {
+    fn report_lost_rest_of(&mut self, role: Role, rest: &Rest<'_>) {
         let reason = "version 1 has no message metadata without content";
-        self.lose_rest(role.message_tag(), (rest.meta.as_ref(), &rest.extra), reason);
+        self.report_lost_rest(role.message_tag(), (rest.meta.as_ref(), &rest.extra), reason);
     }
 
     /// Handles a message that the agent cleared.
     fn clear_message(&mut self, role: Role, message_id: &str, rest: &Rest<'_>) {
-        self.lose_rest_of(role, rest);
+        self.report_lost_rest_of(role, rest);
         let delivered = self.session.messages.open(role, message_id, self.context.options.limits.entries);
         // Nothing was shown, so there is nothing to clear.
         if delivered.pieces.is_empty() {
@@ -293,7 +293,7 @@ impl Active<'_> {
             delivered.shown_as = Some(shown_as);
         }
         let reason = "version 1 cannot retract shown content";
-        self.lose(role.message_tag(), "/params/update/content", reason, Severity::Major);
+        self.report_loss(role.message_tag(), "/params/update/content", reason, Severity::Major);
         if self.context.options.policy != LossPolicy::Quiet {
             let words = v1::ContentBlock::text("[The agent withdrew its previous message]");
             self.update(shown(role, &notice_id, (words, Rest::default())));
@@ -311,7 +311,7 @@ impl Active<'_> {
             // Nothing new: only the metadata of the repetition is lost.
             if first == blocks.len() {
                 if let Some((_, unsaid)) = blocks.first() {
-                    self.lose_rest_of(role, unsaid);
+                    self.report_lost_rest_of(role, unsaid);
                 }
                 return;
             }
@@ -336,7 +336,7 @@ impl Active<'_> {
             delivered.shown_as = Some(shown_as.clone());
         }
         let reason = "version 1 cannot replace shown content; the new text follows as another message";
-        self.lose(role.message_tag(), "/params/update/content", reason, Severity::Major);
+        self.report_loss(role.message_tag(), "/params/update/content", reason, Severity::Major);
         let mut notice = Some("[The agent replaced its previous message]")
             .filter(|_| self.context.options.policy != LossPolicy::Quiet);
         for (mut block, beside) in blocks {

@@ -43,21 +43,21 @@ impl Active<'_> {
             }
             Update::CompactionUpdate(_) | Update::CompactionSummaryChunk(_) if !self.support.compaction => {
                 let reason = "the client does not support compaction updates";
-                self.lose(&tag, "/params/update", reason, Severity::Minor);
+                self.report_loss(&tag, "/params/update", reason, Severity::Minor);
             }
             other => match self.convert_update(&tag, |cx| update::to_v1(other, cx)) {
                 Some(Ok(wire)) => self.update(wire),
-                Some(Err(unknown)) => self.lose_kind(&tag, &unknown),
+                Some(Err(unknown)) => self.report_lost_kind(&tag, &unknown),
                 None => {}
             },
         }
     }
 
-    fn lose_kind(&mut self, tag: &str, update: &v2::SessionUpdate<'_>) {
+    fn report_lost_kind(&mut self, tag: &str, update: &v2::SessionUpdate<'_>) {
         let payload = update.encode(WireFormat::Any);
         let shown: String = payload.chars().take(400).collect();
         let reason = format!("version 1 has no updates of this kind: {shown}");
-        self.lose(tag, "/params/update", reason, Severity::Major);
+        self.report_loss(tag, "/params/update", reason, Severity::Major);
     }
 
     /// Removes a plan that was shown as part of the only plan of version 1.
@@ -68,12 +68,12 @@ impl Active<'_> {
         // The plan was evicted, or sent in a form that version 1 does not have.
         if self.session.plans.len() == before {
             let reason = "the client has no such plan";
-            return self.lose("plan_removed", "/params/update", reason, Severity::Minor);
+            return self.report_loss("plan_removed", "/params/update", reason, Severity::Minor);
         }
-        self.tell_plans(Rest { meta: meta.clone(), extra: extra.clone() });
+        self.send_plans(Rest { meta: meta.clone(), extra: extra.clone() });
     }
 
-    fn tell_plans(&mut self, rest: Rest<'_>) {
+    fn send_plans(&mut self, rest: Rest<'_>) {
         let entries = self.session.plans.iter().flat_map(|(_, entries)| entries.iter().cloned()).collect();
         let Rest { meta, extra } = rest;
         self.update(v1::SessionUpdate::Plan(v1::Plan { entries, meta, extra, more: switchboard_acp::More }));
@@ -118,21 +118,21 @@ impl Active<'_> {
                 let pointer = "/params/update/plan/planId";
                 if !self.session.plans.is_empty() {
                     let reason = "version 1 has one plan; several are shown one after the other";
-                    self.lose("plan_update", pointer, reason, Severity::Minor);
+                    self.report_loss("plan_update", pointer, reason, Severity::Minor);
                 } else if plan_id != "main" {
                     let reason = "version 1 has one plan, without an id";
-                    self.lose("plan_update", pointer, reason, Severity::Minor);
+                    self.report_loss("plan_update", pointer, reason, Severity::Minor);
                 }
                 self.session.plans.push((plan_id, entries));
             }
         }
-        self.tell_plans(plan.rest);
+        self.send_plans(plan.rest);
     }
 
     /// Shows that the agent has lost all earlier context.
     fn memory_loss(&mut self, update: &v2::CompactionUpdate<'_>) {
         let reason = "the client does not support compaction updates; it is shown as a message";
-        self.lose("compaction_update", "/params/update", reason, Severity::Minor);
+        self.report_loss("compaction_update", "/params/update", reason, Severity::Minor);
         let summary = match &update.summary {
             Field::Set(summary) => summary.iter().filter_map(v2::ContentBlock::as_text).collect(),
             _ => String::new(),
@@ -142,7 +142,7 @@ impl Active<'_> {
 
     fn notice(&mut self, notice: v2::Notice<'_>) {
         let reason = "the client does not support notices; it is shown as a message";
-        self.lose("notice", "/params/update", reason, Severity::Minor);
+        self.report_loss("notice", "/params/update", reason, Severity::Minor);
         let v2::Notice { severity, title, description, mut meta, mut extra, more: _ } = notice;
         let mut words = format!("[{severity}] {}", &*title);
         if let Some(description) = &description {

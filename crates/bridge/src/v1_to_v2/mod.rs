@@ -20,7 +20,7 @@ use switchboard_acp::rpc::{Expected, Message, Notification, Request, Response};
 use switchboard_acp::{Diagnostic, Extra, Meta, v1, v2};
 
 use self::messages::Messages;
-use self::sessions::is_told_all;
+use self::sessions::replays_history;
 use self::subagents::{HeldUpdate, SessionRelation, Subagents};
 use self::tool_calls::ToolCalls;
 use self::turn::Turn;
@@ -245,7 +245,7 @@ impl Translator for V1ToV2 {
     }
 
     fn reopen(&mut self, session: &str) {
-        self.begin_anew(session);
+        self.prepare_replay(session);
     }
 
     fn client_request(&mut self, request: &Request<'_>) {
@@ -267,8 +267,8 @@ impl Translator for V1ToV2 {
                 if method == "session/attach"
                     && let Some(session) = crate::context::session_of(request.params.as_ref())
                 {
-                    match is_told_all(request.params.as_ref()) {
-                        true => self.begin_anew(&session),
+                    match replays_history(request.params.as_ref()) {
+                        true => self.prepare_replay(&session),
                         false => self.subagents.open(&session),
                     }
                 }
@@ -295,7 +295,7 @@ impl Translator for V1ToV2 {
             Some((id, ToClient::Elicitation { .. } | ToClient::Other)) => {
                 self.context.pass_answer(Side::Agent, &id, response);
             }
-            None => self.context.lose_unmatched_response(Side::Client, &response),
+            None => self.context.report_unmatched_response(Side::Client, &response),
         }
     }
 
@@ -316,7 +316,7 @@ impl Translator for V1ToV2 {
     fn agent_response(&mut self, response: Response<'_>) {
         // The entry is removed before it is handled, so a second response with the same id is a loss.
         let Some((id, purpose)) = self.to_agent.take(&response.id) else {
-            return self.context.lose_unmatched_response(Side::Agent, &response);
+            return self.context.report_unmatched_response(Side::Agent, &response);
         };
         match purpose {
             ToAgent::Initialize => self.initialized(&id, &response),
@@ -360,15 +360,15 @@ impl Translator for V1ToV2 {
     fn finish(&mut self) {
         // Same order as in `tick`. Afterwards only losses remain: nothing can be sent any more.
         self.show_all_uncalled();
-        self.lose_all_unlinked();
+        self.report_all_unlinked();
         self.each(|mut active| {
             active.flush_all();
             active.end_held();
             active.report_hidden_terminals();
             for _ in active.session.waiting.drain(..) {
-                active.context.lose_waiting_prompt(active.id);
+                active.context.report_unsent_prompt(active.id);
             }
-            active.lose_turn();
+            active.report_lost_turn();
         });
     }
 }
@@ -398,13 +398,13 @@ impl Active<'_> {
         self.context.convert_update(self.id, tag, convert)
     }
 
-    fn lose(&mut self, message: &str, pointer: &str, reason: impl Into<String>, severity: Severity) {
-        self.context.lose(Some(self.id), message, pointer, reason, severity, Side::Client);
+    fn report_loss(&mut self, message: &str, pointer: &str, reason: impl Into<String>, severity: Severity) {
+        self.context.report_loss(Some(self.id), message, pointer, reason, severity, Side::Client);
     }
 
     /// Reports metadata and unknown keys of an update that the client does not get.
-    fn lose_rest(&mut self, tag: &str, rest: (Option<&Meta<'_>>, &Extra<'_>), reason: &str) {
-        self.context.lose_rest(Some(self.id), tag, "/params/update", rest, reason, Side::Client);
+    fn report_lost_rest(&mut self, tag: &str, rest: (Option<&Meta<'_>>, &Extra<'_>), reason: &str) {
+        self.context.report_lost_rest(Some(self.id), tag, "/params/update", rest, reason, Side::Client);
     }
 
     fn apply(&mut self, update: v2::SessionUpdate<'_>) {

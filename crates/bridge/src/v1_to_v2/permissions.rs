@@ -70,7 +70,7 @@ impl V1ToV2 {
         if options.is_empty() {
             self.context.respond(Side::Agent, &request.id, &permission::cancelled(), &Extra::new());
             let reason = "no option is left to choose from";
-            self.context.lose(Some(&session_id), METHOD, "", reason, Severity::Major, Side::Client);
+            self.context.report_loss(Some(&session_id), METHOD, "", reason, Severity::Major, Side::Client);
             let words = format!("[The agent asked \"{title}\" in a way that cannot be shown here]");
             return self.active(&session_id).say(&words, Rest::default());
         }

@@ -12,7 +12,7 @@ use crate::sessions::{KnownOptions, roots};
 use crate::{Error, Side};
 
 /// Returns whether attaching to a session replays its history.
-pub(super) fn is_told_all(params: Option<&Raw<'_>>) -> bool {
+pub(super) fn replays_history(params: Option<&Raw<'_>>) -> bool {
     let policy = params.and_then(|params| params.get("historyPolicy"));
     let policy = policy.as_ref().and_then(Raw::as_text);
     !matches!(policy.as_deref(), Some("pending_only" | "none"))
@@ -59,7 +59,7 @@ impl V1ToV2 {
             return Err(missing);
         }
         let rest = (params.meta.as_ref(), &params.extra);
-        self.context.lose_rest(None, method, "/params", rest, "answered by the bridge", Side::Agent);
+        self.context.report_lost_rest(None, method, "/params", rest, "answered by the bridge", Side::Agent);
         let answer = v1::unstable::SessionStatusResponse::new(v1::unstable::SessionStatus::Open);
         self.context.respond(Side::Client, &request.id, &answer, &Extra::new());
         Ok(())
@@ -111,7 +111,7 @@ impl V1ToV2 {
         // On a hub, a resume after a cursor replays only the rest of the history.
         let is_behind = wire.meta.as_ref().is_some_and(|meta| CURSOR.read(meta).is_some());
         if wire.replay_from.is_some() || (is_behind && self.context.options.is_shared) {
-            self.begin_anew(&id);
+            self.prepare_replay(&id);
             // Counted, because user messages are not echoes while a replay is pending.
             self.active(&id).session.replays += 1;
         }
@@ -121,7 +121,7 @@ impl V1ToV2 {
 
     /// Prepares for a full replay. The client drops its history, or the replay is suppressed; in both cases
     /// everything counts as new.
-    pub(super) fn begin_anew(&mut self, id: &str) {
+    pub(super) fn prepare_replay(&mut self, id: &str) {
         self.subagents.open(id);
         let mut active = self.active(id);
         // Held output belongs to the time before the replay.

@@ -260,8 +260,8 @@ impl Subagents {
     }
 
     /// Stores the title that a call had before it referred to a sub-agent.
-    pub(super) fn tell_call_title(&mut self, session: &str, call: &str, title: &str) {
-        self.tree.tell_call_title(session, call, Some(title));
+    pub(super) fn set_call_title(&mut self, session: &str, call: &str, title: &str) {
+        self.tree.set_call_title(session, call, Some(title));
     }
 
     /// Applies sub-agents and state of an update of a session that is the client's or a sub-agent's.

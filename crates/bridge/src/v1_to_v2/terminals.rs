@@ -24,7 +24,7 @@ impl Active<'_> {
             }
         } else if !std::mem::replace(&mut terminal.reported, true) {
             let reason = "version 1 terminals belong to the client; the output is shown as plain text";
-            self.lose(place.message, place.root, reason, Severity::Minor);
+            self.report_loss(place.message, place.root, reason, Severity::Minor);
         }
     }
 
@@ -36,14 +36,14 @@ impl Active<'_> {
             self.session.terminals.get(&terminal_id).is_some_and(|terminal| terminal.introduced);
         // Losses depend on whether command and directory will be sent.
         let shows = self.context.peers.client_displays && !is_introduced;
-        self.convert_update("terminal_update", |cx| terminal::lose_update(&update, shows, cx));
+        self.convert_update("terminal_update", |cx| terminal::report_lost_update(&update, shows, cx));
         let Some(terminal) = self.open_terminal(&terminal_id) else { return };
         let changed = terminal.update(update, limit);
         self.terminal_changed(&terminal_id, changed);
     }
 
     pub(super) fn terminal_chunk(&mut self, chunk: &v2::TerminalOutputChunk<'_>) {
-        self.convert_update("terminal_output_chunk", |cx| terminal::lose_chunk(chunk, cx));
+        self.convert_update("terminal_output_chunk", |cx| terminal::report_lost_chunk(chunk, cx));
         let terminal_id = &*chunk.terminal_id;
         let limit = self.context.options.limits.content;
         let Some(terminal) = self.open_terminal(terminal_id) else { return };
@@ -56,7 +56,7 @@ impl Active<'_> {
         let limit = self.context.options.limits.entries;
         if self.session.terminals.len() >= limit && !self.session.terminals.contains_key(terminal_id) {
             let reason = format!("more than {limit} terminals in a session");
-            self.lose("terminal_update", "/params/update", reason, Severity::Major);
+            self.report_loss("terminal_update", "/params/update", reason, Severity::Major);
             return None;
         }
         let keeps_controls = self.context.peers.client_displays;
@@ -73,12 +73,12 @@ impl Active<'_> {
             let limit = self.context.options.limits.content;
             let reason =
                 format!("the oldest output is dropped, because a terminal may hold at most {limit} bytes");
-            self.lose("terminal_output_chunk", "/params/update/data", reason, Severity::Major);
+            self.report_loss("terminal_output_chunk", "/params/update/data", reason, Severity::Major);
         }
         if self.context.peers.client_displays {
             if changed.replaced {
                 let reason = "shown terminal output cannot be retracted; the new output follows it";
-                self.lose("terminal_update", "/params/update/output", reason, Severity::Major);
+                self.report_loss("terminal_update", "/params/update/output", reason, Severity::Major);
             }
             // Output goes to the client in pieces; tool call content is not resent.
             return self.display(terminal_id);
@@ -144,7 +144,7 @@ impl Active<'_> {
         for terminal_id in hidden {
             let reason =
                 format!("no tool call shows terminal {terminal_id}, and version 1 has no other place");
-            self.lose("terminal_update", "/params/update/output", reason, Severity::Major);
+            self.report_loss("terminal_update", "/params/update/output", reason, Severity::Major);
         }
     }
 }

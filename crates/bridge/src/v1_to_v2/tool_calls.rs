@@ -390,7 +390,14 @@ impl Active<'_> {
         {
             let reason = "the work of the sub-agent is shown in place of its session";
             let rest = (reference.meta.as_ref(), &reference.extra);
-            self.context.lose_rest(Some(self.id), place.message, place.root, rest, reason, Side::Client);
+            self.context.report_lost_rest(
+                Some(self.id),
+                place.message,
+                place.root,
+                rest,
+                reason,
+                Side::Client,
+            );
             let call = self.session.calls.open(call_id, self.context.options.limits.entries);
             call.push(Item::Child(reference.clone().into_owned()), 0);
             return;
@@ -425,7 +432,7 @@ impl Active<'_> {
         if dropped {
             let reason =
                 format!("the oldest content is dropped, because a tool call may hold at most {most} bytes");
-            self.lose(place.message, place.root, reason, Severity::Major);
+            self.report_loss(place.message, place.root, reason, Severity::Major);
         }
     }
 
@@ -524,7 +531,7 @@ impl Active<'_> {
         let v2::ToolCallContentChunk { tool_call_id, content, meta, extra, more: _ } = chunk;
         let call_id = tool_call_id.into_owned();
         let reason = "version 1 has no chunks of tool content and no metadata of them";
-        self.lose_rest(TAG, (meta.as_ref(), &extra), reason);
+        self.report_lost_rest(TAG, (meta.as_ref(), &extra), reason);
         let place = CallPosition { message: TAG, root: "/params/update/content" };
         // Add first, then decide whether it is time to send.
         self.add_item(&call_id, content, place);

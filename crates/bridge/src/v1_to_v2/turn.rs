@@ -108,7 +108,7 @@ impl Turns for V1ToV2 {
                     for request in session.waiting.drain(..) {
                         let cancelled = v1::PromptResponse::new(v1::StopReason::Cancelled);
                         self.context.respond(Side::Client, &request.id, &cancelled, &Extra::new());
-                        self.context.lose_waiting_prompt(&params.session_id);
+                        self.context.report_unsent_prompt(&params.session_id);
                     }
                 }
                 // The agent hears of its own session before its sub-agents: it may end them itself.
@@ -117,7 +117,7 @@ impl Turns for V1ToV2 {
             }
             Err(error) => {
                 let (method, reason) = (&notification.method, error.to_string());
-                self.context.lose(None, method, "/params", reason, Severity::Major, Side::Agent);
+                self.context.report_loss(None, method, "/params", reason, Severity::Major, Side::Agent);
             }
         }
     }
@@ -137,7 +137,7 @@ impl Turns for V1ToV2 {
             }
             Side::Agent => {
                 let Some(sent) = self.to_client.sent_as(&own) else {
-                    return self.context.lose_cancellation(from, &params, &notification.extra);
+                    return self.context.report_late_cancellation(from, &params, &notification.extra);
                 };
                 // The client is notified before the agent gets its answer.
                 self.context.cancel(Side::Client, sent.clone(), params, &notification.extra);
@@ -174,12 +174,12 @@ impl Turns for V1ToV2 {
         // because a client may close the session when its prompt fails.
         self.show_all_uncalled();
         self.end_children(error);
-        self.lose_all_unlinked();
+        self.report_all_unlinked();
         self.each(|mut active| {
             active.flush_all();
             active.report_hidden_terminals();
             active.end_held();
-            active.lose_turn();
+            active.report_lost_turn();
             // A prompt that the agent has not accepted is among the requests below.
             let open = active.session.turn.take().filter(|turn| turn.accepted).map(|turn| turn.id);
             for id in open.into_iter().chain(active.session.waiting.drain(..).map(|request| request.id)) {
@@ -197,7 +197,7 @@ impl Turns for V1ToV2 {
         let session_id = &*self.subagents.root_of(session_id).to_owned();
         let mut active = self.active(session_id);
         // Report the turn's leftovers before it is removed.
-        active.lose_turn();
+        active.report_lost_turn();
         let Some(turn) = active.session.turn.take() else { return };
         let message = format!("the turn was ended because of a loss under the strict policy: {reason}");
         self.context.refuse(Side::Client, &turn.id, codes::INTERNAL_ERROR, message);
@@ -261,14 +261,14 @@ impl V1ToV2 {
         let mut active = self.active(session_id);
         // The turn may have failed in the meantime, or been replaced by a newer prompt.
         let Some(turn) = active.session.turn.as_mut().filter(|turn| turn.id == *id) else {
-            return self.context.lose_unmatched_response(Side::Agent, &response);
+            return self.context.report_unmatched_response(Side::Agent, &response);
         };
         // An idle state that arrived before the acceptance is applied below.
         let mut ended = turn.ended.take();
         match response.outcome {
             // A refused prompt never started a turn, so an end seen so far belongs to other work.
             Err(_) => {
-                active.lose_end(ended);
+                active.report_lost_end(ended);
                 active.session.turn = None;
                 active.context.pass_answer(Side::Client, id, response);
             }
@@ -289,11 +289,11 @@ impl V1ToV2 {
                             turn.echo = Some(message_id.into_owned());
                         }
                         active.context.report_left_out(session, method, "/result", &left_out, Side::Client);
-                        active.lose_end(not_its_end);
+                        active.report_lost_end(not_its_end);
                     }
                     Err(error) => {
                         let reason = error.to_string();
-                        active.context.lose(
+                        active.context.report_loss(
                             session,
                             method,
                             "/result",
@@ -322,7 +322,7 @@ impl V1ToV2 {
         let Some(request) = session.waiting.pop_front() else { return };
         if let Err(error) = self.prompt(&request) {
             self.context.fail(Side::Client, &request.id, error.to_rpc());
-            self.context.lose_waiting_prompt(session_id);
+            self.context.report_unsent_prompt(session_id);
         }
     }
 
@@ -355,7 +355,7 @@ impl V1ToV2 {
             }
         }
         let Some(session_id) = found else {
-            return self.context.lose_cancellation(Side::Client, &params, envelope);
+            return self.context.report_late_cancellation(Side::Client, &params, envelope);
         };
         let CancelRequestNotification { request_id: _, meta, extra, more: _ } = params;
         let params = v2::CancelSessionNotification {
@@ -451,14 +451,14 @@ impl Turn {
 
 impl Active<'_> {
     /// Reports the end of work that belongs to no prompt.
-    fn lose_end(&mut self, idle: Option<v2::IdleState<'_>>) {
+    fn report_lost_end(&mut self, idle: Option<v2::IdleState<'_>>) {
         if let Some(idle) = idle {
-            self.lose_state(&v2::StateUpdate::Idle(idle));
+            self.report_lost_state(&v2::StateUpdate::Idle(idle));
         }
     }
 
-    fn lose_state(&mut self, state: &v2::StateUpdate<'_>) {
-        self.convert_update("state_update", |cx| session::lose_state(state, cx));
+    fn report_lost_state(&mut self, state: &v2::StateUpdate<'_>) {
+        self.convert_update("state_update", |cx| session::report_lost_state(state, cx));
     }
 
     /// Closes the session: sends held output and refuses queued prompts.
@@ -466,7 +466,7 @@ impl Active<'_> {
         // Held output and a held end go out before the queued prompts are refused.
         self.flush_all();
         self.end_held();
-        self.lose_turn();
+        self.report_lost_turn();
         for waiting in self.session.waiting.drain(..) {
             self.context.refuse(
                 Side::Client,
@@ -474,18 +474,18 @@ impl Active<'_> {
                 codes::REQUEST_CANCELLED,
                 "the session was closed",
             );
-            self.context.lose_waiting_prompt(self.id);
+            self.context.report_unsent_prompt(self.id);
         }
     }
 
     /// Reports the metadata of a turn that will not end.
-    pub(super) fn lose_turn(&mut self) {
+    pub(super) fn report_lost_turn(&mut self) {
         let Some(turn) = &mut self.session.turn else { return };
         let (ended, (rest, envelope)) = (turn.ended.take(), std::mem::take(&mut turn.said));
-        self.lose_end(ended);
+        self.report_lost_end(ended);
         let reason = "the turn that it started did not end";
         for (root, rest) in [("/result", (rest.meta.as_ref(), &rest.extra)), ("", (None, &envelope))] {
-            self.context.lose_rest(Some(self.id), "session/prompt", root, rest, reason, Side::Client);
+            self.context.report_lost_rest(Some(self.id), "session/prompt", root, rest, reason, Side::Client);
         }
     }
 
@@ -503,7 +503,7 @@ impl Active<'_> {
                         } else {
                             // The end waits for the acceptance, which carries the metadata of the response.
                             let earlier = turn.ended.replace(idle.into_owned());
-                            self.lose_end(earlier);
+                            self.report_lost_end(earlier);
                         }
                         return;
                     }
@@ -513,11 +513,11 @@ impl Active<'_> {
             other => {
                 // The agent has resumed work.
                 let held = self.session.turn.as_mut().and_then(|turn| turn.held.take());
-                self.lose_end(held.map(|held| held.idle));
+                self.report_lost_end(held.map(|held| held.idle));
                 other
             }
         };
-        self.lose_state(&state);
+        self.report_lost_state(&state);
     }
 
     /// Ends the turn, or holds its end while sub-agents are running: many clients ignore updates and
@@ -539,10 +539,10 @@ impl Active<'_> {
         };
         if let Some(until) = until {
             turn.held = Some(HeldEnd { idle, until, are_done: !waits });
-            return self.lose_end(was_held);
+            return self.report_lost_end(was_held);
         }
         // The earlier idle state never reached the client.
-        self.lose_end(was_held);
+        self.report_lost_end(was_held);
         self.end_turn(idle);
     }
 
@@ -591,14 +591,14 @@ impl Active<'_> {
     }
 
     /// Reports parts of an echo that the prompt does not have.
-    pub(super) fn lose_echo(
+    pub(super) fn report_lost_echo(
         &mut self,
         tag: &str,
         blocks: &[v2::ContentBlock<'_>],
         rest: (Option<&Meta<'_>>, &Extra<'_>),
     ) {
         let reason = "the client shows its own prompt as sent";
-        self.lose_rest(tag, rest, reason);
+        self.report_lost_rest(tag, rest, reason);
         let Some(turn) = &self.session.turn else { return };
         for (index, block) in blocks.iter().enumerate() {
             let is_text = plain_text(block).is_some();
@@ -607,7 +607,7 @@ impl Active<'_> {
                     "user_message" => format!("/params/update/content/{index}"),
                     _ => "/params/update/content".to_owned(),
                 };
-                self.context.lose(Some(self.id), tag, &pointer, reason, Severity::Minor, Side::Client);
+                self.context.report_loss(Some(self.id), tag, &pointer, reason, Severity::Minor, Side::Client);
             }
         }
     }

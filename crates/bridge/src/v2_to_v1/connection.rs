@@ -62,7 +62,7 @@ impl V2ToV1 {
         if !matches!(answer.protocol_version, 1 | 2) && !is_held_to_first {
             let message =
                 format!("the agent answered a version 1 handshake with version {}", answer.protocol_version);
-            self.context.lose(None, "initialize", "", message.clone(), Severity::Major, Side::Client);
+            self.context.report_loss(None, "initialize", "", message.clone(), Severity::Major, Side::Client);
             return self.context.refuse(Side::Client, id, codes::UNSUPPORTED_PROTOCOL_VERSION, message);
         }
         // The capabilities decide which methods the bridge emulates.

@@ -79,7 +79,7 @@ impl Eviction for V2ToV1 {
         session.drop_history();
         let freed = before.saturating_sub(session.bytes());
         let reason = format!("{reason}: history is dropped; tool calls that change are sent in full");
-        self.context.lose_from_memory(&id, reason, Severity::Minor);
+        self.context.report_eviction(&id, reason, Severity::Minor);
         Some(freed)
     }
 
@@ -92,7 +92,7 @@ impl Eviction for V2ToV1 {
         for (id, session) in self.sessions.iter_mut() {
             session.journal = Journal::forgotten();
             let reason = format!("{reason}: the kept history is dropped");
-            self.context.lose_from_memory(id, reason, Severity::Minor);
+            self.context.report_eviction(id, reason, Severity::Minor);
         }
     }
 }

@@ -128,7 +128,7 @@ impl Active<'_> {
             && turn.repeats(&chunk.content)
         {
             let named = chunk.message_id.as_deref().map(|id| (id.to_owned(), turn.message_id().to_owned()));
-            turn.lose_echo(self.id, chunk, self.context);
+            turn.report_lost_echo(self.id, chunk, self.context);
             // The agent's id stands for the prompt from now on, for example in a replay.
             if let Some((theirs, ours)) = named {
                 self.session.know_user_id(&theirs, ours);
@@ -153,7 +153,7 @@ impl Active<'_> {
                     let made = self.session.mint(bridge, role);
                     self.session.run = Some(Run { role, id: made.clone() });
                     let reason = "the agent does not mark where a message begins; it is inferred";
-                    self.lose("message", "/params/update/messageId", reason, Severity::Guess);
+                    self.report_loss("message", "/params/update/messageId", reason, Severity::Guess);
                     Text::Owned(made)
                 }
             },

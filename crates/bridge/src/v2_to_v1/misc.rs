@@ -16,7 +16,7 @@ impl Active<'_> {
                 // Modes are an option in version 2, so the change is sent as the complete list of options.
                 if !self.session.options.change(|options| config::change_mode(options, mode)) {
                     let reason = "the agent changed its mode but never sent its modes";
-                    return self.lose(&tag, "/params/update", reason, Severity::Minor);
+                    return self.report_loss(&tag, "/params/update", reason, Severity::Minor);
                 }
                 let wire = config::mode_update_to_v2(update, self.session.options.to_vec());
                 v2::SessionUpdate::ConfigOptionUpdate(wire)

@@ -284,7 +284,7 @@ impl V2ToV1 {
         }
         // Version 2 expects the state in the sub-agent's own session, after the announcement.
         if let Some((child, state)) = child {
-            self.active(&child).tell_state(state);
+            self.active(&child).send_state(state);
         }
         self.context.end_update();
     }
@@ -371,7 +371,7 @@ impl Translator for V2ToV1 {
                 self.context.pass_answer(Side::Agent, &id, response);
             }
             Some((id, ToClient::Other)) => self.context.pass_answer(Side::Agent, &id, response),
-            None => self.context.lose_unmatched_response(Side::Client, &response),
+            None => self.context.report_unmatched_response(Side::Client, &response),
         }
     }
 
@@ -412,7 +412,7 @@ impl Translator for V2ToV1 {
     fn agent_response(&mut self, response: Response<'_>) {
         // The entry is removed before it is handled, so a second response with the same id is a loss.
         let Some((id, purpose)) = self.to_agent.take(&response.id) else {
-            return self.context.lose_unmatched_response(Side::Agent, &response);
+            return self.context.report_unmatched_response(Side::Agent, &response);
         };
         match purpose {
             ToAgent::Initialize => self.initialized(&id, response),
@@ -454,7 +454,7 @@ impl Translator for V2ToV1 {
             self.accept_prompt(&id);
             let active = self.active(&id);
             for _ in active.session.waiting.drain(..) {
-                active.context.lose_waiting_prompt(&id);
+                active.context.report_unsent_prompt(&id);
             }
         }
     }
@@ -500,12 +500,12 @@ impl Active<'_> {
     }
 
     // States are not history: a replay ends with the current state.
-    fn tell_state(&mut self, state: v2::StateUpdate<'_>) {
+    fn send_state(&mut self, state: v2::StateUpdate<'_>) {
         self.context.update_v2(self.id, v2::SessionUpdate::StateUpdate(Box::new(state)));
     }
 
-    fn lose(&mut self, message: &str, pointer: &str, reason: impl Into<String>, severity: Severity) {
-        self.context.lose(Some(self.id), message, pointer, reason, severity, Side::Client);
+    fn report_loss(&mut self, message: &str, pointer: &str, reason: impl Into<String>, severity: Severity) {
+        self.context.report_loss(Some(self.id), message, pointer, reason, severity, Side::Client);
     }
 }
 

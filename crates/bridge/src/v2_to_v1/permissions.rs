@@ -62,7 +62,7 @@ impl V2ToV1 {
         self.to_client.ask(request, METHOD, &wire, asked, &mut self.context);
         let mut active = self.active(&session_id);
         if !std::mem::replace(&mut active.session.asks, true) {
-            active.tell_state(v2::StateUpdate::RequiresAction(v2::ActiveState::new()));
+            active.send_state(v2::StateUpdate::RequiresAction(v2::ActiveState::new()));
         }
     }
 
@@ -84,7 +84,7 @@ impl V2ToV1 {
         // Several questions may be pending; only the last answer ends the state.
         if !still_asks && std::mem::take(&mut active.session.asks) {
             let is_working = active.session.turn.is_some() || is_child_at_work;
-            active.tell_state(if is_working {
+            active.send_state(if is_working {
                 v2::StateUpdate::Running(v2::ActiveState::new())
             } else {
                 v2::StateUpdate::Idle(v2::IdleState::new())

@@ -156,7 +156,7 @@ impl V2ToV1 {
             session.warned_of_files = true;
             let reason = "files are read from disk; unsaved changes of the editor are not visible";
             let method = &request.method;
-            self.context.lose(
+            self.context.report_loss(
                 Some(&session_id),
                 method,
                 "/result/content",
@@ -165,7 +165,7 @@ impl V2ToV1 {
                 Side::Agent,
             );
         }
-        lose_rest(request, &session_id, &mut self.context);
+        report_lost_rest(request, &session_id, &mut self.context);
         let outcome = match &*request.method {
             "fs/read_text_file" => session.read_file(request.params_text(), &mut self.context),
             _ => session.write_file(request.params_text(), &mut self.context),
@@ -181,7 +181,7 @@ impl V2ToV1 {
         if !self.context.options.serve_terminals {
             return self.refuse_service(request, &session_id, "runs no commands");
         }
-        lose_rest(request, &session_id, &mut self.context);
+        report_lost_rest(request, &session_id, &mut self.context);
         // Creating has no terminal id yet.
         if request.method == "terminal/create" {
             match self.create_terminal(request.params_text()) {
@@ -233,7 +233,7 @@ impl V2ToV1 {
     fn refuse_service(&mut self, request: &Request<'_>, session_id: &str, what: &str) {
         let reason = format!("a version 2 client {what}; the agent was refused");
         let session = (!session_id.is_empty()).then_some(session_id);
-        self.context.lose(session, &request.method, "", reason, Severity::Major, Side::Client);
+        self.context.report_loss(session, &request.method, "", reason, Severity::Major, Side::Client);
         let message = format!("{}: the client {what}", request.method);
         self.context.refuse(Side::Agent, &request.id, codes::METHOD_NOT_FOUND, message);
     }
@@ -309,7 +309,7 @@ impl V2ToV1 {
 
     pub(super) fn cancel_terminal(&mut self, request: &Request<'_>) -> Result<(), Error> {
         let params: v2::CancelTerminalRequest<'_> = self.context.params(Side::Client, request)?;
-        lose_rest(request, &params.session_id, &mut self.context);
+        report_lost_rest(request, &params.session_id, &mut self.context);
         let running = self
             .terminals
             .known
@@ -372,7 +372,7 @@ const KNOWN: [&str; 11] = [
 ];
 
 /// Reports unknown keys of a request that is served here.
-fn lose_rest(request: &Request<'_>, session_id: &str, context: &mut Context) {
+fn report_lost_rest(request: &Request<'_>, session_id: &str, context: &mut Context) {
     let reason = "the request is served by the bridge";
     let toward = if request.method == "terminal/cancel" { Side::Agent } else { Side::Client };
     let (session, method) = (Some(session_id), &*request.method);
@@ -380,7 +380,7 @@ fn lose_rest(request: &Request<'_>, session_id: &str, context: &mut Context) {
     let Some(params) = &request.params else { return };
     for (key, _) in params.entries().filter(|(key, _)| !KNOWN.contains(&&**key)) {
         let pointer = format!("/params/{}", key.replace('~', "~0").replace('/', "~1"));
-        context.lose(session, method, &pointer, reason, Severity::Minor, toward);
+        context.report_loss(session, method, &pointer, reason, Severity::Minor, toward);
     }
     let env = params.get("env");
     let variables =
@@ -388,7 +388,7 @@ fn lose_rest(request: &Request<'_>, session_id: &str, context: &mut Context) {
     for (index, variable) in variables.unwrap_or_default().into_iter().enumerate() {
         let v1::EnvVariable { name: _, value: _, meta, extra, more: _ } = variable;
         let root = format!("/params/env/{index}");
-        context.lose_rest(session, method, &root, (meta.as_ref(), &extra), reason, toward);
+        context.report_lost_rest(session, method, &root, (meta.as_ref(), &extra), reason, toward);
     }
 }
 

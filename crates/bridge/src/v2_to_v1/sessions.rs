@@ -56,7 +56,7 @@ impl V2ToV1 {
             return Err(missing);
         }
         let rest = (params.meta.as_ref(), &params.extra);
-        self.context.lose_rest(None, method, "/params", rest, "answered by the bridge", Side::Agent);
+        self.context.report_lost_rest(None, method, "/params", rest, "answered by the bridge", Side::Agent);
         let mut answer = v2::unstable::SessionStatusResponse::new(v2::unstable::SessionStatus::Open);
         answer.state = self.state_of(&session_id);
         self.context.respond(Side::Client, &request.id, &answer, &Extra::new());
@@ -222,7 +222,7 @@ impl V2ToV1 {
         }
         // The client needs the current state; version 1 has no states to replay.
         if active.session.turn.is_none() {
-            active.tell_state(v2::StateUpdate::Idle(v2::IdleState::new()));
+            active.send_state(v2::StateUpdate::Idle(v2::IdleState::new()));
         }
         let options =
             active.take_options("session/resume", answer.modes.take(), answer.config_options.take());
@@ -251,9 +251,16 @@ impl V2ToV1 {
         }
         let wire = v2::ListSessionsResponse::new(known);
         let reason = "the agent has no session list; these are the sessions of this connection";
-        self.context.lose(None, "session/list", "/result/sessions", reason, Severity::Minor, Side::Client);
+        self.context.report_loss(
+            None,
+            "session/list",
+            "/result/sessions",
+            reason,
+            Severity::Minor,
+            Side::Client,
+        );
         let rest = (params.meta.as_ref(), &params.extra);
-        self.context.lose_rest(None, "session/list", "/params", rest, reason, Side::Agent);
+        self.context.report_lost_rest(None, "session/list", "/params", rest, reason, Side::Agent);
         self.context.respond(Side::Client, &request.id, &wire, &Extra::new());
         Ok(())
     }
@@ -268,7 +275,14 @@ impl V2ToV1 {
         }
         let rest = (params.meta.as_ref(), &params.extra);
         let reason = "the agent cannot close sessions; only the bridge drops it";
-        self.context.lose_rest(Some(&session_id), "session/close", "/params", rest, reason, Side::Agent);
+        self.context.report_lost_rest(
+            Some(&session_id),
+            "session/close",
+            "/params",
+            rest,
+            reason,
+            Side::Agent,
+        );
         self.close_here(&request.id, &session_id);
         Ok(())
     }
@@ -309,7 +323,7 @@ impl V2ToV1 {
                     "the agent announced session/close but does not support it: {error}; the bridge cancels and drops the session"
                 );
                 let (session, method) = (Some(session_id), "session/close");
-                self.context.lose(session, method, "/error", reason, Severity::Minor, Side::Client);
+                self.context.report_loss(session, method, "/error", reason, Severity::Minor, Side::Client);
                 return self.close_here(id, session_id);
             }
             // The session still exists.
@@ -446,7 +460,7 @@ impl Active<'_> {
             let option = options.as_deref().and_then(config::mode_option);
             let choice = match modes {
                 Some(modes) if option.is_some() || modes.available_modes.is_empty() => {
-                    config::lose_modes(&modes, option, &mut cx.key("modes"))?;
+                    config::report_lost_modes(&modes, option, &mut cx.key("modes"))?;
                     None
                 }
                 Some(modes) => Some(config::option_of_modes(modes, "mode").into_owned()),

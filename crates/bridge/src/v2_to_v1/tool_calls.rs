@@ -280,7 +280,7 @@ impl Active<'_> {
             if !known {
                 let terminal_id = terminal.terminal_id.clone().into_owned();
                 let reason = "the terminal is unknown; a text is shown in its place";
-                self.lose(place.message, place.root, reason, Severity::Major);
+                self.report_loss(place.message, place.root, reason, Severity::Major);
                 let item = unknown_terminal(&item);
                 remember(
                     &mut self.session.missing_terminals,
@@ -310,7 +310,7 @@ impl Active<'_> {
                 Some(Ok(cwd)) => update.cwd = Field::Set(cwd),
                 Some(Err(error)) => {
                     let (pointer, reason) = ("/params/update/_meta/terminal_info/cwd", error.to_string());
-                    self.lose("tool_call", pointer, reason, Severity::Minor);
+                    self.report_loss("tool_call", pointer, reason, Severity::Minor);
                 }
                 None => {}
             }

@@ -47,10 +47,10 @@ impl Turn {
     }
 
     /// Reports parts of an echo that the prompt does not have.
-    pub(super) fn lose_echo(&self, session: &str, chunk: v1::ContentChunk<'_>, context: &mut Context) {
+    pub(super) fn report_lost_echo(&self, session: &str, chunk: v1::ContentChunk<'_>, context: &mut Context) {
         let v1::ContentChunk { content, message_id: _, meta, extra, more: _ } = chunk;
         let (tag, reason) = (Role::User.chunk_tag(), "the client already has its own prompt as sent");
-        context.lose_rest(
+        context.report_lost_rest(
             Some(session),
             tag,
             "/params/update",
@@ -60,7 +60,7 @@ impl Turn {
         );
         if plain_text(&content).is_none() && !self.prompt.contains(&content) {
             let pointer = "/params/update/content";
-            context.lose(Some(session), tag, pointer, reason, Severity::Minor, Side::Client);
+            context.report_loss(Some(session), tag, pointer, reason, Severity::Minor, Side::Client);
         }
     }
 }
@@ -78,7 +78,7 @@ impl Turns for V2ToV1 {
             Ok((params, _)) => self.cancel_session(&params, &notification.extra),
             Err(error) => {
                 let (method, reason) = (&notification.method, error.to_string());
-                self.context.lose(None, method, "/params", reason, Severity::Major, Side::Agent);
+                self.context.report_loss(None, method, "/params", reason, Severity::Major, Side::Agent);
             }
         }
     }
@@ -98,7 +98,7 @@ impl Turns for V2ToV1 {
         match sent {
             Some(sent) => self.context.cancel(from.other(), sent, params, &notification.extra),
             None if from == Side::Client => self.cancel_prompt(&own, params, &notification.extra),
-            None => self.context.lose_cancellation(from, &params, &notification.extra),
+            None => self.context.report_late_cancellation(from, &params, &notification.extra),
         }
     }
 
@@ -111,7 +111,7 @@ impl Turns for V2ToV1 {
             }
             // A session with running sub-agents becomes idle with the error, whether it has a turn or not.
             if self.subagents.is_active(&session_id) {
-                self.context.rest_with_error(&session_id, error);
+                self.context.idle_with_error(&session_id, error);
                 continue;
             }
             let Some(turn) = &session.turn else { continue };
@@ -210,15 +210,15 @@ impl V2ToV1 {
             active.session.started.begins(Role::User, &message.message_id);
         }
         active.tell(v2::SessionUpdate::UserMessage(message));
-        active.tell_state(v2::StateUpdate::Running(v2::ActiveState::new()));
+        active.send_state(v2::StateUpdate::Running(v2::ActiveState::new()));
     }
 
     pub(super) fn prompt_answered(&mut self, session_id: &str, response: Response<'_>) {
         let Some(session) = self.sessions.get_mut(session_id) else {
-            return self.context.lose_unmatched_response(Side::Agent, &response);
+            return self.context.report_unmatched_response(Side::Agent, &response);
         };
         let Some(turn) = &session.turn else {
-            return self.context.lose_unmatched_response(Side::Agent, &response);
+            return self.context.report_unmatched_response(Side::Agent, &response);
         };
         let idle = match &response.outcome {
             // The prompt was refused before any work: the client gets the error as the response.
@@ -250,7 +250,7 @@ impl V2ToV1 {
                 // The turn is over in any case, with an unknown reason.
                 Err(error) => {
                     let (session, reason) = (Some(session_id), error.to_string());
-                    self.context.lose(
+                    self.context.report_loss(
                         session,
                         "session/prompt",
                         "/result",
@@ -273,7 +273,7 @@ impl V2ToV1 {
         let mut active = self.active(session_id);
         // Cleared before the state is sent, so that a client's reaction starts a new turn.
         active.session.clear_turn();
-        active.tell_state(v2::StateUpdate::Idle(idle));
+        active.send_state(v2::StateUpdate::Idle(idle));
         self.after_turn(session_id);
     }
 
@@ -289,7 +289,7 @@ impl V2ToV1 {
                     codes::REQUEST_CANCELLED,
                     "the session was closed",
                 );
-                self.context.lose_waiting_prompt(session_id);
+                self.context.report_unsent_prompt(session_id);
             }
             self.forget(session_id);
             return self.context.done(Side::Client, &id);
@@ -302,7 +302,7 @@ impl V2ToV1 {
                 Ok(()) => break,
                 Err(error) => {
                     self.context.fail(Side::Client, &request.id, error.to_rpc());
-                    self.context.lose_waiting_prompt(session_id);
+                    self.context.report_unsent_prompt(session_id);
                 }
             }
         }
@@ -313,7 +313,7 @@ impl V2ToV1 {
         let Some(session) = self.sessions.get_mut(session_id) else { return };
         for held in std::mem::take(&mut session.waiting) {
             self.context.refuse(Side::Client, &held.id, codes::REQUEST_CANCELLED, "the session was closed");
-            self.context.lose_waiting_prompt(session_id);
+            self.context.report_unsent_prompt(session_id);
         }
         // The client expects an end of work that it saw begin.
         if session.turn.is_some() {
@@ -339,7 +339,7 @@ impl V2ToV1 {
                     codes::REQUEST_CANCELLED,
                     "the prompt was cancelled",
                 );
-                self.context.lose_waiting_prompt(session_id);
+                self.context.report_unsent_prompt(session_id);
             }
             session.asks = false;
         }
@@ -369,7 +369,7 @@ impl V2ToV1 {
             session.waiting.retain(|held| held.id != *id);
             if session.waiting.len() < before {
                 self.context.refuse(Side::Client, id, codes::REQUEST_CANCELLED, "the prompt was cancelled");
-                return self.context.lose_cancellation(Side::Client, &params, envelope);
+                return self.context.report_late_cancellation(Side::Client, &params, envelope);
             }
             // An accepted prompt has its response already and is cancelled with `session/cancel`.
             if session.turn.as_ref().is_some_and(|turn| turn.id == *id && !turn.accepted) {
@@ -377,7 +377,7 @@ impl V2ToV1 {
             }
         }
         let Some(session_id) = found else {
-            return self.context.lose_cancellation(Side::Client, &params, envelope);
+            return self.context.report_late_cancellation(Side::Client, &params, envelope);
         };
         let CancelRequestNotification { request_id: _, meta, extra, more: _ } = params;
         let params = v2::CancelSessionNotification {
@@ -393,7 +393,7 @@ impl V2ToV1 {
     fn fail_work(&mut self, session_id: &str, error: &RpcError<'static>) {
         // Cleared before the state is sent, as in `end_turn`.
         self.active(session_id).session.clear_turn();
-        self.context.rest_with_error(session_id, error);
+        self.context.idle_with_error(session_id, error);
         self.after_turn(session_id);
     }
 }

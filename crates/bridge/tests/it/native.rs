@@ -20,7 +20,7 @@ impl Port for Produced {
         self.0.push((to, serde_json::from_str(&line).unwrap()));
     }
 
-    fn lose(&mut self, loss: Loss) {
+    fn report_loss(&mut self, loss: Loss) {
         self.1.push(loss);
     }
 }

@@ -18,7 +18,7 @@ impl Evaluator {
         if is_foreign(&open.method)
             && let Some(code) = code
         {
-            self.findings.judge(RuleId::UnknownMethod, received.number, code == METHOD_NOT_FOUND, || {
+            self.findings.check(RuleId::UnknownMethod, received.number, code == METHOD_NOT_FOUND, || {
                 format!("{} was refused with {code} instead of {METHOD_NOT_FOUND}", open.method)
             });
         }
@@ -57,7 +57,7 @@ impl Evaluator {
                 _ => self.connection.client_has("/terminal") && self.version() == Some(Version::V1),
             };
             if has {
-                self.findings.judge(RuleId::ServesAdvertised, number, code != Some(METHOD_NOT_FOUND), || {
+                self.findings.check(RuleId::ServesAdvertised, number, code != Some(METHOD_NOT_FOUND), || {
                     format!("{} is advertised, and answered with {METHOD_NOT_FOUND}", open.method)
                 });
             }
@@ -69,7 +69,7 @@ impl Evaluator {
             session.is_answered = true;
             if self.connection.version == Some(Version::V2) && session.has_run && !open.is_cancelled {
                 let has_waited = session.has_waited || session.work == Work::RequiresAction;
-                self.findings.judge(RuleId::RequiresAction, open.number, has_waited, || {
+                self.findings.check(RuleId::RequiresAction, open.number, has_waited, || {
                     "the user was asked, and no state_update said requires_action".to_owned()
                 });
             }
@@ -80,12 +80,12 @@ impl Evaluator {
             let chosen = outcome["optionId"].as_str().unwrap_or_default();
             let offered = open.params["options"].as_array().into_iter().flatten();
             let is_offered = offered.filter_map(|option| option["optionId"].as_str()).any(|id| id == chosen);
-            self.findings.judge(RuleId::PermissionOffered, number, is_offered, || {
+            self.findings.check(RuleId::PermissionOffered, number, is_offered, || {
                 format!("the option {chosen:?} was not offered")
             });
         }
         if open.is_cancelled && received.value.get("result").is_some() {
-            self.findings.judge(RuleId::PermissionsCancelled, number, kind == "cancelled", || {
+            self.findings.check(RuleId::PermissionsCancelled, number, kind == "cancelled", || {
                 format!("the client cancelled, and then answered {}", shown(outcome))
             });
         }
@@ -151,11 +151,11 @@ impl Evaluator {
             let needs_login = code == Some(LOGIN_REQUIRED);
             self.connection.needs_login |= needs_login;
             if self.connection.auth_methods.is_empty() && self.connection.agent_capabilities.is_some() {
-                self.findings.judge(RuleId::NoLoginNeeded, number, !needs_login, || {
+                self.findings.check(RuleId::NoLoginNeeded, number, !needs_login, || {
                     "a login is required, and none is offered".to_owned()
                 });
             } else if self.connection.is_logged_in {
-                self.findings.judge(RuleId::LoginHelps, number, !needs_login, || {
+                self.findings.check(RuleId::LoginHelps, number, !needs_login, || {
                     "a login is required after one that succeeded".to_owned()
                 });
             }
@@ -176,7 +176,7 @@ impl Evaluator {
             let rule = if is_v1 { RuleId::DistinctV1 } else { RuleId::DistinctV2 };
             let is_known = self.connection.sessions.get(id).is_some_and(|session| session.is_new);
             if !id.is_empty() {
-                self.findings.judge(rule, number, !is_known, || format!("there is a session {id:?} already"));
+                self.findings.check(rule, number, !is_known, || format!("there is a session {id:?} already"));
             }
             let session = self.connection.session(id);
             *session =
@@ -218,7 +218,7 @@ impl Evaluator {
             let id = entry["sessionId"].as_str().unwrap_or_default();
             if let (Some(wanted), Some(cwd)) = (wanted, entry["cwd"].as_str()) {
                 let is_same = cwd.trim_end_matches('/') == wanted.trim_end_matches('/');
-                self.findings.judge(RuleId::ListMatches, number, is_same, || {
+                self.findings.check(RuleId::ListMatches, number, is_same, || {
                     format!("asked for {wanted:?}, listed {id:?} of {cwd:?}")
                 });
             }
@@ -242,7 +242,7 @@ impl Evaluator {
         session.is_closed = true;
         if !is_v1 && open.during_work {
             let is_ended = session.work == Work::Idle;
-            self.findings.judge(RuleId::CloseCancelsV2, received.number, is_ended, || {
+            self.findings.check(RuleId::CloseCancelsV2, received.number, is_ended, || {
                 "closed while work was going on, which did not end before the answer".to_owned()
             });
         }
@@ -269,7 +269,7 @@ impl Evaluator {
         };
         let problem = problem.filter(|_| result["configOptions"].is_array());
         if result["configOptions"].is_array() {
-            self.findings.judge(RuleId::ConfigComplete, received.number, problem.is_none(), || {
+            self.findings.check(RuleId::ConfigComplete, received.number, problem.is_none(), || {
                 problem.unwrap_or_default()
             });
         }

@@ -90,7 +90,7 @@ const SCENARIOS: &[Scenario] = &[
 /// Checks an agent. `tell` is called before each scenario with its number and the number of scenarios.
 ///
 /// Also returns the transcript by message number.
-pub async fn judge_agent(
+pub async fn check_agent(
     launch: &dyn Launch,
     subject: &str,
     options: &AgentOptions,

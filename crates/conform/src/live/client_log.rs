@@ -7,7 +7,7 @@ use switchboard_acp::{Recorded, RecordedLine, Side};
 use super::client::{
     ALL_ANSWERED, BEFORE, ClientScenario, NOT_ALL_ANSWERED, NOT_SURVIVED, REPLACED, SHOWN, SURVIVED,
 };
-use crate::recording::RecordingJudge;
+use crate::recording::RecordingChecker;
 use crate::report::{Findings, Report};
 use crate::rules::RuleId;
 
@@ -22,7 +22,7 @@ pub enum ClientEnd {
 
 /// Collects the results of a client's scenarios.
 #[derive(Debug)]
-pub struct ClientJudge {
+pub struct ClientChecker {
     findings: Findings,
     transcript: BTreeMap<u64, String>,
     number: u64,
@@ -33,16 +33,16 @@ pub struct ClientJudge {
     complaints: Vec<String>,
 }
 
-impl Default for ClientJudge {
+impl Default for ClientChecker {
     fn default() -> Self {
-        ClientJudge::new()
+        ClientChecker::new()
     }
 }
 
-impl ClientJudge {
-    /// Creates an empty judge.
+impl ClientChecker {
+    /// Creates an empty checker.
     pub fn new() -> Self {
-        ClientJudge {
+        ClientChecker {
             findings: Findings::new(Some(Side::Client)),
             transcript: BTreeMap::new(),
             number: 0,
@@ -65,13 +65,13 @@ impl ClientJudge {
 
     /// Evaluates the log of a scenario, the end of the client, and its output if known.
     pub fn scenario(&mut self, scenario: &ClientScenario, log: &str, end: ClientEnd, shown: Option<&str>) {
-        let mut judge = RecordingJudge::new(Some(Side::Client));
+        let mut checker = RecordingChecker::new(Some(Side::Client));
         let (mut prompts, mut is_v1) = (0, false);
         let mut said = None;
         let (before, mut first_request) = (self.initialized, None);
         for line in log.lines() {
             self.number += 1;
-            judge.line(self.number, line.as_bytes());
+            checker.line(self.number, line.as_bytes());
             let kept: String = line.chars().take(4000).collect();
             self.transcript.insert(self.number, kept);
             let Ok(line) = RecordedLine::parse(line) else { continue };
@@ -95,14 +95,14 @@ impl ClientJudge {
                     said = Some(*words == SURVIVED);
                 }
                 Recorded::Process(words) if *words == ALL_ANSWERED || *words == NOT_ALL_ANSWERED => {
-                    self.findings.judge(RuleId::AnswersAll, self.number, *words == ALL_ANSWERED, || {
+                    self.findings.check(RuleId::AnswersAll, self.number, *words == ALL_ANSWERED, || {
                         "two permission requests at once were not both answered".to_owned()
                     });
                 }
                 _ => {}
             }
         }
-        let mut findings = judge.finish();
+        let mut findings = checker.finish();
         findings.blocked = None;
         self.findings.merge(findings);
         // A recording may lack its beginning; the log of a scenario does not. A client that initializes later
@@ -118,7 +118,7 @@ impl ClientJudge {
             let is_alive = said == Some(true) && end == ClientEnd::Regular;
             let breaks = scenario.breaks_protocol(is_v1);
             let rule = if breaks { RuleId::Tolerates } else { RuleId::Survives };
-            self.findings.judge(rule, self.number, is_alive, || match end {
+            self.findings.check(rule, self.number, is_alive, || match end {
                 ClientEnd::Crashed => format!("{}: the client ended by a signal", scenario.name),
                 ClientEnd::Regular => format!("{}: it stopped answering", scenario.name),
             });
@@ -144,7 +144,7 @@ impl ClientJudge {
             None
         };
         self.findings
-            .judge(RuleId::Transcript, self.number, problem.is_none(), || problem.unwrap_or_default());
+            .check(RuleId::Transcript, self.number, problem.is_none(), || problem.unwrap_or_default());
     }
 
     /// Returns the report and the transcript.

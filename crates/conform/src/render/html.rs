@@ -1,7 +1,7 @@
 use std::fmt::Write;
 
 use super::{Counts, Transcripts, counts, escaped, places};
-use crate::report::{JudgedRule, Report, Status};
+use crate::report::{Report, RuleResult, Status};
 use crate::rules::RuleId;
 
 const STYLE: &str = "body{font:14px/1.45 system-ui,sans-serif;margin:2rem;color:#1c1e21;background:#fff}\
@@ -69,10 +69,10 @@ fn summary(out: &mut String, place: usize, report: &Report) -> std::fmt::Result 
 /// Results of a rule for all subjects.
 struct Row<'r> {
     id: RuleId,
-    cells: Vec<Option<&'r JudgedRule>>,
+    cells: Vec<Option<&'r RuleResult>>,
 }
 
-fn of_rule(report: &Report, id: RuleId) -> Option<&JudgedRule> {
+fn of_rule(report: &Report, id: RuleId) -> Option<&RuleResult> {
     report.rules.iter().find(|judged| judged.rule == id)
 }
 
@@ -101,7 +101,7 @@ fn table(out: &mut String, reports: &[Report], rows: &[Row<'_>]) -> std::fmt::Re
     Ok(())
 }
 
-fn cell(out: &mut String, place: usize, judged: Option<&JudgedRule>) -> std::fmt::Result {
+fn cell(out: &mut String, place: usize, judged: Option<&RuleResult>) -> std::fmt::Result {
     let Some(judged) = judged else {
         out.push_str("<td class=\"none\">–</td>");
         return Ok(());

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use switchboard_acp::Side;
 use switchboard_conform::{
-    Evaluator, Findings, RULES, RecordingJudge, RuleId, Seen, Status, Strength, Verdict,
+    Evaluator, Findings, RULES, RecordingChecker, RuleId, Seen, Status, Strength, Verdict,
 };
 
 use self::conversations::{V1, V2};
@@ -188,7 +188,7 @@ fn a_recording_without_its_beginning_breaks_nothing() {
 fn a_line_that_is_lost_breaks_nothing() {
     for base in [V1, V2] {
         for lost in 0..base.len() {
-            let mut judge = RecordingJudge::new(None);
+            let mut judge = RecordingChecker::new(None);
             for (place, line) in base.iter().enumerate() {
                 let side = if line.starts_with('C') { "client->agent" } else { "agent->client" };
                 let message = line[2..].replacen('{', r#"{"jsonrpc":"2.0","#, 1);

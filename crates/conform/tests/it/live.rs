@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchboard_conform::live::{
-    AgentOptions, CLIENT_SCENARIOS, ClientEnd, ClientJudge, Launch, Started, judge_agent, play_agent,
+    AgentOptions, CLIENT_SCENARIOS, ClientChecker, ClientEnd, Launch, Started, check_agent, play_agent,
 };
 use switchboard_conform::{RULES, Report, Seen, Strength, Verdict};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
@@ -139,7 +139,7 @@ async fn judged_agent(fault: &'static str) -> Report {
     };
     let mut told = 0;
     let (report, transcript) =
-        judge_agent(&SmallAgent { fault }, "small", &options, |_, place, _| told = place).await;
+        check_agent(&SmallAgent { fault }, "small", &options, |_, place, _| told = place).await;
     assert_eq!(told > 10 && !transcript.is_empty(), report.blocked.is_none());
     report
 }
@@ -251,7 +251,7 @@ async fn client(scenario: &str, fault: &'static str) -> String {
 }
 
 async fn judged_client(fault: &'static str) -> Report {
-    let mut judge = ClientJudge::new();
+    let mut judge = ClientChecker::new();
     // The large scenario is for a separate program.
     for scenario in CLIENT_SCENARIOS.iter().filter(|scenario| scenario.id != "large") {
         let log = client(scenario.id, fault).await;
@@ -290,14 +290,14 @@ async fn clients_are_judged_by_how_they_begin_and_what_they_answer() {
 
 #[test]
 fn a_client_that_never_speaks_is_not_judged() {
-    let mut judge = ClientJudge::new();
+    let mut judge = ClientChecker::new();
     judge.scenario(&CLIENT_SCENARIOS[0], "", ClientEnd::Crashed, None);
     assert_eq!(judge.report("nobody").0.verdict, Verdict::NotJudged);
 }
 
 #[test]
 fn a_client_may_write_spaces_between_its_words() {
-    let mut judge = ClientJudge::new();
+    let mut judge = ClientChecker::new();
     let log = r#"{"dir":"client->agent","msg":{"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}}"#;
     judge.scenario(&CLIENT_SCENARIOS[0], log, ClientEnd::Regular, None);
     assert!(judge.has_begun());

@@ -253,6 +253,8 @@ impl Core {
             Some((Arc::clone(session.id()), question.clone()))
         });
         let Some((session, question)) = found else { return };
+        // The cancellation is recorded before the response, because the log keeps the order of the agent's
+        // requests and their responses.
         let _ = self.append(&session, Channel::ToClient, line);
         // A cancelled request needs a response, too.
         let line = lines::answer(&question.id, &cancelled(&question.method));
@@ -265,6 +267,7 @@ impl Core {
         let Some(agent) = self.processes.get(&process).map(|process| process.agent) else { return };
         let text: SharedText = lines::call(None, method, params, Rewrite::default()).into();
         if let Some(process) = self.processes.get_mut(&process) {
+            // Kept before it is sent: a client that completes its handshake meanwhile gets it from here.
             process.remember_broadcast(method, &text);
         }
         let concerned = self.connections.iter().filter(|(_, client)| {
@@ -300,6 +303,8 @@ impl Core {
             };
         };
         let Some(id) = self.session_of(process, &session) else {
+            // A session that moved to another process is not unknown: its late question is cancelled, because
+            // the turn that it belongs to is over.
             if self.processes.get(&process).is_some_and(|process| process.left_sessions.contains(&*session)) {
                 let line = lines::answer(&request.id, &cancelled(&request.method));
                 return self.output.push_back(Output::ToAgent { process, line, session: None });
@@ -367,6 +372,8 @@ impl Core {
                 self.session_recreated(process, &session, &outcome, tries, line);
             }
             PendingAgentRequest::Prompt { session, client, .. } => {
+                // The response is recorded first, and the client's reply waits for that record: after a
+                // crash, the log knows at least as much as the client.
                 let after = self.append(&session, Channel::ToClient, line);
                 // The turn may have ended before the agent responded to the prompt.
                 let state = self.sessions.get(&session).and_then(|session| session.state.as_ref());
@@ -417,6 +424,7 @@ impl Core {
             .filter(|session| session.process == Some(process) && session.is_resuming)
             .map(|session| Arc::clone(session.id()))
             .collect();
+        // Resumed before waiting messages are dispatched, because those may be prompts of the same sessions.
         for session in resuming {
             self.resume_session(process, &session);
         }
@@ -487,6 +495,7 @@ impl Core {
     /// Runs everything that waited until a session has an agent.
     fn agent_ready(&mut self, id: &SessionId) {
         let Some(session) = self.sessions.get_mut(id) else { return };
+        // Waiting requests before queued prompts: they arrived first, and one of them may cancel a prompt.
         session.is_resuming = false;
         let waiting = std::mem::take(&mut session.waiting);
         for (connection, message) in waiting {

@@ -50,6 +50,8 @@ impl Core {
             self.append_hub_record(id, &HubRecord::Judged(about(offset, &question).by(by)));
             return self.deliver_all(id);
         };
+        // The answer is in the log before clients are shown the call, so that no client takes the question
+        // for pending.
         self.settle(id, offset, &Outcome::Result(result.clone()), &by, None);
         let call =
             question.params.get("subject").and_then(|about| about.get("toolCall").map(Raw::into_owned));
@@ -72,6 +74,7 @@ impl Core {
             let permissions = state.questions.iter().filter(|(_, question)| question.method == PERMISSION);
             waiting.extend(permissions.map(|(offset, question)| (Arc::clone(id), *offset, question.clone())));
         }
+        // Collected before: each decision appends records, which changes the questions of the session.
         for (id, offset, question) in waiting {
             let Some(decision) = self.evaluate(&id, offset) else { continue };
             let Some(result) = &decision.result else { continue };
@@ -113,6 +116,8 @@ impl Core {
             return;
         }
         let Some(subscription) = client.subscriptions.get_mut(id) else { return };
+        // One id per client and question, also if the question is asked again at the next attach: a client
+        // that still shows it can answer either request.
         let number = *subscription.asked.entry(offset).or_insert_with(|| {
             client.last_id += 1;
             client.last_id
@@ -147,6 +152,8 @@ impl Core {
             let Some(client) = self.connections.get_mut(&connection) else { continue };
             let Some(subscription) = client.subscriptions.get_mut(id) else { continue };
             let Some(number) = subscription.asked.remove(&offset) else { continue };
+            // Closed before the cancellation is sent: an answer that is already under way finds no question
+            // and is dropped.
             client.questions.close(Side::Agent, &number.into());
             if Some(connection) == except {
                 continue;
@@ -179,6 +186,8 @@ impl Core {
                     return;
                 }
                 let mut by = client.author();
+                // Only an answer ends a question. An error says that this client did not show it, or that its
+                // connection broke.
                 if let Outcome::Error(error) = &outcome {
                     return self.not_answered(connection, &id, offset, &by, error);
                 }
@@ -200,6 +209,8 @@ impl Core {
                     }
                     None => outcome,
                 };
+                // Only the owner decides which of several answers is the first: the log has one order, and it
+                // is the one that the owner writes.
                 if self.is_owner(&id) {
                     self.settle(&id, offset, &outcome, &by, Some(connection));
                 } else {

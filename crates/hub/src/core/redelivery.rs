@@ -31,6 +31,7 @@ impl Core {
             }
             _ => false,
         };
+        // Removed from the pending requests, so that the exit of the process does not fail them.
         let undelivered = known.pending.drain_if(|_, _, purpose| may_go(purpose));
         // In reverse order, because each is put at the front of the queue.
         for request in undelivered.into_iter().rev() {
@@ -51,6 +52,8 @@ impl Core {
                 .get_mut(&connection)
                 .and_then(|known| known.pending.get_mut(Side::Client, &id));
             if let Some(asked) = asked {
+                // The request has no id at an agent now: a cancellation by its client removes it from the
+                // queue.
                 asked.at_agent = None;
             }
             if let Some(known) = self.sessions.get_mut(&session) {

@@ -199,6 +199,8 @@ impl SessionState {
     pub(crate) fn apply(&mut self, sequence: u64, channel: Channel, text: &str) -> RecordKind {
         let message = || Message::decode(text, WireFormat::Any);
         match channel {
+            // Origin and kind of a message of the agent are found together, so it returns here. The other
+            // channels only change the state.
             Channel::ToClient => {
                 return message()
                     .map_or(RecordKind::Internal, |message| self.apply_agent_message(sequence, &message));
@@ -245,6 +247,8 @@ impl SessionState {
                 if self.refusal(request).is_some() {
                     return RecordKind::Internal;
                 }
+                // Folded before it counts as a question: the conversation decides whether it can be decoded,
+                // and gives its session.
                 if !self.fold(Side::Agent, message) {
                     return RecordKind::Internal;
                 }
@@ -264,6 +268,8 @@ impl SessionState {
                 if let Origin::TranslatedFrom(native) = &self.origin {
                     question.native = Some(native.clone());
                 }
+                // Inserted last, because the key is what clients are asked by, and everything that they are
+                // shown must be known then.
                 self.questions.insert(sequence, question);
                 RecordKind::Question
             }
@@ -305,6 +311,8 @@ impl SessionState {
             status.unwrap_or(v2::ToolCallStatus::Pending)
         });
         if !self.calls.contains_key(&key) {
+            // The oldest call is forgotten, so it is not ended if the agent exits. It has most probably ended
+            // long ago.
             if self.call_order.len() >= CALLS
                 && let Some(oldest) = self.call_order.pop_front()
             {
@@ -350,6 +358,7 @@ impl SessionState {
             return Some((codes::INVALID_REQUEST, ID_IN_USE.to_owned()));
         }
         let params = request.params.as_ref().map_or("{}", Raw::as_str);
+        // Limits before decoding: the refusal of a request that exceeds them must be cheap.
         let bytes: usize = self.questions.values().map(Question::len).sum();
         if self.questions.len() >= QUESTIONS || bytes + params.len() > QUESTION_BYTES {
             return Some((codes::INTERNAL_ERROR, "too many pending questions".to_owned()));
@@ -374,6 +383,7 @@ impl SessionState {
             self.renamed +=
                 step.changes.iter().filter(|change| matches!(change, Change::Title)).count() as u64;
         }
+        // Work that starts is new work: cancellations of the last turn do not count against its limit.
         if !was_at_work && self.is_active() {
             self.cancels = 0;
         }
@@ -412,6 +422,8 @@ impl SessionState {
         match message {
             Message::Request(request) if request.method == "initialize" => {
                 // A new process, which does not know earlier requests.
+                // A handshake is the first message of every process, so it marks the restart for all who fold
+                // the log, without a record of its own.
                 let _ = self.conversation.end_connection(Moment::default());
                 self.operations.iter_mut().for_each(|operation| operation.request = None);
                 (self.agent, self.handshake) = (None, Some(request.id.clone().into_owned()));
@@ -420,6 +432,7 @@ impl SessionState {
             Message::Notification(call) if call.method == "session/cancel" => self.cancels += 1,
             _ => {}
         }
+        // Folded before questions are dropped: the response to a question is one of these messages.
         self.fold(Side::Client, message);
         self.take_prompt_title(message);
         let conversation = &self.conversation;
@@ -450,6 +463,7 @@ impl SessionState {
                 }
             }
             Some(HubRecord::Prompt(PromptRecord { operation: Some(name), request, .. })) => {
+                // The oldest key is forgotten: a duplicate that arrives after so many prompts runs again.
                 while self.operations.len() >= OPERATIONS {
                     self.operations.pop_front();
                 }

@@ -27,6 +27,7 @@ impl Core {
         let now = self.now;
         let Some(session) = self.sessions.get_mut(id) else { return };
         if session.process.is_some() && session.is_busy() {
+            // Otherwise a client that cancels repeatedly would postpone the end forever.
             session.cancelled_at.get_or_insert(now);
         }
     }
@@ -43,6 +44,7 @@ impl Core {
                 overdue.push(Arc::clone(session.id()));
             }
         }
+        // Collected before, because the end of a turn starts prompts and thereby changes the sessions.
         for id in overdue {
             self.abandon_turn(&id);
         }
@@ -62,6 +64,8 @@ impl Core {
         self.summary_version += 1;
         let within = Duration::from_millis(self.options.cancel_timeout);
         let title = format!("The agent did not stop within {within:?} after the cancellation.");
+        // Questions end before the turn: readers of the log expect none in an idle session. The record of the
+        // abandoned turn precedes the responses that it explains.
         self.cancel_questions(id, &Author::new());
         let open: Vec<RequestId<'static>> =
             self.processes.get(&process).map(|process| process.prompts_of(id)).unwrap_or_default();
@@ -148,11 +152,14 @@ impl Core {
     /// sessions work in it: they keep it, and this session leaves it.
     pub(super) fn replace_agent(&mut self, id: &SessionId) {
         let Some(process) = self.sessions.get(id).and_then(|session| session.process) else { return };
+        // Ending the process is preferred, because it also ends the work that ignored the cancellation. Work
+        // of other sessions is worth more than that.
         if self.at_work_beside(process, id).is_empty() {
             return self.end_agent(process, "was ended because it did not stop after a cancellation");
         }
         let Some(session) = self.sessions.get_mut(id) else { return };
         let agent_session = session.agent_session().map(str::to_owned);
+        // Detached before the next prompt runs, which then finds a session without a process and starts one.
         session.process = None;
         session.is_unresponsive = false;
         let reason = "the agent did not stop after a cancellation; the session continues in another process of the agent";
@@ -219,6 +226,8 @@ impl Core {
         let interrupt = self.at_work_beside(process, &session);
         self.may_interrupt(connection, &interrupt)?;
         let by = self.author(connection);
+        // Recorded before the process ends: the log then says who ended it, also if the hub is killed in
+        // between.
         self.append_hub_record(&session, &HubRecord::AgentEnded(ActRecord::new().by(by)));
         self.cancel_prompts(&session);
         self.end_agent(process, "was ended by a client");

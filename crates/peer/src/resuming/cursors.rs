@@ -12,7 +12,7 @@ pub(super) struct Cursors {
     /// The log of a session's updates if its name differs from the session's.
     of_session: HashMap<String, String>,
     /// Logs that are replayed from an earlier cursor at the client's request.
-    begins_again: HashSet<String>,
+    replays_expected: HashSet<String>,
 }
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ struct LogPosition {
 impl Cursors {
     /// Advances to the cursor of an update. Returns whether the update is new, or repeated at the client's
     /// request.
-    pub(super) fn advance(&mut self, session: &str, cursor: &str, may_begin_again: bool) -> bool {
+    pub(super) fn advance(&mut self, session: &str, cursor: &str, may_replay: bool) -> bool {
         // In a replay, the number is followed by the end of the log at that time.
         let number =
             |position: &str| position.split('-').next().and_then(|number| number.parse::<u64>().ok());
@@ -41,11 +41,12 @@ impl Cursors {
                     (Some(last), Some(number)) => last < number,
                     _ => last.cursor != cursor,
                 };
-                if !(is_new || (may_begin_again && self.begins_again.remove(log))) {
+                if !(is_new || (may_replay && self.replays_expected.remove(log))) {
                     return false;
                 }
                 *last = place();
             }
+            // Beyond the limit updates still pass, only duplicates are not detected.
             None if has_room => {
                 self.last.insert(log.to_owned(), place());
             }
@@ -68,34 +69,36 @@ impl Cursors {
 
     /// Sets the initial cursor of a session from the server.
     pub(super) fn begin(&mut self, session: &str, cursor: &str) {
+        // The server's cursor is the end of its log. Updates that arrived before the response have earlier
+        // cursors and must win.
         if self.of(session).is_none() {
             self.advance(session, cursor, false);
         }
     }
 
     /// Expects a replay from the start: the next update with a smaller cursor begins it.
-    pub(super) fn expect_again(&mut self, session: &str) {
+    pub(super) fn expect_replay(&mut self, session: &str) {
         let log = self.log(session);
         if self.last.contains_key(log) {
-            self.begins_again.insert(log.to_owned());
+            self.replays_expected.insert(log.to_owned());
         }
     }
 
     /// Returns whether a replay from the start is expected and has not begun.
-    pub(super) fn expects_again(&self, session: &str) -> bool {
-        self.begins_again.contains(self.log(session))
+    pub(super) fn expects_replay(&self, session: &str) -> bool {
+        self.replays_expected.contains(self.log(session))
     }
 
     /// Ends the expectation of a replay.
-    pub(super) fn has_begun(&mut self, session: &str) {
+    pub(super) fn replay_begun(&mut self, session: &str) {
         let log = self.log(session).to_owned();
-        self.begins_again.remove(&log);
+        self.replays_expected.remove(&log);
     }
 
     /// Removes a session.
     pub(super) fn forget(&mut self, session: &str) {
         let log = self.of_session.remove(session).unwrap_or_else(|| session.to_owned());
-        self.begins_again.remove(&log);
+        self.replays_expected.remove(&log);
         self.last.remove(&log);
     }
 }
@@ -114,7 +117,7 @@ mod tests {
         );
         assert!(!cursors.advance("s", "s.10", true) && !cursors.advance("s", "s.2", true));
         assert_eq!(cursors.of("s"), Some("s.10"));
-        cursors.expect_again("s");
+        cursors.expect_replay("s");
         assert!(
             cursors.advance("s", "s.11", true)
                 && cursors.advance("s", "s.1", true)
@@ -123,11 +126,11 @@ mod tests {
         assert_eq!(cursors.of("s"), Some("s.1"));
         // A replay starts again and continues into live updates.
         assert!(cursors.advance("s", "s.11", true) && !cursors.advance("s", "s.3-12", true));
-        cursors.expect_again("s");
+        cursors.expect_replay("s");
         assert!(cursors.advance("s", "s.1-12", true) && cursors.advance("s", "s.3-12", true));
         assert_eq!(cursors.of("s"), Some("s.3-12"));
         assert!(!cursors.advance("s", "s.1-12", true) && cursors.advance("s", "s.11", true));
-        cursors.expect_again("s");
+        cursors.expect_replay("s");
         assert!(cursors.advance("s", "s.1", true));
         // Updates of a sub-agent are in the log of its parent session.
         assert!(cursors.advance("child", "s.2", true) && !cursors.advance("s", "s.2", true));

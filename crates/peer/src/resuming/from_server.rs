@@ -6,10 +6,11 @@ use switchboard_acp::{Raw, Wire, WireFormat};
 
 use super::pending::Opens;
 use super::questions::QuestionAction;
-use super::{Attached, CatchingUp, OwnRequest, ResumableClient, ResumableOutput, envelope};
+use super::{AttachedSession, CatchingUp, OwnRequest, ResumableClient, ResumableOutput, envelope};
 
 impl ResumableClient {
-    pub(super) fn server_answers(&mut self, line: &str, response: &Response<'_>) {
+    pub(super) fn on_server_response(&mut self, line: &str, response: &Response<'_>) {
+        // Responses to requests of this type first: the client must never see them.
         let own = self.own.keys().copied().find(|number| own_request_id(*number) == response.id);
         match own.and_then(|number| self.own.remove(&number)) {
             Some((OwnRequest::Initialize, _)) => return self.initialized_again(response),
@@ -23,21 +24,25 @@ impl ResumableClient {
         {
             if response.outcome.is_ok() {
                 known.is_answered = true;
-                self.tell_client(line.to_owned());
+                self.send_to_client(line.to_owned());
                 return self.attach_all();
             }
             // The client may try other parameters.
             self.initialize = None;
-            return self.tell_client(line.to_owned());
+            return self.send_to_client(line.to_owned());
         }
         // A second response to a request that was sent twice is dropped.
         let Some((opens, first_on)) = self.pending.answered(&response.id) else { return };
+        // Whatever the outcome is, no replay follows the response. A replay that is still expected would let
+        // old updates pass as new ones.
         if let Opens::Known { session, .. } = &opens {
-            self.cursors.has_begun(session);
+            self.cursors.replay_begun(session);
         }
         let is_new = matches!(opens, Opens::New { .. });
         let opened = response.outcome.as_ref().ok().and_then(|result| self.opened(opens, result));
-        self.tell_client(line.to_owned());
+        // The response precedes the updates of the new session, because the client learns the id of the
+        // session from it.
+        self.send_to_client(line.to_owned());
         if let Some(session) = opened.filter(|_| is_new && first_on != Some(self.link)) {
             // An earlier message may have opened it, without updates on this connection.
             self.attach(session, true);
@@ -50,12 +55,14 @@ impl ResumableClient {
         let (session, attached) = match opens {
             Opens::Nothing => return None,
             Opens::New { params, is_empty } => match result.text("sessionId") {
-                Some(session) => (session, Attached { method: "session/resume", params, is_own: is_empty }),
+                Some(session) => {
+                    (session, AttachedSession { method: "session/resume", params, is_own: is_empty })
+                }
                 None => return None,
             },
             Opens::Known { method, session, params } => {
                 let is_own = self.sessions.get(&session).is_some_and(|known| known.is_own);
-                (session, Attached { method, params, is_own })
+                (session, AttachedSession { method, params, is_own })
             }
             Opens::End { session } => {
                 self.sessions.remove(&session);
@@ -81,91 +88,98 @@ impl ResumableClient {
     }
 
     fn attached(&mut self, session: String, has_cursor: bool, response: &Response<'_>) {
-        self.taken_up.remove(&session);
+        self.reattaching.remove(&session);
         if let Err(error) = &response.outcome {
             let reason = error.to_string();
+            // The session exists, but the server cannot continue at the cursor: attach without it and report
+            // the gap, instead of losing the session.
             if has_cursor && error.code != codes::RESOURCE_NOT_FOUND {
                 self.output.push_back(ResumableOutput::Gap { session: session.clone(), reason });
                 self.cursors.forget(&session);
                 self.attach(session, false);
             } else {
-                self.lose_session(session, reason);
+                self.drop_session(session, reason);
             }
         }
-        self.go_on_when_attached();
+        self.resume_when_attached();
     }
 
     /// Removes a lost session and fails the requests in it.
-    fn lose_session(&mut self, session: String, reason: String) {
+    fn drop_session(&mut self, session: String, reason: String) {
         self.sessions.remove(&session);
         self.cursors.forget(&session);
+        // Questions before the state: a client that sees the session idle may close its questions itself and
+        // would then get late cancellations.
         self.settle(&session);
         let update = serde_json::json!({
             "sessionId": session,
             "update": {"sessionUpdate": "state_update", "state": "idle", "stopReason": "error",
                 "error": {"code": codes::RESOURCE_NOT_FOUND, "message": &reason}},
         });
-        self.tell_client(envelope::notification("session/update", Raw::from(update)));
+        self.send_to_client(envelope::notification("session/update", Raw::from(update)));
         self.output.push_back(ResumableOutput::SessionLost { session, reason });
     }
 
-    pub(super) fn server_asks(&mut self, request: &Request<'_>) {
+    pub(super) fn on_server_request(&mut self, request: &Request<'_>) {
         let session = request.params.as_ref().and_then(|params| params.text("sessionId"));
         let asked = self.questions.ask(request, self.link);
+        // Counted after `ask` has marked it, because the last counted question cancels all unmarked ones.
         if let Some(session) = session {
             self.count_question(&session);
         }
         match asked {
             QuestionAction::New(seen) => {
                 let line = envelope::request_as(request, RequestId::Number(seen));
-                self.tell_client(line);
+                self.send_to_client(line);
             }
             QuestionAction::Known => {}
-            QuestionAction::Answered(answer) => self.tell_server(answer),
+            QuestionAction::Answered(answer) => self.send_to_server(answer),
             QuestionAction::TooMany => {
                 let error = RpcError::new(codes::INTERNAL_ERROR, "too many pending questions".to_owned());
                 let answer = Message::response(request.id.clone(), Err(error)).encode(WireFormat::Any);
-                self.tell_server(answer);
+                self.send_to_server(answer);
             }
         }
     }
 
-    pub(super) fn server_tells(&mut self, line: &str, notification: &Notification<'_>) {
-        let Some(params) = &notification.params else { return self.tell_client(line.to_owned()) };
+    pub(super) fn on_server_notification(&mut self, line: &str, notification: &Notification<'_>) {
+        let Some(params) = &notification.params else { return self.send_to_client(line.to_owned()) };
         match &*notification.method {
             "session/update" => self.update(line, params, notification),
             "$/cancel_request" => {
                 let id = params.get("requestId");
                 let id = id.as_ref().and_then(|id| RequestId::decode(id.as_str(), WireFormat::Any).ok());
-                if let Some(seen) = id.and_then(|id| self.questions.withdraw(&id)) {
-                    self.withdraw(seen);
+                if let Some(seen) = id.and_then(|id| self.questions.cancel(&id)) {
+                    self.cancel(seen);
                 }
             }
             "stream/resume_failed" => {
                 if let Some(session) = params.text("sessionId") {
-                    self.taken_up.remove(&session);
+                    self.reattaching.remove(&session);
                     if !self.is_being_opened(&session) {
                         self.attach(session, true);
                     }
                 }
             }
-            _ => self.tell_client(line.to_owned()),
+            _ => self.send_to_client(line.to_owned()),
         }
     }
 
-    fn withdraw(&mut self, seen: i64) {
+    fn cancel(&mut self, seen: i64) {
         let params = Raw::from(serde_json::json!({"requestId": seen}));
-        self.tell_client(envelope::notification("$/cancel_request", params));
+        self.send_to_client(envelope::notification("$/cancel_request", params));
     }
 
     fn update(&mut self, line: &str, params: &Raw<'_>, notification: &Notification<'_>) {
         let session = params.text("sessionId").unwrap_or_default();
+        // During a reattachment, an update with an older cursor is a repetition. Later it can only be the
+        // start of a replay that the client requested.
         let cursor = CURSOR.of(params);
-        let may_begin_again = !self.taken_up.contains(&session);
-        let is_new = cursor.as_ref().map(|cursor| self.cursors.advance(&session, cursor, may_begin_again));
+        let may_replay = !self.reattaching.contains(&session);
+        let is_new = cursor.as_ref().map(|cursor| self.cursors.advance(&session, cursor, may_replay));
         // The state of a session is sent to a client that opens it, even if it has seen everything.
-        let is_told_to_who_asked = || self.is_being_opened(&session) && QUESTIONS.of(params).is_some();
-        if is_new != Some(false) || is_told_to_who_asked() {
+        let answers_opening = || self.is_being_opened(&session) && QUESTIONS.of(params).is_some();
+        if is_new != Some(false) || answers_opening() {
             let line = if cursor.is_some() && !self.keeps_cursors {
                 let params = with_meta(params, &[CURSOR.name(), QUESTIONS.name()], &[]);
                 let mut notification = notification.clone();
@@ -174,21 +188,21 @@ impl ResumableClient {
             } else {
                 line.to_owned()
             };
-            self.tell_client(line);
+            self.send_to_client(line);
         }
-        self.look_at_state(&session, params, is_new);
+        self.observe_state(&session, params, is_new);
     }
 
     /// Detects the update with the state of a session that is reattached. Our server sends the number of
     /// pending questions; for other servers, a state without a cursor is not part of the history.
-    fn look_at_state(&mut self, session: &str, params: &Raw<'_>, is_new: Option<bool>) {
+    fn observe_state(&mut self, session: &str, params: &Raw<'_>, is_new: Option<bool>) {
         let questions = QUESTIONS.of(params);
         // Questions before the state are repeated after it, or are over. A stream may be resumed without our
         // action.
-        if questions.is_some() && self.questions.ask_again(session) {
-            self.catching_up.insert(session.to_owned(), CatchingUp::Waits);
+        if questions.is_some() && self.questions.expect_repetition(session) {
+            self.catching_up.insert(session.to_owned(), CatchingUp::AwaitingState);
         }
-        let is_concerned = self.taken_up.contains(session) || self.catching_up.contains_key(session);
+        let is_concerned = self.reattaching.contains(session) || self.catching_up.contains_key(session);
         if !is_concerned && !self.pending.cancels(session) {
             return;
         }
@@ -196,21 +210,25 @@ impl ResumableClient {
         let update =
             update.filter(|update| update.text("sessionUpdate").is_some_and(|kind| kind == "state_update"));
         let state = update.and_then(|update| update.text("state"));
+        // An idle session has nothing left to cancel. Otherwise the next connection would send the
+        // cancellation into the next turn.
         if state.as_deref() == Some("idle") {
             self.pending.is_idle(session);
         }
-        let stands = match (questions, is_new) {
-            (Some(count), _) => Some(CatchingUp::Asks(count)),
-            (None, None) if state.is_some() => Some(CatchingUp::AsksUntilLive),
+        let reached = match (questions, is_new) {
+            (Some(count), _) => Some(CatchingUp::AwaitingQuestions(count)),
+            (None, None) if state.is_some() => Some(CatchingUp::AwaitingLiveUpdate),
             (None, _) => None,
         };
-        if stands.is_some() {
-            self.taken_up.remove(session);
+        if reached.is_some() {
+            self.reattaching.remove(session);
         }
         let Some(catching_up) = self.catching_up.get_mut(session) else { return };
-        match (stands, &catching_up) {
-            (Some(stands), CatchingUp::Waits) => *catching_up = stands,
-            (None, CatchingUp::AsksUntilLive) if is_new == Some(true) => *catching_up = CatchingUp::Asks(0),
+        match (reached, &catching_up) {
+            (Some(reached), CatchingUp::AwaitingState) => *catching_up = reached,
+            (None, CatchingUp::AwaitingLiveUpdate) if is_new == Some(true) => {
+                *catching_up = CatchingUp::AwaitingQuestions(0)
+            }
             _ => {}
         }
         self.settle_if_all_asked(session);
@@ -218,7 +236,7 @@ impl ResumableClient {
 
     /// Counts a question in a session that is reattached.
     fn count_question(&mut self, session: &str) {
-        if let Some(CatchingUp::Asks(count)) = self.catching_up.get_mut(session) {
+        if let Some(CatchingUp::AwaitingQuestions(count)) = self.catching_up.get_mut(session) {
             *count = count.saturating_sub(1);
             self.settle_if_all_asked(session);
         }
@@ -226,15 +244,17 @@ impl ResumableClient {
 
     /// Cancels the questions that the server has not repeated, once all have arrived.
     fn settle_if_all_asked(&mut self, session: &str) {
-        if self.catching_up.get(session) == Some(&CatchingUp::Asks(0)) {
+        if self.catching_up.get(session) == Some(&CatchingUp::AwaitingQuestions(0)) {
             self.settle(session);
         }
     }
 
     fn settle(&mut self, session: &str) {
         self.catching_up.remove(session);
+        // The server no longer has these questions: they were answered or cancelled while the connection was
+        // down.
         for seen in self.questions.settle(session, self.link) {
-            self.withdraw(seen);
+            self.cancel(seen);
         }
     }
 }

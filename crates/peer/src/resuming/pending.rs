@@ -14,7 +14,7 @@ const NOTIFICATIONS: usize = 1024;
 /// Pending requests, and notifications without evidence of their arrival, in order.
 #[derive(Debug)]
 pub(super) struct Pending {
-    items: BTreeMap<u64, Item>,
+    items: BTreeMap<u64, PendingMessage>,
     requests: Correlator<u64>,
     next: u64,
     bytes: usize,
@@ -22,7 +22,7 @@ pub(super) struct Pending {
 }
 
 #[derive(Debug)]
-pub(super) struct Item {
+pub(super) struct PendingMessage {
     pub(super) line: String,
     pub(super) about: PendingKind,
     /// The line that was sent last instead of the original.
@@ -53,11 +53,11 @@ pub(super) enum PendingKind {
         opens: Opens,
     },
     /// Cancels a request.
-    TakesBack {
+    CancelsRequest {
         id: RequestId<'static>,
     },
     /// Cancels the work of a session.
-    Cancels {
+    CancelsSession {
         session: String,
     },
     /// Another notification.
@@ -87,9 +87,12 @@ impl Pending {
                 return false;
             }
         } else {
+            // The oldest is dropped instead of the new one: a later cancellation is worth more than an
+            // earlier one, which the server has probably received.
             self.notifications += 1;
             if self.notifications > NOTIFICATIONS {
-                let is_notification = |item: &Item| !matches!(item.about, PendingKind::Request { .. });
+                let is_notification =
+                    |item: &PendingMessage| !matches!(item.about, PendingKind::Request { .. });
                 let oldest = self.items.iter().find(|(_, item)| is_notification(item)).map(|(at, _)| *at);
                 oldest.map(|at| self.remove(at));
             }
@@ -97,27 +100,27 @@ impl Pending {
         self.bytes += line.len();
         self.items.insert(
             self.next,
-            Item { line: line.to_owned(), about, instead: None, sent_on, first_on: sent_on },
+            PendingMessage { line: line.to_owned(), about, instead: None, sent_on, first_on: sent_on },
         );
         self.next += 1;
         true
     }
 
-    fn remove(&mut self, at: u64) -> Option<Item> {
+    fn remove(&mut self, at: u64) -> Option<PendingMessage> {
         let item = self.items.remove(&at)?;
         self.bytes -= item.line.len();
         match &item.about {
             PendingKind::Request { id, .. } => {
                 self.requests.close(Side::Client, id);
             }
-            PendingKind::TakesBack { .. } | PendingKind::Cancels { .. } | PendingKind::Other => {
+            PendingKind::CancelsRequest { .. } | PendingKind::CancelsSession { .. } | PendingKind::Other => {
                 self.notifications -= 1;
             }
         }
         Some(item)
     }
 
-    fn remove_if(&mut self, mut is_over: impl FnMut(u64, &Item) -> bool) {
+    fn remove_if(&mut self, mut is_over: impl FnMut(u64, &PendingMessage) -> bool) {
         if self.notifications == 0 {
             return;
         }
@@ -132,14 +135,17 @@ impl Pending {
     /// notifications on the same connection have arrived too, because delivery is in order.
     pub(super) fn answered(&mut self, id: &RequestId<'_>) -> Option<(Opens, Option<u64>)> {
         let at = *self.requests.get(Side::Client, id)?;
-        let Item { about: PendingKind::Request { id, opens }, sent_on, first_on, .. } = self.remove(at)?
+        let PendingMessage { about: PendingKind::Request { id, opens }, sent_on, first_on, .. } =
+            self.remove(at)?
         else {
             return None;
         };
+        // Requests stay, even if they were sent earlier: their own responses may have been lost with another
+        // stream.
         self.remove_if(|before, item| match &item.about {
             PendingKind::Request { .. } => false,
-            PendingKind::TakesBack { id: taken_back } if *taken_back == id => true,
-            PendingKind::TakesBack { .. } | PendingKind::Cancels { .. } | PendingKind::Other => {
+            PendingKind::CancelsRequest { id: cancelled } if *cancelled == id => true,
+            PendingKind::CancelsRequest { .. } | PendingKind::CancelsSession { .. } | PendingKind::Other => {
                 before < at && item.sent_on == sent_on
             }
         });
@@ -149,8 +155,10 @@ impl Pending {
     /// Drops cancellations of an idle session.
     pub(super) fn is_idle(&mut self, session: &str) {
         self.remove_if(|_, item| {
+            // A cancellation that was never sent is for a turn that the server has not started; it must still
+            // be sent.
             item.sent_on.is_some()
-                && matches!(&item.about, PendingKind::Cancels { session: known } if known == session)
+                && matches!(&item.about, PendingKind::CancelsSession { session: known } if known == session)
         });
     }
 
@@ -158,17 +166,17 @@ impl Pending {
     pub(super) fn cancels(&self, session: &str) -> bool {
         self.notifications > 0
             && self.items.values().any(
-                |item| matches!(&item.about, PendingKind::Cancels { session: known } if known == session),
+                |item| matches!(&item.about, PendingKind::CancelsSession { session: known } if known == session),
             )
     }
 
     /// Returns all messages in order, for resending.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Item> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut PendingMessage> {
         self.items.values_mut()
     }
 
     /// Returns all messages in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Item> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &PendingMessage> {
         self.items.values()
     }
 

@@ -10,7 +10,7 @@ use crate::support::{host, policy, scene};
 /// Returns the objection of a shell to an allowed line.
 fn objection(policy: &Policy, shells: &Shells, line: &str) -> Option<String> {
     let subject = Subject::of_line(line, &scene());
-    if policy.judge(&subject, &host()).verdict != Verdict::Allow {
+    if policy.evaluate(&subject, &host()).verdict != Verdict::Allow {
         return None;
     }
     let is_written_out = !line.contains(['$', '*', '?', '[', '~']);
@@ -35,7 +35,7 @@ fn what_is_allowed_runs_nothing_else_in_any_shell() {
 #[test]
 fn what_the_shells_read_differently_is_not_allowed() {
     let (policy, shells) = (policy(RULES), Shells::new());
-    let verdict = |line: &str| policy.judge(&Subject::of_line(line, &scene()), &host()).verdict;
+    let verdict = |line: &str| policy.evaluate(&Subject::of_line(line, &scene()), &host()).verdict;
     for line in [
         "ok &>/dev/null evil",
         "ok &>>x",
@@ -134,7 +134,7 @@ fn loops_run_what_was_found_in_them() {
         ("for i in a; do for j in b c; do ok $i$j; done; done", &["ab", "ac"]),
     ] {
         let subject = Subject::of_line(line, &scene());
-        assert_eq!(policy.judge(&subject, &host()).verdict, Verdict::Allow, "{line}");
+        assert_eq!(policy.evaluate(&subject, &host()).verdict, Verdict::Allow, "{line}");
         let found: Vec<&str> = subject.commands().iter().map(|words| words[1]).collect();
         assert_eq!(found, expected, "{line}");
         assert_eq!(shells.objection(line, Some(&subject.commands())), None, "{line}");
@@ -146,7 +146,7 @@ fn loops_run_what_was_found_in_them() {
         "for i in ok evil; do \"$i\" a; done",
     ] {
         assert_ne!(
-            policy.judge(&Subject::of_line(line, &scene()), &host()).verdict,
+            policy.evaluate(&Subject::of_line(line, &scene()), &host()).verdict,
             Verdict::Allow,
             "{line}"
         );

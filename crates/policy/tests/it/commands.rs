@@ -2,7 +2,7 @@
 
 use switchboard_policy::Verdict;
 
-use crate::support::{judge_line, policy};
+use crate::support::{evaluate_line, policy};
 
 const RULES: &str = r#"
 [[rule]]
@@ -52,7 +52,7 @@ fn the_corpus_is_judged_as_a_careful_person_would() {
         let (expected, command) = line.split_once(' ').unwrap();
         let command = command.replace('⏎', "\n").replace('⇥', "\t").replace('␍', "\r").replace('␋', "\x0b");
         let command = command.replace('⍽', "\u{a0}");
-        let decision = judge_line(&policy, &command);
+        let decision = evaluate_line(&policy, &command);
         count += 1;
         if decision.verdict.as_str() != expected {
             wrong.push(format!(
@@ -63,5 +63,5 @@ fn the_corpus_is_judged_as_a_careful_person_would() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(count >= 650, "{count}");
-    assert_eq!(judge_line(&policy, "").verdict, Verdict::Ask);
+    assert_eq!(evaluate_line(&policy, "").verdict, Verdict::Ask);
 }

@@ -61,7 +61,7 @@ fn verdict(policy: &Policy, kind: &str, input: &serde_json::Value) -> (&'static 
         json!({ "jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": params });
     let questions = crate::support::reader("/project").read(&message.to_string(), None, Default::default());
     let [question] = &questions[..] else { panic!("{} questions", questions.len()) };
-    let decision = policy.judge(&question.subject, &Machine).offered(&question.options);
+    let decision = policy.evaluate(&question.subject, &Machine).offered(&question.options);
     (decision.verdict.as_str(), decision.reason)
 }
 
@@ -113,6 +113,6 @@ fn a_file_system_that_ignores_case_makes_rules_do_so() {
     }
     let policy = Policy::parse(RULES, &Mac).unwrap();
     let scene = crate::support::scene();
-    assert_eq!(policy.judge_line("cat .ENV", &scene, &Mac).verdict.as_str(), "deny");
-    assert_eq!(policy.judge_line("cat /PROJECT/.Env.local", &scene, &Mac).verdict.as_str(), "deny");
+    assert_eq!(policy.evaluate_line("cat .ENV", &scene, &Mac).verdict.as_str(), "deny");
+    assert_eq!(policy.evaluate_line("cat /PROJECT/.Env.local", &scene, &Mac).verdict.as_str(), "deny");
 }

@@ -112,8 +112,8 @@ impl Project {
         Scene { root: root.clone(), cwd: Some(root), agent: Some("claude-code".to_owned()) }
     }
 
-    fn judge(&self, line: &str) -> Decision {
-        self.policy.judge(&Subject::of_line(line, &self.scene()), &self.files)
+    fn evaluate(&self, line: &str) -> Decision {
+        self.policy.evaluate(&Subject::of_line(line, &self.scene()), &self.files)
     }
 
     /// Runs a line in a shell in the project. Returns whether it succeeded, and its output.
@@ -170,7 +170,7 @@ fn what_the_recipes_allow_runs_no_code_and_tells_no_secret() {
     let untouched = Project::new();
     let verdict = |project: &Project, step: &str| {
         let around = project.folder.path().to_string_lossy().into_owned();
-        project.judge(&step.replace('@', &around)).verdict
+        project.evaluate(&step.replace('@', &around)).verdict
     };
     for chain in chains() {
         // If the first steps are not allowed, nothing changes.
@@ -216,7 +216,7 @@ fn git_is_allowed_in_the_projects_own_repository_alone() {
         ("cd / && git status", "ask"),
         ("cd .. && git status", "ask"),
     ] {
-        assert_eq!(project.judge(line).verdict.as_str(), expected, "{line}");
+        assert_eq!(project.evaluate(line).verdict.as_str(), expected, "{line}");
     }
 }
 
@@ -256,7 +256,7 @@ fn of_98_everyday_commands_the_recipes_ask_about_5_at_most() {
     let asked: Vec<String> = lines
         .iter()
         .filter_map(|line| {
-            let decision = project.judge(&line.replace('@', &around));
+            let decision = project.evaluate(&line.replace('@', &around));
             (decision.verdict != Verdict::Allow).then(|| format!("{line:?}: {}", decision.reason))
         })
         .collect();
@@ -271,7 +271,7 @@ fn no_attack_is_allowed_by_the_recipes() {
     assert!(lines.len() >= 150, "{}", lines.len());
     let allowed: Vec<&String> = lines
         .iter()
-        .filter(|line| project.judge(&line.replace('@', &around)).verdict == Verdict::Allow)
+        .filter(|line| project.evaluate(&line.replace('@', &around)).verdict == Verdict::Allow)
         .collect();
     assert!(allowed.is_empty(), "{allowed:#?}");
 }
@@ -292,7 +292,7 @@ fn a_login_shell_is_allowed_by_its_script_only_where_the_rules_say_so() {
             json!({ "jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": params });
         let mut reader = crate::support::reader(&project.root().to_string_lossy());
         let question = reader.read(&request.to_string(), None, Default::default()).remove(0);
-        policy.judge(&question.subject, &project.files).offered(&question.options).verdict.as_str()
+        policy.evaluate(&question.subject, &project.files).offered(&question.options).verdict.as_str()
     };
     for (words, expected) in [
         (json!(["bash", "-lc", "git status"]), "allow"),
@@ -331,8 +331,8 @@ fn a_redirection_that_writes_needs_a_rule_that_names_writing() {
     let reading = Policy::parse(rule, &project.files).unwrap();
     let writing =
         Policy::parse(&format!("{rule}operations = [\"add\", \"modify\"]\n"), &project.files).unwrap();
-    let judge = |policy: &Policy, line: &str| {
-        policy.judge(&Subject::of_line(line, &project.scene()), &project.files).verdict.as_str()
+    let verdict = |policy: &Policy, line: &str| {
+        policy.evaluate(&Subject::of_line(line, &project.scene()), &project.files).verdict.as_str()
     };
     for line in [
         "echo x > docs/new",
@@ -349,15 +349,15 @@ fn a_redirection_that_writes_needs_a_rule_that_names_writing() {
         "sh -c 'cat README.md > docs/new'",
         "> docs/new cat README.md",
     ] {
-        assert_eq!((judge(&reading, line), judge(&writing, line)), ("ask", "allow"), "{line}");
+        assert_eq!((verdict(&reading, line), verdict(&writing, line)), ("ask", "allow"), "{line}");
     }
     for line in
         ["echo x > ../new", "echo x > /tmp/new", "echo x > $x", "cat README.md > src/link.txt", "> docs/new"]
     {
-        assert_eq!((judge(&reading, line), judge(&writing, line)), ("ask", "ask"), "{line}");
+        assert_eq!((verdict(&reading, line), verdict(&writing, line)), ("ask", "ask"), "{line}");
     }
     for line in ["cat README.md 2>&1", "cat README.md > /dev/null", "cat < README.md", "cat README.md >&2"] {
-        assert_eq!((judge(&reading, line), judge(&writing, line)), ("allow", "allow"), "{line}");
+        assert_eq!((verdict(&reading, line), verdict(&writing, line)), ("allow", "allow"), "{line}");
     }
 }
 
@@ -366,7 +366,7 @@ fn a_redirection_that_writes_needs_a_rule_that_names_writing() {
 fn wildcards_are_allowed_by_what_they_stand_for() {
     let project = Project::new();
     let root = project.root();
-    let judge = |line: &str| project.judge(line).verdict.as_str();
+    let verdict = |line: &str| project.evaluate(line).verdict.as_str();
     for (line, expected) in [
         ("cat src/*.rs", "allow"),
         ("wc -l crates/*/src/*.rs", "allow"),
@@ -388,22 +388,22 @@ fn wildcards_are_allowed_by_what_they_stand_for() {
         ("for f in .e*; do cat \"$f\"; done", "deny"),
         ("for f in src/*; do cat $f; done", "ask"),
     ] {
-        assert_eq!(judge(line), expected, "{line}: {}", project.judge(line).reason);
+        assert_eq!(verdict(line), expected, "{line}: {}", project.evaluate(line).reason);
     }
     // A file whose name is an option, and one whose name is two words.
     std::fs::write(root.join("docs/a b.md"), "").unwrap();
-    assert_eq!(judge("cat docs/*.md"), "allow");
-    assert_eq!(judge("for f in docs/*.md; do cat \"$f\"; done"), "allow");
-    assert_eq!(judge("for f in docs/*.md; do cat $f; done"), "ask");
+    assert_eq!(verdict("cat docs/*.md"), "allow");
+    assert_eq!(verdict("for f in docs/*.md; do cat \"$f\"; done"), "allow");
+    assert_eq!(verdict("for f in docs/*.md; do cat $f; done"), "ask");
     std::fs::write(root.join("-f"), "").unwrap();
-    assert_eq!(judge("cat ./*.md"), "allow");
-    assert_eq!(judge("grep x *"), "ask");
+    assert_eq!(verdict("cat ./*.md"), "allow");
+    assert_eq!(verdict("grep x *"), "ask");
 }
 
 #[test]
 fn a_directory_counts_only_if_it_is_there() {
     let project = Project::new();
-    let judge = |line: &str| project.judge(line).verdict.as_str();
+    let verdict = |line: &str| project.evaluate(line).verdict.as_str();
     for (line, expected) in [
         ("cd src; cat lib.rs", "allow"),
         ("cd src && cat lib.rs", "allow"),
@@ -412,7 +412,7 @@ fn a_directory_counts_only_if_it_is_there() {
         ("cd src/lib.rs; cat ../../../home/x", "ask"),
         ("cd src && ls; cat lib.rs", "allow"),
     ] {
-        assert_eq!(judge(line), expected, "{line}");
+        assert_eq!(verdict(line), expected, "{line}");
     }
 }
 

@@ -85,7 +85,7 @@ fn ask(messages: &[Value]) -> Vec<Question> {
 /// Returns the verdict on the last request, with the origin of its command.
 fn judged(policy: &Policy, messages: &[Value]) -> (&'static str, &'static str) {
     let question = ask(messages).pop().expect("a question");
-    let decision = policy.judge(&question.subject, &host()).offered(&question.options);
+    let decision = policy.evaluate(&question.subject, &host()).offered(&question.options);
     (decision.verdict.as_str(), question.subject.source().as_str())
 }
 
@@ -381,8 +381,10 @@ fn every_request_is_answered_also_a_malformed_one() {
     let second = v1(json!({ "toolCallId": "d", "kind": "execute", "rawInput": { "command": "cat .env" } }));
     let third = v1(json!({ "toolCallId": "e", "kind": "execute", "rawInput": { "command": "cargo test" } }));
     let questions = ask(&[v1(good.clone()), second, third]);
-    let verdicts: Vec<&str> =
-        questions.iter().map(|question| policy.judge(&question.subject, &host()).verdict.as_str()).collect();
+    let verdicts: Vec<&str> = questions
+        .iter()
+        .map(|question| policy.evaluate(&question.subject, &host()).verdict.as_str())
+        .collect();
     assert_eq!(verdicts, ["allow", "deny", "allow"]);
     // A call of another session is a different call.
     let mut elsewhere = update(json!({
@@ -400,7 +402,7 @@ fn a_key_that_stands_twice_is_read_twice() {
         .to_string()
         .replace("\"RAW\"", r#"{"command":"cargo test","command":"cat .env"}"#);
     let question = crate::support::reader("/project").read(&line, None, Default::default()).pop().unwrap();
-    assert_eq!(policy.judge(&question.subject, &host()).verdict.as_str(), "deny");
+    assert_eq!(policy.evaluate(&question.subject, &host()).verdict.as_str(), "deny");
 }
 
 #[test]
@@ -421,7 +423,7 @@ fn the_session_tells_where_it_works() {
         .iter()
         .flat_map(|line| reader.read(&line.to_string(), None, Default::default()))
         .next();
-    assert_eq!(policy.judge(&question.unwrap().subject, &host()).verdict.as_str(), "allow");
+    assert_eq!(policy.evaluate(&question.unwrap().subject, &host()).verdict.as_str(), "allow");
 }
 
 #[test]
@@ -431,7 +433,7 @@ fn an_answer_is_one_of_the_options() {
     let remember = policy("[[rule]]\ndecision = \"allow\"\ncommand = [\"x\"]\nremember = true\n");
     let deny = policy("[[rule]]\ndecision = \"deny\"\ncommand = [\"x\"]\n");
     let answer = |policy: &Policy, options: &[PermissionOption<'_>]| {
-        let decision = crate::support::judge_line(policy, "x");
+        let decision = crate::support::evaluate_line(policy, "x");
         let offered = decision.clone().offered(options);
         assert_eq!(offered.answer(options), decision.answer(options));
         match offered.answer(options) {
@@ -465,7 +467,7 @@ fn an_answer_is_one_of_the_options() {
 fn the_named_policies_do_what_they_say() {
     let verdict = |policy: &Policy, message: Value| {
         let question = ask(&[message]).pop().unwrap();
-        policy.judge(&question.subject, &NoFiles::default()).verdict.as_str()
+        policy.evaluate(&question.subject, &NoFiles::default()).verdict.as_str()
     };
     let read = || v1(json!({ "kind": "read", "rawInput": { "path": "/etc/passwd" } }));
     let search = || v1(json!({ "kind": "search", "title": "Look for x" }));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use switchboard_policy::{Mode, NoFiles, Policy, Verdict};
 
-use crate::support::{host, judge_line, policy};
+use crate::support::{evaluate_line, host, policy};
 
 fn error(text: &str) -> (Option<usize>, String) {
     let error = Policy::parse(text, &host()).expect_err(text);
@@ -118,7 +118,7 @@ fn the_recipes_in_the_guide_do_what_they_say_about_files() {
         let request =
             json!({ "jsonrpc": "2.0", "id": 1, "method": "session/request_permission", "params": params });
         let question = reader.read(&request.to_string(), None, Default::default()).remove(0);
-        let decision = recipes.judge(&question.subject, &host()).offered(&question.options);
+        let decision = recipes.evaluate(&question.subject, &host()).offered(&question.options);
         assert_eq!(decision.verdict.as_str(), expected, "{agent}: {call} ({})", decision.reason);
     }
 }
@@ -160,7 +160,7 @@ remember = false
 "#;
     let policy = policy(text);
     assert_eq!((policy.len(), policy.mode(), policy.default_verdict()), (4, Mode::Enforce, Verdict::Ask));
-    let decision = judge_line(&policy, "cat .env");
+    let decision = evaluate_line(&policy, "cat .env");
     assert_eq!((decision.rule.as_deref(), &*decision.reason), (Some("rule-3"), "secrets stay closed"));
     assert_ne!(policy.hash(), Policy::parse("", &NoFiles::default()).unwrap().hash());
 }
@@ -181,7 +181,7 @@ fn the_strictest_rule_counts_whatever_the_order() {
             ("git push", "deny"),
             ("git status && git pull", "ask"),
         ] {
-            let decision = judge_line(&policy, line);
+            let decision = evaluate_line(&policy, line);
             assert_eq!(
                 (decision.verdict.as_str(), decision.rule.as_deref()),
                 (expected, Some(expected)),
@@ -199,7 +199,7 @@ fn the_default_counts_where_no_rule_does_but_never_allows_what_is_unsure() {
         [("allow", "allow", "ask", "ask"), ("ask", "ask", "ask", "ask"), ("deny", "deny", "deny", "deny")]
     {
         let policy = policy(&format!("default = \"{default}\"\n{rule}"));
-        let verdict = |line: &str| judge_line(&policy, line).verdict.as_str();
+        let verdict = |line: &str| evaluate_line(&policy, line).verdict.as_str();
         assert_eq!(verdict("make"), made);
         assert_eq!(verdict("ls"), "allow");
         assert_eq!(verdict("git x"), "ask");
@@ -228,7 +228,7 @@ fn a_word_that_is_not_written_out_may_be_the_one_that_is_denied() {
         ("rm $x", "allow"),
         ("rm {-rf,x}", "deny"),
     ] {
-        assert_eq!(judge_line(&policy, line).verdict.as_str(), expected, "{line}");
+        assert_eq!(evaluate_line(&policy, line).verdict.as_str(), expected, "{line}");
     }
 }
 
@@ -239,7 +239,7 @@ fn a_project_can_only_make_things_stricter_unless_it_is_trusted() {
         "default = \"allow\"\nmode = \"observe\"\n[[rule]]\ndecision = \"allow\"\ncommand = [\"make\"]\n\
          [[rule]]\ndecision = \"deny\"\ncommand = [\"ls\", \"-l\"]\n",
     );
-    let verdict = |policy: &Policy, line: &str| judge_line(policy, line).verdict.as_str();
+    let verdict = |policy: &Policy, line: &str| evaluate_line(policy, line).verdict.as_str();
     let both = user.clone().with_project(project.clone(), false);
     assert_eq!(both.mode(), Mode::Enforce);
     for (line, expected) in [("ls", "allow"), ("ls -l", "deny"), ("make", "ask"), ("x", "ask")] {

@@ -22,6 +22,6 @@ pub(crate) fn policy(text: &str) -> Policy {
     Policy::parse(text, &host()).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-pub(crate) fn judge_line(policy: &Policy, line: &str) -> Decision {
-    policy.judge_line(line, &scene(), &host())
+pub(crate) fn evaluate_line(policy: &Policy, line: &str) -> Decision {
+    policy.evaluate_line(line, &scene(), &host())
 }

@@ -328,7 +328,7 @@ impl<'a> Reader<'a> {
 
     /// Returns true if a text is at the current position.
     #[inline]
-    pub(crate) fn stands_at(&self, text: &str) -> bool {
+    pub(crate) fn is_at(&self, text: &str) -> bool {
         self.text.as_bytes()[self.position..].starts_with(text.as_bytes())
     }
 
@@ -379,7 +379,7 @@ impl<'a> Reader<'a> {
     /// Skips a text if it is at the current position.
     #[inline]
     pub(crate) fn take_text(&mut self, text: &str) -> bool {
-        let found = self.stands_at(text);
+        let found = self.is_at(text);
         if found {
             self.position += text.len();
         }

@@ -104,7 +104,7 @@ impl Conversation {
             if let Some(call) = &tool_call
                 && let Some(title) = self.call_title(parent, call)
             {
-                self.subagents.tell_call_title(parent, call, Some(&title));
+                self.subagents.set_call_title(parent, call, Some(&title));
             }
             if place.is_new {
                 self.apply_earlier(child);
@@ -120,9 +120,9 @@ impl Conversation {
     fn apply_earlier(&mut self, child: &str) {
         let Some(session) = self.session(Some(child)) else { return };
         let (title, state) = (session.title().map(str::to_owned), session.state.clone());
-        self.subagents.tell_title(child, title.as_deref());
+        self.subagents.set_title(child, title.as_deref());
         if let Some(state) = state.filter(|_| self.subagents.state(child).is_none()) {
-            self.subagents.tell_state(child, &state);
+            self.subagents.set_state(child, &state);
         }
     }
 }

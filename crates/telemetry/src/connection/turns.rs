@@ -71,7 +71,7 @@ impl Connection {
                 };
                 span.set("switchboard.outcome", outcome.clone());
                 if let Some(folded) = conversation.session(Some(id)) {
-                    tell_usage(folded, &span, |input, output| {
+                    record_usage(folded, &span, |input, output| {
                         shared.instruments.tokens(agent, input, output);
                     });
                 }
@@ -86,7 +86,7 @@ impl Connection {
 }
 
 /// Records token usage and context size if the agent sent them.
-fn tell_usage(folded: &Session, span: &OpenSpan, count: impl FnOnce(u64, u64)) {
+fn record_usage(folded: &Session, span: &OpenSpan, count: impl FnOnce(u64, u64)) {
     let number = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
     if let Some(v2::StateUpdate::Idle(idle)) = folded.state()
         && let Some(usage) = &idle.usage

@@ -63,7 +63,7 @@ pub struct RemoteStream {
     pub writer: tokio::io::WriteHalf<DuplexStream>,
     /// Result of the connection: `Ok` if this side ended it.
     pub end: JoinHandle<Result<(), RemoteError>>,
-    /// Connection id assigned by the server, for [`Remote::take_up`]. Only WebSocket connections can be
+    /// Connection id assigned by the server, for [`Remote::resume`]. Only WebSocket connections can be
     /// resumed this way.
     pub connection_id: Option<String>,
     /// Notified when a stream broke and was resumed internally. Messages sent meanwhile may be lost, except
@@ -213,7 +213,7 @@ impl Remote {
     }
 
     /// Resumes a lost WebSocket connection. Fails with status 404 if the server no longer has it.
-    pub async fn take_up(&self, connection_id: &str) -> Result<RemoteStream, RemoteError> {
+    pub async fn resume(&self, connection_id: &str) -> Result<RemoteStream, RemoteError> {
         self.connect_socket(Some(connection_id)).await
     }
 

@@ -15,7 +15,7 @@ impl Run<'_> {
         let Some(process) = peer.process.clone() else { return Ok(()) };
         peer.close_input();
         let is_gone = tokio::time::timeout(Duration::from_secs(3), process.wait()).await.is_ok();
-        self.findings.judge(RuleId::Shutdown, peer.number, is_gone, || {
+        self.findings.check(RuleId::Shutdown, peer.number, is_gone, || {
             "it still runs 3 seconds after its input was closed".to_owned()
         });
         let lines = process.last_lines(3);
@@ -41,7 +41,7 @@ impl Run<'_> {
         let answer = self.waited(peer, RuleId::InitAnswer, "initialize with version 1", answer)?;
         let lowest = answer.result().and_then(|result| result["protocolVersion"].as_u64());
         if let (Some(lowest), Some(highest)) = (lowest, self.highest) {
-            self.findings.judge(RuleId::InitEcho, peer.number, highest >= lowest, || {
+            self.findings.check(RuleId::InitEcho, peer.number, highest >= lowest, || {
                 format!("asked for 65535 it answers {highest}, asked for 1 it answers {lowest}")
             });
         }
@@ -100,7 +100,7 @@ impl Run<'_> {
             self.waited(peer, RuleId::Answered, method, answer)?;
         }
         let answer = peer.call(probes::METHOD, json!({})).await;
-        self.findings.judge(RuleId::AliveAfterError, peer.number, answer.is_ok(), || {
+        self.findings.check(RuleId::AliveAfterError, peer.number, answer.is_ok(), || {
             "after an unknown method nothing was answered any more".to_owned()
         });
         Ok(())
@@ -111,7 +111,7 @@ impl Run<'_> {
         peer.notify(probes::NOTIFICATION, json!({"a": [1, 2]})).await?;
         peer.notify("$/switchboard", json!({})).await?;
         let answer = peer.call(probes::METHOD, json!({})).await;
-        self.findings.judge(RuleId::IgnoresNotification, peer.number, answer.is_ok(), || {
+        self.findings.check(RuleId::IgnoresNotification, peer.number, answer.is_ok(), || {
             "after an unknown notification nothing was answered any more".to_owned()
         });
         Ok(())

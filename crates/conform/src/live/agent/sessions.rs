@@ -115,7 +115,7 @@ impl Run<'_> {
             let answer = peer.call("session/list", unused).await;
             let answer = self.works(peer, RuleId::ListArray, "session/list", answer)?;
             if let Some(sessions) = answer.result().and_then(|result| result["sessions"].as_array()) {
-                self.findings.judge(RuleId::ListMatches, peer.number, sessions.is_empty(), || {
+                self.findings.check(RuleId::ListMatches, peer.number, sessions.is_empty(), || {
                     format!("{} sessions in an unused folder", sessions.len())
                 });
             }

@@ -91,14 +91,14 @@ impl Permissions {
     }
 
     /// Tracks a line for the agent.
-    pub(super) fn hear_client(&mut self, line: &str, now: Moment) {
+    pub(super) fn on_client_line(&mut self, line: &str, now: Moment) {
         if self.relevance.matters(line.as_bytes()) {
             self.reader.read(line, Some(Side::Client), now);
         }
     }
 
     /// Tracks the client's handshake.
-    pub(super) fn hear_handshake(&mut self, line: &str) {
+    pub(super) fn on_handshake(&mut self, line: &str) {
         let Ok(Message::Request(request)) = Message::decode(line, WireFormat::Any) else { return };
         let session = request.params.as_ref().and_then(|params| {
             Some(params.get("clientCapabilities")?.get("session")?.get("notices")?.is_object())
@@ -107,7 +107,7 @@ impl Permissions {
     }
 
     /// Tracks a line of the agent and evaluates its question.
-    pub(super) fn hear_agent(&mut self, line: &str, now: Moment) {
+    pub(super) fn on_agent_line(&mut self, line: &str, now: Moment) {
         self.decided = None;
         if self.passes(line.as_bytes()) {
             return;

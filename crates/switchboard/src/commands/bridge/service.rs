@@ -325,7 +325,7 @@ impl Service {
     /// Forwards a message of one side to the other, unless the history or the rules replace it.
     fn pass(&mut self, from: Side, line: OutboundLine) {
         if let Some(permissions) = self.permissions.as_mut().filter(|_| from == Side::Agent) {
-            permissions.hear_agent(line.text(), self.driver.now());
+            permissions.on_agent_line(line.text(), self.driver.now());
         }
         let history = self.history.as_mut().filter(|_| from == Side::Agent);
         match history.and_then(|history| history.take_of_agent(line.text())) {
@@ -389,7 +389,7 @@ impl Service {
         let Some(Outline::Request { id, method }) = Outline::of(line) else { return };
         let is_handshake = method == "initialize";
         if let Some(permissions) = self.permissions.as_mut().filter(|_| is_handshake) {
-            permissions.hear_handshake(line);
+            permissions.on_handshake(line);
         }
         let too_late =
             tokio::time::Instant::now().checked_add(self.handshake_timeout).filter(|_| is_handshake);
@@ -535,7 +535,7 @@ impl Service {
             sandbox.note_for_agent(line.text());
         }
         if let Some(permissions) = &mut self.permissions {
-            permissions.hear_client(line.text(), self.driver.now());
+            permissions.on_client_line(line.text(), self.driver.now());
         }
         self.to_agent.push(line);
     }
@@ -565,12 +565,12 @@ impl Service {
         mut stops: Stops,
     ) -> Result<Outcome, CommandError> {
         let in_hurry = matches!(end, End::Told(_));
-        let failure = self.tell_bridge(&end, child).await;
+        let failure = self.report_end_to_bridge(&end, child).await;
         self.release();
         self.to_agent.close();
         let waits_for_client = failure.is_some();
         let ending = async {
-            let told = self.tell_client(from_client, waits_for_client);
+            let told = self.report_to_client(from_client, waits_for_client);
             if in_hurry {
                 tokio::join!(told, child.shut_down_within(ending::grace())).1
             } else {
@@ -590,7 +590,7 @@ impl Service {
     }
 
     /// Reports the end to the bridge, which notifies the client. Returns the error message for the exit.
-    async fn tell_bridge(&mut self, end: &End, child: &Child) -> Option<CommandError> {
+    async fn report_end_to_bridge(&mut self, end: &End, child: &Child) -> Option<CommandError> {
         let (did, hint) = match end {
             End::Client => {
                 let outputs = self.driver.finish();
@@ -625,7 +625,7 @@ impl Service {
     }
 
     /// Sends the remaining output to the client.
-    async fn tell_client(
+    async fn report_to_client(
         &mut self,
         mut from_client: LineReader<impl AsyncRead + Unpin>,
         waits_for_client: bool,
@@ -669,7 +669,7 @@ impl Port for Service {
         Service::send(self, to, OutboundLine::Made(line));
     }
 
-    fn lose(&mut self, loss: Loss) {
+    fn report_loss(&mut self, loss: Loss) {
         let line = loss.to_json();
         if let Some(recorded) = &self.record {
             recorded.recording.put(Channel::Diagnostic, &line);

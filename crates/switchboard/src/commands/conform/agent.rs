@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use switchboard_acp::Version;
-use switchboard_conform::live::{AgentOptions, judge_agent};
+use switchboard_conform::live::{AgentOptions, check_agent};
 use switchboard_transport::{Program, Remote};
 
 use super::CheckedSubject;
@@ -129,7 +129,7 @@ pub(super) fn check(arguments: &Arguments) -> Result<Vec<CheckedSubject>, Comman
                 standard_error::say(format!("[{place}/{count}] {}", scenario.name));
             }
         };
-        Ok(judge_agent(&program, &subject, &options, tell).await)
+        Ok(check_agent(&program, &subject, &options, tell).await)
     })?;
     Ok(vec![CheckedSubject { report, transcript }])
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use switchboard_conform::live::{
-    CLIENT_SCENARIOS, ClientEnd, ClientJudge, ClientScenario, is_played, play_agent,
+    CLIENT_SCENARIOS, ClientChecker, ClientEnd, ClientScenario, is_played, play_agent,
 };
 use switchboard_transport::{Exit, Grace, Program};
 use tokio::io::AsyncReadExt;
@@ -99,20 +99,20 @@ pub(super) fn check(arguments: &Arguments) -> Result<Vec<CheckedSubject>, Comman
             .hint("remove it, or use another file: each scenario starts without one"));
     }
     let subject = shown(&arguments.command);
-    let mut judge = ClientJudge::new();
+    let mut checker = ClientChecker::new();
     for (place, scenario) in CLIENT_SCENARIOS.iter().enumerate() {
         if std::io::stderr().is_terminal() {
             standard_error::say(format!("[{}/{}] {}", place + 1, CLIENT_SCENARIOS.len(), scenario.name));
         }
         let played = stdio::run_alone(run_scenario(arguments, scenario))?;
-        judge.scenario(scenario, &played.log, played.end, played.shown.as_deref());
-        judge.complained(played.last_lines);
-        if !judge.has_begun() {
+        checker.scenario(scenario, &played.log, played.end, played.shown.as_deref());
+        checker.complained(played.last_lines);
+        if !checker.has_begun() {
             // The other scenarios would fail the same way after their timeouts.
             break;
         }
     }
-    let (report, transcript) = judge.report(&subject);
+    let (report, transcript) = checker.report(&subject);
     Ok(vec![CheckedSubject { report, transcript }])
 }
 

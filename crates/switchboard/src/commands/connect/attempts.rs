@@ -103,17 +103,17 @@ impl<'a> Attempts<'a> {
         if !self.was_in && self.arguments.no_wait {
             return Err(failed(error));
         }
-        self.say_lost(error.to_string());
+        self.report_lost(error.to_string());
         Ok(())
     }
 
     /// Handles settings that are unusable now, such as a missing token file, which may come back.
     pub(super) fn unusable(&mut self, error: &CommandError) {
-        self.say_lost(error.to_string());
+        self.report_lost(error.to_string());
     }
 
     /// Reports the loss, but not the same reason repeatedly.
-    fn say_lost(&mut self, reason: String) {
+    fn report_lost(&mut self, reason: String) {
         match &mut self.lost {
             Some((_, said)) if *said == reason => {}
             Some((_, said)) => {

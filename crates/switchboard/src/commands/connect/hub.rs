@@ -185,7 +185,7 @@ impl HubLink {
     /// Returns whether the queues accept lines of the editor and responses to it.
     fn takes_from_editor(&self, pipe: &Pipe) -> bool {
         let takes = self.link.as_ref().is_none_or(|link| link.outbound.has_room());
-        takes && self.client.has_room() && pipe.to_editor.keeps_up()
+        takes && self.client.has_open_send_window() && pipe.to_editor.keeps_up()
     }
 
     /// Returns the next attempt; `None` if the settings are unusable now.
@@ -222,7 +222,7 @@ impl HubLink {
     fn take_from_editor(&mut self, pipe: &mut Pipe, line: &str) {
         // Before the translation: the hub would refuse it, and a translation splits arrays.
         if let Some(answer) = invalid_line_answer(line) {
-            return self.tell_editor(pipe, answer);
+            return self.send_to_editor(pipe, answer);
         }
         if let Some(Outline::Request { id, .. }) = Outline::of(line) {
             self.unanswered.open_or_evict(Side::Client, &id, ());
@@ -256,7 +256,7 @@ impl HubLink {
                                 let outputs = driver.receive(Side::Agent, &line);
                                 self.take_translated(Some(outputs));
                             }
-                            None => self.tell_editor(pipe, line),
+                            None => self.send_to_editor(pipe, line),
                         }
                     }
                     ResumableOutput::Gap { session, reason } => standard_error::say(format!(
@@ -278,7 +278,7 @@ impl HubLink {
             }
             for (to, line) in translated {
                 match to {
-                    Side::Client => self.tell_editor(pipe, line),
+                    Side::Client => self.send_to_editor(pipe, line),
                     Side::Agent => self.client.handle(Side::Client, &line),
                 }
             }
@@ -293,7 +293,7 @@ impl HubLink {
         }
     }
 
-    fn tell_editor(&mut self, pipe: &mut Pipe, line: String) {
+    fn send_to_editor(&mut self, pipe: &mut Pipe, line: String) {
         if let Some(Outline::Response { id }) = Outline::of(&line) {
             self.unanswered.answered(Side::Agent, &id);
         }
@@ -306,7 +306,7 @@ impl Port for HubLink {
         self.translated.push((to, line));
     }
 
-    fn lose(&mut self, loss: Loss) {
+    fn report_loss(&mut self, loss: Loss) {
         // The hub has the session's log, so the loss is recorded there.
         if let Some(session) = &loss.session {
             let params = serde_json::json!({"sessionId": session, "loss": &loss});
@@ -319,7 +319,7 @@ impl Port for HubLink {
 /// Resumes the connection, or creates a new one.
 async fn reach(remote: &Remote, earlier: Option<&str>) -> Result<(RemoteStream, Connected), RemoteError> {
     if let Some(earlier) = earlier {
-        match within_patience(remote.take_up(earlier), remote).await {
+        match within_patience(remote.resume(earlier), remote).await {
             Ok(stream) => return Ok((stream, Connected::Resumed)),
             // The hub was restarted, or the connection has expired.
             Err(RemoteError::Refused { status, .. }) if status.as_u16() == 404 => {}

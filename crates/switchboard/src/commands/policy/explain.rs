@@ -199,7 +199,7 @@ impl<W: Write> Explainer<W> {
         if self.only.is_some_and(|only| only != number) {
             return Ok(());
         }
-        let mut decision = self.policy.judge(&question.subject, &self.host).offered(&question.options);
+        let mut decision = self.policy.evaluate(&question.subject, &self.host).offered(&question.options);
         if let Some(refused) = &self.refused {
             decision.reason.clone_from(refused);
         }

@@ -52,7 +52,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let (mut allowed, mut refused) = (Vec::new(), Vec::new());
     let (extent, outcome) = history::read(&arguments.past, |_, event| {
         if let Event::Asked { question, answered, .. } = event {
-            let is_open = known.judge(&question.subject, &host).verdict == Verdict::Ask;
+            let is_open = known.evaluate(&question.subject, &host).verdict == Verdict::Ask;
             match answered {
                 PastAnswer::Allowed if is_open => allowed.push(question.subject),
                 PastAnswer::Rejected => refused.push(question.subject),
@@ -74,7 +74,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
     let mut open: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
     for candidate in candidates {
         let Ok(policy) = Policy::parse(&format!("{GUARD}{candidate}"), &host) else { continue };
-        let allows = |subject: &Subject| policy.judge(subject, &host).verdict == Verdict::Allow;
+        let allows = |subject: &Subject| policy.evaluate(subject, &host).verdict == Verdict::Allow;
         if !refused.iter().any(allows) {
             let spared =
                 allowed.iter().enumerate().filter(|(_, subject)| allows(subject)).map(|(place, _)| place);

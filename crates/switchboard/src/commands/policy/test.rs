@@ -118,7 +118,7 @@ impl<W: Write> Report<W> {
     fn take(&mut self, place: &EventPosition, event: Event) -> std::io::Result<()> {
         match event {
             Event::Asked { question, answered, by_rule } => {
-                let decision = self.policy.judge(&question.subject, &self.host).offered(&question.options);
+                let decision = self.policy.evaluate(&question.subject, &self.host).offered(&question.options);
                 let counts = &mut self.counts;
                 counts.questions += 1;
                 *match decision.verdict {
@@ -147,7 +147,7 @@ impl<W: Write> Report<W> {
                 }
             }
             Event::Unasked(subject) => {
-                let decision = self.policy.judge(&subject, &self.host);
+                let decision = self.policy.evaluate(&subject, &self.host);
                 let counts = &mut self.counts;
                 counts.unasked += 1;
                 *match decision.verdict {

@@ -264,7 +264,7 @@ impl Runner {
         }
         for prompts in std::mem::take(&mut task.sessions) {
             if self.session.is_some() {
-                self.tell_usage()?;
+                self.print_usage()?;
                 self.end_session()?;
                 self.session = None;
             }
@@ -274,7 +274,7 @@ impl Runner {
             self.view.note(&format!("session {session} of {}", self.agent.description().name()))?;
             // The first notice says how the agent is confined. It is there since the start.
             while let Some(notice) = self.confinement.as_mut().and_then(|notices| notices.try_recv().ok()) {
-                self.tell_confinement(&notice)?;
+                self.print_confinement(&notice)?;
             }
             let Runner { feed, view, .. } = self;
             feed.sessions().conversation(|all| view.begin(all, &Arc::from(&*session)))?;
@@ -296,7 +296,7 @@ impl Runner {
 
     async fn prompt(&mut self, session: &str, prompt: Prompt) -> Result<Outcome, Halt> {
         let agent = self.agent.clone();
-        self.tell_usage()?;
+        self.print_usage()?;
         self.prompted = true;
         let mut request = v2::PromptRequest::new(session, prompt);
         request.meta = self.recording.as_ref().and_then(|recording| recording.meta_of_prompt(session));
@@ -315,7 +315,7 @@ impl Runner {
         match ended {
             Ok(end) => {
                 self.show_held_back()?;
-                self.tell_end(&end)?;
+                self.print_end(&end)?;
                 self.until_rest(session).await?;
                 self.usage_of = Some(session.to_owned());
                 Ok(self.outcome(Some(&end)))
@@ -325,7 +325,7 @@ impl Runner {
     }
 
     /// Shows a notice about the sandbox, and records it in the session.
-    fn tell_confinement(&mut self, notice: &ConfinementNotice) -> io::Result<()> {
+    fn print_confinement(&mut self, notice: &ConfinementNotice) -> io::Result<()> {
         self.view.note(&notice.title)?;
         if let Some(description) = notice.description.as_ref() {
             self.view.note(description)?;
@@ -339,7 +339,7 @@ impl Runner {
     }
 
     /// Reports that the user is not logged in, if the agent says so.
-    fn tell_login(&mut self) -> io::Result<()> {
+    fn print_login(&mut self) -> io::Result<()> {
         let status = self.feed.sessions().conversation(|all| all.auth_status().cloned());
         if status.is_some_and(|status| status.state == AuthState::Unauthenticated) {
             self.view.note("the agent reports that you are not logged in")?;
@@ -481,7 +481,7 @@ impl Runner {
                 () = stdio::sleep_until(patience), if patience.is_some() => self.give_up()?,
                 line = next_line(&mut self.keyboard), if asking => self.answer(line).await?,
                 Some(notice) = next_notice(&mut self.confinement), if has_session => {
-                    self.tell_confinement(&notice)?;
+                    self.print_confinement(&notice)?;
                 }
                 event = self.feed.next() => match event {
                     Some(event) => self.take(event).await?,
@@ -540,7 +540,7 @@ impl Runner {
                 let Runner { feed, view, .. } = self;
                 feed.sessions().conversation(|all| view.changed(all, &session, &changes))?;
             }
-            Event::AuthStatus => self.tell_login()?,
+            Event::AuthStatus => self.print_login()?,
             Event::Closed(_) => self.is_closed = true,
             Event::Permission(question) => self.take_question(question).await?,
             Event::Elicitation(question) => match Form::of(question.request()) {
@@ -571,7 +571,7 @@ impl Runner {
         Ok(())
     }
 
-    fn tell_end(&mut self, end: &PromptEnd) -> io::Result<()> {
+    fn print_end(&mut self, end: &PromptEnd) -> io::Result<()> {
         let words = match (&end.stop_reason, &end.error) {
             (Some(StopReason::EndTurn) | None, _) => return Ok(()),
             (Some(StopReason::Error), Some(error)) => format!("the agent failed: {}", error.message),
@@ -642,7 +642,7 @@ impl Runner {
 
     fn show_end(&mut self) -> io::Result<()> {
         self.show_held_back()?;
-        self.tell_usage()?;
+        self.print_usage()?;
         if let Some(words) = self.invalid_lines.total() {
             self.view.note(&format!("from the agent: {words}"))?;
         }
@@ -707,7 +707,7 @@ pub(crate) async fn printed<T>(
     runner.can_ask = false;
     let worked = runner.work(task).await.and_then(|_| Ok(runner.show_end()?));
     if let Err(halt) = worked {
-        panic!("the conversation did not go to its end: {:?}", halt.into_outcome());
+        panic!("the conversation did not finish: {:?}", halt.into_outcome());
     }
     let seen = look(runner.feed.sessions());
     drop(runner);

@@ -62,7 +62,7 @@ impl Runner {
     }
 
     /// Shows the tokens of the last turn if the agent reported them.
-    pub(super) fn tell_usage(&mut self) -> io::Result<()> {
+    pub(super) fn print_usage(&mut self) -> io::Result<()> {
         let Some(session) = self.usage_of.take() else { return Ok(()) };
         let words = self.feed.sessions().get(&session, |session| {
             let mut words = Vec::new();

@@ -44,8 +44,8 @@ fn command(bencher: Bencher<'_, '_>) {
     let (policy, host) = (rules(), NoFiles::default());
     let scene = Scene { root: "/project".to_owned(), ..Scene::default() };
     assert_eq!(policy.len(), 1000);
-    assert_eq!(policy.judge_line("cargo test --workspace", &scene, &host).verdict.as_str(), "allow");
-    bencher.bench(|| black_box(policy.judge_line(black_box("cargo test --workspace"), &scene, &host)));
+    assert_eq!(policy.evaluate_line("cargo test --workspace", &scene, &host).verdict.as_str(), "allow");
+    bencher.bench(|| black_box(policy.evaluate_line(black_box("cargo test --workspace"), &scene, &host)));
 }
 
 #[divan::bench]
@@ -53,7 +53,7 @@ fn compound_command(bencher: Bencher<'_, '_>) {
     let (policy, host) = (rules(), NoFiles::default());
     let scene = Scene { root: "/project".to_owned(), ..Scene::default() };
     let line = "cd src && timeout 60 cargo test --workspace 2>&1 | cargo test";
-    bencher.bench(|| black_box(policy.judge_line(black_box(line), &scene, &host)));
+    bencher.bench(|| black_box(policy.evaluate_line(black_box(line), &scene, &host)));
 }
 
 #[divan::bench]
@@ -62,5 +62,5 @@ fn edit(bencher: Bencher<'_, '_>) {
     let subject = question(
         r#"{"toolCallId":"c","kind":"edit","content":[{"type":"diff","path":"/project/src/lib.rs","oldText":"a","newText":"b"}]}"#,
     );
-    bencher.bench(|| black_box(policy.judge(black_box(&subject), &host)));
+    bencher.bench(|| black_box(policy.evaluate(black_box(&subject), &host)));
 }
