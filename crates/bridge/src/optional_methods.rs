@@ -45,17 +45,14 @@ impl OptionalMethods {
         let Some(Methods { fork, title, archive, status }) = self.said else { return Ok(()) };
         let reason = match method {
             "session/fork" if !fork => {
-                "the agent cannot copy a session, nor can anybody else give a new one its memory: open a new session and \
-                 tell it what matters"
+                "the agent cannot fork sessions; create a session and repeat the context in its first prompt"
             }
-            "session/set_title" if !title => {
-                "the agent gives its sessions their titles itself: keep another title where you list them"
-            }
+            "session/set_title" if !title => "the agent cannot rename sessions; keep the title in the client",
             "session/archive" | "session/unarchive" if !archive => {
-                "the agent has no archive: hide the session where you list it, or delete it if the agent can"
+                "the agent cannot archive sessions; hide the session in the client, or delete it"
             }
             "session/status" if !status => {
-                "the agent does not tell, and the session is not open on this connection: look for it with session/list"
+                "the agent cannot report the status of a session that is not open on this connection; use session/list"
             }
             _ => return Ok(()),
         };

@@ -41,11 +41,11 @@ impl Dialect {
 /// The version and, for version 2, the dialect of the input.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RevisionArguments {
-    /// Protocol version of the input
+    /// Protocol version
     #[arg(long, value_enum, default_value = "v2")]
     pub(crate) protocol: Protocol,
 
-    /// Dialect of version 2 of the input
+    /// Dialect of version 2
     #[arg(long, value_enum, default_value = "any")]
     pub(crate) dialect: Dialect,
 }

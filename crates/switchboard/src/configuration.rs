@@ -131,7 +131,7 @@ pub(crate) fn chosen_program(
 ) -> Result<Program, CommandError> {
     let first = name.or_else(|| command.first().and_then(|word| word.as_ref().to_str()));
     if let Some(scheme) = first.and_then(foreign_scheme) {
-        return Err(CommandError::usage(format!("an agent cannot be reached by {scheme}://"))
+        return Err(CommandError::usage(format!("the scheme {scheme}:// is not supported for agents"))
             .hint("addresses of agents begin with ws://, wss://, http:// or https://"));
     }
     match (name, command) {

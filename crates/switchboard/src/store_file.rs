@@ -246,9 +246,12 @@ pub(crate) fn report_gaps(store: &Store, id: Option<&str>) -> Result<Outcome, Co
 pub(crate) fn report_kept_files(store: &Store) -> Result<(), CommandError> {
     let kept = store.kept_files().map_err(store_error)?;
     if let Some(folder) = kept.first().and_then(|file| file.parent()) {
+        let (files, them) = match kept.len() {
+            1 => ("1 damaged file".to_owned(), "it"),
+            count => (format!("{count} damaged files"), "them"),
+        };
         eprintln!(
-            "switchboard: {} damaged files of the store are kept in {}; remove them if you no longer need them",
-            kept.len(),
+            "switchboard: kept {files} of the store in {}; remove {them} when no longer needed",
             folder.display()
         );
     }

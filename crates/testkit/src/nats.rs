@@ -62,7 +62,7 @@ impl NatsServer {
         self.folder.join(format!("nats-server_{}.ports", self.child.id()))
     }
 
-    /// Returns its address for `--log`.
+    /// Returns its address for `--session-log`.
     pub fn address(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }

@@ -12,7 +12,7 @@ pub(crate) fn advice(error: &rustls::Error) -> Option<String> {
     let rustls::Error::InvalidCertificate(reason) = error else { return None };
     let what = match reason {
         CertificateError::NotValidForNameContext { presented, .. } if presented.is_empty() => {
-            "it names its server only in its subject, which is not looked at"
+            "it names its server only in its subject, which clients ignore"
         }
         // The library has no variant for this error.
         CertificateError::Other(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {

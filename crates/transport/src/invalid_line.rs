@@ -23,7 +23,7 @@ pub fn invalid_line_answer(text: &str) -> Option<String> {
         Err(error) => return refused(codes::PARSE_ERROR, format!("the message is not valid JSON: {error}")),
     };
     if is_batch(text) {
-        let reason = "several messages in an array are not taken; send each by itself";
+        let reason = "batches are not supported; send each message by itself";
         return refused(codes::INVALID_REQUEST, reason.to_owned());
     }
     if !message.is_object() {

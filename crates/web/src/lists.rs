@@ -363,7 +363,7 @@ fn hub_session(user: &UserState, session: &SessionSummary, looked_at: Option<&st
         SessionActivity::Waiting => (true, "waits for an answer"),
         SessionActivity::Working => (true, "working"),
         SessionActivity::Idle => (false, "done"),
-        SessionActivity::Dormant => (false, "at rest"),
+        SessionActivity::Dormant => (false, "dormant"),
     };
     let shown_state = if session.lost.is_some() { "lost" } else { state.as_str() };
     html! {

@@ -545,7 +545,7 @@ fn not_attached(subject: &Subject<'_>, known: &SessionSummary) -> Markup {
             button type="button" data-action="attach" { "Try again" }
         } @else if known.state == SessionActivity::Dormant && subject.user.may(Role::Use) {
             @if is_possible {
-                p class="meta" { "This session is at rest." }
+                p class="meta" { "This session is dormant." }
                 button type="button" data-action="attach" { "Go on with this session" }
             } @else {
                 p class="meta" { "This session is of the agent " (render::visible_line(&known.agent)) ", which is not here." }

@@ -21,7 +21,7 @@ const SOON: Duration = Duration::from_millis(300);
 pub(crate) fn run() {
     let folder = tempfile::tempdir().unwrap();
     let Some(server) = NatsServer::start(folder.path()) else { return };
-    let log = ["--log".to_owned(), server.address()];
+    let log = ["--session-log".to_owned(), server.address()];
     println!("two hubs of one log, an agent that says something {RATE} times a second for {SECONDS} s");
     let (one, other) = (Hub::start_with(&log), Hub::start_with(&log));
     block_on(async {

@@ -15,13 +15,13 @@ use crate::outcome::{CommandError, Outcome};
 /// registry that `agents update` downloads; an installed one runs by its name.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    switchboard agents                          # what there is\n  \
+    switchboard agents                          # list all agents\n  \
     switchboard agents add mine -- my-agent --acp\n  \
     switchboard agents add codex --env OPENAI_API_KEY=...\n  \
     switchboard agents remove mine\n  \
-    switchboard agents install codex            # into a folder of our own, to start without the network\n  \
+    switchboard agents install codex            # starts without the network\n  \
     switchboard agents update codex             # to the newest version\n  \
-    switchboard agents update                   # read the public registry")]
+    switchboard agents update                   # download the registry")]
 pub(crate) struct Arguments {
     /// Print one JSON object per line
     #[arg(long)]

@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     input: InputArgument,
 
-    /// Dialect of version 2 of the input
+    /// Dialect of version 2 in the input
     #[arg(long, value_enum, default_value = "any")]
     dialect: Dialect,
 

@@ -96,7 +96,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ID", conflicts_with = "session")]
     fork: Option<String>,
 
-    /// Log in first with one of the agent's methods; a missing login lists them
+    /// Log in first with this method of the agent; if a login is missing, the methods are listed
     #[arg(long, value_name = "METHOD")]
     login: Option<String>,
 

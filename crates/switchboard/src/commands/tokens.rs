@@ -50,8 +50,8 @@ struct AddArguments {
     /// Name of the token, such as that of a person or a machine
     name: String,
 
-    /// Role: view sessions; also answer agents' questions; also start sessions and control those it started
-    /// or that are shared with it; everything
+    /// Role of the token: `view` sees sessions; `answer` also answers questions of agents; `use` also starts
+    /// sessions and controls those that it started or that are shared with it; `admin` may do everything
     #[arg(long, value_name = "view|answer|use|admin", value_parser = parse_role, required_unless_present = "origin")]
     role: Option<Role>,
 
@@ -216,6 +216,6 @@ pub(super) fn unknown_token(store: &Store, error: StoreError) -> CommandError {
     let told = CommandError::usage(format!("{error} in {}", store.path().display()));
     match &names[..] {
         [] => told.hint("there are no tokens; create one with `switchboard tokens add`"),
-        names => told.hint(format!("there are {}", names.join(", "))),
+        names => told.hint(format!("existing tokens: {}", names.join(", "))),
     }
 }

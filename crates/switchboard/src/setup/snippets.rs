@@ -127,7 +127,7 @@ pub(crate) fn snippet(
                     "(setq agent-shell-{theirs}-acp-command\n      '({program} {}))\n",
                     arguments.join(" ")
                 ),
-                place: "behind the line that loads agent-shell: ~/.emacs.d/init.el, ~/.config/emacs/init.el or \
+                place: "after the line that loads agent-shell: ~/.emacs.d/init.el, ~/.config/emacs/init.el or \
                         ~/.config/doom/config.el",
             })
         }

@@ -26,7 +26,7 @@ pub(super) fn start(
     match endpoint {
         None => Ok(None),
         Some(_) => Err(CommandError::usage("this program was built without telemetry")
-            .hint("the packages have it: npm install -g switchboard-acp, or uv tool install switchboard-acp")
+            .hint("released packages include it; see docs/install.md")
             .hint("from source: cargo install --path crates/switchboard --features otlp")),
     }
 }

@@ -7,9 +7,13 @@ use switchboard_acp::display::{visible, visible_line};
 
 /// Returns a path on one line, relative to the working directory where it is inside it.
 pub(crate) fn visible_path(path: &str) -> String {
+    visible_line(working_directory().and_then(|folder| below(path, folder)).unwrap_or(path))
+}
+
+/// Returns the working directory of the start.
+pub(super) fn working_directory() -> Option<&'static Path> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let folder = FOLDER.get_or_init(|| std::env::current_dir().ok());
-    visible_line(folder.as_deref().and_then(|folder| below(path, folder)).unwrap_or(path))
+    FOLDER.get_or_init(|| std::env::current_dir().ok()).as_deref()
 }
 
 /// Returns the part of a path below a folder. A path that goes up again somewhere is not taken for one below it.

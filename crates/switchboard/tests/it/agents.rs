@@ -186,7 +186,7 @@ fn an_address_that_cannot_be_reached_is_told_without_the_program_that_tried() {
     let place = Place::new();
     let run = place.run(&["run", "hi", "--", "ftp://x"]);
     assert_eq!(run.code, 2);
-    assert!(run.stderr.contains("an agent cannot be reached by ftp://"), "{}", run.stderr);
+    assert!(run.stderr.contains("the scheme ftp:// is not supported for agents"), "{}", run.stderr);
     let address = "ws://127.0.0.1:9/acp";
     for arguments in [&["run", address, "hi"][..], &["run", "hi", "--", address], &["bridge", "--", address]]
     {

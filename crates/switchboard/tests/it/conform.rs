@@ -109,7 +109,7 @@ fn each_format_names_what_is_broken() {
 const SWITCHBOARD: &str = env!("CARGO_BIN_EXE_switchboard");
 
 /// Checks an agent, and returns its must violations.
-fn judge_agent(options: &[&str], agent: &[&str], code: i32) -> Value {
+fn check_agent(options: &[&str], agent: &[&str], code: i32) -> Value {
     let run =
         switchboard(&[&["conform", "agent", "--format", "json"], options, &["--"], agent].concat(), b"");
     assert_eq!(run.code, code, "{options:?} {agent:?}: {}{}", run.stdout, run.stderr);
@@ -120,7 +120,7 @@ fn judge_agent(options: &[&str], agent: &[&str], code: i32) -> Value {
 fn the_demo_agent_keeps_the_protocol() {
     for (version, prompt) in [("1", "permission"), ("2", "edit")] {
         let agent = [SWITCHBOARD, "demo-agent", "--protocol", version];
-        let report = judge_agent(&["--prompt", prompt], &agent, 0);
+        let report = check_agent(&["--prompt", prompt], &agent, 0);
         assert_eq!(failed(&report), []);
         let is_judged = |id: &str| {
             let rules = report["rules"].as_array().unwrap();
@@ -137,7 +137,7 @@ fn the_demo_agent_keeps_the_protocol() {
 fn the_bridge_keeps_the_protocol() {
     for (agent, client) in [("1", "v1"), ("1", "v2"), ("2", "v1"), ("2", "v2")] {
         let agent = [SWITCHBOARD, "demo-agent", "--protocol", agent];
-        let report = judge_agent(&["--through", "bridge", "--protocol", client], &agent, 0);
+        let report = check_agent(&["--through", "bridge", "--protocol", client], &agent, 0);
         assert_eq!(failed(&report), []);
     }
 }
@@ -205,7 +205,7 @@ fn a_recording_that_is_played_keeps_the_protocol() {
         assert_eq!(json(&[&file], b"", 0)["verdict"], "conformant", "the recording itself");
         for spoken in ["v1", "v2"] {
             let agent = [SWITCHBOARD, "sessions", "replay", &file, "--instant"];
-            let report = judge_agent(&["--protocol", spoken], &agent, 0);
+            let report = check_agent(&["--protocol", spoken], &agent, 0);
             assert_eq!(failed(&report), []);
             let rules = report["rules"].as_array().unwrap();
             let passed = |id: &str| rules.iter().any(|rule| rule["id"] == id && rule["status"] == "pass");
@@ -218,9 +218,9 @@ fn a_recording_that_is_played_keeps_the_protocol() {
 
 #[test]
 fn what_is_no_agent_cannot_be_judged() {
-    let report = judge_agent(&[], &["false"], 4);
+    let report = check_agent(&[], &["false"], 4);
     assert_eq!(report["verdict"], "not judged");
-    let silent = judge_agent(&["--timeout", "0.2"], &["sleep", "600"], 4);
+    let silent = check_agent(&["--timeout", "0.2"], &["sleep", "600"], 4);
     assert_eq!(silent["verdict"], "not judged");
     let nobody = switchboard(&["conform", "agent", "--", "no-such-program-at-all"], b"");
     assert!(nobody.code == 4 && nobody.stderr.contains("no-such-program-at-all"), "{}", nobody.stderr);
@@ -230,14 +230,14 @@ fn what_is_no_agent_cannot_be_judged() {
 #[test]
 fn a_process_that_stays_is_told() {
     let agent = format!("{SWITCHBOARD} demo-agent; sleep 600");
-    let report = judge_agent(&[], &["sh", "-c", &agent], 0);
+    let report = check_agent(&[], &["sh", "-c", &agent], 0);
     let failed = failed(&report);
     assert!(matches!(&*failed, [("process-exits", "should", _)]), "{failed:?}");
 }
 
 #[test]
 fn an_echo_is_no_agent() {
-    let report = judge_agent(&[], &["cat"], 1);
+    let report = check_agent(&[], &["cat"], 1);
     assert!(failed(&report).iter().any(|(id, ..)| *id == "rpc-method-direction"), "{report}");
 }
 

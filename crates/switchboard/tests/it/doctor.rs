@@ -58,7 +58,7 @@ fn a_set_up_in_order_is_fine() {
     assert_eq!(code, 0, "{findings:#?}");
     for (about, words) in [
         ("agent codex", "supports protocol version 2"),
-        ("store", "1 recorded sessions"),
+        ("store", "1 recorded session,"),
         ("hub", "one runs at"),
         ("configuration", "0 agents are configured"),
         ("disk (store)", "free for"),

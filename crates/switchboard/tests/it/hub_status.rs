@@ -68,7 +68,7 @@ fn a_person_sees_how_a_hub_is() {
     let served = Served::start(METRICS);
     let shown = served.status("http", "", "sb_right").stdout;
     insta::assert_snapshot!(shown, @"
-    sessions    12: 2 working, 1 waiting for an answer, 0 idle, 9 at rest
+    sessions    12: 2 working, 1 waiting for an answer, 0 idle, 9 dormant
     agents      3 running
     clients     5 connected
     attachments 4, the slowest 250 ms behind

@@ -309,7 +309,7 @@ fn failures_are_told_by_status_doctor_and_test_without_secrets() {
     let test = ask(&["hub", "notify", "--test"]);
     assert_eq!((test.code, &*test.stdout), (1, "slack: failed: 403 Forbidden\n"), "{}", test.stderr);
     let unknown = ask(&["hub", "notify", "--test", "phone"]);
-    assert!(unknown.code == 2 && unknown.stderr.contains("there are slack"), "{}", unknown.stderr);
+    assert!(unknown.code == 2 && unknown.stderr.contains("configured targets: slack"), "{}", unknown.stderr);
     crate::agent_program::signal("TERM", child.id());
     assert!(child.wait().unwrap().success());
     let log = std::fs::read_to_string(log).unwrap();

@@ -125,7 +125,7 @@ fn what_is_wrong_about_a_token_is_told_with_what_to_do() {
     let taken = scratch.refused(&["tokens", "add", "anna", "--role", "own"]);
     assert!(taken.contains("\"anna\" already") && taken.contains("tokens revoke anna"), "{taken}");
     let unknown = scratch.refused(&["tokens", "revoke", "ben"]);
-    assert!(unknown.contains("\"ben\"") && unknown.contains("hint: there are anna"), "{unknown}");
+    assert!(unknown.contains("\"ben\"") && unknown.contains("hint: existing tokens: anna"), "{unknown}");
     let name = scratch.refused(&["tokens", "add", "a b", "--role", "own"]);
     assert!(name.contains("letters, digits"), "{name}");
     let launch = scratch.refused(&["tokens", "add", "launch", "--role", "own"]);

@@ -52,6 +52,8 @@ pub(super) async fn open(
             let body = response.body().as_deref().unwrap_or_default();
             Err(remote.refused(response.status(), response.headers(), body))
         }
+        // The library's own words, "IO error:", say nothing that its source does not.
+        Err(Error::Io(error)) => Err(remote.failed(&error, &error)),
         Err(error) => Err(remote.failed(&error, &error)),
     }
 }

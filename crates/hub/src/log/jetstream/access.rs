@@ -71,13 +71,13 @@ fn not_connected(servers: &str, error: &ConnectError) -> LogError {
     match error.kind() {
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => LogError::new(
             format!("the NATS server at {servers} refuses the credentials"),
-            "set --log-credentials FILE or SWITCHBOARD_LOG_CREDENTIALS: a credentials file, USER:PASSWORD, or a token",
+            "set --session-log-credentials FILE or SWITCHBOARD_LOG_CREDENTIALS: a credentials file, USER:PASSWORD, or a token",
         ),
         ConnectErrorKind::Tls => not_secure(servers, &error_text(error)),
         _ if is_of_tls(error) => not_secure(servers, &error_text(error)),
         _ => LogError::new(
             format!("no NATS server answers at {servers}: {}", error_text(error)),
-            "start one with `nats-server --jetstream`, or give another address with --log nats://HOST:PORT",
+            "start one with `nats-server --jetstream`, or give another address with --session-log nats://HOST:PORT",
         ),
     }
 }
@@ -85,7 +85,7 @@ fn not_connected(servers: &str, error: &ConnectError) -> LogError {
 fn not_secure(servers: &str, reason: &str) -> LogError {
     LogError::new(
         format!("no secure connection to the NATS server at {servers}: {reason}"),
-        "pass the certificate of its authority with --log-ca FILE; for a server without TLS use nats://",
+        "pass the certificate of its authority with --session-log-ca FILE; for a server without TLS use nats://",
     )
 }
 
@@ -106,7 +106,7 @@ fn check_certificates(file: &Path) -> Result<(), LogError> {
     };
     Err(LogError::new(
         format!("cannot read certificates from {}: {reason}", file.display()),
-        "--log-ca FILE needs PEM certificates of the authority that signed the servers' certificates",
+        "--session-log-ca FILE needs PEM certificates of the authority that signed the servers' certificates",
     ))
 }
 
@@ -125,7 +125,7 @@ fn addresses(text: &str) -> Result<Vec<ServerAddr>, LogError> {
         }
         if parsed.has_user_pass() {
             // The command line is visible to other users.
-            let hint = "pass them with --log-credentials FILE or SWITCHBOARD_LOG_CREDENTIALS";
+            let hint = "pass them with --session-log-credentials FILE or SWITCHBOARD_LOG_CREDENTIALS";
             return Err(LogError::new("the address of a NATS server must not contain credentials", hint));
         }
         Ok(parsed)
@@ -140,7 +140,7 @@ fn with_credentials(options: ConnectOptions, credentials: Option<&str>) -> Resul
         return options.credentials(&format!("{text}\n")).map_err(|error| {
             LogError::new(
                 format!("cannot parse the NATS credentials: {error}"),
-                "pass a file from `nsc generate creds` with --log-credentials FILE, or its text in SWITCHBOARD_LOG_CREDENTIALS",
+                "pass a file from `nsc generate creds` with --session-log-credentials FILE, or its text in SWITCHBOARD_LOG_CREDENTIALS",
             )
         });
     }
@@ -175,7 +175,7 @@ mod tests {
             assert!(addresses(wrong).unwrap_err().problem.contains("invalid NATS server address"), "{wrong}");
         }
         let refused = addresses("nats://me:secret@127.0.0.1:4222").unwrap_err();
-        assert!(!refused.problem.contains("secret") && refused.hint.contains("--log-credentials"));
+        assert!(!refused.problem.contains("secret") && refused.hint.contains("--session-log-credentials"));
     }
 
     #[test]

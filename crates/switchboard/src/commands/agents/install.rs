@@ -40,7 +40,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
             Some(false) => return Ok(Outcome::Problems),
             None => {
                 return Err(CommandError::usage(format!("not installed: {}", offer.description()))
-                    .hint("without a terminal, --yes says that it is wanted"));
+                    .hint("confirm with --yes, because there is no terminal to ask on"));
             }
         }
     }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use switchboard_conform::RecordingJudge;
-use switchboard_store::{Item, Store, to_first_line, to_line};
+use switchboard_conform::RecordingChecker;
+use switchboard_store::{Item, Store, StoreError, to_first_line, to_line};
 
 use super::CheckedSubject;
 use crate::arguments::InputArgument;
@@ -46,12 +46,12 @@ fn check_one(
 ) -> Result<CheckedSubject, CommandError> {
     let name = subject.display().to_string();
     let mut source = Source::of(arguments, subject)?;
-    let mut judge = RecordingJudge::new(None);
+    let mut checker = RecordingChecker::new(None);
     source.each(|number, line| match line {
-        Some(line) => judge.line(number, line),
-        None => judge.gap(number),
+        Some(line) => checker.line(number, line),
+        None => checker.gap(number),
     })?;
-    let report = judge.finish().report(name);
+    let report = checker.finish().report(name);
     let mut transcript = BTreeMap::new();
     if needs_transcript && !source.is_standard_input() {
         let wanted: BTreeSet<u64> = report
@@ -90,15 +90,21 @@ impl Source {
         }
         let place = store_file::place(arguments.store.as_ref())?;
         let name = subject.display();
-        if !store_file::is_there(&place)? {
-            return Err(CommandError::usage(format!(
+        let unknown = || {
+            CommandError::usage(format!(
                 "there is neither a file {name} nor a session with that id in the store"
             ))
-            .hint("switchboard sessions list shows all sessions"));
+            .hint("switchboard sessions list shows all sessions")
+        };
+        if !store_file::is_there(&place)? {
+            return Err(unknown());
         }
         let store = store_file::open(place)?;
-        let id = store.session(&name.to_string()).map_err(store_error)?.id;
-        Ok(Source::Session { store, id })
+        match store.session(&name.to_string()) {
+            Ok(session) => Ok(Source::Session { id: session.id, store }),
+            Err(StoreError::UnknownSession { .. }) => Err(unknown()),
+            Err(error) => Err(store_error(error)),
+        }
     }
 
     fn is_standard_input(&self) -> bool {

@@ -46,13 +46,13 @@ fn programs() -> Vec<Finding> {
     };
     let mut findings = vec![ourselves];
     for (program, what) in [
-        ("npx", "agents on npm run by it; it comes with Node.js"),
-        ("uvx", "agents on PyPI run by it; it comes with uv"),
+        ("npx", "agents from npm need it; it comes with Node.js"),
+        ("uvx", "agents from PyPI need it; it comes with uv"),
         ("git", "`switchboard diff --git` needs it"),
     ] {
         findings.push(match Program::new(program).locate() {
             Ok(path) => Finding::fine(program, path.display().to_string()),
-            Err(_) => Finding::note(program, format!("is not on the PATH: {what}")),
+            Err(_) => Finding::note(program, format!("not on the PATH; {what}")),
         });
     }
     findings
@@ -99,7 +99,13 @@ fn settings(configuration: &Configuration, folder: &Path) -> Vec<Finding> {
     }
     if findings.is_empty() {
         let count = configuration.agents.len();
-        findings.push(Finding::fine(SUBJECT, format!("{count} agents are configured")));
+        findings.push(Finding::fine(
+            SUBJECT,
+            match count {
+                1 => "1 agent is configured".to_owned(),
+                _ => format!("{count} agents are configured"),
+            },
+        ));
     }
     findings
 }
@@ -235,7 +241,8 @@ fn store(place: &Path) -> Vec<Finding> {
     findings.push(match looked {
         Ok((sessions, bytes)) => {
             let size = units::size(bytes);
-            Finding::fine(SUBJECT, format!("{sessions} recorded sessions, {size}, in {}", place.display()))
+            let noun = if sessions == 1 { "session" } else { "sessions" };
+            Finding::fine(SUBJECT, format!("{sessions} recorded {noun}, {size}, in {}", place.display()))
         }
         Err(error) => {
             let fix = match &error {

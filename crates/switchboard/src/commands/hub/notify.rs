@@ -44,7 +44,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome, CommandError> {
                 "list targets as `hub.notify` in config.json, such as {\"ntfy\": \"https://ntfy.sh/TOPIC\"}"
                     .to_owned()
             }
-            false => format!("there are {}", names.join(", ")),
+            false => format!("configured targets: {}", names.join(", ")),
         };
         return Err(CommandError::usage(problem).hint(hint));
     }

@@ -8,9 +8,9 @@ use crate::store_file;
 
 /// Let a token see a session
 ///
-/// Tokens with the role view, answer or use see the sessions shared with them, and use those they started;
-/// with the role use they also control them. `tokens add --all` and the role admin see all sessions. A
-/// running hub applies the change at once.
+/// A token with the role view or answer sees the sessions that are shared with it. A token with the role use
+/// also controls them, and those that it started. A token of `tokens add --all` or with the role admin sees
+/// all sessions. A running hub applies the change at once.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// Session id, or a unique prefix of it

@@ -184,7 +184,7 @@ impl Metrics {
             self.total("sessions").map(|total| {
                 let states = each("sessions", "state", &|state| match state {
                     "waiting" => "waiting for an answer".to_owned(),
-                    "rest" => "at rest".to_owned(),
+                    "rest" => "dormant".to_owned(),
                     other => other.to_owned(),
                 });
                 if states.is_empty() { whole(total) } else { format!("{}: {states}", whole(total)) }

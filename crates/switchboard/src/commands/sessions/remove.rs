@@ -14,13 +14,15 @@ pub(super) struct DeleteArguments {
 
 pub(super) fn delete(store: &Store, arguments: &DeleteArguments) -> Result<Outcome, CommandError> {
     let before = store.sizes().map_err(store_error)?.file;
-    let deleted = delete_all(store, &arguments.ids);
+    let mut count = 0;
+    let deleted = delete_all(store, &arguments.ids, &mut count);
     // Successful deletions stay, even if others fail.
-    let given_back = give_back(store, before);
+    let given_back = if count > 0 { give_back(store, before) } else { Ok(()) };
     deleted.and(given_back).map(|()| Outcome::Fine)
 }
 
-fn delete_all(store: &Store, ids: &[String]) -> Result<(), CommandError> {
+/// Deletes sessions and prints their ids. `count` is the number of deleted ones, also if another one fails.
+fn delete_all(store: &Store, ids: &[String], count: &mut usize) -> Result<(), CommandError> {
     let mut unfinished = Ok(());
     for id in ids {
         let session = store.session(id).map_err(store_error)?;
@@ -30,9 +32,13 @@ fn delete_all(store: &Store, ids: &[String]) -> Result<(), CommandError> {
                 .hint(format!("the latest recording that has it is {}", session.id)));
         }
         match store.delete(&session.id) {
-            Ok(()) => println!("{}", session.id),
+            Ok(()) => {
+                *count += 1;
+                println!("{}", session.id);
+            }
             // It is deleted, as requested.
             Err(error @ StoreError::Unfinished { .. }) => {
+                *count += 1;
                 println!("{}", session.id);
                 unfinished = Err(store_error(error));
             }

@@ -300,5 +300,5 @@ impl Port for ReplayPort {
     }
 
     /// Nothing is recorded here: the bridge counts losses, and they are reported at the end.
-    fn lose(&mut self, _: Loss) {}
+    fn report_loss(&mut self, _: Loss) {}
 }

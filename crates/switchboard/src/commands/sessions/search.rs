@@ -94,6 +94,9 @@ pub(super) fn run(store: &Store, arguments: &Arguments) -> Result<Outcome, Comma
         writeln!(output, "{line}").map_err(write_error)?;
     }
     output.flush().map_err(write_error)?;
+    if hits.is_empty() {
+        eprintln!("no texts match in {}", store.path().display());
+    }
     let outcome = store_file::report_gaps(store, arguments.session.as_deref())?;
     Ok(if hits.is_empty() { Outcome::Problems } else { outcome })
 }

@@ -293,7 +293,7 @@ impl World {
             format!("tee -a '{}'$$ | '{SWITCHBOARD}' demo-agent --pace {PACE}", told.to_str().unwrap());
         let begun = Instant::now();
         loop {
-            let arguments = ["--log", &addresses, "--", "sh", "-c", &agent];
+            let arguments = ["--session-log", &addresses, "--", "sh", "-c", &agent];
             match Hub::try_start(&self.place, NAMES[hub], &arguments) {
                 Some(hub) => return hub,
                 // The servers may first have to elect a leader.

@@ -18,8 +18,8 @@ const FORGOTTEN: Duration = Duration::from_secs(12);
 /// Returns a directory with a NATS server and two hubs.
 fn two_hubs() -> Option<(Place, NatsServer, Hub, Hub)> {
     let (place, server) = place_with_server(&["--jetstream"])?;
-    let [one, other] =
-        ["one", "other"].map(|name| Hub::start_as(&place, name, &["--log", &server.address(), "demo"]));
+    let [one, other] = ["one", "other"]
+        .map(|name| Hub::start_as(&place, name, &["--session-log", &server.address(), "demo"]));
     Some((place, server, one, other))
 }
 
@@ -167,9 +167,11 @@ fn the_agent_of_a_hub_that_stands_still_or_is_cut_off_is_gone_before_another_goe
         );
         let names = [format!("one-{is_frozen}"), format!("other-{is_frozen}")];
         let through_gate = format!("nats://{}", gate.address());
-        let one = Hub::start_as(&place, &names[0], &["--log", &through_gate, "--", "sh", "-c", &agent]);
+        let one =
+            Hub::start_as(&place, &names[0], &["--session-log", &through_gate, "--", "sh", "-c", &agent]);
         let agent = format!("'{SWITCHBOARD}' demo-agent");
-        let other = Hub::start_as(&place, &names[1], &["--log", &server.address(), "--", "sh", "-c", &agent]);
+        let other =
+            Hub::start_as(&place, &names[1], &["--session-log", &server.address(), "--", "sh", "-c", &agent]);
         block_on(async {
             let (_at_one, mut at_other, session) = at_work(&place, &one, &other).await;
             let process = std::fs::read_to_string(&pid).unwrap().trim().to_owned();
@@ -246,7 +248,7 @@ fn a_session_goes_on_only_where_its_folder_is() {
         );
         let mut command = place.command(&["serve"]);
         command.env("XDG_CONFIG_HOME", configuration);
-        Hub::start_command(&place, name, command, &["--log", &server.address(), "demo"]).unwrap()
+        Hub::start_command(&place, name, command, &["--session-log", &server.address(), "demo"]).unwrap()
     };
     let (a, b, c) = (start("a", &[of_a]), start("b", &[of_b, of_both]), start("c", &[of_both]));
     block_on(async {

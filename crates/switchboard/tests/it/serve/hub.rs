@@ -91,7 +91,7 @@ impl Hub {
     pub(crate) async fn take_up(&self, client: &Client) -> Client {
         let remote = Remote::new(&format!("ws://{}/acp", self.address)).unwrap();
         let remote = remote.header("authorization", &format!("Bearer {}", self.token)).unwrap();
-        let stream = remote.take_up(client.connection_id.as_ref().unwrap()).await.unwrap();
+        let stream = remote.resume(client.connection_id.as_ref().unwrap()).await.unwrap();
         // Its request ids are new.
         Client { last: client.last + 1000, ..Client::of(stream) }
     }

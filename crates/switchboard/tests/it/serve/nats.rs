@@ -53,7 +53,8 @@ fn sessions_outlive_the_machine_of_their_hub() {
     let credentials = place.home().join("credentials");
     std::fs::write(&credentials, "me:secret\n").unwrap();
     let address = server.address();
-    let arguments = ["--log", &address, "--log-credentials", credentials.to_str().unwrap(), "demo"];
+    let arguments =
+        ["--session-log", &address, "--session-log-credentials", credentials.to_str().unwrap(), "demo"];
     let hub = Hub::start(&place, &arguments);
     let (session, said) = block_on(async {
         let mut client = hub.client(2).await;
@@ -83,9 +84,9 @@ fn sessions_outlive_the_machine_of_their_hub() {
         "rebuild",
         "--store",
         store,
-        "--log",
+        "--session-log",
         &address,
-        "--log-credentials",
+        "--session-log-credentials",
         arguments[3],
     ]);
     assert_eq!(rebuilt.code, 0, "{}", rebuilt.stderr);
@@ -97,7 +98,7 @@ fn sessions_outlive_the_machine_of_their_hub() {
 #[test]
 fn without_its_servers_a_hub_shows_what_it_has_and_goes_on_when_they_are_back() {
     let Some((place, mut server)) = place_with_server(&["--jetstream"]) else { return };
-    let hub = Hub::start(&place, &["--log", &server.address(), "demo"]);
+    let hub = Hub::start(&place, &["--session-log", &server.address(), "demo"]);
     block_on(async {
         let mut client = hub.client(2).await;
         let session = client.new_session(&place).await;
@@ -148,7 +149,7 @@ fn without_its_servers_a_hub_shows_what_it_has_and_goes_on_when_they_are_back() 
 fn who_only_looks_does_not_wait_for_who_writes() {
     let Some((place, server)) = place_with_server(&["--jetstream"]) else { return };
     let gate = Gate::start(([127, 0, 0, 1], server.port()).into()).unwrap();
-    let hub = Hub::start(&place, &["--log", &format!("nats://{}", gate.address()), "demo"]);
+    let hub = Hub::start(&place, &["--session-log", &format!("nats://{}", gate.address()), "demo"]);
     block_on(async {
         let mut reader = hub.client(2).await;
         let read = reader.new_session(&place).await;
@@ -206,8 +207,15 @@ fn what_is_wrong_with_the_servers_is_said_with_the_setting() {
     let place = Place::new();
     let store = place.home().join("hub.sqlite3");
     let serve = |log: &str, more: &[&str]| {
-        let mut arguments =
-            vec!["serve", "--listen", "127.0.0.1:0", "--store", store.to_str().unwrap(), "--log", log];
+        let mut arguments = vec![
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--store",
+            store.to_str().unwrap(),
+            "--session-log",
+            log,
+        ];
         arguments.extend(more);
         arguments.push("demo");
         place.run(&arguments)
@@ -222,7 +230,7 @@ fn what_is_wrong_with_the_servers_is_said_with_the_setting() {
         assert!(refused.stderr.contains(problem), "{log}: {}", refused.stderr);
         assert!(!refused.stderr.contains("secret"), "{log}: {}", refused.stderr);
     }
-    let missing = serve("nats://127.0.0.1:1", &["--log-credentials", "/nowhere/file"]);
+    let missing = serve("nats://127.0.0.1:1", &["--session-log-credentials", "/nowhere/file"]);
     assert!(missing.stderr.contains("cannot read /nowhere/file"), "{}", missing.stderr);
     let Some((_place, plain)) = place_with_server(&[]) else { return };
     let refused = serve(&plain.address(), &[]);
@@ -268,7 +276,7 @@ async fn until_listed(hub: &Hub, expected: &[&String]) {
 #[test]
 fn what_is_too_old_or_too_much_goes_everywhere_and_nothing_else() {
     let Some((place, server)) = place_with_server(&["--jetstream"]) else { return };
-    let arguments = ["--log", &*server.address(), "demo"];
+    let arguments = ["--session-log", &*server.address(), "demo"];
     let mut sessions = Vec::new();
     for _ in 0..2 {
         // Retention has a resolution of one second.

@@ -25,7 +25,8 @@ const VARIABLE: &str = "SWITCHBOARD_LOG_CREDENTIALS";
 fn command(place: &Place, log: &str, more: &[&str]) -> Command {
     let store = place.home().join("refused.sqlite3");
     let store = store.to_str().unwrap();
-    let mut command = place.command(&["serve", "--listen", "127.0.0.1:0", "--store", store, "--log", log]);
+    let mut command =
+        place.command(&["serve", "--listen", "127.0.0.1:0", "--store", store, "--session-log", log]);
     command.args(more).arg("demo");
     command
 }
@@ -66,7 +67,7 @@ fn a_secure_connection_needs_who_signed_the_certificate() {
     let authority = tls("authority.pem");
     let secure = format!("tls://127.0.0.1:{}", server.port());
     for address in [secure.clone(), format!("tls://localhost:{}", server.port()), server.address()] {
-        let hub = Hub::start(&place, &["--log", &address, "--log-ca", &authority, "demo"]);
+        let hub = Hub::start(&place, &["--session-log", &address, "--session-log-ca", &authority, "demo"]);
         block_on(use_session(&hub, &place));
         assert_eq!(hub.end(), Some(0));
     }
@@ -76,22 +77,22 @@ fn a_secure_connection_needs_who_signed_the_certificate() {
             refused(&place, &address, &[]),
             format!(
                 "switchboard: no secure connection to the NATS server at {address}: IO error: invalid peer certificate: UnknownIssuer\n\
-                 \x20 hint: pass the certificate of its authority with --log-ca FILE; for a server without TLS use nats://\n"
+                 \x20 hint: pass the certificate of its authority with --session-log-ca FILE; for a server without TLS use nats://\n"
             )
         );
     }
     // A certificate for another name is refused.
     let elsewhere = format!("tls://127.0.0.2:{}", server.port());
-    let text = refused(&place, &elsewhere, &["--log-ca", &authority]);
+    let text = refused(&place, &elsewhere, &["--session-log-ca", &authority]);
     assert!(text.contains(&format!("at {elsewhere}")), "{text}");
     assert_eq!(
-        refused(&place, &secure, &["--log-ca", &key]),
+        refused(&place, &secure, &["--session-log-ca", &key]),
         format!(
             "switchboard: cannot read certificates from {key}: it has none\n\
-             \x20 hint: --log-ca FILE needs PEM certificates of the authority that signed the servers' certificates\n"
+             \x20 hint: --session-log-ca FILE needs PEM certificates of the authority that signed the servers' certificates\n"
         )
     );
-    let missing = place.run_command(command(&place, &secure, &["--log-ca", "/nowhere/file"]));
+    let missing = place.run_command(command(&place, &secure, &["--session-log-ca", "/nowhere/file"]));
     assert!(missing.stderr.contains("cannot read /nowhere/file"), "{}", missing.stderr);
 }
 
@@ -182,24 +183,24 @@ fn a_credentials_file_lets_in() {
     let Some((place, server)) = configured(&account.configuration()) else { return };
     let address = server.address();
     let right = file(&place, "right.creds", &account.user(&account.account));
-    let hub = Hub::start(&place, &["--log", &address, "--log-credentials", &right, "demo"]);
+    let hub = Hub::start(&place, &["--session-log", &address, "--session-log-credentials", &right, "demo"]);
     block_on(use_session(&hub, &place));
     assert_eq!(hub.end(), Some(0));
 
     let refusal = format!(
         "switchboard: the NATS server at {address} refuses the credentials\n\
-         \x20 hint: set --log-credentials FILE or SWITCHBOARD_LOG_CREDENTIALS: a credentials file, USER:PASSWORD, or a token\n"
+         \x20 hint: set --session-log-credentials FILE or SWITCHBOARD_LOG_CREDENTIALS: a credentials file, USER:PASSWORD, or a token\n"
     );
     let stranger = account.user(&KeyPair::new_account());
     for text in [&*stranger, "me:secret", "token"] {
         let wrong = file(&place, "wrong", text);
-        assert_eq!(refused(&place, &address, &["--log-credentials", &wrong]), refusal);
+        assert_eq!(refused(&place, &address, &["--session-log-credentials", &wrong]), refusal);
     }
     assert_eq!(refused(&place, &address, &[]), refusal);
     let broken = file(&place, "broken.creds", "-----BEGIN NATS USER JWT-----\nnonsense\n");
-    let text = refused(&place, &address, &["--log-credentials", &broken]);
+    let text = refused(&place, &address, &["--session-log-credentials", &broken]);
     assert!(text.starts_with("switchboard: cannot parse the NATS credentials: "), "{text}");
-    assert!(text.contains("--log-credentials") && !text.contains("nonsense"), "{text}");
+    assert!(text.contains("--session-log-credentials") && !text.contains("nonsense"), "{text}");
 }
 
 #[test]
@@ -208,7 +209,7 @@ fn the_environment_lets_in_and_agents_do_not_see_it() {
     let address = server.address();
     let script = format!("printenv {VARIABLE} > seen; echo done >> seen; exec {SWITCHBOARD} demo-agent");
     let mut serve = place.command(&["serve"]);
-    serve.env(VARIABLE, "wonderful").args(["--log", &address]);
+    serve.env(VARIABLE, "wonderful").args(["--session-log", &address]);
     let hub = Hub::start_command(&place, "hub", serve, &["--", "sh", "-c", &script]).unwrap();
     block_on(async {
         use_session(&hub, &place).await;
@@ -243,7 +244,7 @@ fn a_hub_needs_the_permissions_of_the_guide_and_no_others() {
     let Some((place, server)) = configured(&with_permissions(&permissions)) else { return };
     let credentials = file(&place, "credentials", "hub:secret");
     let address = server.address();
-    let arguments = ["--log", &*address, "--log-credentials", &credentials, "demo"];
+    let arguments = ["--session-log", &*address, "--session-log-credentials", &credentials, "demo"];
     let (one, other) = (Hub::start_as(&place, "one", &arguments), Hub::start_as(&place, "other", &arguments));
     block_on(async {
         use_session(&one, &place).await;
@@ -281,7 +282,7 @@ fn what_a_hub_may_not_do_is_said_with_its_subject() {
         assert_ne!(some, all, "{without}");
         let Some((place, server)) = configured(&with_permissions(&some)) else { return };
         let credentials = file(&place, "credentials", "hub:secret");
-        let text = refused(&place, &server.address(), &["--log-credentials", &credentials]);
+        let text = refused(&place, &server.address(), &["--session-log-credentials", &credentials]);
         let problem = "switchboard: the NATS server refuses a permission that the hub needs: Permissions Violation for ";
         assert!(text.starts_with(&format!("{problem}{named}")), "{without}: {text}");
         assert!(text.ends_with("\n  hint: grant its user the permissions in docs/cluster.md\n"), "{text}");

@@ -1,7 +1,7 @@
 //! `open` as a client: each scenario of `conform client`, with somebody before the page.
 
 use switchboard_conform::Verdict;
-use switchboard_conform::live::{CLIENT_SCENARIOS, ClientEnd, ClientJudge};
+use switchboard_conform::live::{CLIENT_SCENARIOS, ClientChecker, ClientEnd};
 
 use super::talk::Talk;
 use crate::agent_program::Place;
@@ -11,7 +11,7 @@ const LONG: &[&str] = &["large", "slow"];
 
 #[test]
 fn open_is_a_client_that_survives_everything_and_shows_it() {
-    let mut judge = ClientJudge::new();
+    let mut judge = ClientChecker::new();
     for scenario in CLIENT_SCENARIOS.iter().filter(|scenario| !LONG.contains(&scenario.id)) {
         let place = Place::new();
         // An answer is an answer, and nobody has to click.

@@ -63,7 +63,7 @@ fn a_restart_shows_what_was_recorded() {
     page.wait_for("article.e-tool .op-mov");
     page.wait_until("document.body.dataset.activity === 'recording'");
     page.screenshot("recording");
-    page.wait_for("#session-list [aria-current] :: at rest");
+    page.wait_for("#session-list [aria-current] :: dormant");
     // What is said in it takes it up again.
     page.type_into("#prompt", "hello");
     page.press("Enter");
