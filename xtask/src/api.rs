@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_breaks_and_what_is_new_is_written_down() {
+    fn removed_items_are_breaking_and_new_items_are_recorded() {
         let known = set(&["pub fn a()", "pub fn b()"]);
         assert!(differences("x", &known, &known).is_empty());
         let [breaking, addition] = &differences("x", &known, &set(&["pub fn a()", "pub fn b(u8)"]))[..]

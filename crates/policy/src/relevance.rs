@@ -72,7 +72,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_names_a_call_matters(pieces in prop::collection::vec(prop::sample::select(&PIECES[..]), 0..8)) {
+        fn every_mention_of_a_call_is_relevant(pieces in prop::collection::vec(prop::sample::select(&PIECES[..]), 0..8)) {
             let line = pieces.concat();
             let words = ["tool_call", "terminal_update", "\"began\"", "\\u00"];
             let expected = !line.contains("session/update") || words.iter().any(|word| line.contains(word));

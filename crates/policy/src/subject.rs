@@ -661,7 +661,7 @@ mod tests {
     use super::shortened;
 
     #[test]
-    fn what_is_cut_off_is_told() {
+    fn a_truncated_subject_says_so() {
         assert_eq!(shortened("ls"), "ls");
         let exact = "é".repeat(300);
         assert_eq!(shortened(&exact), exact);

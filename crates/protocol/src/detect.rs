@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_agent_says_shows_its_dialect() {
+    fn the_dialect_is_detected_from_messages() {
         let check = |params: &str, expected: Option<Evidence>| {
             let line = format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{params}}}"#);
             let mut tracker = DialectTracker::new();
@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_outweighs_what_is_missing_and_the_first_stands_among_equals() {
+    fn presence_outweighs_absence_and_the_first_evidence_wins() {
         let mut tracker = DialectTracker::new();
         assert!(tracker.see_prompt_answer(&raw("{}")));
         assert_eq!(tracker.wire_format(), WireFormat::Spec);

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_deceive_is_visible() {
+    fn deceptive_characters_are_made_visible() {
         assert_eq!(visible("plain ü 👩‍💻\n\ttext"), "plain ü 👩‍💻\n\ttext");
         assert_eq!(visible("\u{1B}[2J\u{1B}]0;title\u{7}"), "␛[2J␛]0;title␇");
         assert_eq!(visible("rm \u{202E}txt.exe"), "rm <U+202E>txt.exe");

@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_recorded_line_is_the_message_itself() {
+    fn a_bare_message_is_a_recorded_line_without_direction() {
         for text in [
             r#"{"jsonrpc":"2.0","method":"x","msg":1,"dir":"client->agent"}"#,
             r#"{"sessionUpdate":"x","process":"y"}"#,

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_session_passes_at_a_glance() {
+    fn updates_without_a_session_are_recognized_without_parsing() {
         let text = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"a session and a subagent"}}}}"#;
         assert!(!may_name_sessions(text));
         assert!(!may_name_sessions(r#"{"text":"\u001b[1m and \u0000"}"#));

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_replay_lacks_stays_where_it_was() {
+    fn entries_missing_from_a_replay_keep_their_position() {
         assert_eq!(order(&[], 2), "p0 p1");
         assert_eq!(order(&[None, None], 1), "r0 r1 p0");
         assert_eq!(order(&[None, Some(0)], 2), "r0 p0=r1 p1");

@@ -947,7 +947,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_over_fails_with_the_agent() {
+    fn unfinished_sub_agents_fail_when_the_agent_exits() {
         let mut tree = SubagentTree::default();
         told(&mut tree, "root", "untold", "");
         told(&mut tree, "root", "running", RUNNING);

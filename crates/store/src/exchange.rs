@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_program_recorded_is_taken_for_nothing_else() {
+    fn records_of_unknown_kinds_are_not_misread() {
         for bytes in [r#"{"jsonrpc":"2.0"}"#, "words"] {
             let record = Record::new(Channel::Unknown(9), bytes).at(Moment(0));
             assert_eq!(to_line(&record, Moment(0), false), None);

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_durable_once_all_its_files_are_on_the_disk() {
+    fn a_write_is_durable_when_all_its_files_are_synced() {
         let (progress, _ticker) = progress();
         let file = Arc::new(tempfile::tempfile().unwrap());
         progress.wrote(&file, 1, 10);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_gets_to_the_disk_unasked() {
+    fn writes_are_synced_without_a_request() {
         let (progress, ticker) = progress();
         let ticking = {
             let ticker = Arc::clone(&ticker);

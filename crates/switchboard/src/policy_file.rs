@@ -92,15 +92,27 @@ pub(crate) enum Refused {
     /// It cannot be read.
     Unreadable(String),
     /// Others may have written it.
-    Exposed(String),
+    Exposed(Exposure),
     /// It is invalid.
     Invalid(PathBuf, PolicyError),
+}
+
+/// A policy file that other users may have written.
+#[derive(Debug)]
+pub(crate) struct Exposure {
+    path: PathBuf,
+    reason: String,
+    /// The remedy for the reason.
+    pub(crate) remedy: String,
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refused::Unreadable(problem) | Refused::Exposed(problem) => formatter.write_str(problem),
+            Refused::Unreadable(problem) => formatter.write_str(problem),
+            Refused::Exposed(Exposure { path, reason, .. }) => {
+                write!(formatter, "{} is not used: {reason}", path.display())
+            }
             Refused::Invalid(path, error) => match error.line() {
                 Some(line) => write!(formatter, "{}:{line}: {}", path.display(), error.message()),
                 None => write!(formatter, "{}: {}", path.display(), error.message()),
@@ -113,8 +125,8 @@ impl From<Refused> for CommandError {
     fn from(refused: Refused) -> Self {
         match &refused {
             Refused::Unreadable(problem) => CommandError::usage(problem.clone()),
-            Refused::Exposed(_) => CommandError::failed(refused.to_string())
-                .hint("rules only apply if no other user can change them; run chmod go-w FILE"),
+            Refused::Exposed(Exposure { remedy, .. }) => CommandError::failed(refused.to_string())
+                .hint(format!("rules only apply if no other user can change them: {remedy}")),
             Refused::Invalid(..) => CommandError::failed(refused.to_string()),
         }
     }
@@ -135,8 +147,8 @@ fn read(path: &Path) -> Result<String, Refused> {
     if metadata.is_dir() {
         return Err(problem(&"it is a folder"));
     }
-    if let Some(reason) = exposed(path, &metadata) {
-        return Err(Refused::Exposed(format!("{} is not used: {reason}", path.display())));
+    if let Some((reason, remedy)) = exposed(path, &metadata) {
+        return Err(Refused::Exposed(Exposure { path: path.to_owned(), reason, remedy }));
     }
     let mut bytes = Vec::new();
     file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(|error| problem(&error))?;
@@ -147,9 +159,9 @@ fn read(path: &Path) -> Result<String, Refused> {
         .map_err(|_| Refused::Invalid(path.to_owned(), PolicyError::new("the file is not UTF-8")))
 }
 
-/// Returns why other users may have written a file.
+/// Returns why other users may have written a file, and the remedy.
 #[cfg(unix)]
-fn exposed(path: &Path, metadata: &std::fs::Metadata) -> Option<String> {
+fn exposed(path: &Path, metadata: &std::fs::Metadata) -> Option<(String, String)> {
     use std::os::unix::fs::MetadataExt;
     let (mode, owner) = (metadata.mode(), metadata.uid());
     let me = rustix::process::geteuid().as_raw();
@@ -158,43 +170,46 @@ fn exposed(path: &Path, metadata: &std::fs::Metadata) -> Option<String> {
     if !metadata.is_file() {
         return None;
     }
-    if mode & 0o002 != 0 {
-        return Some(format!("all users can write to it (permissions {:03o})", mode & 0o777));
-    }
-    if mode & 0o020 != 0 && !is_private_group {
-        return Some(format!("a group can write to it (permissions {:03o})", mode & 0o777));
+    let writers = match mode {
+        _ if mode & 0o002 != 0 => Some("all users"),
+        _ if mode & 0o020 != 0 && !is_private_group => Some("a group"),
+        _ => None,
+    };
+    if let Some(writers) = writers {
+        let reason = format!("{writers} can write to it (permissions {:03o})", mode & 0o777);
+        return Some((reason, format!("chmod go-w {}", path.display())));
     }
     if me != 0 && owner != me && owner != 0 {
-        return Some("it belongs to another user".to_owned());
+        return Some(("it belongs to another user".to_owned(), "use a copy that belongs to you".to_owned()));
     }
     replaceable(path)
 }
 
 #[cfg(not(unix))]
-fn exposed(_: &Path, _: &std::fs::Metadata) -> Option<String> {
+fn exposed(_: &Path, _: &std::fs::Metadata) -> Option<(String, String)> {
     None
 }
 
-/// Returns why other users may replace a file.
+/// Returns why other users may replace a file, and the remedy.
 #[cfg(unix)]
-fn replaceable(path: &Path) -> Option<String> {
+fn replaceable(path: &Path) -> Option<(String, String)> {
     use std::os::unix::fs::MetadataExt;
     // In a sticky folder, only the owner of a file can replace it.
-    let is_open = |path: PathBuf| {
-        let folder = path.parent().and_then(|folder| folder.metadata().ok());
-        folder.is_some_and(|folder| folder.mode() & 0o002 != 0 && folder.mode() & 0o1000 == 0)
+    let is_open = |folder: &PathBuf| {
+        folder
+            .metadata()
+            .is_ok_and(|metadata| metadata.mode() & 0o002 != 0 && metadata.mode() & 0o1000 == 0)
     };
     // For a link, both the link and its target.
     let places = [std::path::absolute(path).ok(), path.canonicalize().ok()];
-    places
-        .into_iter()
-        .flatten()
-        .any(is_open)
-        .then(|| "all users can replace it, because its folder is writable for them".to_owned())
+    let mut folders = places.into_iter().flatten().filter_map(|path| Some(path.parent()?.to_owned()));
+    let folder = folders.find(is_open)?;
+    let reason = "all users can replace it, because its folder is writable for them".to_owned();
+    Some((reason, format!("chmod o-w {}", folder.display())))
 }
 
 #[cfg(not(unix))]
-fn replaceable(_: &Path) -> Option<String> {
+fn replaceable(_: &Path) -> Option<(String, String)> {
     None
 }
 

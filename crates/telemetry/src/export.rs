@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_secret_in_an_address_is_not_shown() {
+    fn secrets_in_an_address_are_not_shown() {
         let address: Uri = "https://user:word@collector.test:4318/v1/traces?key=secret".parse().unwrap();
         assert_eq!(shown(&address), "https://collector.test:4318/v1/traces");
     }

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn invalid_addresses_are_refused() {
         for address in ["", "localhost:4318", "file:///tmp", "http://", "grpc://localhost", "http://a?b=c"] {
             assert!(Settings::of(Some(address), |_| None).is_err(), "{address:?}");
         }

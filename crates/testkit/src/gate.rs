@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_while_it_is_closed_comes_when_it_is_open() {
+    fn bytes_sent_through_a_closed_gate_arrive_when_it_opens() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let gate = Gate::start(server.local_addr().unwrap()).unwrap();
         let mut client = TcpStream::connect(gate.address()).unwrap();

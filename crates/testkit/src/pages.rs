@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_overlooked_is_refused() {
+    fn ambiguous_code_blocks_are_refused() {
         for (page, line) in [("a\n  ~~~\n", "2: "), ("~~~\n", "1: "), ("\n```\na\n", "2: ")] {
             let fault = code_blocks(page).unwrap_err();
             assert!(fault.starts_with(line), "{page:?}: {fault}");

@@ -221,10 +221,10 @@ impl ProcessEnd {
 
 fn describe_missing(program: &str, searched: &[PathBuf], not_executable: Option<&PathBuf>) -> String {
     use fmt::Write;
-    let mut text = format!("program {program} not found: ");
-    if let Some(path) = not_executable {
-        let _ = write!(text, "{} exists but is not executable; ", path.display());
-    }
+    let mut text = match not_executable {
+        Some(path) => format!("program {program} cannot be run: {} is not executable; ", path.display()),
+        None => format!("program {program} not found: "),
+    };
     match searched {
         [] => text.push_str("the search path is empty"),
         [one] => {

@@ -147,7 +147,7 @@ fn a_client_whose_dialect_has_no_errors_reads_the_reason() {
 }
 
 #[test]
-fn what_looks_like_a_call_is_an_answer_all_the_same() {
+fn a_response_that_looks_like_a_call_is_a_response() {
     let mut bench = between(Version::V1, Version::V1);
     bench.client(json!({"id": 1, "method": "_list"}));
     bench.client(json!({"id": 2, "method": "_list"}));

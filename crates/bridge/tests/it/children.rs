@@ -138,7 +138,7 @@ fn a_child_is_shown_in_the_call_that_refers_to_it() {
 }
 
 #[test]
-fn what_is_told_of_a_child_inside_a_call_and_not_shown_there_is_reported() {
+fn details_of_a_child_that_its_call_does_not_show_are_reported() {
     let mut bench = at_work(json!({}));
     bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "task", "title": "Task", "status": "in_progress",
         "content": [{"type": "session", "sessionId": "c"}]}));
@@ -174,7 +174,7 @@ fn a_child_has_the_name_that_the_session_engine_gives_it_and_what_is_too_long_fo
 }
 
 #[test]
-fn what_is_below_a_child_is_shown_in_its_call() {
+fn grandchildren_are_shown_in_the_call_of_their_parent() {
     let mut bench = at_work(json!({}));
     bench.update(announced("c", "helper"));
     bench.agent(of("c", text("m", "above")));
@@ -672,7 +672,7 @@ fn children_of_a_version_1_agent_are_sessions_of_version_2() {
 }
 
 #[test]
-fn what_a_version_1_agent_cannot_replay_is_replayed_with_its_children() {
+fn the_bridge_replays_children_for_agents_that_cannot() {
     let mut bench = Bench::v2_client();
     bench.client(json!({"id": 0, "method": "initialize", "params": {"protocolVersion": 2, "info": {"name": "c", "version": "1"}}}));
     let id = bench.take_agent()[0]["id"].clone();

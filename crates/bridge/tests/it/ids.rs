@@ -205,7 +205,7 @@ fn ids_of_messages_do_not_repeat_when_a_session_is_resumed_many_times() {
 }
 
 #[test]
-fn what_the_bridge_says_and_asks_itself_has_its_salt_too() {
+fn ids_of_the_bridges_own_messages_and_requests_have_a_salt() {
     let salted = |client: Version| BridgeOptions {
         id_salt: "salt".to_owned(),
         ..BridgeOptions::between(client, client.other())

@@ -181,7 +181,7 @@ fn updates_without_end_do_not_fill_the_memory() {
 }
 
 #[test]
-fn what_is_forgotten_of_a_session_is_said_once() {
+fn eviction_of_session_state_is_reported_once() {
     let limits = Limits { entries: 8, ..Limits::default() };
     let mut bench = bench(Version::V1, limits);
     for number in 0..40 {

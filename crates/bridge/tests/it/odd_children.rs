@@ -10,7 +10,7 @@ use crate::children::{announced, at_work, calls, introduced, of, state, text};
 use crate::support::Bench;
 
 #[test]
-fn nobody_knows_whose_a_session_is_until_it_is_told() {
+fn updates_of_a_session_wait_until_its_parent_is_known() {
     let mut bench = at_work(json!({}));
     // A child of a child without an announced parent.
     bench.agent(of("g", text("m", "first")));
@@ -239,7 +239,7 @@ fn step() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn whatever_children_do_the_client_hears_of_its_session_only_and_all_of_the_text(
+    fn any_updates_of_children_appear_only_in_the_clients_session_and_completely(
         steps in prop::collection::vec(step(), 1..60)
     ) {
         let mut bench = at_work(json!({}));

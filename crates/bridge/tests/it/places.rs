@@ -85,7 +85,7 @@ fn a_relative_path_without_a_directory_passes_and_is_reported() {
 }
 
 #[test]
-fn what_is_said_to_be_left_out_was_left_out() {
+fn a_reported_omission_is_omitted() {
     for mut bench in [Bench::v1_client(), in_directory("/w")] {
         bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "t", "locations": [{"path": "a"}], "rawInput": {"line": 0}}));
         let told = bench.take_updates().remove(0);

@@ -308,7 +308,7 @@ fn a_mode_that_is_set_beside_an_option_for_modes_is_answered_with_the_options() 
 }
 
 #[test]
-fn what_is_lost_of_a_handshake_is_reported_at_its_own_line() {
+fn losses_of_a_handshake_are_reported_at_its_line() {
     let update = json!({"sessionUpdate": "agent_message_chunk", "messageId": "m", "content": {"type": "text", "text": "x"}});
     let messages = [
         (
@@ -331,7 +331,7 @@ fn what_is_lost_of_a_handshake_is_reported_at_its_own_line() {
 }
 
 #[test]
-fn who_says_what_shows_where_nobody_tells() {
+fn senders_are_inferred_in_recordings_without_directions() {
     let mut compared = 0;
     for recording in recordings() {
         let Some(version) = version(&recording) else { continue };

@@ -551,7 +551,7 @@ fn elicitations_pass_where_the_client_takes_them() {
 }
 
 #[test]
-fn what_stands_beside_a_notice_goes_with_the_message_that_it_becomes() {
+fn metadata_of_a_notice_moves_to_its_message() {
     let mut bench = Bench::v1_client();
     bench.update(json!({"sessionUpdate": "notice", "severity": "warning", "title": "t", "description": "d", "_meta": {"a": 1}, "key": 2}));
     let told = bench.take_updates().remove(0);

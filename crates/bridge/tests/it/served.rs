@@ -111,7 +111,7 @@ fn commands_are_run_and_shown() {
 }
 
 #[test]
-fn what_stands_beside_a_variable_of_a_command_is_reported() {
+fn metadata_of_a_commands_variable_is_reported() {
     let mut bench = bench(true);
     let env = json!([{"name": "A", "value": "1", "_meta": {"mine": 1}, "own": 2}]);
     assert!(

@@ -150,7 +150,7 @@ fn going_on_with_a_session_takes_what_the_agent_has() {
 }
 
 #[test]
-fn what_the_bridge_told_is_replayed_where_the_agent_cannot() {
+fn the_bridge_replays_sent_updates_for_agents_that_cannot() {
     let mut bench = with_agent(json!({"sessionCapabilities": {"resume": {}}}));
     open(&mut bench, json!({"sessionId": "s"}));
     bench
@@ -230,7 +230,7 @@ fn a_replay_has_the_ids_that_were_told_and_replaces_what_is_shown() {
 }
 
 #[test]
-fn what_version_2_cannot_take_is_refused() {
+fn requests_without_a_version_2_form_are_refused() {
     let mut bench = Bench::v1_client();
     bench.client(json!({"id": 1, "method": "session/new", "params": {"cwd": "/w", "mcpServers": [{"type": "sse", "name": "m", "url": "http://x", "headers": []}]}}));
     assert_eq!(bench.take_client()[0]["error"]["code"], -32602);

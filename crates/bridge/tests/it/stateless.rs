@@ -41,7 +41,7 @@ fn whole_messages_fan_out() {
 }
 
 #[test]
-fn what_cannot_be_said_fails_by_element_and_reason() {
+fn inexpressible_values_fail_with_element_and_reason() {
     let fails = |update: Value, element: &str| {
         let error = down(update.clone()).unwrap_err();
         assert!(error.starts_with(&format!("{element}: ")), "{update}: {error}");

@@ -329,7 +329,7 @@ fn diffs_are_completed_from_the_file_at_hand() {
 }
 
 #[test]
-fn what_a_diff_of_version_1_cannot_say_is_said_in_words() {
+fn inexpressible_parts_of_a_diff_become_text() {
     let mut bench = Bench::v1_client();
     bench.update(
         json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Edit", "content": [
@@ -435,7 +435,7 @@ fn two_questions_about_a_call_that_contradict_each_other_are_reported() {
 }
 
 #[test]
-fn what_stands_beside_a_terminal_in_a_call_goes_with_its_text() {
+fn metadata_of_a_terminal_in_a_call_moves_to_its_text() {
     let mut bench = Bench::v1_client();
     bench.update(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "ls",
         "content": [{"type": "terminal", "terminalId": "t", "_meta": {"a": 1}, "key": 2}]}));

@@ -259,7 +259,7 @@ fn a_version_1_client_meets_an_agent_that_only_speaks_2() {
 }
 
 #[test]
-fn what_a_client_says_before_the_handshake_is_answered_follows_it() {
+fn messages_before_the_handshake_response_are_held_until_it() {
     let new = json!({"id": 1, "method": "session/new", "params": {"cwd": "/w", "mcpServers": [{"name": "m", "command": "/m", "args": [], "env": []}]}});
     let opened = || {
         let mut bench = Bench::new(BridgeOptions::default());
@@ -364,7 +364,7 @@ fn a_prompt_that_waited_is_told_as_it_came() {
 }
 
 #[test]
-fn what_stands_beside_an_update_that_is_not_told_is_lost_in_its_session() {
+fn metadata_of_an_unsent_update_is_reported_in_its_session() {
     let mut bench = Bench::v1_client();
     bench.agent(json!({"method": "session/update", "params": {"sessionId": "s", "_meta": {"a": 1},
         "update": {"sessionUpdate": "state_update", "state": "running"}}}));
@@ -407,7 +407,7 @@ fn an_echo_that_says_something_else_is_reported() {
 }
 
 #[test]
-fn what_stands_beside_a_prompt_that_is_taken_back_goes_with_its_cancellation() {
+fn metadata_of_a_cancelled_prompt_moves_to_the_cancellation() {
     for client in [Version::V1, Version::V2] {
         let options =
             BridgeOptions { acceptance: 1_000_000, ..BridgeOptions::between(client, client.other()) };

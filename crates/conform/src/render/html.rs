@@ -172,7 +172,7 @@ mod tests {
     use crate::Evaluator;
 
     #[test]
-    fn what_is_broken_comes_first_and_what_was_not_tested_is_folded() {
+    fn violations_come_first_and_untested_rules_are_folded() {
         let mut evaluator = Evaluator::new(None);
         let asked = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}"#;
         let answered = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"<b>"}}"#;

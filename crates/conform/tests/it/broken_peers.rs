@@ -210,7 +210,7 @@ fn a_line_that_is_lost_breaks_nothing() {
 }
 
 #[test]
-fn what_is_only_recorded_never_fails() {
+fn recorded_only_rules_never_fail() {
     let again = r#"A {"method":"session/update","params":{"sessionId":"s-1","update":{"sessionUpdate":"tool_call_update","toolCallId":"c-1","status":"in_progress"}}}"#;
     let lines = conversation(
         V1,

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_nowhere_is_a_conflict() {
+    fn a_hunk_that_matches_nowhere_is_a_conflict() {
         check("a\nb\nc\n", "a\nx\nc\n", 3, "a\nB\nc\n", Err(Conflict::Hunk { hunk: 1 }));
         check("a\nb", "a\nc", 3, "a\nb\n", Err(Conflict::Hunk { hunk: 1 }));
         check("a\nb\n", "a\nx\nb\n", 0, "", Err(Conflict::Hunk { hunk: 1 }));

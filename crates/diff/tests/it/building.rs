@@ -149,7 +149,7 @@ fn context_is_as_wide_as_asked() {
 }
 
 #[test]
-fn what_no_text_can_show_has_no_patch() {
+fn changes_without_a_textual_form_have_no_patch() {
     let binary = |old: Option<&[u8]>, new: Option<&[u8]>| {
         build_from_bytes(Path::new("/w/logo.png"), old, new, &BuildOptions::default()).diff
     };

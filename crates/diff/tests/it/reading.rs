@@ -46,7 +46,7 @@ fn check_faults(text: &str, faults: &[(usize, FaultKind)], expected: &[&str]) {
 const HUNK: &str = "@@ -1,2 +1,2 @@\n a\n-b\n+c\n";
 
 #[test]
-fn what_agents_send_is_read_without_loss() {
+fn diffs_of_real_agents_are_read_without_loss() {
     // From published agents: absolute paths, and one with relative ones.
     check(
         "diff --git /w/src/greet.py /w/src/greet.py\n--- /w/src/greet.py\n+++ /w/src/greet.py\n\

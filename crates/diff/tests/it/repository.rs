@@ -284,7 +284,7 @@ fn line_ending_rules_of_the_repository_hold() {
 }
 
 #[test]
-fn what_is_no_repository_and_no_range_is_an_error() {
+fn an_invalid_repository_or_range_is_an_error() {
     let place = Place::new();
     let result = build_from_git(&place.path(), &WORK_TREE, &BuildOptions::default());
     assert!(matches!(result, Err(Error::Git { action: "rev-parse", .. })), "{result:?}");

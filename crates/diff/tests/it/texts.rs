@@ -94,7 +94,7 @@ fn snippets_without_a_place_are_marked() {
 /// Metadata of agents as recorded for Gemini (`add`, `modify`) and Codex (`update`), and of version 1 drafts
 /// for deleted files.
 #[test]
-fn what_agents_say_in_metadata_is_heard() {
+fn metadata_of_version_1_diffs_is_used() {
     let operation = |pair: Value| translated(&pair, &FileAtHand::Unknown).0;
     let kind =
         |old: Option<&str>, new: &str, kind: &str| with(pair(old, new), "_meta", json!({"kind": kind}));
@@ -249,7 +249,7 @@ fn added_and_deleted_files_need_no_disk() {
 }
 
 #[test]
-fn what_texts_cannot_say_is_said_in_words() {
+fn changes_without_old_and_new_texts_become_text() {
     let words = |diff: &Diff| shown(diff, |_| FileAtHand::Unknown);
     let say = |text: &str| Item::Words(text.to_owned());
     let binary = diff(vec![change(Operation::Modify, "/w/logo.png", None, FileType::Binary)], "");
@@ -293,7 +293,7 @@ fn nothing_in_the_patch_is_lost_because_the_list_forgot_it() {
 
 /// Everything in a structured diff is in its version 1 form, or can be restored from it.
 #[test]
-fn what_neither_texts_nor_words_say_is_in_the_metadata() {
+fn remaining_details_of_a_diff_are_in_the_metadata() {
     let source = json!({
         "changes": [
             {"operation": "modify", "path": "/w/x", "fileType": "text", "mimeType": "text/x", "_meta": {"c": 1.0}, "ck": 2},

@@ -108,7 +108,7 @@ mod tests {
     use super::Cursors;
 
     #[test]
-    fn what_has_come_does_not_come_again_unless_it_is_wanted() {
+    fn repeated_cursors_are_dropped_except_in_an_expected_replay() {
         let mut cursors = Cursors::default();
         assert!(
             cursors.advance("s", "s.1", true)

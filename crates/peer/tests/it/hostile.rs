@@ -152,7 +152,7 @@ async fn an_id_may_be_used_again_as_soon_as_its_question_was_taken_back() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_reported_and_the_rest_goes_on() {
+async fn unreadable_messages_are_reported_and_later_ones_are_handled() {
     let lines = vec![
         INSERTED.to_owned(),
         "no message".to_owned(),

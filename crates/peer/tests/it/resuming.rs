@@ -372,7 +372,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_breaks_everything_comes_once_and_in_order(
+    fn every_update_arrives_once_and_in_order_despite_any_interruption(
         counts_questions: bool,
         steps in prop::collection::vec(step(), 0..80),
     ) {
@@ -393,7 +393,7 @@ fn go(counts_questions: bool, steps: &[Step]) {
 /// A question that is asked on a resumed connection and cancelled is not repeated when the stream breaks
 /// again.
 #[test]
-fn what_was_asked_before_the_state_is_over_unless_it_is_asked_again() {
+fn questions_before_the_state_end_unless_they_are_repeated() {
     use Step::{AgentAsks, Arrive, Connect, Cut, LoseStream, TurnEnds};
     let before = [Arrive(1, 1), Arrive(1, 0), AgentAsks(0), Arrive(0, 3), Cut, Connect(0)];
     let after = [AgentAsks(0), AgentAsks(0), TurnEnds(0), Arrive(1, 1), LoseStream(0)];

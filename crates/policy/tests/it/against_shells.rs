@@ -20,7 +20,7 @@ fn objection(policy: &Policy, shells: &Shells, line: &str) -> Option<String> {
 
 /// In shells without any other program, an allowed line runs only allowed commands, the same in each shell.
 #[test]
-fn what_is_allowed_runs_nothing_else_in_any_shell() {
+fn allowed_commands_run_nothing_else_in_any_shell() {
     let (policy, shells) = (policy(RULES), Shells::new());
     // `PROPTEST_CASES` sets the number of cases.
     let config =
@@ -33,7 +33,7 @@ fn what_is_allowed_runs_nothing_else_in_any_shell() {
 
 /// Lines that look harmless, and lines from earlier findings.
 #[test]
-fn what_the_shells_read_differently_is_not_allowed() {
+fn commands_that_shells_parse_differently_are_not_allowed() {
     let (policy, shells) = (policy(RULES), Shells::new());
     let verdict = |line: &str| policy.evaluate(&Subject::of_line(line, &scene()), &host()).verdict;
     for line in [

@@ -166,7 +166,7 @@ fn chains() -> Vec<Vec<String>> {
 
 /// Runs each allowed step in all shells; no attack succeeds.
 #[test]
-fn what_the_recipes_allow_runs_no_code_and_tells_no_secret() {
+fn commands_allowed_by_the_recipes_run_no_code_and_reveal_no_secret() {
     let untouched = Project::new();
     let verdict = |project: &Project, step: &str| {
         let around = project.folder.path().to_string_lossy().into_owned();

@@ -11,7 +11,7 @@ fn error(text: &str) -> (Option<usize>, String) {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line() {
+fn errors_of_a_policy_file_have_their_line() {
     let rule = "[[rule]]\ndecision = \"allow\"\n";
     for (text, line) in [
         ("default = \"maybe\"\n".to_owned(), 1),

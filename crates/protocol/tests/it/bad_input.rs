@@ -295,7 +295,7 @@ fn a_tag_is_found_wherever_it_stands_and_never_taken_from_elsewhere() {
 }
 
 #[test]
-fn what_a_wrong_guess_of_the_tag_tolerated_is_told_once() {
+fn diagnostics_of_a_wrongly_guessed_tag_are_not_repeated() {
     let text = r#"{"toolCallId":"c","locations":[{"path":5},{"path":"/a"}],"sessionUpdate":"tool_call_update",
         "rawOutput":{"sessionUpdate":"agent_message"}}"#;
     let (update, diagnostics) = v2::SessionUpdate::decode_tolerant(text, WireFormat::Any).unwrap();

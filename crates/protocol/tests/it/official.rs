@@ -166,7 +166,7 @@ fn version_1_means_the_same_to_both() {
 }
 
 #[test]
-fn whatever_the_official_crate_refuses_we_refuse_too() {
+fn everything_that_the_official_crate_rejects_is_rejected() {
     for vector in vectors() {
         let types = match vector.revision {
             WireFormat::Newest => V2_TYPES,

@@ -71,7 +71,7 @@ fn every_vector_gets_its_verdict() {
 }
 
 #[test]
-fn what_is_valid_in_one_dialect_is_read_in_any() {
+fn the_format_any_reads_everything_valid_in_one_dialect() {
     let mut failures = Vec::new();
     for vector in vectors().iter().filter(|vector| vector.valid && vector.revision != WireFormat::V1) {
         let text = vector.json.to_string();
@@ -94,7 +94,7 @@ fn what_is_valid_in_one_dialect_is_read_in_any() {
 }
 
 #[test]
-fn what_is_invalid_in_both_dialects_is_invalid_in_any() {
+fn the_format_any_rejects_everything_invalid_in_both_dialects() {
     let vectors = vectors();
     let mut failures = Vec::new();
     for vector in vectors.iter().filter(|vector| !vector.valid && vector.revision == WireFormat::Spec) {

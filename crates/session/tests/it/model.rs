@@ -140,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_told_again_as_it_is_changes_nothing((dialect, updates) in updates()) {
+    fn repeated_updates_change_nothing((dialect, updates) in updates()) {
         let mut session = Session::new(dialect);
         for update in &updates {
             apply(&mut session, update);

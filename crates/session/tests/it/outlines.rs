@@ -125,7 +125,7 @@ fn an_outline_is_the_current_state_of_its_call() {
 }
 
 #[test]
-fn what_is_malformed_or_too_large_is_a_problem_of_its_call_alone() {
+fn a_malformed_or_oversized_update_affects_only_its_call() {
     let problem =
         |of: &Conversation, id: &str| outline(of, id).and_then(|it| it.problem().map(str::to_owned));
     for mut conversation in all() {

@@ -41,7 +41,7 @@ fn conversations_of_version_2_fold_without_a_diagnostic() {
 }
 
 #[test]
-fn who_says_what_shows_where_nobody_tells() {
+fn senders_are_inferred_in_recordings_without_directions() {
     let mut answered = 0;
     for recording in recordings().iter().filter(|recording| is_version_2(&recording.lines)) {
         let [mut told, mut untold] = [(); 2].map(|()| Conversation::new(WireFormat::Any));

@@ -97,7 +97,7 @@ fn without_ids_duplicates_are_known_by_kind_order_and_content() {
 }
 
 #[test]
-fn what_the_replay_lacks_stays() {
+fn entries_missing_from_a_replay_are_kept() {
     let mut session = fold(
         WireFormat::Any,
         &[

@@ -149,7 +149,7 @@ fn metadata_is_merged_while_the_dialect_is_unknown_and_replaced_once_it_is_known
 }
 
 #[test]
-fn what_updates_bring_beside_plans_lists_and_output_is_kept() {
+fn metadata_and_unknown_keys_of_updates_are_kept() {
     let updates = [
         json!({"sessionUpdate": "plan_update", "plan": {"type": "items", "planId": "p", "entries": []},
             "_meta": {"a": 1}, "vendor": 1}),

@@ -99,7 +99,7 @@ fn event(which: u8, id: u8) -> (Side, Value) {
 
 proptest! {
     #[test]
-    fn whatever_happens_it_stands_the_same(
+    fn the_state_without_transcript_equals_the_full_state(
         (_, updates) in updates(),
         events in prop::collection::vec((any::<u8>(), 0u8..4), 0..40),
     ) {

@@ -152,7 +152,7 @@ fn a_question_with_a_malformed_optional_part_is_a_question() {
 }
 
 #[test]
-fn what_decides_over_permissions_is_strict() {
+fn permission_parts_are_read_strictly() {
     let ask = |options: Value| {
         json!({"jsonrpc": "2.0", "id": 5, "method": "session/request_permission",
             "params": {"sessionId": "s", "title": "Write?", "options": options}})

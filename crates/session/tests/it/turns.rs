@@ -139,7 +139,7 @@ fn content_revision(talk: &Talk, id: i64) -> u64 {
 }
 
 #[test]
-fn what_changes_a_question_raises_its_content_revision_and_nothing_else_does() {
+fn only_changes_of_a_question_raise_its_content_revision() {
     let call = |key: &str, value: Value| {
         let mut update = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c"});
         update[key] = value;
@@ -276,7 +276,7 @@ fn a_session_of_a_session_knows_where_it_belongs() {
 }
 
 #[test]
-fn what_only_one_dialect_says_decides_how_metadata_is_kept() {
+fn dialect_evidence_decides_whether_metadata_is_merged() {
     let meta = |talk: &mut Talk| {
         for value in [json!({"a": 1}), json!({"b": 2})] {
             talk.update(json!({"sessionUpdate": "agent_message", "messageId": "m", "_meta": value}));

@@ -147,7 +147,7 @@ fn sessions_are_shared_and_taken_back() {
 }
 
 #[test]
-fn what_cannot_be_shared_is_refused() {
+fn invalid_shares_are_refused() {
     let scratch = scratch();
     let id = begin_hosted(&scratch);
     let mut recorder = scratch.begin();
@@ -204,7 +204,7 @@ fn a_deleted_session_is_neither_hosted_nor_shared() {
 }
 
 #[test]
-fn what_a_hub_notes_is_kept_but_neither_folded_nor_searched_nor_a_message() {
+fn hub_records_are_kept_but_not_folded_searched_or_counted() {
     let scratch = scratch();
     let mut recorder = scratch.begin();
     let id = recorder.id().to_owned();
@@ -392,7 +392,7 @@ fn settled(state: &switchboard_store::State) -> Vec<String> {
 
 /// Includes questions before a checkpoint whose ids are reused.
 #[test]
-fn who_answered_is_in_the_state_and_in_every_window_of_it() {
+fn the_author_of_an_answer_is_in_the_state_and_in_every_window() {
     let scratch = scratch();
     let mut recorder = scratch.begin();
     let id = recorder.id().to_owned();

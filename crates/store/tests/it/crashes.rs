@@ -179,7 +179,7 @@ fn many_sessions_that_were_cut_off_are_put_in_order_in_the_background_and_can_be
 }
 
 #[test]
-fn what_was_not_put_in_order_in_the_background_is_by_the_next_one() {
+fn an_interrupted_recovery_is_completed_by_the_next_program() {
     let (folder, ids) = cut_off_with(40);
     for _ in 0..3 {
         // Closed immediately, in the middle of the recovery.

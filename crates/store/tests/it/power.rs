@@ -107,7 +107,7 @@ fn a_journal_with_garbage_in_it_gives_no_other_bytes() {
 }
 
 #[test]
-fn what_a_power_cut_left_is_put_in_order_by_the_next_program() {
+fn the_next_program_recovers_after_a_power_cut() {
     let original = tempfile::tempdir().unwrap();
     let (id, all, ends) = journal(original.path());
     let journal = std::fs::read(original.path().join("journal")).unwrap();

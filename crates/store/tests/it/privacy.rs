@@ -48,7 +48,7 @@ fn everything_that_is_made_is_closed_to_others() {
 }
 
 #[test]
-fn what_was_open_to_others_is_closed_and_told_but_not_a_folder_of_others() {
+fn readable_files_become_private_but_foreign_folders_do_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("switchboard/store.sqlite3");
     let writers = folder.path().join("switchboard/store.sqlite3-writers");

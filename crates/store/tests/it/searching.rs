@@ -116,7 +116,7 @@ fn whole(message: &str, text: Option<&str>) -> Record {
 }
 
 #[test]
-fn what_was_streamed_and_then_replaced_is_found_by_both_texts_and_marked() {
+fn replaced_text_is_found_and_marked() {
     let scratch = scratch();
     let mut recorder = scratch.begin();
     for record in [
@@ -163,7 +163,7 @@ fn what_was_streamed_and_then_replaced_is_found_by_both_texts_and_marked() {
 }
 
 #[test]
-fn what_was_withdrawn_can_be_taken_out() {
+fn retracted_text_can_be_omitted() {
     let scratch = scratch();
     let mut recorder = scratch.begin();
     let id = recorder.id().to_owned();

@@ -39,7 +39,7 @@ fn a_recording_begins_goes_on_and_ends_while_somebody_holds_the_database() {
 }
 
 #[test]
-fn what_a_killed_recorder_left_before_the_store_knew_it_is_found() {
+fn a_journal_without_a_database_row_is_found() {
     let Scratch { folder, store } = scratch();
     let path = folder.path().join("store.sqlite3");
     let mut recorder = store.begin(&About { agent: Some("bot".into()), ..About::default() }).unwrap();
@@ -110,7 +110,7 @@ fn moved_and_indexed(path: &std::path::Path) -> (i64, i64, i64) {
 }
 
 #[test]
-fn what_one_program_had_no_time_for_the_next_one_does() {
+fn the_next_program_completes_unfinished_work() {
     for is_moved in [false, true] {
         let Scratch { folder, store } = scratch();
         let path = folder.path().join("store.sqlite3");

@@ -313,7 +313,7 @@ fn whole_update(numbers: &mut Numbers, number: usize) -> Value {
 }
 
 #[test]
-fn what_is_told_anew_is_kept_once_and_nothing_is_missing() {
+fn replayed_history_is_kept_once_and_completely() {
     for seed in 1..=4_u64 {
         let count = 4000;
         let (scratch, id, mut numbers) = recorded(seed, count, |numbers, number| {

@@ -121,7 +121,7 @@ fn a_clock_that_jumps_back_changes_no_order() {
 }
 
 #[test]
-fn what_a_session_is_about_is_read_from_its_messages() {
+fn session_metadata_is_extracted_from_messages() {
     let scratch = scratch();
     let mut recorder = scratch.begin();
     for (channel, text) in [

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_file_is_refused() {
+    fn only_regular_files_are_edited() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("settings.json");
         symlink("elsewhere.json", &path).unwrap();

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_stays_wrong() {
+    fn invalid_json_is_not_repaired() {
         for text in ["[1,,2]", "{\"a\" 1}", "\"open", "// only a comment", "{} /* open"] {
             assert!(parse(text).is_err(), "{text}");
         }
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_edited_with_care_is_refused() {
+    fn ambiguous_edits_are_refused() {
         for text in ["", "{", "[,]", "{,}", "// only"] {
             assert!(EditedJson::parse(text).is_err(), "{text}");
         }

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told_and_the_rest_counts() {
+    fn invalid_settings_are_reported_and_the_others_apply() {
         let (settings, mut problems) = parse(&json!({"hub": {
             "idle": "soon", "connections": 0, "idel": "1h"
         }}));

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_no_folder_is_refused_and_nothing_is_told_of_other_places() {
+    fn invalid_folders_are_refused_without_details_of_other_folders() {
         let (_folder, path) = place();
         let roots = Roots(vec![path.join("allowed")]);
         assert_eq!(reason(&roots, path.join("allowed/missing/deep")), "the folder does not exist");

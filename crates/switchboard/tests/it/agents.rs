@@ -85,7 +85,7 @@ fn a_configured_agent_is_run_by_its_name() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told() {
+fn unreadable_configuration_is_reported() {
     let place = Place::new();
     place.write(
         "work/.switchboard.json",

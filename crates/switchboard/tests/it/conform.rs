@@ -37,7 +37,7 @@ fn a_recording_is_judged_by_its_lines() {
 }
 
 #[test]
-fn what_cannot_be_judged_is_not_called_conformant() {
+fn incomplete_recordings_are_not_conformant() {
     assert_eq!(json(&["-"], b"", 4)["verdict"], "not judged");
     assert_eq!(json(&["-"], b"{\"t\":1,\"stderr\":\"hello\"}\n", 4)["verdict"], "not judged");
     let cut = br#"{"dir":"client->agent","msg":{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1"#;
@@ -217,7 +217,7 @@ fn a_recording_that_is_played_keeps_the_protocol() {
 }
 
 #[test]
-fn what_is_no_agent_cannot_be_judged() {
+fn a_program_that_is_not_an_agent_is_not_judged() {
     let report = check_agent(&[], &["false"], 4);
     assert_eq!(report["verdict"], "not judged");
     let silent = check_agent(&["--timeout", "0.2"], &["sleep", "600"], 4);

@@ -82,7 +82,7 @@ fn losses_are_listed_and_counted_in_the_exit_code() {
 }
 
 #[test]
-fn what_is_in_the_wanted_version_already_stays() {
+fn messages_in_the_target_version_are_unchanged() {
     let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}});
     let answer =
         json!({"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": 1, "agentCapabilities": {}}});

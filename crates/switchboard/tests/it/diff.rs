@@ -142,7 +142,7 @@ fn diff_content_is_applied_and_taken_back() {
 }
 
 #[test]
-fn what_cannot_be_applied_is_refused_with_a_hint() {
+fn a_diff_that_does_not_apply_is_refused_with_a_hint() {
     let place = Place::new();
     place.copy("old", "copy");
     let run = place.run(&["old", "new"], "");
@@ -270,7 +270,7 @@ fn a_limit_leaves_the_patch_out_with_a_word() {
 }
 
 #[test]
-fn what_makes_no_sense_ends_with_code_2() {
+fn invalid_usage_exits_with_code_2() {
     let place = Place::new();
     for arguments in [
         &[][..],

@@ -150,6 +150,7 @@ fn a_token_that_the_hub_does_not_know_is_told() {
 fn the_remedy_fits_the_fault() {
     let home = EmptyHome::new();
     home.install("far-version", FAR_VERSION);
+    home.install("refuses-version", REFUSES_VERSION);
     let programs = home.programs();
     let script = |name: &str, first_line: &str, mode: u32| {
         let path = programs.join(name);
@@ -169,6 +170,7 @@ fn the_remedy_fits_the_fault() {
                 "script": {"command": "bad-interpreter"},
                 "package": {"command": "needs-node"},
                 "future": {"command": "far-version"},
+                "refusing": {"command": "refuses-version"},
                 "far": {"url": "ws://127.0.0.1:9/acp"},
             },
         })
@@ -195,11 +197,13 @@ fn the_remedy_fits_the_fault() {
         ("agent script", "bad-interpreter", "/no/such/python3, which does not exist"),
         ("agent package", "", "install Node.js"),
         ("agent future", "version 9", "update Switchboard"),
+        ("agent refusing", "only version 9 (code -32022)", "update Switchboard"),
         ("agent far", "127.0.0.1:9", "the server is running"),
         ("configuration", "\"agent_server\"", "is \"agent_servers\" meant?"),
         ("configuration", "store.keep", "90d"),
         ("configuration", "store.max: unknown setting", "max_size"),
-        ("rules", "write", "chmod go-w"),
+        ("rules", "write", "switchboard/switchboard-policy.toml"),
+        ("rules", "write", "chmod go-w /"),
         ("store", "version 99", "update Switchboard"),
         ("proxy", "HTTP_PROXY is not the address of a proxy", "unset HTTP_PROXY"),
     ] {
@@ -213,6 +217,13 @@ fn the_remedy_fits_the_fault() {
     }
     assert!(find(&findings, "proxy", "through proxy.example.com:3128").is_some(), "{findings:#?}");
 }
+
+/// An agent that refuses both versions of the protocol.
+const REFUSES_VERSION: &str = r#"
+while read -r line; do
+    id=${line#*\"id\":}; id=${id%%[,\}]*}
+    echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{\"code\":-32022,\"message\":\"only version 9\"}}"
+done"#;
 
 /// An agent that answers with a version of the protocol that does not exist.
 const FAR_VERSION: &str = r#"

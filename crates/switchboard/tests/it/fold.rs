@@ -170,7 +170,7 @@ fn an_answer_of_an_unknown_kind_is_shown_as_no_approval() {
 }
 
 #[test]
-fn what_is_malformed_and_optional_is_left_out_unless_strict_is_asked_for() {
+fn malformed_optional_parts_are_left_out_except_with_strict() {
     let call = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "Read", "kind": 7});
     let lines = [update("s", call.clone()), call];
     let run = fold(&[], &lines);

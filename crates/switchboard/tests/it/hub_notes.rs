@@ -64,7 +64,7 @@ fn fine(run: Run) -> String {
 }
 
 #[test]
-fn who_answered_is_shown_beside_the_question() {
+fn the_author_of_an_answer_is_shown_with_the_question() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store.sqlite3");
     let sessions = |arguments: &[&str], input: &str| {

@@ -164,7 +164,7 @@ fn a_configured_name_wins_over_a_known_one_and_that_is_said() {
 }
 
 #[test]
-fn what_a_project_puts_under_a_known_name_is_asked_about() {
+fn a_project_that_redefines_a_known_agent_needs_consent() {
     let home = EmptyHome::new();
     home.install_demo("codex-acp");
     home.install_demo("evil");

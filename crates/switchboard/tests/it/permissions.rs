@@ -185,7 +185,7 @@ fn an_editor_is_not_asked_what_rules_decide() {
 }
 
 #[test]
-fn what_is_only_observed_is_asked_as_before() {
+fn rules_in_observe_mode_do_not_answer() {
     let place = Place::new();
     place.write("work/rules.toml", &format!("mode = \"observe\"\n{RULES}"));
     for agent in [OLD_AGENT, NEW_AGENT] {
@@ -345,7 +345,7 @@ fn a_project_makes_the_users_rules_stricter_unless_it_is_trusted() {
 }
 
 #[test]
-fn nobody_in_a_hub_is_asked_what_rules_decide() {
+fn requests_decided_by_rules_are_not_asked_in_a_hub() {
     for agent in [OLD_AGENT, NEW_AGENT] {
         let place = Place::new();
         place.write("work/rules.toml", RULES);

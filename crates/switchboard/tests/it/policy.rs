@@ -307,7 +307,7 @@ fn the_past_is_judged_with_what_was_answered_then_and_what_nobody_was_asked() {
 }
 
 #[test]
-fn what_rules_answered_then_is_no_answer_of_a_person() {
+fn recorded_answers_of_rules_are_not_answers_of_people() {
     let place = Place::new();
     let mut lines: Vec<String> = recording(&place.root()).lines().map(str::to_owned).collect();
     // The second request was rejected by a rule, and the third allowed by the default of the rules.
@@ -353,7 +353,7 @@ fn suggested_rules_spare_questions_and_allow_nothing_that_was_rejected() {
 }
 
 #[test]
-fn what_is_suggested_is_safe() {
+fn suggested_rules_are_safe() {
     let place = Place::new();
     let mut lines: Vec<String> = recording(&place.root()).lines().take(4).map(str::to_owned).collect();
     let grave = [
@@ -408,7 +408,7 @@ fn what_is_suggested_is_safe() {
 }
 
 #[test]
-fn what_cannot_be_read_and_seems_to_ask_is_asked() {
+fn unreadable_permission_requests_are_asked() {
     let place = Place::new();
     let request = run_request("cargo test").to_string();
     let (start, rest) = request.split_at(request.len() / 2);

@@ -204,7 +204,7 @@ fn noise_between_messages_does_no_harm() {
 }
 
 #[test]
-fn what_an_agent_says_cannot_command_the_terminal() {
+fn agent_output_cannot_control_the_terminal() {
     let place = Place::new();
     let run = place.demo("a \u{1B}[2J b \u{202E} c \u{9B}31m", &[]);
     assert_eq!(run.stdout, "You said: a ␛[2J b <U+202E> c <U+009B>31m\n");

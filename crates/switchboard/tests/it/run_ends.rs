@@ -254,7 +254,7 @@ fn signals_and_a_timeout_end_it_when_nobody_reads_what_it_writes() {
 }
 
 #[test]
-fn what_is_odd_is_told_in_the_same_words_whatever_the_agent_speaks() {
+fn anomalies_are_reported_alike_for_both_versions() {
     let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":"#;
     let chunk = format!(
         r#"{update}{{"sessionUpdate":"agent_message_chunk","messageId":"m","content":{{"type":"text","text":"in one "}}}}}}}}"#
@@ -351,7 +351,7 @@ fn agents_that_go_are_told_with_the_reason_whatever_they_speak() {
 }
 
 #[test]
-fn what_is_recorded_has_the_order_in_which_it_happened() {
+fn records_keep_the_order_of_events() {
     for (version, agent) in AGENTS {
         let place = Place::new();
         let run = place.run(&["run", "hi", "--record", "--", "sh", "-c", &script(agent)]);
@@ -434,7 +434,7 @@ fn signals_end_a_session_in_the_browser_also_while_the_agent_is_being_started() 
 const LATE: [&str; 3] = ["usage_update", "agent_message_chunk", "session_info_update"];
 
 #[test]
-fn what_an_agent_writes_behind_the_end_of_its_turn_is_printed_and_recorded() {
+fn output_after_the_end_of_the_turn_is_printed_and_recorded() {
     for (version, agent) in AGENTS {
         for prompt in ["behind-idle", "at-the-end", "question-behind-idle"] {
             let place = Place::new();

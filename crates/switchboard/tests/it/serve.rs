@@ -411,7 +411,7 @@ fn a_prompt_that_is_posted_again_runs_once() {
 }
 
 #[test]
-fn who_attaches_gets_history_questions_and_notices_in_either_version() {
+fn an_attaching_client_gets_history_questions_and_notices_in_either_version() {
     let place = Place::new();
     let hub = Hub::start(&place, &["demo"]);
     block_on(async {
@@ -643,7 +643,7 @@ fn a_session_that_another_hub_has_is_refused_and_both_go_on() {
 }
 
 #[test]
-fn what_is_deleted_elsewhere_is_not_in_the_list() {
+fn sessions_deleted_by_another_process_are_not_listed() {
     let place = Place::new();
     let hub = Hub::start(&place, &["demo"]);
     let session = block_on(async {
@@ -671,7 +671,7 @@ fn what_is_deleted_elsewhere_is_not_in_the_list() {
 }
 
 #[test]
-fn what_a_client_gets_wrong_it_is_told() {
+fn invalid_requests_get_specific_errors() {
     let place = Place::new();
     let hub = Hub::start(&place, &["demo"]);
     std::os::unix::fs::symlink("/", place.work().join("out")).unwrap();

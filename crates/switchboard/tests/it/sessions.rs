@@ -221,7 +221,7 @@ fn one_message_has_one_number_everywhere() {
 }
 
 #[test]
-fn what_cannot_be_imported_is_reported() {
+fn lines_that_cannot_be_imported_are_reported() {
     let scratch = Scratch::new();
     let run = scratch.run(&["import", "-"], "nonsense\n{\"jsonrpc\":\"2.0\"}\n");
     assert_eq!(run.code, 1);
@@ -309,7 +309,7 @@ fn a_disk_that_takes_no_more_is_told_and_what_was_there_stays() {
 }
 
 #[test]
-fn what_the_configuration_says_about_old_sessions_is_done() {
+fn configured_retention_is_applied() {
     let place = Place::new();
     let mut lines = conversation();
     lines[0]["began"] = json!(951_782_400_000_u64);

@@ -224,7 +224,7 @@ fn the_bridge_is_put_before_an_agent_and_taken_away_byte_for_byte() {
 }
 
 #[test]
-fn what_was_changed_since_stays_when_the_bridge_is_taken_away() {
+fn undo_keeps_later_changes() {
     let editors = Editors::new();
     editors.setup(&["zed", "codex"]);
     editors.setup(&["zed", "gemini"]);

@@ -113,7 +113,7 @@ fn a_revoked_token_is_worthless() {
 }
 
 #[test]
-fn what_is_wrong_about_a_token_is_told_with_what_to_do() {
+fn invalid_token_commands_fail_with_a_remedy() {
     let scratch = Scratch::new();
     let none = scratch.refused(&["tokens", "revoke", "anna"]);
     assert!(none.contains("does not exist") && none.contains("--store"), "{none}");
@@ -158,7 +158,7 @@ fn a_session_is_shared_and_taken_back() {
 }
 
 #[test]
-fn what_cannot_be_shared_is_told_with_what_to_do() {
+fn invalid_shares_fail_with_a_remedy() {
     let scratch = Scratch::new();
     let (plain, hosted) = (scratch.recording(false), scratch.recording(true));
     scratch.quietly(&["tokens", "add", "anna", "--role", "view"]);

@@ -57,7 +57,7 @@ fn one_that_never_answers_is_not_waited_for() {
 }
 
 #[test]
-fn what_is_no_address_is_refused() {
+fn invalid_addresses_are_refused() {
     let options = Options { endpoint: Some("localhost:4318".to_owned()), ..Options::new(|_| ()) };
     let refused = Telemetry::start(options).unwrap_err();
     assert_eq!(refused, TelemetryError::Address { address: "localhost:4318".to_owned() });

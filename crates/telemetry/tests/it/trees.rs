@@ -218,7 +218,7 @@ fn a_marked_prompt_has_the_span_of_its_turn() {
 }
 
 #[test]
-fn what_is_cut_off_ends_with_the_connection() {
+fn unfinished_spans_end_with_the_connection() {
     let (spans, numbers, _) = seen(|talk| {
         talk.client(&prompt(2, "s", Value::Null));
         talk.agent(&answer(2, json!({"messageId": "m"})));
@@ -248,7 +248,7 @@ fn a_refused_prompt_is_an_error_with_its_code_alone() {
 }
 
 #[test]
-fn who_answered_is_told_without_names_and_rules_keep_nobody_waiting() {
+fn authors_of_answers_have_no_names_and_rules_count_as_no_waiting() {
     let (spans, numbers, _) = seen(|talk| {
         talk.turn(2, Value::Null, |talk| {
             talk.ask(90, "c-1");

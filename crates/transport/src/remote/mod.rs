@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_and_secrets_are_not_shown() {
+    fn invalid_addresses_are_refused_without_showing_secrets() {
         for bad in ["", "agent", "ftp://a/b", "ws://", "http:///acp", "ws://a b/", "wss://me:word@host/acp"] {
             assert!(Remote::new(bad).is_err(), "{bad}");
         }

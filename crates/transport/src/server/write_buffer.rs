@@ -74,7 +74,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[tokio::test]
-    async fn what_was_collected_is_written_whole_and_given_back() {
+    async fn the_buffer_is_written_completely_and_its_memory_released() {
         let (ours, mut theirs) = tokio::io::duplex(1000);
         let mut stream = WriteBuffer::new(ours);
         let reading = tokio::spawn(async move {

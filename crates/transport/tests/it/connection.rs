@@ -93,7 +93,7 @@ async fn an_error_of_the_peer_is_an_answer() {
 }
 
 #[tokio::test]
-async fn what_is_sent_is_one_line_however_it_was_written() {
+async fn every_message_is_sent_as_one_line() {
     let mut wire = Wire::new(defaults());
     let raw = switchboard_acp::Raw::parse("{\n  \"a\": \"\\n\"\r\n}").unwrap();
     wire.caller.notify("a\"b\n", &raw).await.unwrap();
@@ -191,7 +191,7 @@ async fn unknown_methods_are_refused_and_unknown_notifications_dropped() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_answered_as_json_rpc_says() {
+async fn invalid_messages_get_json_rpc_errors() {
     let mut wire = Wire::new(ConnectionOptions { batch_limit: 3, ..defaults() });
     let mut check = async |line: &str, id: &str, code: i32| {
         let reply = bounded(wire.reply_to(&format!("{line}\n"))).await;

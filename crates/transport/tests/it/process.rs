@@ -59,7 +59,7 @@ async fn a_missing_program_is_named_with_what_was_tried() {
     std::fs::write(&file, "").unwrap();
     let program = Program::new("agent").env("PATH", folder.path());
     let expected =
-        format!("program agent not found: {place}/agent exists but is not executable; tried {place}");
+        format!("program agent cannot be run: {place}/agent is not executable; tried {place}");
     assert_eq!(error_of(program), expected);
 
     let program = Program::new("sh").working_directory("/nowhere");
@@ -189,7 +189,7 @@ async fn standard_error_is_a_stream_of_lines_and_the_last_ones_are_kept() {
 }
 
 #[tokio::test]
-async fn who_listens_late_to_much_on_standard_error_is_told_what_is_missing() {
+async fn a_late_listener_on_standard_error_learns_how_much_is_missing() {
     let (child, _peer) = script("seq 1 700 >&2; read x").connect(ConnectionOptions::default()).unwrap();
     bounded(async {
         while child.last_lines(1) != ["700"] {
@@ -234,7 +234,7 @@ async fn many_children_come_and_go() {
 }
 
 #[tokio::test]
-async fn whoever_gives_less_time_is_heard_while_a_program_is_being_ended() {
+async fn a_shorter_grace_time_applies_while_a_program_is_ending() {
     let mut life = LifeLine::new();
     let hours = Duration::from_secs(3600);
     let patient = Grace { input_closed: hours, terminate: hours };

@@ -201,11 +201,11 @@ fn rules(folder: &Path) -> Option<Finding> {
     let rules = policy_file::of_user(&files).and_then(|user| policy_file::for_project(user, folder, &files));
     let refused = rules.err()?;
     let fix = match &refused {
-        policy_file::Refused::Exposed(_) => {
-            "let only yourself write it: chmod go-w FILE, and the same for its folder"
+        policy_file::Refused::Exposed(exposure) => exposure.remedy.clone(),
+        policy_file::Refused::Unreadable(_) => "make the file readable for yourself: chmod u+r FILE".to_owned(),
+        policy_file::Refused::Invalid(path, _) => {
+            format!("correct it; `switchboard policy check {}` shows where", path.display())
         }
-        policy_file::Refused::Unreadable(_) => "make the file readable for yourself: chmod u+r FILE",
-        policy_file::Refused::Invalid(..) => "correct it; `switchboard policy check FILE` shows where",
     };
     let finding = Finding::problem("rules", refused.to_string(), fix);
     Some(finding.advice("until then Switchboard asks you about everything"))

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use switchboard_acp::rpc::codes;
 use switchboard_peer::Error as PeerError;
 use switchboard_transport::{Error, Program, Remote};
 
@@ -34,10 +35,17 @@ pub(super) fn of_handshake(
     if Remote::is_address(command) {
         return "check the address and the token, and that the server is running".to_owned();
     }
-    if let PeerError::UnknownVersion(version) = error {
-        return format!(
-            "update Switchboard, which knows versions 1 and 2 and not {version}, or use an older agent"
-        );
+    match error {
+        PeerError::UnknownVersion(version) => {
+            return format!(
+                "update Switchboard, which knows versions 1 and 2 and not {version}, or use an older agent"
+            );
+        }
+        PeerError::NotInitialized(refusal) if refusal.code == codes::UNSUPPORTED_PROTOCOL_VERSION => {
+            return "update Switchboard, which knows versions 1 and 2, or use another version of the agent"
+                .to_owned();
+        }
+        _ => {}
     }
     if let Some(remedy) = program.locate().ok().and_then(|path| of_interpreter(&path)) {
         return remedy;

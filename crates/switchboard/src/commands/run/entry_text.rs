@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_shown_beside_it() {
+    fn differing_parts_are_shown_in_addition() {
         let shown = asked("ls", "ls", &json!({"command": "rm -rf /"}));
         assert!(shown.contains("  command: rm -rf /\n"), "{shown}");
         let shown = asked("ls", "ls", &json!({"command": "ls", "cwd": "/etc"}));

@@ -82,7 +82,7 @@ fn the_script_installs_replaces_and_removes() {
 }
 
 #[test]
-fn whatever_goes_wrong_changes_nothing() {
+fn any_failure_changes_nothing() {
     let (home, registry) = (Home::new(), Registry::start(packages()));
     put(&program(&home), OLD);
     let good = &registry.url;

@@ -37,7 +37,7 @@ async fn after(hub: &Hub, version: u64, method: &str, params: Value) -> (Vec<Val
 }
 
 #[test]
-fn who_names_a_message_gets_what_follows_it_also_after_a_restart() {
+fn attaching_after_a_message_works_after_a_restart() {
     let place = Place::new();
     let hub = Hub::start(&place, &["demo"]);
     let seen = block_on(async { [watch(&hub, &place, 1).await, watch(&hub, &place, 2).await] });

@@ -316,7 +316,7 @@ async fn until_let_go(server: &NatsServer, session: &str) {
 }
 
 #[test]
-fn who_attaches_at_another_hub_is_told_who_prompted_and_answered() {
+fn clients_of_another_hub_see_the_authors_of_prompts_and_answers() {
     let Some((place, _server, one, other)) = two_hubs() else { return };
     let kind =
         |name: &'static str| move |message: &Value| message["params"]["update"]["sessionUpdate"] == name;

@@ -146,7 +146,7 @@ fn without_its_servers_a_hub_shows_what_it_has_and_goes_on_when_they_are_back() 
 }
 
 #[test]
-fn who_only_looks_does_not_wait_for_who_writes() {
+fn readers_do_not_wait_for_writers() {
     let Some((place, server)) = place_with_server(&["--jetstream"]) else { return };
     let gate = Gate::start(([127, 0, 0, 1], server.port()).into()).unwrap();
     let hub = Hub::start(&place, &["--session-log", &format!("nats://{}", gate.address()), "demo"]);
@@ -203,7 +203,7 @@ fn who_only_looks_does_not_wait_for_who_writes() {
 }
 
 #[test]
-fn what_is_wrong_with_the_servers_is_said_with_the_setting() {
+fn problems_of_the_servers_are_reported_with_the_setting() {
     let place = Place::new();
     let store = place.home().join("hub.sqlite3");
     let serve = |log: &str, more: &[&str]| {
@@ -274,7 +274,7 @@ async fn until_listed(hub: &Hub, expected: &[&String]) {
 }
 
 #[test]
-fn what_is_too_old_or_too_much_goes_everywhere_and_nothing_else() {
+fn retention_deletes_the_same_sessions_everywhere() {
     let Some((place, server)) = place_with_server(&["--jetstream"]) else { return };
     let arguments = ["--session-log", &*server.address(), "demo"];
     let mut sessions = Vec::new();

@@ -267,7 +267,7 @@ fn a_hub_needs_the_permissions_of_the_guide_and_no_others() {
 }
 
 #[test]
-fn what_a_hub_may_not_do_is_said_with_its_subject() {
+fn a_missing_permission_is_reported_with_its_subject() {
     let all = permissions();
     for (without, named) in [
         (r#""_INBOX.>", "switchboard.hub.*"]"#, "Subscription to \"_INBOX."),

@@ -7,7 +7,7 @@ use super::{block_on, text};
 use crate::agent_program::Place;
 
 #[test]
-fn what_was_lost_on_the_way_is_told_again_in_either_version() {
+fn lost_messages_are_sent_again_in_either_version() {
     let place = Place::new();
     let hub = Hub::start(&place, &["demo"]);
     for version in [1, 2] {

@@ -44,7 +44,7 @@ fn run_sends_the_tree_of_its_turn() {
 }
 
 #[test]
-fn what_the_environment_asks_for_is_sent_and_can_be_switched_off() {
+fn telemetry_follows_the_environment_and_can_be_disabled() {
     let place = Place::new();
     let collector = Collector::start(Answers::Well).unwrap();
     let traces = format!("{}/v1/traces", collector.url());

@@ -374,7 +374,7 @@ async fn connections_have_a_limit_for_one_and_for_all() {
 }
 
 #[tokio::test]
-async fn nobody_there_for_the_grace_period_is_the_end() {
+async fn a_connection_ends_after_the_grace_period_without_a_client() {
     let mut limits = ServerLimits::default();
     limits.grace = Duration::from_millis(50);
     let mut server = TestServer::start(limits).await;

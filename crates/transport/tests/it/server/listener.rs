@@ -70,7 +70,7 @@ async fn silence_half_a_head_and_idleness_have_an_end() {
 }
 
 #[tokio::test]
-async fn who_is_admitted_lives_on_until_it_is_idle() {
+async fn an_admitted_connection_lasts_until_it_is_idle() {
     const ADMITTED: &str = "GET /admitted HTTP/1.1\r\nhost: x\r\n\r\n";
     let mut limits = limits(1, Duration::from_secs(3600));
     let address = serving(limits).await;
@@ -89,7 +89,7 @@ async fn who_is_admitted_lives_on_until_it_is_idle() {
 }
 
 #[tokio::test]
-async fn who_does_not_read_is_not_waited_for() {
+async fn a_client_that_does_not_read_is_not_awaited() {
     let stranger = limits(100, Duration::from_millis(100));
     let mut stalled = limits(100, Duration::from_secs(3600));
     stalled.stalled = Duration::from_millis(100);

@@ -108,7 +108,7 @@ async fn a_subprotocol_with_a_token_is_never_chosen() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_answered_and_the_connection_stays() {
+async fn an_invalid_message_gets_an_error_and_the_connection_stays() {
     let mut server = TestServer::start(ServerLimits::default()).await;
     let (mut socket, mut connection) = server.open_socket("owner").await;
     for (sent, code) in [
@@ -291,7 +291,7 @@ async fn a_client_that_does_not_answer_pings_is_dead_and_may_come_back() {
 }
 
 #[tokio::test]
-async fn what_was_not_written_yet_is_counted_and_has_a_limit() {
+async fn unwritten_output_is_counted_and_limited() {
     let mut limits = ServerLimits::default();
     limits.waiting = 50 << 20;
     let mut server = TestServer::start(limits).await;
